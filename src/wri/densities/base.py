@@ -1,0 +1,49 @@
+"""The contract of a density: log d_e(x) for all environments e at once.
+
+A density is a frozen set of options; what is learned is a row of numbers for each run,
+`flat [R, P]`, that the caller keeps. Log densities may be off by a constant (the bounded
+network) or by a function of x that all environments share (the environment classifier):
+`comparable_over_x` says whether values at different x can be compared, as density weighting
+needs; ratios and overlap weights at one x are always good.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+from torch import Tensor
+
+HyperValues = Mapping[str, Tensor]  # every value [R]
+
+
+class Density(ABC):
+    """One way to say how common a point is in each of E environments."""
+
+    learning: ClassVar[Literal["steps", "refit", "fixed"]]
+    """By gradient steps, by fitting anew on whole environments, or not at all."""
+
+    penalised: ClassVar[bool] = True
+    """Whether gradient steps minimise the WRI penalty too, or the likelihood alone."""
+
+    comparable_over_x: ClassVar[bool] = True
+
+    @abstractmethod
+    def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
+        """Starting values `[R, P]`."""
+
+    @abstractmethod
+    def parts(self, flat: Tensor, environments: int, width: int, leaves: bool) -> list[Tensor]:
+        """`flat [R, P]` cut into tensors; with `leaves`, ready to be differentiated."""
+
+    @abstractmethod
+    def log_density(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
+        """`[R, …, D]` to `[R, E, …]`: every environment's log density at the same points."""
+
+    @abstractmethod
+    def log_density_own(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
+        """`[R, E, …, D]` to `[R, E, …]`: environment e's log density at its own points x[:, e]."""
+
+    def fit(self, environments: Sequence[np.ndarray], seed: int) -> np.ndarray:
+        """Fit on one run's whole environments; `[P]`. Only where `learning` is "refit"."""
+        raise TypeError(f"{type(self).__name__} is not fitted on whole environments")

@@ -1,0 +1,51 @@
+"""The paper's density network: unnormalised and bounded (appendix D).
+
+    log d_e(x) = log(min) + σ(net_e(x)) · (log(max) − log(min))
+
+with net_e: D → max(1, D/2) → ReLU → 1. The bounds keep the penalty's size in hand; nothing
+makes d integrate to one, so only the −log d term keeps it from vanishing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from torch import Tensor
+
+from wri.densities.base import Density, HyperValues
+from wri.stacked import Network
+
+
+@dataclass(frozen=True)
+class Bounded(Density):
+    """A small bounded network for each environment; hidden width D/2 unless given."""
+
+    hidden: int | None = None
+    learning: ClassVar[Literal["steps"]] = "steps"
+
+    def _network(self, environments: int, width: int) -> Network:
+        return Network((width, self.hidden or max(1, width // 2), 1), copies=environments)
+
+    def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
+        return self._network(environments, width).initial(seeds, "density")
+
+    def parts(self, flat: Tensor, environments: int, width: int, leaves: bool) -> list[Tensor]:
+        packing = self._network(environments, width).packing
+        return packing.leaves(flat) if leaves else packing.views(flat)
+
+    def log_density(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
+        network = self._network(parts[0].shape[1], x.shape[-1])
+        return _bound(network.outputs_of_copies(parts, x)[..., 0], hyper)
+
+    def log_density_own(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
+        network = self._network(parts[0].shape[1], x.shape[-1])
+        outputs = network.outputs(parts, x.flatten(0, 1))[..., 0]  # [R·E, …]
+        return _bound(outputs.unflatten(0, x.shape[:2]), hyper)
+
+
+def _bound(outputs: Tensor, hyper: HyperValues) -> Tensor:  # [R, E, …]
+    run = (-1,) + (1,) * (outputs.dim() - 1)
+    low = hyper["min_density"].log().view(run)
+    high = hyper["max_density"].log().view(run)
+    return low + outputs.sigmoid() * (high - low)

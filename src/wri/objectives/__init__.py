@@ -1,0 +1,41 @@
+"""What is minimised: eight objectives on one contract."""
+
+from typing import Any
+
+from wri.errors import InputError
+from wri.objectives.base import Objective
+from wri.objectives.coral import CORAL
+from wri.objectives.erm import ERM
+from wri.objectives.groupdro import GroupDRO
+from wri.objectives.irm import IRM
+from wri.objectives.mixup import Mixup
+from wri.objectives.mldg import MLDG
+from wri.objectives.vrex import VREx
+from wri.objectives.wri import WRI
+
+OBJECTIVES: dict[str, type[Objective]] = {
+    objective.name: objective
+    for objective in (ERM, IRM, VREx, GroupDRO, Mixup, MLDG, CORAL, WRI)
+}
+
+
+def make_objective(name: str, **options: Any) -> Objective:
+    """The objective of that name, with its options."""
+    if name not in OBJECTIVES:
+        raise InputError(f"unknown objective {name!r}; choose one of {', '.join(OBJECTIVES)}")
+    return OBJECTIVES[name](**options)
+
+
+__all__ = [
+    "CORAL",
+    "ERM",
+    "IRM",
+    "MLDG",
+    "OBJECTIVES",
+    "WRI",
+    "GroupDRO",
+    "Mixup",
+    "Objective",
+    "VREx",
+    "make_objective",
+]

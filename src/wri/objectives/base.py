@@ -1,0 +1,141 @@
+"""The contract of an objective: a loss for each run, written in the paper's terms.
+
+    loss(model, batch, state, moment) -> ([R], state)
+
+An objective is a frozen set of options; numbers that runs may differ in are hyper-parameters,
+tensors `[R]` in `moment.hyper`. What it carries between steps is `state`, any value it likes.
+Risks are means over the last axis, `batch.mean`, so a shorter environment counts right.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wri.densities.base import HyperValues
+from wri.objectives.hyperparameters import COMMON, HyperParameter
+from wri.stacked import Loss, Network, Streams
+
+
+class Batch(NamedTuple):
+    """Rows of every run's environments; `weight` is None when no row is padding."""
+
+    x: Tensor  # [R, E, B, D]
+    y: Tensor  # [R, E, B]
+    weight: Tensor | None = None  # [R, E, B], sums to one over B; zero on padding
+
+    def mean(self, values: Tensor) -> Tensor:  # [R, E, B] -> [R, E]
+        return weighted_mean(values, self.weight)
+
+
+def weighted_mean(values: Tensor, weight: Tensor | None) -> Tensor:  # [..., B] -> [...]
+    """Mean over the last axis, with weights that sum to one or none."""
+    return values.mean(-1) if weight is None else (values * weight).sum(-1)
+
+
+class Model(NamedTuple):
+    """The networks of a stack at their current parameters."""
+
+    network: Network
+    parts: Sequence[Tensor]  # [R, 1, ...] each
+    loss: Loss
+
+    def represent(self, x: Tensor) -> Tensor:
+        return self.network.represent(self.parts, x)
+
+    def head(self, phi: Tensor) -> Tensor:
+        return self.network.head(self.parts, phi)
+
+    def outputs(self, x: Tensor) -> Tensor:
+        return self.network.outputs(self.parts, x)
+
+    def losses(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.loss.per_example(self.outputs(x), y)
+
+
+class Moment(NamedTuple):
+    """Where a stack stands: the step, counted from 0, and every run's numbers."""
+
+    step: int
+    hyper: HyperValues
+    random: Streams
+
+
+@dataclass(frozen=True)
+class Start:
+    """What an objective may know before the first step."""
+
+    seeds: Sequence[int]
+    environments: int
+    network: Network
+    hyper: HyperValues
+    dtype: torch.dtype
+    device: str
+    draws: "Draws"
+
+
+class Draws(ABC):
+    """The rows of a stack's runs, for what happens beside the predictor's steps."""
+
+    @abstractmethod
+    def batches(self, runs: Sequence[int], steps: Sequence[int]) -> Sequence[Batch]:
+        """Batch k holds the first runs of `runs` that have `steps` > k; `steps` descends."""
+
+    @abstractmethod
+    def environments(self, run: int) -> list[np.ndarray]:
+        """A run's whole training environments, `[n_e, D]` each."""
+
+    @abstractmethod
+    def seed(self, run: int) -> int: ...
+
+
+class Objective(ABC):
+    """What a run minimises."""
+
+    name: ClassVar[str]
+    own_hyperparameters: ClassVar[tuple[HyperParameter, ...]] = ()
+    least_environments: ClassVar[int] = 2
+
+    @classmethod
+    def hyperparameters(cls) -> tuple[HyperParameter, ...]:
+        return COMMON + cls.own_hyperparameters
+
+    def check(self, values: Mapping[str, float]) -> None:
+        """Refuse hyper-parameters that do not fit together."""
+
+    def bucket(self, values: Mapping[str, float]) -> tuple[float, ...]:
+        """Numbers in which the runs of a stack must agree."""
+        return ()
+
+    def initial(self, start: Start) -> Any:
+        """The state before the first step."""
+        return None
+
+    @abstractmethod
+    def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
+        """Every run's loss `[R]` and the state after it."""
+
+    def resets_at(self, hyper: HyperValues) -> Tensor | None:  # [R]
+        """The step before which a run's Adam is started anew, if any."""
+        return None
+
+    def after_step(self, model: Model, state: Any, moment: Moment, draws: Draws) -> Any:
+        """What happens between the predictor's steps; the state after it."""
+        return state
+
+    def state_of(self, state: Any, run: int) -> Any:
+        """What is worth keeping of one run's state when training ends."""
+        return None
+
+
+def scheduled(moment: Moment, before: float) -> Tensor:  # [R]
+    """λ at this step: `before` until the annealing step, then along the ramp up to λ."""
+    hyper = moment.hyper
+    since = moment.step - hyper["anneal_steps"]
+    grown = ((since + 1) / hyper["ramp_steps"].clamp_min(1)).clamp(0, 1)
+    weight = before + grown * (hyper["penalty_weight"] - before)
+    return torch.where(since >= 0, weight, before)

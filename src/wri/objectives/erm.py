@@ -1,0 +1,21 @@
+"""Empirical risk minimisation: the mean of the environments' risks.
+
+    mean_e R_e                                            (Vapnik, 1991)
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from wri.objectives.base import Batch, Model, Moment, Objective
+
+
+@dataclass(frozen=True)
+class ERM(Objective):
+    name = "erm"
+    least_environments = 1
+
+    def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
+        risks = batch.mean(model.losses(batch.x, batch.y))  # [R, E]
+        return risks.mean(-1), state

@@ -1,0 +1,22 @@
+"""Plain penalty functions for your own training loop, on tensors with any leading axes.
+
+    losses = loss(model(x), y)                                   # [E, B]
+    penalty = wri_penalty(losses, log_densities)                 # [E, E, B] -> []
+    (losses.mean() + 10 * penalty).backward()
+"""
+
+from wri.objectives.coral import coral_penalty
+from wri.objectives.groupdro import groupdro_weights
+from wri.objectives.irm import irm_penalty
+from wri.objectives.vrex import vrex_penalty
+from wri.objectives.weighted_risks import pair_weights, weighted_gaps, wri_penalty
+
+__all__ = [
+    "coral_penalty",
+    "groupdro_weights",
+    "irm_penalty",
+    "pair_weights",
+    "vrex_penalty",
+    "weighted_gaps",
+    "wri_penalty",
+]

@@ -1,0 +1,72 @@
+"""Invariant risk minimisation: no environment's risk may want another scale of the outputs.
+
+    mean_e R_e + λ · mean_e (d R_e(w·f)/dw at w = 1)²     (Arjovsky et al., 2019)
+
+The gradient in the dummy scale w has a closed form (`stacked.losses`), so no second backward
+pass is needed. `form="halves"` multiplies the gradients of two half-batches, which is unbiased
+and DomainBed's choice; `form="square"` squares the gradient of the whole, as the paper of IRM
+writes. Before the annealing step λ is 1, as in DomainBed, or 0 with `early_weight=0`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
+
+from wri.densities.base import HyperValues
+from wri.objectives.base import Batch, Model, Moment, Objective, scheduled, weighted_mean
+from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, annealing
+
+
+def irm_penalty(
+    scale_gradients: Tensor, form: str = "square", weight: Tensor | None = None
+) -> Tensor:  # [..., B] -> [...]
+    """Squared mean gradient of the loss in a dummy scale of the outputs.
+
+    Parameters
+    ----------
+    scale_gradients
+        d loss(w·f, y)/dw at w = 1 for each example, from `Loss.scale_gradient`.
+    form
+        "square", or "halves" for the product of the two interleaved half-batches' means.
+    weight
+        Weights that sum to one over the examples; equal when not given.
+    """
+    if form == "square":
+        return weighted_mean(scale_gradients, weight).square()
+    halves = []
+    for start in (0, 1):
+        part = None if weight is None else weight[..., start::2]
+        if part is not None:
+            part = part / part.sum(-1, keepdim=True)
+        halves.append(weighted_mean(scale_gradients[..., start::2], part))
+    return halves[0] * halves[1]
+
+
+@dataclass(frozen=True)
+class IRM(Objective):
+    form: Literal["halves", "square"] = "halves"
+    early_weight: float = 1.0
+    name = "irm"
+    own_hyperparameters = (
+        HyperParameter(
+            "penalty_weight",
+            "λ, weight of the squared gradient",
+            domainbed=Setting(1e2, LogUniform(1e-1, 1e5)),
+            simulation=Setting(10.0),
+        ),
+        *annealing(
+            domainbed=Setting(50, LogUniform(1, 500, whole=True)),
+            cmnist=Setting(500, LogUniform(1, 1e4, whole=True)),
+        ),
+    )
+
+    def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
+        outputs = model.outputs(batch.x)  # [R, E, B, C]
+        risks = batch.mean(model.loss.per_example(outputs, batch.y))  # [R, E]
+        gradients = model.loss.scale_gradient(outputs, batch.y)  # [R, E, B]
+        penalty = irm_penalty(gradients, self.form, batch.weight).mean(-1)
+        return risks.mean(-1) + scheduled(moment, self.early_weight) * penalty, state
+
+    def resets_at(self, hyper: HyperValues) -> Tensor:
+        return hyper["anneal_steps"]

@@ -1,0 +1,48 @@
+"""Inter-environment mixup: train between the examples of two environments.
+
+    x̃ = κ x_e + (1 − κ) x_e',   mean_e [κ l(x̃, y_e) + (1 − κ) l(x̃, y_e')],   κ ~ Beta(α, α)
+
+Environments stand in a random circle at every step; e' follows e (DomainBed's pairing; its κ
+is one number for each pair and step). Where the partner's batch is shorter, the rows that both
+have are used.                                            (Zhang et al., 2018; Wang et al., 2020)
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from wri.objectives.base import Batch, Model, Moment, Objective, weighted_mean
+from wri.objectives.circle import circle, take_environments
+from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
+
+
+@dataclass(frozen=True)
+class Mixup(Objective):
+    name = "mixup"
+    own_hyperparameters = (
+        HyperParameter(
+            "alpha",
+            "α of the Beta distribution of the mixing share",
+            domainbed=Setting(0.2, LogUniform(1e-1, 1e1)),
+            low=1e-3,
+        ),
+    )
+
+    def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
+        environments = batch.x.shape[1]
+        partner = circle(moment.random.permutations(environments))  # [R, E]
+        share = moment.random.beta(moment.hyper["alpha"], environments)[..., None]  # [R, E, 1]
+        mixed = torch.lerp(take_environments(batch.x, partner), batch.x, share[..., None])
+        weight = batch.weight
+        if weight is not None:
+            weight = torch.minimum(weight, take_environments(weight, partner))
+            both = weight > 0
+            weight = both / both.sum(-1, keepdim=True)
+        outputs = model.outputs(mixed)  # [R, E, B, C]
+        per_example = model.loss.per_example
+        losses = share * per_example(outputs, batch.y) + (1 - share) * per_example(
+            outputs, take_environments(batch.y, partner)
+        )
+        return weighted_mean(losses, weight).mean(-1), state

@@ -1,0 +1,91 @@
+"""Meta-learning for domain generalisation: a step on some environments must help the others.
+
+    1/E · Σ_(i, j) [R_i(θ) + β · R_j(θ′_ij)],   θ′ = θ after a step on R_i   (Li et al., 2018)
+
+Environments are split at random into meta-train ones i and meta-test ones j, which take turns.
+`inner="adam"` is DomainBed's: the step is Adam's first one and its derivative is left out.
+`inner="sgd"` is the paper's: θ′ = θ − η ∇R_i(θ), differentiated through. Deviations from
+DomainBed: every environment keeps its whole batch where sizes differ, and at least one
+environment always stays meta-train.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from wri.objectives.base import Batch, Model, Moment, Objective, weighted_mean
+from wri.objectives.hyperparameters import Choice, HyperParameter, LogUniform, Setting
+from wri.stacked.adam import EPSILON
+
+
+@dataclass(frozen=True)
+class MLDG(Objective):
+    inner: Literal["adam", "sgd"] = "adam"
+    name = "mldg"
+    own_hyperparameters = (
+        HyperParameter(
+            "beta",
+            "β, weight of the meta-test risk",
+            domainbed=Setting(1.0, LogUniform(1e-1, 1e1)),
+        ),
+        HyperParameter(
+            "meta_test",
+            "environments held out in a step",
+            domainbed=Setting(2, Choice((1, 2))),
+            low=1,
+            whole=True,
+        ),
+    )
+
+    def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
+        environments = batch.x.shape[1]
+        hyper = moment.hyper
+        order = moment.random.permutations(environments)
+        run, train, test = meta_pairs(order, hyper["meta_test"])  # [K] each
+
+        parts = [part[run] for part in model.parts]  # a copy of its run for each pair
+        risks = _risks(model._replace(parts=parts), batch, run, train)  # [K]
+        exact = self.inner == "sgd"
+        gradients = torch.autograd.grad(
+            risks.sum(), parts, create_graph=exact, retain_graph=True
+        )
+        moved = [
+            part + self._inner_step(part, gradient, run, hyper)
+            for part, gradient in zip(parts, gradients, strict=True)
+        ]
+        tested = _risks(model._replace(parts=moved), batch, run, test)  # [K]
+        losses = risks + hyper["beta"][run] * tested
+        total = torch.zeros_like(hyper["beta"]).index_add(0, run, losses)
+        return total / environments, state
+
+    def _inner_step(
+        self, part: Tensor, gradient: Tensor, run: Tensor, hyper: Any
+    ) -> Tensor:
+        per_pair = (-1,) + (1,) * (part.dim() - 1)
+        rate = hyper["learning_rate"][run].view(per_pair)
+        if self.inner == "sgd":
+            return -rate * gradient
+        gradient = gradient + hyper["weight_decay"][run].view(per_pair) * part.detach()
+        return -rate * gradient / (gradient.abs() + EPSILON)
+
+
+def meta_pairs(order: Tensor, meta_test: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """All runs' (run, meta-train, meta-test) environments from random orders `[R, E]`."""
+    environments = order.shape[1]
+    pairs = []
+    for r, (row, held_out) in enumerate(zip(order.tolist(), meta_test.tolist(), strict=True)):
+        n_test = min(int(held_out), environments - 1)
+        n_train = environments - n_test
+        for k in range(n_train):
+            pairs.append((r, row[k], row[n_train + k % n_test]))
+    run, train, test = torch.tensor(pairs, device=order.device).T
+    return run, train, test
+
+
+def _risks(model: Model, batch: Batch, run: Tensor, environment: Tensor) -> Tensor:  # [K]
+    """The risk of copy k in environment `environment[k]` of run `run[k]`."""
+    weight = None if batch.weight is None else batch.weight[run, environment]
+    losses = model.losses(batch.x[run, environment], batch.y[run, environment])  # [K, B]
+    return weighted_mean(losses, weight)

@@ -1,0 +1,360 @@
+"""Weighted risk invariance by alternating minimisation (Algorithm 1; Wong et al., 2024).
+
+The predictor's step, densities as they are:
+
+    mean_e R_e + λ · mean over pairs of (R_ij − R_ji)²,   R_ij = E_i[α_ij(x) · l(x, y)]
+
+and every ω steps n_d steps of the densities, the predictor as it is:
+
+    λ_d · mean over pairs of (R_ij − R_ji)² + β · mean_e E_e[−log d_e(x)]
+
+Both squared gaps are scaled; weights and scalings are in `weighted_risks`. There is no penalty
+before the densities' first update. The paper prints sums where its code has means; means here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wri.densities import Bounded, Density
+from wri.densities.base import HyperValues
+from wri.errors import InputError
+from wri.objectives.base import Batch, Draws, Model, Moment, Objective, Start, scheduled
+from wri.objectives.hyperparameters import (
+    Choice,
+    HyperParameter,
+    LogUniform,
+    Setting,
+    Uniform,
+    annealing,
+)
+from wri.objectives.circle import circle, take_environments
+from wri.objectives.weighted_risks import (
+    Scaling,
+    Weighting,
+    check_option,
+    scaled_penalty,
+    weighted_gaps,
+    wri_penalty,
+)
+from wri.stacked import Adam, clip_norm, differentiate
+
+ALL_PAIRS = 8
+"""Up to so many environments every pair is compared; beyond, a random circle of pairs."""
+
+DENSITY_CLIP = 10.0  # norm of a density step's gradient
+RUNNING = 0.9  # share of the past in the running mean of d̄
+
+
+class State(NamedTuple):
+    flat: Tensor  # [R, P], the densities' parameters
+    adam: Adam
+    fitted: Tensor  # [R] bool: whether a run's densities have been fitted
+    mean_weight: Tensor | None  # [R, E, E], running mean of d̄
+
+
+class Compared(NamedTuple):
+    """Whose densities meet whose rows: all environments, or a circle of pairs."""
+
+    log_densities: Tensor  # [R, E, E, B] or [R, P, 2, 2, B]: whose density, whose rows
+    own: Tensor  # [R, E, B], log d_e on e's own rows
+    partner: Tensor | None  # [R, P]: the second environment of each pair
+
+    def pair(self, values: Tensor) -> Tensor:  # [R, E, B] -> [R, E, B] or [R, P, 2, B]
+        if self.partner is None:
+            return values
+        return torch.stack([values, take_environments(values, self.partner)], dim=2)
+
+
+@dataclass(frozen=True)
+class WRI(Objective):
+    """WRI by alternating minimisation (Algorithm 1).
+
+    Parameters
+    ----------
+    weighting, scaling
+        Of the predictor's penalty; see `weighted_risks`.
+    density
+        How the densities are modelled; the paper's bounded network by default.
+    density_on
+        What the densities see: the inputs "x", as the paper's experiments ran, or Φ(x), "phi".
+        The predictor's steps take the densities as given and send no gradient through them.
+    density_scaling
+        Scaling of the penalty in the density steps.
+    running_mean
+        Scale with a running mean of d̄ over steps instead of the batch's (the paper's
+        multi-dimensional simulation).
+    early_weight
+        λ before the annealing step.
+    """
+
+    weighting: Weighting = "density"
+    scaling: Scaling = "loss"
+    density: Density = Bounded()
+    density_on: Literal["x", "phi"] = "x"
+    density_scaling: Scaling = "relative"
+    running_mean: bool = False
+    early_weight: float = 0.0
+    name = "wri"
+    own_hyperparameters = (
+        HyperParameter(
+            "penalty_weight",
+            "λ, weight of the squared gaps in the predictor's steps",
+            domainbed=Setting(1.0, LogUniform(1e-1, 5e1)),
+            cmnist=Setting(500.0, LogUniform(1e-1, 1e3)),
+            simulation=Setting(10.0),
+        ),
+        *annealing(domainbed=Setting(0, Choice((0, 10))), cmnist=Setting(0, Choice((0, 10)))),
+        HyperParameter(
+            "density_every",
+            "ω, predictor steps from one density update to the next",
+            domainbed=Setting(1, Choice((1, 2, 4, 8))),
+            simulation=Setting(1),
+            low=1,
+            whole=True,
+        ),
+        HyperParameter(
+            "density_steps",
+            "n_d, steps in a density update",
+            domainbed=Setting(4, Choice((4, 16, 32))),
+            cmnist=Setting(4, Choice((1, 2, 4))),
+            simulation=Setting(2),
+            low=1,
+            whole=True,
+        ),
+        HyperParameter(
+            "density_learning_rate",
+            "step size of the densities' Adam",
+            domainbed=Setting(2e-2, LogUniform(1e-2, 5e-2)),
+            cmnist=Setting(4e-2, LogUniform(1e-2, 5e-2)),
+            simulation=Setting(4e-2),
+            low=1e-12,
+        ),
+        HyperParameter(
+            "density_weight_decay",
+            "weight decay of the densities",
+            domainbed=Setting(1e-5, LogUniform(1e-6, 1e-2)),
+            simulation=Setting(1e-5),
+        ),
+        HyperParameter(
+            "density_batch_size",
+            "rows of each environment in a density step",
+            domainbed=Setting(256, Choice((128, 256))),
+            simulation=Setting(64),
+            low=2,
+            whole=True,
+        ),
+        HyperParameter(
+            "density_penalty_weight",
+            "λ_d, weight of the squared gaps in the density steps",
+            domainbed=Setting(5.0, LogUniform(5.0, 5e1)),
+            cmnist=Setting(50.0, LogUniform(5.0, 5e1)),
+            simulation=Setting(50.0),
+        ),
+        HyperParameter(
+            "density_log_weight",
+            "β, weight of −log d on an environment's own rows",
+            domainbed=Setting(2.0, LogUniform(5e-2, 5.0)),
+            cmnist=Setting(0.1, LogUniform(5e-2, 1.0)),
+            simulation=Setting(0.1),
+        ),
+        HyperParameter(
+            "min_density",
+            "smallest value of the bounded density",
+            domainbed=Setting(0.05, Uniform(0.01, 0.2)),
+            cmnist=Setting(0.1, Uniform(0.01, 0.15)),
+            simulation=Setting(0.1),
+            low=1e-12,
+        ),
+        HyperParameter(
+            "max_density",
+            "largest value of the bounded density",
+            domainbed=Setting(1.0, Uniform(0.4, 2.0)),
+            cmnist=Setting(1.0, Uniform(1.0, 2.0)),
+            simulation=Setting(1.0),
+            low=1e-12,
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        check_option("weighting", self.weighting, get_args(Weighting))
+        check_option("scaling", self.scaling, get_args(Scaling))
+        check_option("density_scaling", self.density_scaling, get_args(Scaling))
+        check_option("density_on", self.density_on, ("x", "phi"))
+        if self.weighting in ("density", "published") and not self.density.comparable_over_x:
+            raise InputError(
+                f"{self.weighting} weighting compares densities at different points, which "
+                f"{type(self.density).__name__} cannot give; use weighting='overlap' or 'ratio'"
+            )
+
+    def initial(self, start: Start) -> State:
+        runs, environments = len(start.seeds), start.environments
+        width = start.network.widths[0] if self.density_on == "x" else start.network.feature_width
+        rows = self.density.initial(start.seeds, environments, width)
+        if self._fitted_once:
+            fits = [
+                self.density.fit(start.draws.environments(r), seed)
+                for r, seed in enumerate(start.seeds)
+            ]
+            rows = np.stack(fits)
+        flat = torch.as_tensor(rows, dtype=start.dtype, device=start.device)
+        mean_weight = None
+        if self.running_mean:
+            if environments > ALL_PAIRS:
+                raise InputError(
+                    f"running_mean needs all pairs of environments and so at most {ALL_PAIRS} "
+                    f"of them, not {environments}"
+                )
+            mean_weight = flat.new_full((runs, environments, environments), torch.nan)
+        fitted = torch.full((runs,), not self._learns, device=start.device)
+        return State(flat, Adam.initial(flat), fitted, mean_weight)
+
+    @property
+    def _fitted_once(self) -> bool:
+        return self.density.learning == "refit" and self.density_on == "x"
+
+    @property
+    def _learns(self) -> bool:
+        """Whether the densities change while the predictor trains."""
+        fixed = self._fitted_once or self.density.learning == "fixed"
+        return not fixed and self.weighting != "uniform"
+
+    def check(self, values: Mapping[str, float]) -> None:
+        if values["min_density"] >= values["max_density"]:
+            raise InputError(
+                f"hyper-parameter min_density = {values['min_density']:g} must lie below "
+                f"max_density = {values['max_density']:g}"
+            )
+
+    def bucket(self, values: Mapping[str, float]) -> tuple[float, ...]:
+        return (values["density_batch_size"],) if self._learns else ()
+
+    def resets_at(self, hyper: HyperValues) -> Tensor:
+        return hyper["anneal_steps"]
+
+    def state_of(self, state: State, run: int) -> Tensor:
+        """The densities' parameters, `[1, P]`."""
+        return state.flat[run : run + 1].clone()
+
+    def loss(
+        self, model: Model, batch: Batch, state: State, moment: Moment
+    ) -> tuple[Tensor, State]:
+        phi = model.represent(batch.x)  # [R, E, B, F]
+        losses = model.loss.per_example(model.head(phi), batch.y)  # [R, E, B]
+        risk = batch.mean(losses).mean(-1)
+        weight = torch.where(state.fitted, scheduled(moment, self.early_weight), 0.0)
+        if not weight.any():
+            return risk, state
+        seen = batch.x if self.density_on == "x" else phi.detach()
+        with torch.no_grad():
+            parts = self.density.parts(state.flat, seen.shape[1], seen.shape[-1], leaves=False)
+            compared = self._compare(parts, seen, moment)
+        gaps = weighted_gaps(
+            compared.pair(losses),
+            compared.log_densities,
+            self.weighting,
+            None if batch.weight is None else compared.pair(batch.weight),
+        )
+        if state.mean_weight is not None:
+            mean = state.mean_weight.lerp(gaps.mean_weight, 1 - RUNNING)
+            mean = torch.where(state.mean_weight.isnan(), gaps.mean_weight, mean)
+            gaps, state = gaps._replace(mean_weight=mean), state._replace(mean_weight=mean)
+        penalty = scaled_penalty(gaps, self.weighting, self.scaling)
+        return risk + weight * _over_pairs(penalty), state
+
+    def after_step(self, model: Model, state: State, moment: Moment, draws: Draws) -> State:
+        if not self._learns:
+            return state
+        hyper = moment.hyper
+        due = (moment.step >= hyper["anneal_steps"]) & (moment.step % hyper["density_every"] == 0)
+        runs = due.nonzero()[:, 0]
+        if len(runs) == 0:
+            return state
+        if self.density.learning == "refit":
+            self._refit(model, state, runs, draws)
+        else:
+            self._density_steps(model, state, runs, moment, draws)
+        return state._replace(fitted=state.fitted | due)
+
+    def _compare(self, parts: Sequence[Tensor], seen: Tensor, moment: Moment) -> Compared:
+        environments = seen.shape[1]
+        if environments <= ALL_PAIRS:
+            logs = self.density.log_density(parts, seen, moment.hyper)  # [R, E, E, B]
+            return Compared(logs, logs.diagonal(dim1=1, dim2=2).movedim(-1, 1), None)
+        after = circle(moment.random.permutations(environments))  # [R, E]
+        before = after.argsort(-1)
+        own = torch.arange(environments, device=after.device).expand_as(after)
+        around = torch.stack([own, before, after], -1)  # [R, E, 3]
+        rows = take_environments(seen, around)  # [R, E, 3, B, D]
+        logs = self.density.log_density_own(parts, rows, moment.hyper)  # [R, E, 3, B]
+        partners = take_environments(logs, after)
+        first = torch.stack([logs[:, :, 0], logs[:, :, 2]], 2)  # e on e, e on its partner
+        second = torch.stack([partners[:, :, 1], partners[:, :, 0]], 2)
+        return Compared(torch.stack([first, second], 2), logs[:, :, 0], after)
+
+    def _density_steps(
+        self, model: Model, state: State, runs: Tensor, moment: Moment, draws: Draws
+    ) -> None:
+        """n_d steps of the densities of `runs`; those with fewer steps drop out on the way."""
+        steps = moment.hyper["density_steps"]
+        runs = runs[steps[runs].argsort(descending=True, stable=True)]
+        flat, adam = state.flat[runs], state.adam.take(runs)
+        model = model._replace(parts=[part.detach()[runs] for part in model.parts])
+        hyper = {name: values[runs] for name, values in moment.hyper.items()}
+        numbers = runs.tolist()
+        for batch in draws.batches(numbers, [int(n) for n in hyper["density_steps"].tolist()]):
+            n = len(batch.x)
+            here = Moment(
+                moment.step,
+                {name: values[:n] for name, values in hyper.items()},
+                moment.random.take(numbers[:n]),
+            )
+            gradient = self._density_gradient(
+                model._replace(parts=[part[:n] for part in model.parts]), flat[:n], batch, here
+            )
+            adam.first(n).step(
+                flat[:n],
+                clip_norm(gradient, DENSITY_CLIP),
+                here.hyper["density_learning_rate"],
+                here.hyper["density_weight_decay"],
+            )
+        state.flat[runs] = flat
+        state.adam.put(runs, adam)
+
+    def _density_gradient(self, model: Model, flat: Tensor, batch: Batch, here: Moment) -> Tensor:
+        with torch.no_grad():
+            phi = model.represent(batch.x)
+            losses = model.loss.per_example(model.head(phi), batch.y)  # [R, E, B]
+        seen = batch.x if self.density_on == "x" else phi
+        parts = self.density.parts(flat, seen.shape[1], seen.shape[-1], leaves=True)
+        compared = self._compare(parts, seen, here)
+        loss = here.hyper["density_log_weight"] * -batch.mean(compared.own).mean(-1)
+        if self.density.penalised:
+            penalty = wri_penalty(
+                compared.pair(losses),
+                compared.log_densities,
+                self.weighting,
+                self.density_scaling,
+                None if batch.weight is None else compared.pair(batch.weight),
+            )
+            loss = loss + here.hyper["density_penalty_weight"] * _over_pairs(penalty)
+        return differentiate(loss, parts)
+
+    def _refit(self, model: Model, state: State, runs: Tensor, draws: Draws) -> None:
+        """Fit the densities of `runs` on Φ of their whole environments."""
+        for run in runs.tolist():
+            alone = model._replace(parts=[part.detach()[run : run + 1] for part in model.parts])
+            features = [
+                alone.represent(state.flat.new_tensor(rows)[None])[0].cpu().numpy()
+                for rows in draws.environments(run)
+            ]
+            fitted = self.density.fit(features, draws.seed(run))
+            state.flat[run] = torch.as_tensor(fitted).to(state.flat)
+
+
+def _over_pairs(penalty: Tensor) -> Tensor:  # [R] or [R, P] -> [R]
+    return penalty.flatten(1).mean(-1) if penalty.dim() > 1 else penalty

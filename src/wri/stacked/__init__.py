@@ -1,0 +1,22 @@
+"""Networks, losses and Adam with a leading axis of runs: the bottom of the house."""
+
+from wri.stacked.adam import Adam, clip_norm
+from wri.stacked.losses import CROSS_ENTROPY, LOGISTIC, LOSSES, SQUARED, Loss
+from wri.stacked.network import Network
+from wri.stacked.packing import Packing, differentiate
+from wri.stacked.seeds import Streams, generator
+
+__all__ = [
+    "CROSS_ENTROPY",
+    "LOGISTIC",
+    "LOSSES",
+    "SQUARED",
+    "Adam",
+    "Loss",
+    "Network",
+    "Packing",
+    "Streams",
+    "clip_norm",
+    "differentiate",
+    "generator",
+]

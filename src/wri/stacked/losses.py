@@ -1,0 +1,76 @@
+"""Element-wise losses and their gradients in a dummy scale.
+
+IRM asks how the risk changes when the outputs f are multiplied by a scale w at w = 1:
+
+    cross-entropy   Σ_c softmax(f)_c · f_c − f_y
+    logistic        f · (σ(f) − y)
+    squared         2 f · (f − y)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss for outputs `[…, C]` and targets `[…]`; both functions give `[…]`."""
+
+    name: str
+    per_example: Callable[[Tensor, Tensor], Tensor]
+    scale_gradient: Callable[[Tensor, Tensor], Tensor]
+    correct: Callable[[Tensor, Tensor], Tensor]
+    classes: bool  # targets are class numbers, one output each
+
+
+def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(outputs.movedim(-1, 1), targets, reduction="none")
+
+
+def _cross_entropy_scale(outputs: Tensor, targets: Tensor) -> Tensor:
+    expected = (outputs.movedim(-1, 1).softmax(1) * outputs.movedim(-1, 1)).sum(1)
+    return expected - outputs.gather(-1, targets[..., None])[..., 0]
+
+
+def _most_likely(outputs: Tensor, targets: Tensor) -> Tensor:
+    """1 where the target's output is the largest; ties share the point."""
+    largest = outputs.amax(-1)
+    hit = outputs.gather(-1, targets[..., None])[..., 0] == largest
+    return hit / (outputs == largest[..., None]).sum(-1).clamp_min(1)
+
+
+def _logistic(outputs: Tensor, targets: Tensor) -> Tensor:
+    return F.binary_cross_entropy_with_logits(
+        outputs[..., 0], targets.to(outputs.dtype), reduction="none"
+    )
+
+
+def _logistic_scale(outputs: Tensor, targets: Tensor) -> Tensor:
+    logit = outputs[..., 0]
+    return logit * (logit.sigmoid() - targets)
+
+
+def _right_side(outputs: Tensor, targets: Tensor) -> Tensor:
+    """1 where the logit lies on the target's side of 0, half a point on 0."""
+    return ((2 * targets - 1) * outputs[..., 0].sign() + 1) / 2
+
+
+def _squared(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs[..., 0] - targets).square()
+
+
+def _squared_scale(outputs: Tensor, targets: Tensor) -> Tensor:
+    return 2 * outputs[..., 0] * (outputs[..., 0] - targets)
+
+
+def _never(outputs: Tensor, targets: Tensor) -> Tensor:
+    return torch.full_like(outputs[..., 0], torch.nan)
+
+
+CROSS_ENTROPY = Loss("cross_entropy", _cross_entropy, _cross_entropy_scale, _most_likely, True)
+LOGISTIC = Loss("logistic", _logistic, _logistic_scale, _right_side, False)
+SQUARED = Loss("squared", _squared, _squared_scale, _never, False)
+LOSSES = {loss.name: loss for loss in (CROSS_ENTROPY, LOGISTIC, SQUARED)}

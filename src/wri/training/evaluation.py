@@ -1,0 +1,79 @@
+"""Measures of all runs of a stack on all their splits, at once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wri.errors import InputError
+from wri.objectives.base import Model
+from wri.training.runs import Run
+
+MEASURES = ("accuracy", "loss")
+MOST_ROWS = 65_536  # rows over all runs that are evaluated at a time
+
+
+class Evaluator:
+    """Mean accuracy or loss on every run's evaluation splits.
+
+    Runs of one bank see its rows as one matrix, so the first layer of all of them is one product;
+    a row's split is a number, and the split means are one scatter.
+    """
+
+    def __init__(
+        self, runs: Sequence[Run], measures: Sequence[str], dtype: torch.dtype, device: str
+    ) -> None:
+        for measure in measures:
+            if measure not in MEASURES:
+                raise InputError(f"unknown measure {measure!r}; choose from {', '.join(MEASURES)}")
+        self.measures = tuple(measures)
+        self.splits = tuple(runs[0].evaluate)
+        self._runs = len(runs)
+        self._groups = []
+        for bank in {id(run.bank): run.bank for run in runs}.values():
+            numbers = [r for r, run in enumerate(runs) if run.bank is bank]
+            split_of = np.full((len(numbers), len(bank.features)), len(self.splits))
+            for k, r in enumerate(numbers):
+                for s, rows in enumerate(runs[r].evaluate.values()):
+                    split_of[k, rows] = s
+            used = (split_of < len(self.splits)).any(0)
+            kind = torch.long if bank.loss.classes else dtype
+            self._groups.append(
+                (
+                    None if len(numbers) == len(runs) else torch.tensor(numbers, device=device),
+                    torch.as_tensor(bank.features[used], dtype=dtype, device=device),
+                    torch.as_tensor(bank.targets[used], device=device).to(kind),
+                    torch.as_tensor(split_of[:, used], device=device),
+                )
+            )
+
+    @torch.no_grad()
+    def __call__(self, model: Model) -> np.ndarray:  # [M, R, S]
+        shape = (len(self.measures), self._runs, len(self.splits) + 1)
+        sums, counts = model.parts[0].new_zeros(shape), model.parts[0].new_zeros(shape[1:])
+        for numbers, x, y, split_of in self._groups:
+            here = model
+            if numbers is not None:
+                here = model._replace(parts=[part[numbers] for part in model.parts])
+            size = max(1, MOST_ROWS // len(split_of))
+            group_sums = sums.new_zeros((shape[0], len(split_of), shape[2]))
+            for start in range(0, len(x), size):
+                rows = slice(start, start + size)
+                outputs = here.outputs(x[None, rows])  # [R, N, C]
+                targets = y[rows].expand(len(split_of), -1)
+                for m, measure in enumerate(self.measures):
+                    values = self._values(measure, here, outputs, targets)
+                    group_sums[m].scatter_add_(1, split_of[:, rows], values)
+            ones = torch.ones_like(split_of, dtype=sums.dtype)
+            group_counts = torch.zeros_like(group_sums[0]).scatter_add_(1, split_of, ones)
+            which = slice(None) if numbers is None else numbers
+            sums[:, which], counts[which] = group_sums, group_counts
+        means = sums / counts  # a split without rows gives NaN
+        return means[..., :-1].cpu().double().numpy()
+
+    @staticmethod
+    def _values(measure: str, model: Model, outputs: Tensor, targets: Tensor) -> Tensor:
+        if measure == "accuracy":
+            return model.loss.correct(outputs, targets).to(outputs.dtype)
+        return model.loss.per_example(outputs, targets)

@@ -1,0 +1,217 @@
+"""The one training loop: a stack of runs from its first step to its last checkpoint."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wri.errors import InputError
+from wri.objectives.base import Model, Moment, Start
+from wri.stacked import Adam, Network, Streams, clip_norm, differentiate
+from wri.training.evaluation import Evaluator
+from wri.training.memory import keep_freed_memory
+from wri.training.runs import Run
+from wri.training.sampler import Features, Sampler, StackDraws
+from wri.training.stacks import plan_stacks
+
+Progress = Callable[[int, int], None]
+
+
+class Record(NamedTuple):
+    """What a run left behind."""
+
+    steps: np.ndarray  # [T], step of each checkpoint, counted from 0, after its update
+    measures: dict[str, dict[str, np.ndarray]]  # measure -> split -> [T]
+    diverged_at: int | None  # step whose loss or gradient was not finite
+    network: Network
+    parameters: np.ndarray  # [P], for `network.packing`
+    state: Any  # what the objective keeps, WRI's densities
+
+
+def choose_device(device: str = "auto") -> str:
+    """ "auto" is CUDA where there is one, else the CPU."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {device!r} cannot be used here: {error}") from error
+    return device
+
+
+def train(
+    runs: Sequence[Run],
+    steps: int,
+    checkpoint_every: int = 10,
+    measures: Sequence[str] = ("accuracy",),
+    device: str = "auto",
+    dtype: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+) -> list[Record]:
+    """Train runs of any kind: they are sorted into stacks, trained, and given back in order.
+
+    Parameters
+    ----------
+    runs
+        What to train.
+    steps
+        Steps of the predictor.
+    checkpoint_every
+        Measures are taken after steps 0, n, 2n, … and the last, DomainBed's convention.
+    measures
+        "accuracy", "loss" or both.
+    device
+        "auto", "cpu", "cuda", …
+    progress
+        Called with (steps done, steps in all) over all stacks.
+    """
+    stacks = plan_stacks(runs)
+    records: list[Record | None] = [None] * len(runs)
+    for done, stack in enumerate(stacks):
+
+        def overall(step: int, of: int, done: int = done) -> None:
+            if progress is not None:
+                progress(done * of + step, len(stacks) * of)
+
+        trained = train_stack(
+            [runs[n] for n in stack], steps, checkpoint_every, measures, device, dtype, overall
+        )
+        for n, record in zip(stack, trained, strict=True):
+            records[n] = record
+    return [record for record in records if record is not None]
+
+
+def train_stack(
+    runs: Sequence[Run],
+    steps: int,
+    checkpoint_every: int = 10,
+    measures: Sequence[str] = ("accuracy",),
+    device: str = "auto",
+    dtype: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+) -> list[Record]:
+    """Train runs of one bucket together; see `train`."""
+    if steps < 1 or checkpoint_every < 1:
+        raise InputError(
+            f"steps and checkpoint_every must be at least 1, not {steps} and {checkpoint_every}"
+        )
+    if len({run.bucket for run in runs}) != 1:
+        raise InputError("these runs cannot share a stack; let plan_stacks() sort them")
+    keep_freed_memory()
+    stack = _Stack(runs, measures, choose_device(device), dtype)
+    for step in stack.train(steps):
+        if step % checkpoint_every == 0 or step == steps - 1:
+            stack.checkpoint(step)
+        if progress is not None:
+            progress(step + 1, steps)
+    return stack.records()
+
+
+class _Stack:
+    """Everything that belongs to the runs of one stack while they train."""
+
+    def __init__(
+        self, runs: Sequence[Run], measures: Sequence[str], device: str, dtype: torch.dtype
+    ) -> None:
+        first, seeds = runs[0], [run.seed for run in runs]
+        self.runs = runs
+        self.objective = first.objective
+        self.hyper = {
+            name: torch.tensor([run.hyper[name] for run in runs], dtype=dtype, device=device)
+            for name in first.hyper
+        }
+        self.features = Features(runs, dtype, device)
+        sizes = [int(run.hyper["batch_size"]) for run in runs]
+        self.sampler = Sampler(runs, self.features, sizes, "batches", dtype)
+        self.draws = StackDraws(runs, self.features, dtype)
+        self.random = Streams(seeds, "objective", dtype, device)
+
+        network = first.network
+        self.flat = torch.as_tensor(network.initial(seeds), dtype=dtype, device=device)
+        self.model = Model(network, network.packing.leaves(self.flat), first.bank.loss)
+        self.adam = Adam.initial(self.flat)
+        start = Start(
+            seeds, len(first.train), network, self.hyper, dtype, device, self.draws
+        )
+        self.state = self.objective.initial(start)
+        self.resets_at = self.objective.resets_at(self.hyper)
+        self.clipped = bool(self.hyper["clip_norm"].isfinite().any())
+
+        self.alive = torch.ones(len(runs), dtype=torch.bool, device=device)
+        self.all_alive = True
+        self.diverged_at: list[int | None] = [None] * len(runs)
+        self.evaluate = Evaluator(runs, measures, dtype, device) if first.evaluate else None
+        self.steps: list[int] = []
+        self.measured: list[np.ndarray] = []  # [M, R, S] each
+
+    def train(self, steps: int) -> Iterator[int]:
+        for step, rows in enumerate(self.sampler.stream(steps)):
+            self._reset(step)
+            moment = Moment(step, self.hyper, self.random)
+            batch = self.features.batch(rows, self.sampler.weight)
+            losses, self.state = self.objective.loss(self.model, batch, self.state, moment)
+            gradient = differentiate(losses, self.model.parts)
+            with torch.no_grad():
+                self._freeze_diverged(losses, gradient, step)
+                if self.clipped:
+                    gradient = clip_norm(gradient, self.hyper["clip_norm"])
+                self.adam.step(
+                    self.flat,
+                    gradient,
+                    self.hyper["learning_rate"],
+                    self.hyper["weight_decay"],
+                    None if self.all_alive else self.alive,
+                )
+            self.state = self.objective.after_step(self.model, self.state, moment, self.draws)
+            yield step
+
+    def _reset(self, step: int) -> None:
+        if self.resets_at is not None and step > 0:
+            now = self.resets_at == step
+            if now.any():
+                self.adam.reset(now)
+
+    def _freeze_diverged(self, losses: Tensor, gradient: Tensor, step: int) -> None:
+        total = losses.detach() + gradient.sum(1)
+        if self.all_alive and total.sum().isfinite():
+            return
+        finite = losses.isfinite() & gradient.isfinite().all(1)
+        for run in (self.alive & ~finite).nonzero()[:, 0].tolist():
+            self.diverged_at[run] = step
+        self.alive &= finite
+        self.all_alive = bool(self.alive.all())
+
+    def checkpoint(self, step: int) -> None:
+        self.steps.append(step)
+        if self.evaluate is not None:
+            values = self.evaluate(self.model)
+            values[:, ~self.alive.cpu().numpy()] = np.nan
+            self.measured.append(values)
+
+    def records(self) -> list[Record]:
+        steps = np.array(self.steps)
+        parameters = self.flat.cpu().numpy()
+        records = []
+        for r in range(len(self.runs)):
+            measures: dict[str, dict[str, np.ndarray]] = {}
+            if self.evaluate is not None:
+                values = np.stack(self.measured)  # [T, M, R, S]
+                measures = {
+                    measure: {
+                        split: values[:, m, r, s] for s, split in enumerate(self.evaluate.splits)
+                    }
+                    for m, measure in enumerate(self.evaluate.measures)
+                }
+            records.append(
+                Record(
+                    steps,
+                    measures,
+                    self.diverged_at[r],
+                    self.model.network,
+                    parameters[r].copy(),
+                    self.objective.state_of(self.state, r),
+                )
+            )
+        return records

@@ -1,0 +1,115 @@
+"""Batches for a stack: every run draws from its own rows with its own generator.
+
+Rows are drawn evenly with replacement, as DomainBed's loaders do; an environment that has no more
+rows than the batch is used whole, each row once. Batches are padded to the largest of the stack;
+padding has weight zero.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wri.objectives.base import Batch, Draws
+from wri.stacked import generator
+from wri.training.runs import Run
+
+AHEAD = 2**20  # row numbers that are drawn at a time
+
+
+class Features:
+    """The banks of a stack's runs, one under the other on the device."""
+
+    def __init__(self, runs: Sequence[Run], dtype: torch.dtype, device: str) -> None:
+        self.banks = list({id(run.bank): run.bank for run in runs}.values())
+        sizes = [len(bank.features) for bank in self.banks]
+        starts = dict(zip(map(id, self.banks), np.cumsum([0, *sizes]), strict=False))
+        self.starts = [int(starts[id(run.bank)]) for run in runs]
+        self.x = torch.cat(
+            [torch.as_tensor(bank.features, dtype=dtype, device=device) for bank in self.banks]
+        )
+        kind = torch.long if runs[0].bank.loss.classes else dtype
+        self.y = torch.cat(
+            [torch.as_tensor(bank.targets, device=device).to(kind) for bank in self.banks]
+        )
+
+    def batch(self, rows: Tensor, weight: Tensor | None) -> Batch:  # rows [R, E, B]
+        return Batch(torch.nn.functional.embedding(rows, self.x), self.y[rows], weight)
+
+
+class Sampler:
+    """Row numbers `[R, E, B]` for one purpose, with every run's own batch size."""
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        features: Features,
+        sizes: Sequence[int],
+        purpose: str,
+        dtype: torch.dtype,
+    ) -> None:
+        self._generators = [generator(run.seed, purpose) for run in runs]
+        self._tables = [np.concatenate(list(run.train)) + s for run, s in zip(runs, features.starts, strict=True)]
+        counts = [[len(rows) for rows in run.train] for run in runs]
+        self._counts = np.array(counts)  # [R, E]
+        self._starts = np.cumsum(np.pad(self._counts, ((0, 0), (1, 0))), axis=1)[:, :-1]
+        self._taken = np.minimum(self._counts, np.array(sizes)[:, None])  # [R, E]
+        self.size = int(self._taken.max())  # B
+        self._device = features.x.device
+        self.weight = self._weights(dtype)
+
+    def _weights(self, dtype: torch.dtype) -> Tensor | None:  # [R, E, B]
+        if (self._taken == self.size).all():
+            return None
+        real = np.arange(self.size) < self._taken[..., None]
+        weight = torch.as_tensor(real / self._taken[..., None], dtype=dtype)
+        return weight.to(self._device)
+
+    def rows(self, run: int, steps: int) -> np.ndarray:  # [steps, E, B]
+        """The next `steps` batches of one run; padding repeats an environment's first row."""
+        counts, taken, starts = self._counts[run], self._taken[run], self._starts[run]
+        longest = int(taken.max())
+        position = np.zeros((steps, len(counts), self.size), dtype=np.int64)
+        drawn = self._generators[run].random((steps, len(counts), longest))
+        position[..., :longest] = drawn * counts[:, None]
+        for e in np.flatnonzero(taken == counts):  # the whole environment
+            position[:, e] = 0
+            position[:, e, : counts[e]] = np.arange(counts[e])
+        return self._tables[run][position + starts[:, None]]
+
+    def stream(self, steps: int) -> Iterator[Tensor]:  # [R, E, B] each
+        """All runs' batches, step by step."""
+        runs, environments = self._counts.shape
+        ahead = max(1, AHEAD // (runs * environments * self.size))
+        for start in range(0, steps, ahead):
+            n = min(ahead, steps - start)
+            block = np.stack([self.rows(run, n) for run in range(runs)], axis=1)
+            yield from torch.from_numpy(block).to(self._device)
+
+
+class StackDraws(Draws):
+    """Density batches and whole environments of a stack's runs."""
+
+    def __init__(self, runs: Sequence[Run], features: Features, dtype: torch.dtype) -> None:
+        self._runs = runs
+        self._features = features
+        sizes = [int(run.hyper.get("density_batch_size", 2)) for run in runs]
+        self._sampler = Sampler(runs, features, sizes, "density batches", dtype)
+
+    def batches(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Batch]:
+        blocks = [self._sampler.rows(run, n) for run, n in zip(runs, steps, strict=True)]
+        weight = self._sampler.weight
+        if weight is not None:
+            weight = weight[list(runs)]
+        for k in range(steps[0]):
+            active = [block[k] for block in blocks if len(block) > k]
+            rows = torch.from_numpy(np.stack(active)).to(self._features.x.device)
+            yield self._features.batch(rows, None if weight is None else weight[: len(active)])
+
+    def environments(self, run: int) -> list[np.ndarray]:
+        features = self._runs[run].bank.features
+        return [features[rows] for rows in self._runs[run].train]
+
+    def seed(self, run: int) -> int:
+        return self._runs[run].seed
