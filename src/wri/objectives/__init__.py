@@ -14,8 +14,7 @@ from wri.objectives.vrex import VREx
 from wri.objectives.wri import WRI
 
 OBJECTIVES: dict[str, type[Objective]] = {
-    objective.name: objective
-    for objective in (ERM, IRM, VREx, GroupDRO, Mixup, MLDG, CORAL, WRI)
+    objective.name: objective for objective in (ERM, IRM, VREx, GroupDRO, Mixup, MLDG, CORAL, WRI)
 }
 
 

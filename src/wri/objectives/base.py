@@ -8,7 +8,7 @@ Risks are means over the last axis, `batch.mean`, so a shorter environment count
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -82,7 +82,7 @@ class Draws(ABC):
     """The rows of a stack's runs, for what happens beside the predictor's steps."""
 
     @abstractmethod
-    def batches(self, runs: Sequence[int], steps: Sequence[int]) -> Sequence[Batch]:
+    def batches(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Batch]:
         """Batch k holds the first runs of `runs` that have `steps` > k; `steps` descends."""
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """Empirical risk minimisation: the mean of the environments' risks.
 
-    mean_e R_e                                            (Vapnik, 1991)
+mean_e R_e                                            (Vapnik, 1991)
 """
 
 from dataclasses import dataclass

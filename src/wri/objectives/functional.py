@@ -1,8 +1,8 @@
 """Plain penalty functions for your own training loop, on tensors with any leading axes.
 
-    losses = loss(model(x), y)                                   # [E, B]
-    penalty = wri_penalty(losses, log_densities)                 # [E, E, B] -> []
-    (losses.mean() + 10 * penalty).backward()
+losses = loss(model(x), y)                                   # [E, B]
+penalty = wri_penalty(losses, log_densities)                 # [E, E, B] -> []
+(losses.mean() + 10 * penalty).backward()
 """
 
 from wri.objectives.coral import coral_penalty

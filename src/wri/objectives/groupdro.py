@@ -1,6 +1,6 @@
 """Group distributionally robust optimisation: more weight where the risk is higher.
 
-    q_e ← q_e · exp(η R_e), normalised;   Σ_e q_e R_e     (Sagawa et al., 2020)
+q_e ← q_e · exp(η R_e), normalised;   Σ_e q_e R_e     (Sagawa et al., 2020)
 """
 
 from dataclasses import dataclass

@@ -48,9 +48,7 @@ class MLDG(Objective):
         parts = [part[run] for part in model.parts]  # a copy of its run for each pair
         risks = _risks(model._replace(parts=parts), batch, run, train)  # [K]
         exact = self.inner == "sgd"
-        gradients = torch.autograd.grad(
-            risks.sum(), parts, create_graph=exact, retain_graph=True
-        )
+        gradients = torch.autograd.grad(risks.sum(), parts, create_graph=exact, retain_graph=True)
         moved = [
             part + self._inner_step(part, gradient, run, hyper)
             for part, gradient in zip(parts, gradients, strict=True)
@@ -60,9 +58,7 @@ class MLDG(Objective):
         total = torch.zeros_like(hyper["beta"]).index_add(0, run, losses)
         return total / environments, state
 
-    def _inner_step(
-        self, part: Tensor, gradient: Tensor, run: Tensor, hyper: Any
-    ) -> Tensor:
+    def _inner_step(self, part: Tensor, gradient: Tensor, run: Tensor, hyper: Any) -> Tensor:
         per_pair = (-1,) + (1,) * (part.dim() - 1)
         rate = hyper["learning_rate"][run].view(per_pair)
         if self.inner == "sgd":
@@ -78,8 +74,7 @@ def meta_pairs(order: Tensor, meta_test: Tensor) -> tuple[Tensor, Tensor, Tensor
     for r, (row, held_out) in enumerate(zip(order.tolist(), meta_test.tolist(), strict=True)):
         n_test = min(int(held_out), environments - 1)
         n_train = environments - n_test
-        for k in range(n_train):
-            pairs.append((r, row[k], row[n_train + k % n_test]))
+        pairs += [(r, row[k], row[n_train + k % n_test]) for k in range(n_train)]
     run, train, test = torch.tensor(pairs, device=order.device).T
     return run, train, test
 

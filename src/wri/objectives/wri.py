@@ -13,7 +13,7 @@ before the densities' first update. The paper prints sums where its code has mea
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -24,6 +24,7 @@ from wri.densities import Bounded, Density
 from wri.densities.base import HyperValues
 from wri.errors import InputError
 from wri.objectives.base import Batch, Draws, Model, Moment, Objective, Start, scheduled
+from wri.objectives.circle import circle, take_environments
 from wri.objectives.hyperparameters import (
     Choice,
     HyperParameter,
@@ -32,7 +33,6 @@ from wri.objectives.hyperparameters import (
     Uniform,
     annealing,
 )
-from wri.objectives.circle import circle, take_environments
 from wri.objectives.weighted_risks import (
     Scaling,
     Weighting,
@@ -94,7 +94,7 @@ class WRI(Objective):
 
     weighting: Weighting = "density"
     scaling: Scaling = "loss"
-    density: Density = Bounded()
+    density: Density = field(default_factory=Bounded)
     density_on: Literal["x", "phi"] = "x"
     density_scaling: Scaling = "relative"
     running_mean: bool = False

@@ -22,9 +22,7 @@ class Adam(NamedTuple):
 
     @classmethod
     def initial(cls, flat: Tensor) -> Self:
-        return cls(
-            torch.zeros_like(flat), torch.zeros_like(flat), torch.zeros_like(flat[:, :1])
-        )
+        return cls(torch.zeros_like(flat), torch.zeros_like(flat), torch.zeros_like(flat[:, :1]))
 
     def step(
         self,

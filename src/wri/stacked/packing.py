@@ -42,7 +42,5 @@ def differentiate(losses: Tensor, leaves: Sequence[Tensor]) -> Tensor:  # [R] ->
     Runs share no parameters, so the gradient of the sum holds every run's gradient.
     A loss that no parameter reaches has gradient zero.
     """
-    gradients = torch.autograd.grad(
-        losses.sum(), leaves, allow_unused=True, materialize_grads=True
-    )
+    gradients = torch.autograd.grad(losses.sum(), leaves, allow_unused=True, materialize_grads=True)
     return torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)

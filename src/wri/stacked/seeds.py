@@ -39,7 +39,5 @@ class Streams:
 
     def beta(self, alpha: Tensor, n: int) -> Tensor:  # [R] -> [R, n]
         """Draws from Beta(α, α) with every run's own α."""
-        rows = [
-            g.beta(a, a, n) for g, a in zip(self.generators, alpha.tolist(), strict=True)
-        ]
+        rows = [g.beta(a, a, n) for g, a in zip(self.generators, alpha.tolist(), strict=True)]
         return torch.from_numpy(np.stack(rows)).to(self._device, self._dtype)

@@ -55,9 +55,9 @@ class Bank:
                 f"features hold NaN or infinity: row {row}, column {column} is "
                 f"{features[row, column]} ({len(bad)} such cells); fill or drop them first"
             )
-        bad = np.flatnonzero(~np.isfinite(targets))
-        if len(bad):
-            raise InputError(f"the target in row {bad[0]} is {targets[bad[0]]}; drop such rows")
+        lost = np.flatnonzero(~np.isfinite(targets))
+        if len(lost):
+            raise InputError(f"the target in row {lost[0]} is {targets[lost[0]]}; drop such rows")
         self._check_classes(targets)
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "targets", targets)
@@ -117,10 +117,16 @@ class Run:
         hyper = complete(self.objective.hyperparameters(), self.hyper, self.preset)
         self.objective.check(hyper)
         object.__setattr__(self, "hyper", hyper)
-        object.__setattr__(self, "train", [self._rows(f"environment {e}", rows)
-                                           for e, rows in enumerate(self.train)])
-        object.__setattr__(self, "evaluate", {split: self._rows(f"split {split!r}", rows)
-                                              for split, rows in self.evaluate.items()})
+        object.__setattr__(
+            self,
+            "train",
+            [self._rows(f"environment {e}", rows) for e, rows in enumerate(self.train)],
+        )
+        object.__setattr__(
+            self,
+            "evaluate",
+            {split: self._rows(f"split {split!r}", rows) for split, rows in self.evaluate.items()},
+        )
         if len(self.train) < self.objective.least_environments:
             raise InputError(
                 f"{name} compares environments and needs at least "

@@ -50,7 +50,10 @@ class Sampler:
         dtype: torch.dtype,
     ) -> None:
         self._generators = [generator(run.seed, purpose) for run in runs]
-        self._tables = [np.concatenate(list(run.train)) + s for run, s in zip(runs, features.starts, strict=True)]
+        self._tables = [
+            np.concatenate(list(run.train)) + s
+            for run, s in zip(runs, features.starts, strict=True)
+        ]
         counts = [[len(rows) for rows in run.train] for run in runs]
         self._counts = np.array(counts)  # [R, E]
         self._starts = np.cumsum(np.pad(self._counts, ((0, 0), (1, 0))), axis=1)[:, :-1]

@@ -1,0 +1,67 @@
+"""One look for all figures: colour-blind-safe, the same colour for the same algorithm."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+# Okabe and Ito's palette
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+GREY = "#8C8C8C"
+
+ALGORITHM_COLOURS = {
+    "erm": GREY,
+    "irm": ORANGE,
+    "vrex": SKY,
+    "groupdro": PURPLE,
+    "mixup": YELLOW,
+    "mldg": BLACK,
+    "coral": BLUE,
+    "wri": VERMILLION,
+}
+ALGORITHM_NAMES = {
+    "erm": "ERM",
+    "irm": "IRM",
+    "vrex": "VREx",
+    "groupdro": "GroupDRO",
+    "mixup": "Mixup",
+    "mldg": "MLDG",
+    "coral": "CORAL",
+    "wri": "WRI",
+}
+CLASS_COLOURS = (BLUE, VERMILLION)
+CLASS_MAP = LinearSegmentedColormap.from_list("classes", ["#B9D6EA", "#FFFFFF", "#F6D0B3"])
+ENVIRONMENT_COLOURS = (GREEN, PURPLE, ORANGE, SKY, BLACK, YELLOW)
+
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "savefig.dpi": 160,
+    "pdf.fonttype": 42,
+}
+
+
+@contextmanager
+def figure(width: float, height: float) -> Iterator[Figure]:
+    """An empty figure in the house style, `width` by `height` inches."""
+    with mpl.rc_context(_STYLE):
+        yield Figure(figsize=(width, height), layout="constrained")
+
+
+def save(drawn: Figure, folder: Path, name: str) -> list[Path]:
+    """Write PNG and PDF; the paths written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.png", folder / f"{name}.pdf"]
+    with mpl.rc_context(_STYLE):
+        for path in paths:
+            drawn.savefig(path)
+    return paths
