@@ -33,15 +33,11 @@ class Density(ABC):
         """Starting values `[R, P]`."""
 
     @abstractmethod
-    def parts(self, flat: Tensor, environments: int, width: int, leaves: bool) -> list[Tensor]:
-        """`flat [R, P]` cut into tensors; with `leaves`, ready to be differentiated."""
-
-    @abstractmethod
-    def log_density(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
+    def log_density(self, flat: Tensor, x: Tensor, environments: int, hyper: HyperValues) -> Tensor:
         """`[R, …, D]` to `[R, E, …]`: every environment's log density at the same points."""
 
     @abstractmethod
-    def log_density_own(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
+    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
         """`[R, E, …, D]` to `[R, E, …]`: environment e's log density at its own points x[:, e]."""
 
     def fit(self, environments: Sequence[np.ndarray], seed: int) -> np.ndarray:

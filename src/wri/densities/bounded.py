@@ -30,17 +30,13 @@ class Bounded(Density):
     def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
         return self._network(environments, width).initial(seeds, "density")
 
-    def parts(self, flat: Tensor, environments: int, width: int, leaves: bool) -> list[Tensor]:
-        packing = self._network(environments, width).packing
-        return packing.leaves(flat) if leaves else packing.views(flat)
+    def log_density(self, flat: Tensor, x: Tensor, environments: int, hyper: HyperValues) -> Tensor:
+        network = self._network(environments, x.shape[-1])
+        return _bound(network.outputs_of_copies(flat, x)[..., 0], hyper)
 
-    def log_density(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
-        network = self._network(parts[0].shape[1], x.shape[-1])
-        return _bound(network.outputs_of_copies(parts, x)[..., 0], hyper)
-
-    def log_density_own(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
-        network = self._network(parts[0].shape[1], x.shape[-1])
-        outputs = network.outputs(parts, x.flatten(0, 1))[..., 0]  # [R·E, …]
+    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
+        network = self._network(x.shape[1], x.shape[-1])
+        outputs = network.outputs(flat, x.flatten(0, 1))[..., 0]  # [R·E, …]
         return _bound(outputs.unflatten(0, x.shape[:2]), hyper)
 
 

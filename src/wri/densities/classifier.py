@@ -34,14 +34,10 @@ class EnvironmentClassifier(Density):
     def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
         return self._network(environments, width).initial(seeds, "density")
 
-    def parts(self, flat: Tensor, environments: int, width: int, leaves: bool) -> list[Tensor]:
-        packing = self._network(environments, width).packing
-        return packing.leaves(flat) if leaves else packing.views(flat)
+    def log_density(self, flat: Tensor, x: Tensor, environments: int, hyper: HyperValues) -> Tensor:
+        network = self._network(environments, x.shape[-1])
+        return network.outputs(flat, x).movedim(-1, 1).log_softmax(1)  # [R, E, …]
 
-    def log_density(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
-        network = self._network(parts[-2].shape[2], x.shape[-1])
-        return network.outputs(parts, x).movedim(-1, 1).log_softmax(1)  # [R, E, …]
-
-    def log_density_own(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
-        everywhere = self.log_density(parts, x, hyper)  # [R, E density, E rows, …]
+    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
+        everywhere = self.log_density(flat, x, x.shape[1], hyper)  # [R, E density, E rows, …]
         return everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1)

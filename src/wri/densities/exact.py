@@ -20,11 +20,8 @@ class Exact(Density):
     def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
         return np.zeros((len(seeds), 0))
 
-    def parts(self, flat: Tensor, environments: int, width: int, leaves: bool) -> list[Tensor]:
-        return []
-
-    def log_density(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
+    def log_density(self, flat: Tensor, x: Tensor, environments: int, hyper: HyperValues) -> Tensor:
         return self.function(x).movedim(-1, 1)
 
-    def log_density_own(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
+    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
         return self.function(x).diagonal(dim1=1, dim2=-1).movedim(-1, 1)

@@ -34,17 +34,13 @@ class Gaussian(Density):
     def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
         return np.zeros((len(seeds), self._packing(environments, width).size))
 
-    def parts(self, flat: Tensor, environments: int, width: int, leaves: bool) -> list[Tensor]:
-        packing = self._packing(environments, width)
-        return packing.leaves(flat) if leaves else packing.views(flat)
-
-    def log_density(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
-        mean, factor = parts
+    def log_density(self, flat: Tensor, x: Tensor, environments: int, hyper: HyperValues) -> Tensor:
+        mean, factor = self._packing(environments, x.shape[-1]).views(flat)
         columns = x.flatten(1, -2).transpose(1, 2)[:, None]  # [R, 1, D, N]
         return log_normal(columns, mean, *split_factor(factor)).unflatten(-1, x.shape[1:-1])
 
-    def log_density_own(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
-        mean, factor = parts
+    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
+        mean, factor = self._packing(x.shape[1], x.shape[-1]).views(flat)
         columns = x.flatten(2, -2).transpose(2, 3)  # [R, E, D, N]
         return log_normal(columns, mean, *split_factor(factor)).unflatten(-1, x.shape[2:-1])
 

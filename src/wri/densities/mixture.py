@@ -36,15 +36,14 @@ class Mixture(Density):
     def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
         return np.zeros((len(seeds), self._packing(environments, width).size))
 
-    def parts(self, flat: Tensor, environments: int, width: int, leaves: bool) -> list[Tensor]:
-        return self._packing(environments, width).views(flat)
-
-    def log_density(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
+    def log_density(self, flat: Tensor, x: Tensor, environments: int, hyper: HyperValues) -> Tensor:
         columns = x.flatten(1, -2).transpose(1, 2)[:, None, None]  # [R, 1, 1, D, N]
+        parts = self._packing(environments, x.shape[-1]).views(flat)
         return _mix(columns, parts).unflatten(-1, x.shape[1:-1])
 
-    def log_density_own(self, parts: Sequence[Tensor], x: Tensor, hyper: HyperValues) -> Tensor:
+    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
         columns = x.flatten(2, -2).transpose(2, 3)[:, :, None]  # [R, E, 1, D, N]
+        parts = self._packing(x.shape[1], x.shape[-1]).views(flat)
         return _mix(columns, parts).unflatten(-1, x.shape[2:-1])
 
     def fit(self, environments: Sequence[np.ndarray], seed: int) -> np.ndarray:

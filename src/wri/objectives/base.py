@@ -41,17 +41,17 @@ class Model(NamedTuple):
     """The networks of a stack at their current parameters."""
 
     network: Network
-    parts: Sequence[Tensor]  # [R, 1, ...] each
+    flat: Tensor  # [R, P]
     loss: Loss
 
     def represent(self, x: Tensor) -> Tensor:
-        return self.network.represent(self.parts, x)
+        return self.network.represent(self.flat, x)
 
     def head(self, phi: Tensor) -> Tensor:
-        return self.network.head(self.parts, phi)
+        return self.network.head(self.flat, phi)
 
     def outputs(self, x: Tensor) -> Tensor:
-        return self.network.outputs(self.parts, x)
+        return self.network.outputs(self.flat, x)
 
     def losses(self, x: Tensor, y: Tensor) -> Tensor:
         return self.loss.per_example(self.outputs(x), y)
@@ -83,7 +83,11 @@ class Draws(ABC):
 
     @abstractmethod
     def batches(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Batch]:
-        """Batch k holds the first runs of `runs` that have `steps` > k; `steps` descends."""
+        """Fresh batches for `steps[k]` steps of run `runs[k]`; `steps` descends.
+
+        Every batch holds some steps of the first n runs, those that still have steps to go:
+        `[n, S, E, B, …]`, with an axis of steps behind the runs.
+        """
 
     @abstractmethod
     def environments(self, run: int) -> list[np.ndarray]:
@@ -100,16 +104,17 @@ class Objective(ABC):
     own_hyperparameters: ClassVar[tuple[HyperParameter, ...]] = ()
     least_environments: ClassVar[int] = 2
 
+    @property
+    def overhead(self) -> float:
+        """Fixed cost of a step, whatever its rows, in steps of ERM: large stacks share it."""
+        return 1.0
+
     @classmethod
     def hyperparameters(cls) -> tuple[HyperParameter, ...]:
         return COMMON + cls.own_hyperparameters
 
     def check(self, values: Mapping[str, float]) -> None:
         """Refuse hyper-parameters that do not fit together."""
-
-    def bucket(self, values: Mapping[str, float]) -> tuple[float, ...]:
-        """Numbers in which the runs of a stack must agree."""
-        return ()
 
     def initial(self, start: Start) -> Any:
         """The state before the first step."""

@@ -45,26 +45,19 @@ class MLDG(Objective):
         order = moment.random.permutations(environments)
         run, train, test = meta_pairs(order, hyper["meta_test"])  # [K] each
 
-        parts = [part[run] for part in model.parts]  # a copy of its run for each pair
-        risks = _risks(model._replace(parts=parts), batch, run, train)  # [K]
         exact = self.inner == "sgd"
-        gradients = torch.autograd.grad(risks.sum(), parts, create_graph=exact, retain_graph=True)
-        moved = [
-            part + self._inner_step(part, gradient, run, hyper)
-            for part, gradient in zip(parts, gradients, strict=True)
-        ]
-        tested = _risks(model._replace(parts=moved), batch, run, test)  # [K]
+        flat = model.flat[run]  # [K, P]: a copy of its run for each pair
+        model = model._replace(flat=flat)
+        risks = _risks(model, batch, run, train)  # [K]
+        (gradient,) = torch.autograd.grad(risks.sum(), flat, create_graph=exact, retain_graph=True)
+        rate = hyper["learning_rate"][run, None]
+        if not exact:
+            gradient = gradient + hyper["weight_decay"][run, None] * flat.detach()
+            gradient = gradient / (gradient.abs() + EPSILON)  # Adam's first step
+        tested = _risks(model._replace(flat=flat - rate * gradient), batch, run, test)  # [K]
         losses = risks + hyper["beta"][run] * tested
         total = torch.zeros_like(hyper["beta"]).index_add(0, run, losses)
         return total / environments, state
-
-    def _inner_step(self, part: Tensor, gradient: Tensor, run: Tensor, hyper: Any) -> Tensor:
-        per_pair = (-1,) + (1,) * (part.dim() - 1)
-        rate = hyper["learning_rate"][run].view(per_pair)
-        if self.inner == "sgd":
-            return -rate * gradient
-        gradient = gradient + hyper["weight_decay"][run].view(per_pair) * part.detach()
-        return -rate * gradient / (gradient.abs() + EPSILON)
 
 
 def meta_pairs(order: Tensor, meta_test: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -73,13 +73,14 @@ def weighted_gaps(
 
 def scaled_penalty(gaps: Gaps, weighting: Weighting, scaling: Scaling) -> Tensor:  # [...]
     """Mean over unordered pairs of the scaled squared gaps."""
-    squares = gaps.gap.square()
+    gap = gaps.gap
+    if scaling == "loss":
+        gap = gap / gaps.mean_loss
+    elif scaling == "relative":
+        gap = gap / (gaps.mean_weight * gaps.mean_loss)
+    squares = gap.square()
     if scaling == "product":
         squares = squares / (gaps.mean_weight * gaps.mean_loss)
-    elif scaling == "loss":
-        squares = squares / gaps.mean_loss.square()
-    elif scaling == "relative":
-        squares = squares / (gaps.mean_weight * gaps.mean_loss).square()
     environments = squares.shape[-1]
     if weighting == "ratio":  # only the pairs with the reference environment
         return squares[..., 0, 1:].mean(-1)

@@ -12,7 +12,7 @@ Both squared gaps are scaled; weights and scalings are in `weighted_risks`. Ther
 before the densities' first update. The paper prints sums where its code has means; means here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
@@ -23,7 +23,16 @@ from torch import Tensor
 from wri.densities import Bounded, Density
 from wri.densities.base import HyperValues
 from wri.errors import InputError
-from wri.objectives.base import Batch, Draws, Model, Moment, Objective, Start, scheduled
+from wri.objectives.base import (
+    Batch,
+    Draws,
+    Model,
+    Moment,
+    Objective,
+    Start,
+    scheduled,
+    weighted_mean,
+)
 from wri.objectives.circle import circle, take_environments
 from wri.objectives.hyperparameters import (
     Choice,
@@ -230,8 +239,9 @@ class WRI(Objective):
                 f"max_density = {values['max_density']:g}"
             )
 
-    def bucket(self, values: Mapping[str, float]) -> tuple[float, ...]:
-        return (values["density_batch_size"],) if self._learns else ()
+    @property
+    def overhead(self) -> float:
+        return 16.0 if self._learns else 2.0
 
     def resets_at(self, hyper: HyperValues) -> Tensor:
         return hyper["anneal_steps"]
@@ -246,13 +256,13 @@ class WRI(Objective):
         phi = model.represent(batch.x)  # [R, E, B, F]
         losses = model.loss.per_example(model.head(phi), batch.y)  # [R, E, B]
         risk = batch.mean(losses).mean(-1)
+        after = self._circle(losses.shape[1], moment)  # drawn at every step, needed or not
         weight = torch.where(state.fitted, scheduled(moment, self.early_weight), 0.0)
         if not weight.any():
             return risk, state
         seen = batch.x if self.density_on == "x" else phi.detach()
         with torch.no_grad():
-            parts = self.density.parts(state.flat, seen.shape[1], seen.shape[-1], leaves=False)
-            compared = self._compare(parts, seen, moment)
+            compared = self._compare(state.flat, seen, after, moment.hyper)
         gaps = weighted_gaps(
             compared.pair(losses),
             compared.log_densities,
@@ -262,7 +272,9 @@ class WRI(Objective):
         if state.mean_weight is not None:
             mean = state.mean_weight.lerp(gaps.mean_weight, 1 - RUNNING)
             mean = torch.where(state.mean_weight.isnan(), gaps.mean_weight, mean)
-            gaps, state = gaps._replace(mean_weight=mean), state._replace(mean_weight=mean)
+            gaps = gaps._replace(mean_weight=mean)
+            in_force = (weight != 0)[:, None, None]
+            state = state._replace(mean_weight=torch.where(in_force, mean, state.mean_weight))
         penalty = scaled_penalty(gaps, self.weighting, self.scaling)
         return risk + weight * _over_pairs(penalty), state
 
@@ -280,17 +292,25 @@ class WRI(Objective):
             self._density_steps(model, state, runs, moment, draws)
         return state._replace(fitted=state.fitted | due)
 
-    def _compare(self, parts: Sequence[Tensor], seen: Tensor, moment: Moment) -> Compared:
-        environments = seen.shape[1]
+    @staticmethod
+    def _circle(environments: int, moment: Moment) -> Tensor | None:
+        """Whom each environment is compared with, `[R, E]`; None for all pairs."""
         if environments <= ALL_PAIRS:
-            logs = self.density.log_density(parts, seen, moment.hyper)  # [R, E, E, B]
+            return None
+        return circle(moment.random.permutations(environments))
+
+    def _compare(
+        self, flat: Tensor, seen: Tensor, after: Tensor | None, hyper: HyperValues
+    ) -> Compared:
+        environments = seen.shape[1]
+        if after is None:
+            logs = self.density.log_density(flat, seen, environments, hyper)  # [R, E, E, B]
             return Compared(logs, logs.diagonal(dim1=1, dim2=2).movedim(-1, 1), None)
-        after = circle(moment.random.permutations(environments))  # [R, E]
         before = after.argsort(-1)
         own = torch.arange(environments, device=after.device).expand_as(after)
         around = torch.stack([own, before, after], -1)  # [R, E, 3]
         rows = take_environments(seen, around)  # [R, E, 3, B, D]
-        logs = self.density.log_density_own(parts, rows, moment.hyper)  # [R, E, 3, B]
+        logs = self.density.log_density_own(flat, rows, hyper)  # [R, E, 3, B]
         partners = take_environments(logs, after)
         first = torch.stack([logs[:, :, 0], logs[:, :, 2]], 2)  # e on e, e on its partner
         second = torch.stack([partners[:, :, 1], partners[:, :, 0]], 2)
@@ -303,51 +323,61 @@ class WRI(Objective):
         steps = moment.hyper["density_steps"]
         runs = runs[steps[runs].argsort(descending=True, stable=True)]
         flat, adam = state.flat[runs], state.adam.take(runs)
-        model = model._replace(parts=[part.detach()[runs] for part in model.parts])
+        model = model._replace(flat=model.flat.detach()[runs])
         hyper = {name: values[runs] for name, values in moment.hyper.items()}
         numbers = runs.tolist()
-        for batch in draws.batches(numbers, [int(n) for n in hyper["density_steps"].tolist()]):
+        counts = [int(n) for n in hyper["density_steps"].tolist()]
+        for batch in draws.batches(numbers, counts):
             n = len(batch.x)
             here = Moment(
                 moment.step,
                 {name: values[:n] for name, values in hyper.items()},
                 moment.random.take(numbers[:n]),
             )
-            gradient = self._density_gradient(
-                model._replace(parts=[part[:n] for part in model.parts]), flat[:n], batch, here
-            )
-            adam.first(n).step(
-                flat[:n],
-                clip_norm(gradient, DENSITY_CLIP),
-                here.hyper["density_learning_rate"],
-                here.hyper["density_weight_decay"],
-            )
+            seen, losses = self._fixed(model._replace(flat=model.flat[:n]), batch)
+            moving, past = flat[:n], adam.first(n)
+            for step in range(batch.x.shape[1]):
+                gradient = self._density_gradient(
+                    moving, seen[:, step], losses[:, step], batch.weight, here
+                )
+                past.step(
+                    moving,
+                    clip_norm(gradient, DENSITY_CLIP),
+                    here.hyper["density_learning_rate"],
+                    here.hyper["density_weight_decay"],
+                )
         state.flat[runs] = flat
         state.adam.put(runs, adam)
 
-    def _density_gradient(self, model: Model, flat: Tensor, batch: Batch, here: Moment) -> Tensor:
-        with torch.no_grad():
-            phi = model.represent(batch.x)
-            losses = model.loss.per_example(model.head(phi), batch.y)  # [R, E, B]
-        seen = batch.x if self.density_on == "x" else phi
-        parts = self.density.parts(flat, seen.shape[1], seen.shape[-1], leaves=True)
-        compared = self._compare(parts, seen, here)
-        loss = here.hyper["density_log_weight"] * -batch.mean(compared.own).mean(-1)
+    @torch.no_grad()
+    def _fixed(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What the predictor, which stands still, gives for several steps' rows at once."""
+        phi = model.represent(batch.x)  # [R, S, E, B, F]
+        losses = model.loss.per_example(model.head(phi), batch.y)  # [R, S, E, B]
+        return (batch.x if self.density_on == "x" else phi), losses
+
+    def _density_gradient(
+        self, flat: Tensor, seen: Tensor, losses: Tensor, weight: Tensor | None, here: Moment
+    ) -> Tensor:
+        flat = flat.detach().requires_grad_()
+        compared = self._compare(flat, seen, self._circle(seen.shape[1], here), here.hyper)
+        likelihood = weighted_mean(compared.own, weight).mean(-1)
+        loss = -here.hyper["density_log_weight"] * likelihood
         if self.density.penalised:
             penalty = wri_penalty(
                 compared.pair(losses),
                 compared.log_densities,
                 self.weighting,
                 self.density_scaling,
-                None if batch.weight is None else compared.pair(batch.weight),
+                None if weight is None else compared.pair(weight),
             )
             loss = loss + here.hyper["density_penalty_weight"] * _over_pairs(penalty)
-        return differentiate(loss, parts)
+        return differentiate(loss, flat)
 
     def _refit(self, model: Model, state: State, runs: Tensor, draws: Draws) -> None:
         """Fit the densities of `runs` on Φ of their whole environments."""
         for run in runs.tolist():
-            alone = model._replace(parts=[part.detach()[run : run + 1] for part in model.parts])
+            alone = model._replace(flat=model.flat.detach()[run : run + 1])
             features = [
                 alone.represent(state.flat.new_tensor(rows)[None])[0].cpu().numpy()
                 for rows in draws.environments(run)

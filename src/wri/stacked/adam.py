@@ -38,11 +38,11 @@ class Adam(NamedTuple):
         self.steps.add_(1)
         self.mean.lerp_(gradient, 1 - BETA1)
         self.square.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
-        rate = learning_rate[:, None] / (1 - BETA1**self.steps)  # [R, 1]
+        root = (1 - BETA2**self.steps).sqrt_()  # [R, 1]; moved out of √v̂ + ε to save a pass
+        rate = root / (1 - BETA1**self.steps) * learning_rate[:, None]
         if alive is not None:
             rate = rate * alive[:, None]
-        correction = (1 - BETA2**self.steps).rsqrt_()
-        spread = self.square.sqrt().mul_(correction).add_(EPSILON)
+        spread = self.square.sqrt().add_(EPSILON * root)
         flat.addcdiv_(self.mean * rate, spread, value=-1)
 
     def reset(self, which: Tensor) -> None:  # [R] bool
@@ -64,6 +64,6 @@ class Adam(NamedTuple):
 
 def clip_norm(gradient: Tensor, limit: Tensor | float) -> Tensor:  # [R, P] -> [R, P]
     """Scale every run's gradient down to the norm `limit`; `inf` leaves it as it is."""
-    norm = gradient.norm(dim=1, keepdim=True)
+    norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
     limit = limit[:, None] if isinstance(limit, Tensor) else limit
-    return gradient * (limit / norm.clamp_min(1e-12)).clamp(max=1.0)
+    return gradient * (limit / norm).clamp_(max=1.0)  # limit/0 is infinite, so 1

@@ -1,12 +1,13 @@
 """Multi-layer perceptrons `head ∘ Φ` with a leading axis of runs.
 
-Shapes are written `[R, E, B, features]`, but activations lie in memory with the features
-before the rows, `[R, features, rows]`: few classes and many rows make the last product and
-the softmax several times faster that way (see `benchmarks/`).
+Shapes are written `[R, E, B, features]`, but activations lie in memory with the features before
+the rows, `[R, features, rows]`: with few classes and many rows the last product and the softmax
+are several times faster that way.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -32,7 +33,7 @@ class Network:
     widths: tuple[int, ...]
     copies: int = 1
 
-    @property
+    @cached_property
     def packing(self) -> Packing:
         shapes: list[tuple[int, ...]] = []
         for inputs, outputs in pairwise(self.widths):
@@ -54,46 +55,57 @@ class Network:
         )
         return np.stack([generator(s, purpose).uniform(-bound, bound) for s in seeds])
 
-    def represent(self, parts: Sequence[Tensor], x: Tensor) -> Tensor:
+    def represent(self, flat: Tensor, x: Tensor) -> Tensor:
         """Φ(x): `[R·K, …, D]` (or `[1, …, D]`, shared by all) to `[R·K, …, F]`."""
-        hidden = _columns(x)
-        for weight, bias in zip(parts[:-2:2], parts[1:-2:2], strict=True):  # [R, K, out, in]
-            hidden = _affine(weight.flatten(0, 1), bias.flatten(0, 1), hidden).relu_()
-        return _logical(hidden, x.shape[1:-1])
+        return self._through(self._parts(flat)[:-1], x)
 
-    def head(self, parts: Sequence[Tensor], phi: Tensor) -> Tensor:
+    def head(self, flat: Tensor, phi: Tensor) -> Tensor:
         """The last layer: `[R·K, …, F]` to `[R·K, …, C]`."""
-        weight, bias = parts[-2].flatten(0, 1), parts[-1].flatten(0, 1)
-        return _logical(_affine(weight, bias, _columns(phi)), phi.shape[1:-1])
+        return self._through(self._parts(flat)[-1:], phi, last=True)
 
-    def outputs(self, parts: Sequence[Tensor], x: Tensor) -> Tensor:
+    def outputs(self, flat: Tensor, x: Tensor) -> Tensor:
         """head(Φ(x)): `[R·K, …, D]` to `[R·K, …, C]`."""
-        return self.head(parts, self.represent(parts, x))
+        return self._through(self._parts(flat), x, last=True)
 
-    def outputs_of_copies(self, parts: Sequence[Tensor], x: Tensor) -> Tensor:
+    def outputs_of_copies(self, flat: Tensor, x: Tensor) -> Tensor:
         """Every copy on the same x: `[R, …, D]` to `[R, K, …, C]`.
 
         The copies' first layers stand side by side in one product.
         """
-        first = _affine(parts[0].flatten(1, 2), parts[1].flatten(1, 2), _columns(x))
-        hidden = first.view(-1, self.widths[1], first.shape[-1])  # [R·K, H, N]
-        for weight, bias in zip(parts[2::2], parts[3::2], strict=True):
-            hidden = _affine(weight.flatten(0, 1), bias.flatten(0, 1), hidden.relu_())
-        return _logical(hidden, x.shape[1:-1]).unflatten(0, (-1, self.copies))
+        (weight, bias), *others = self._parts(flat)
+        runs = len(flat)
+        first = weight.reshape(runs, -1, self.widths[0]), bias.reshape(runs, -1, 1)
+        outputs = self._through([first, *others], x, last=True)
+        return outputs.unflatten(0, (-1, self.copies))
+
+    def _parts(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Each layer's weight `[R·K, out, in]` and bias `[R·K, out, 1]`."""
+        pieces = flat.split(self.packing.sizes, dim=1)
+        return [
+            (weight.reshape(-1, outputs, inputs), bias.reshape(-1, outputs, 1))
+            for weight, bias, (inputs, outputs) in zip(
+                pieces[::2], pieces[1::2], pairwise(self.widths), strict=True
+            )
+        ]
+
+    def _through(
+        self, parts: Sequence[tuple[Tensor, Tensor]], x: Tensor, last: bool = False
+    ) -> Tensor:
+        """x through some layers, ReLU behind each; not behind the `last` of the network."""
+        hidden = _columns(x)  # [R, F, N]
+        for k, (weight, bias) in enumerate(parts):
+            if k == 0 and len(hidden) == 1 < len(weight):  # rows that all share: one product
+                product = torch.mm(weight.flatten(0, 1), hidden[0])
+                hidden = product.view(*weight.shape[:2], -1).add_(bias)
+            else:
+                inputs = hidden.view(len(weight), -1, hidden.shape[-1])
+                hidden = torch.baddbmm(bias, weight, inputs)
+            if not (last and k == len(parts) - 1):
+                hidden = hidden.relu_()
+        return hidden.view(len(hidden), -1, *x.shape[1:-1]).movedim(1, -1)
 
 
 def _columns(x: Tensor) -> Tensor:  # [R, …, F] -> [R, F, N], without a copy where possible
-    return x.movedim(-1, 1).flatten(2) if x.stride(-1) != 1 else x.flatten(1, -2).transpose(1, 2)
-
-
-def _logical(hidden: Tensor, rows: Sequence[int]) -> Tensor:  # [R, F, N] -> [R, …, F]
-    return hidden.unflatten(2, tuple(rows)).movedim(1, -1)
-
-
-def _affine(weight: Tensor, bias: Tensor, columns: Tensor) -> Tensor:
-    """`[R, out, in] · [R or 1, in, N] + [R, out, 1]`."""
-    if columns.shape[0] == 1 < weight.shape[0]:  # one product for all runs
-        product = torch.mm(weight.flatten(0, 1), columns[0]).unflatten(0, weight.shape[:2])
-    else:
-        product = torch.bmm(weight, columns)
-    return product.add_(bias)
+    if x.dim() > 2 and x.stride(-1) != 1:
+        return x.movedim(-1, 1).flatten(2)
+    return x.flatten(1, -2).transpose(1, 2)

@@ -1,11 +1,11 @@
 """All parameters of a run in one row: `[R, P]` and its named pieces.
 
-One flat tensor makes Adam, clipping, freezing and saving a handful of operations,
+One flat tensor makes gradients, Adam, clipping, freezing and saving a handful of operations,
 however many layers there are.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import torch
@@ -18,29 +18,26 @@ class Packing:
 
     shapes: tuple[tuple[int, ...], ...]
 
+    @cached_property
+    def sizes(self) -> list[int]:
+        return [prod(shape) for shape in self.shapes]
+
     @property
     def size(self) -> int:
-        return sum(prod(shape) for shape in self.shapes)
+        return sum(self.sizes)
 
     def views(self, flat: Tensor) -> list[Tensor]:  # [R, P] -> [R, *shape] each
         """Pieces that share memory with `flat` and its gradient."""
-        sizes = [prod(shape) for shape in self.shapes]
-        pieces = flat.split(sizes, dim=1)
         return [
-            piece.view(flat.shape[0], *shape)
-            for piece, shape in zip(pieces, self.shapes, strict=True)
+            piece.view(len(flat), *shape)
+            for piece, shape in zip(flat.split(self.sizes, dim=1), self.shapes, strict=True)
         ]
 
-    def leaves(self, flat: Tensor) -> list[Tensor]:
-        """Pieces that share memory with `flat` and start a graph of their own."""
-        return [piece.detach().requires_grad_() for piece in self.views(flat)]
 
-
-def differentiate(losses: Tensor, leaves: Sequence[Tensor]) -> Tensor:  # [R] -> [R, P]
+def differentiate(losses: Tensor, flat: Tensor) -> Tensor:  # [R], [R, P] -> [R, P]
     """Gradient of every run's loss with respect to its own parameters.
 
     Runs share no parameters, so the gradient of the sum holds every run's gradient.
-    A loss that no parameter reaches has gradient zero.
     """
-    gradients = torch.autograd.grad(losses.sum(), leaves, allow_unused=True, materialize_grads=True)
-    return torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
+    (gradient,) = torch.autograd.grad(losses.sum(), flat)
+    return gradient

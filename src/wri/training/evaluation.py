@@ -51,11 +51,11 @@ class Evaluator:
     @torch.no_grad()
     def __call__(self, model: Model) -> np.ndarray:  # [M, R, S]
         shape = (len(self.measures), self._runs, len(self.splits) + 1)
-        sums, counts = model.parts[0].new_zeros(shape), model.parts[0].new_zeros(shape[1:])
+        sums, counts = model.flat.new_zeros(shape), model.flat.new_zeros(shape[1:])
         for numbers, x, y, split_of in self._groups:
             here = model
             if numbers is not None:
-                here = model._replace(parts=[part[numbers] for part in model.parts])
+                here = model._replace(flat=model.flat[numbers])
             size = max(1, MOST_ROWS // len(split_of))
             group_sums = sums.new_zeros((shape[0], len(split_of), shape[2]))
             for start in range(0, len(x), size):

@@ -130,7 +130,7 @@ class _Stack:
 
         network = first.network
         self.flat = torch.as_tensor(network.initial(seeds), dtype=dtype, device=device)
-        self.model = Model(network, network.packing.leaves(self.flat), first.bank.loss)
+        self.model = Model(network, self.flat.detach().requires_grad_(), first.bank.loss)
         self.adam = Adam.initial(self.flat)
         start = Start(seeds, len(first.train), network, self.hyper, dtype, device, self.draws)
         self.state = self.objective.initial(start)
@@ -150,7 +150,7 @@ class _Stack:
             moment = Moment(step, self.hyper, self.random)
             batch = self.features.batch(rows, self.sampler.weight)
             losses, self.state = self.objective.loss(self.model, batch, self.state, moment)
-            gradient = differentiate(losses, self.model.parts)
+            gradient = differentiate(losses, self.model.flat)
             with torch.no_grad():
                 self._freeze_diverged(losses, gradient, step)
                 if self.clipped:
@@ -172,8 +172,7 @@ class _Stack:
                 self.adam.reset(now)
 
     def _freeze_diverged(self, losses: Tensor, gradient: Tensor, step: int) -> None:
-        total = losses.detach() + gradient.sum(1)
-        if self.all_alive and total.sum().isfinite():
+        if self.all_alive and (losses.sum() + gradient.sum()).isfinite():
             return
         finite = losses.isfinite() & gradient.isfinite().all(1)
         for run in (self.alive & ~finite).nonzero()[:, 0].tolist():

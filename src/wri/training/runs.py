@@ -176,5 +176,4 @@ class Run:
             self.network,
             self.bank.loss.name,
             tuple(self.evaluate),
-            self.objective.bucket(self.hyper),
         )

@@ -16,6 +16,7 @@ from wri.stacked import generator
 from wri.training.runs import Run
 
 AHEAD = 2**20  # row numbers that are drawn at a time
+AT_ONCE = 2**13  # rows of a run's density steps that are looked up at a time
 
 
 class Features:
@@ -105,10 +106,14 @@ class StackDraws(Draws):
         weight = self._sampler.weight
         if weight is not None:
             weight = weight[list(runs)]
-        for k in range(steps[0]):
-            active = [block[k] for block in blocks if len(block) > k]
-            rows = torch.from_numpy(np.stack(active)).to(self._features.x.device)
+        start = 0
+        while start < steps[0]:
+            active = [block for block, n in zip(blocks, steps, strict=True) if n > start]
+            stop = min(steps[len(active) - 1], start + max(1, AT_ONCE // active[0][0].size))
+            block = np.stack([block[start:stop] for block in active])  # [n, S, E, B]
+            rows = torch.from_numpy(block).to(self._features.x.device)
             yield self._features.batch(rows, None if weight is None else weight[: len(active)])
+            start = stop
 
     def environments(self, run: int) -> list[np.ndarray]:
         features = self._runs[run].bank.features

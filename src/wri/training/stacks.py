@@ -6,15 +6,17 @@ size, the bucket is cut where that costs least:
     cost of a stack = OVERHEAD + runs · rows of its largest batch
 
 The overhead of a step's operations does not grow with the rows, so small batches gather in large
-stacks and large ones in small stacks. More rows at once than fit the cache do not pay.
+stacks and large ones in small stacks. More rows at once than fit the cache do not pay, unless the
+objective's own overhead is large.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
+from math import sqrt
 
 from wri.training.runs import Run
 
-OVERHEAD = 2_500  # rows whose arithmetic takes as long as a step's fixed cost
+OVERHEAD = 5_000  # rows whose arithmetic takes as long as a step's fixed cost
 MOST_ROWS = 32_768  # rows of a batch over all runs of a stack
 
 
@@ -27,12 +29,13 @@ def plan_stacks(runs: Sequence[Run], most_rows: int = MOST_ROWS) -> list[list[in
     for numbers in buckets.values():
         numbers.sort(key=lambda n: (-runs[n].batch_rows, n))
         rows = [runs[n].batch_rows * len(runs[n].train) for n in numbers]
-        for start, stop in cheapest_cuts(rows, most_rows):
+        overhead = runs[numbers[0]].objective.overhead
+        for start, stop in cheapest_cuts(rows, overhead * OVERHEAD, sqrt(overhead) * most_rows):
             stacks.append(sorted(numbers[start:stop]))
     return stacks
 
 
-def cheapest_cuts(rows: Sequence[int], most_rows: int) -> list[tuple[int, int]]:
+def cheapest_cuts(rows: Sequence[int], overhead: float, most_rows: float) -> list[tuple[int, int]]:
     """Cut a descending list into groups `[start, stop)` of least total cost."""
     cost = [0.0]  # of the first k runs
     start_of: list[int] = [0]  # where the last group of the first k runs starts
@@ -42,8 +45,8 @@ def cheapest_cuts(rows: Sequence[int], most_rows: int) -> list[tuple[int, int]]:
             padded = (stop - start) * rows[start]
             if padded > most_rows and start < stop - 1:
                 break
-            if cost[start] + OVERHEAD + padded < best:
-                best, best_start = cost[start] + OVERHEAD + padded, start
+            if cost[start] + overhead + padded < best:
+                best, best_start = cost[start] + overhead + padded, start
         cost.append(best)
         start_of.append(best_start)
     groups, stop = [], len(rows)

@@ -1,0 +1,194 @@
+"""Wall time per run: a stack of 50 runs against one run at a time, in one go.
+
+Synthetic features, 3 training environments and a test one of 2000 rows × 64, 7 classes, DomainBed's
+preset, 500 steps, accuracy of all eight splits every 10 steps.
+
+    (a) usual   a process a run, `DataLoader`s for training and evaluation
+    (b) lean    the leanest single run: in process, index tensors, whole-tensor evaluation
+    (c) stack   50 runs of random hyper-parameter draws
+
+(b) takes the same 50 draws one after the other, (a) a few of them, spread over the work they make.
+`ratios` is (a)/(c) with every process's start counted on both sides, `ratios_tensor_loop` (b)/(c)
+without any start.
+`matrix_products` is what the stack's matrix products alone take, a limit to (c).
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+import single_runs
+from wri.objectives import OBJECTIVES
+from wri.sweep import draw
+from wri.training import Bank, Run, plan_stacks, train
+
+ENVIRONMENTS, ROWS, WIDTH, CLASSES = 4, 2000, 64, 7
+
+
+def make_data() -> dict:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(ENVIRONMENTS * ROWS, WIDTH)).astype(np.float32)
+    directions = random.normal(size=(WIDTH, CLASSES))
+    y = (x @ directions + 4 * random.normal(size=(len(x), CLASSES))).argmax(1)
+    train, evaluate = [], {}
+    for e in range(ENVIRONMENTS):
+        rows = e * ROWS + random.permutation(ROWS)
+        out, kept = rows[: ROWS // 5], rows[ROWS // 5 :]
+        evaluate |= {f"env{e}_in": kept, f"env{e}_out": out}
+        if e < ENVIRONMENTS - 1:
+            train.append(kept)
+    return {"x": x, "y": y, "train": train, "evaluate": evaluate, "classes": CLASSES}
+
+
+def as_tensors(data: dict) -> dict:
+    return data | {
+        "x": torch.from_numpy(data["x"]),
+        "y": torch.from_numpy(data["y"]),
+        "train": [torch.from_numpy(rows) for rows in data["train"]],
+        "evaluate": {k: torch.from_numpy(rows) for k, rows in data["evaluate"].items()},
+    }
+
+
+def spread_over_work(draws: list[dict], n: int) -> list[dict]:
+    """n of the draws: sorted by work and cut into n equal shares, the one nearest each mean."""
+
+    def work(hyper: dict) -> float:
+        rows = min(hyper["batch_size"], 0.8 * ROWS)
+        steps = hyper.get("density_steps", 0) / hyper.get("density_every", 1)
+        return rows + 5 * steps * hyper.get("density_batch_size", 0)
+
+    chosen = []
+    for share in np.array_split(sorted(map(work, draws)), n):
+        chosen.append(min(draws, key=lambda hyper: abs(work(hyper) - share.mean())))
+    return chosen
+
+
+def stack_runs(name: str, draws: list[dict], data: dict) -> list[Run]:
+    bank = Bank(data["x"], data["y"])
+    objective = OBJECTIVES[name]()
+    return [
+        Run(objective, bank, data["train"], hyper, seed, data["evaluate"])
+        for seed, hyper in enumerate(draws)
+    ]
+
+
+def matrix_products(runs: list[Run], steps: int) -> float:
+    """Seconds for the products of the predictor's steps and evaluations, nothing else."""
+    seconds = 0.0
+    for stack in plan_stacks(runs):
+        rows = max(runs[n].batch_rows for n in stack) * len(runs[stack[0]].train)
+        widths = runs[stack[0]].network.widths
+        n = len(stack)
+        layers = [
+            (torch.randn(n, o, i), torch.randn(n, i, rows), torch.randn(n, o, rows))
+            for i, o in zip(widths, widths[1:], strict=False)
+        ]
+        start = time.perf_counter()
+        repeat = 10
+        for _ in range(repeat):
+            for k, (weight, inputs, outputs) in enumerate(layers):
+                torch.bmm(weight, inputs)
+                torch.bmm(outputs, inputs.transpose(1, 2))
+                if k:
+                    torch.bmm(weight.transpose(1, 2), outputs)
+        per_step = (time.perf_counter() - start) / repeat
+        bank = torch.randn(WIDTH, ENVIRONMENTS * ROWS)
+        hidden = [torch.randn(n, i, ENVIRONMENTS * ROWS) for i in widths[1:-1]]
+        start = time.perf_counter()
+        torch.mm(layers[0][0].flatten(0, 1), bank)
+        for (weight, _, _), columns in zip(layers[1:], hidden, strict=True):
+            torch.bmm(weight, columns)
+        per_evaluation = time.perf_counter() - start
+        seconds += steps * per_step + (steps // 10 + 1) * per_evaluation
+    return seconds / len(runs)
+
+
+def child(arguments: list[str]) -> tuple[float, dict]:
+    """Run this file in a process of its own: its wall time and what it printed."""
+    start = time.perf_counter()
+    command = [sys.executable, __file__, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return time.perf_counter() - start, json.loads(done.stdout or "{}")
+
+
+def run_child(kind: str, name: str, draws: list[dict], steps: int) -> None:
+    data = make_data()
+    if kind == "usual":
+        single_runs.usual(name, draws[0], as_tensors(data), steps)
+        return
+    report = {}
+    if kind == "lean":
+        tensors = as_tensors(data)
+        single_runs.lean(name, draws[0], tensors, 5)  # warm up
+        start = time.perf_counter()
+        for hyper in draws:
+            single_runs.lean(name, hyper, tensors, steps)
+        report["seconds"] = (time.perf_counter() - start) / len(draws)
+    else:
+        start = time.perf_counter()
+        runs = stack_runs(name, draws, data)
+        records = train(runs, steps)
+        report["seconds"] = (time.perf_counter() - start) / len(draws)
+        report["diverged"] = sum(record.diverged_at is not None for record in records)
+        report["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        report["matrix_products"] = matrix_products(runs, steps)
+    print(json.dumps(report))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--objectives", nargs="+", default=list(OBJECTIVES), choices=OBJECTIVES)
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--stack", type=int, default=50, help="runs in the stack")
+    parser.add_argument("--lean", type=int, default=50, help="single lean runs")
+    parser.add_argument("--usual", type=int, default=4, help="single usual runs")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        kind, name, steps, draws = json.loads(options.child)
+        run_child(kind, name, draws, steps)
+        return
+
+    result: dict = {
+        key: {} for key in ("ratios", "ratios_tensor_loop", "seconds_per_run", "matrix_products")
+    }
+    result["peak_mb"] = 0.0
+    for name in options.objectives:
+        draws = [draw(OBJECTIVES[name], seed) for seed in range(1, options.stack + 1)]
+
+        def measure(kind: str, chosen: list[dict], name: str = name) -> tuple[float, dict]:
+            return child(["--child", json.dumps([kind, name, options.steps, chosen])])
+
+        whole, stack = measure("stack", draws)
+        seconds = {"stack": stack["seconds"]}
+        if options.lean:
+            chosen = draws if options.lean == len(draws) else spread_over_work(draws, options.lean)
+            seconds["lean"] = measure("lean", chosen)[1]["seconds"]
+            result["ratios_tensor_loop"][name] = seconds["lean"] / seconds["stack"]
+        if options.usual:
+            walls = [measure("usual", [h])[0] for h in spread_over_work(draws, options.usual)]
+            seconds["usual"] = float(np.mean(walls))
+            result["ratios"][name] = seconds["usual"] / (whole / len(draws))
+        result["seconds_per_run"][name] = seconds
+        result["matrix_products"][name] = stack["matrix_products"]
+        result["peak_mb"] = max(result["peak_mb"], stack["peak_mb"])
+        if not options.json:
+            print(name, {key: round(value, 3) for key, value in seconds.items()}, stack, flush=True)
+    if options.json:
+        print(json.dumps(result))
+    else:
+        for key in ("ratios", "ratios_tensor_loop"):
+            print(key, {name: round(value, 1) for name, value in result[key].items()})
+
+
+if __name__ == "__main__":
+    main()

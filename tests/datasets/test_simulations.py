@@ -1,0 +1,109 @@
+"""The simulations' densities and probabilities are those of their samples."""
+
+import numpy as np
+import pytest
+import torch
+
+from wri.datasets import Gaussian2D, LinearGaussian
+from wri.errors import InputError
+
+
+def grid(half_width, points):
+    axis = torch.linspace(-half_width, half_width, points, dtype=torch.float64)
+    cell = (axis[1] - axis[0]) ** 2
+    return torch.cartesian_prod(axis, axis), cell
+
+
+def test_gaussian2d_densities_integrate_to_one():
+    points, cell = grid(24, 961)
+    setting = Gaussian2D()
+    torch.testing.assert_close(
+        setting.log_joint(points).exp().sum(0) * cell, torch.ones(3).double()
+    )
+    axis = torch.linspace(-24, 24, 961, dtype=torch.float64)
+    line = torch.stack([axis, torch.zeros_like(axis)], -1)
+    total = setting.log_invariant(line).exp().sum(0) * (axis[1] - axis[0])
+    torch.testing.assert_close(total, torch.ones(3).double())
+
+
+def test_gaussian2d_invariant_density_is_the_joints_marginal():
+    setting = Gaussian2D()
+    axis = torch.linspace(-24, 24, 1921, dtype=torch.float64)
+    for x_inv in (-1.3, 0.2, 2.0):
+        line = torch.stack([torch.full_like(axis, x_inv), axis], -1)
+        marginal = setting.log_joint(line).exp().sum(0) * (axis[1] - axis[0])
+        torch.testing.assert_close(marginal, setting.log_invariant(line[0]).exp())
+
+
+def test_gaussian2d_samples_follow_the_probabilities():
+    setting = Gaussian2D()
+    for e, environment in enumerate(setting.sample(40_000, seed=1)):
+        x = torch.tensor(environment.x)
+        assert environment.x[:, 0].std() == pytest.approx(setting.invariant_sd[e], rel=0.02)
+        probability = setting.probability(x)[:, e].numpy()
+        for low in np.arange(0.1, 0.9, 0.2):
+            chosen = (probability > low) & (probability < low + 0.2)
+            error = environment.y[chosen].mean() - probability[chosen].mean()
+            assert abs(error) < 4 * 0.5 / np.sqrt(chosen.sum())
+
+
+def test_the_invariant_law_is_the_same_everywhere():
+    setting = Gaussian2D()
+    for environment in setting.sample(60_000, seed=2):
+        near = np.abs(environment.x[:, 0] - 0.5) < 0.1
+        expected = float(setting.invariant_probability(torch.tensor(0.5)))
+        assert environment.y[near].mean() == pytest.approx(expected, abs=0.03)
+
+
+def test_best_accuracy_is_that_of_the_sign_of_x_inv():
+    setting = Gaussian2D()
+    assert 100 * setting.best_accuracy(2) == pytest.approx(89.76, abs=0.01)
+    test = setting.sample(200_000, seed=3)[2]
+    accuracy = np.mean((test.x[:, 0] > 0) == test.y)
+    assert accuracy == pytest.approx(setting.best_accuracy(2), abs=0.003)
+
+
+def test_linear_gaussian_densities_integrate_to_one():
+    setting = LinearGaussian.random(d_inv=1, d_spu=1, environments=3, seed=0)
+    points, cell = grid(40, 1601)
+    torch.testing.assert_close(
+        setting.log_joint(points).exp().sum(0) * cell, torch.ones(3).double()
+    )
+    axis = torch.linspace(-20, 20, 801, dtype=torch.float64)[:, None]
+    line = torch.cat([axis, axis], 1)
+    total = setting.log_invariant(line).exp().sum(0) * (axis[1] - axis[0])
+    torch.testing.assert_close(total, torch.ones(3).double())
+
+
+def test_linear_gaussian_moments_are_those_of_its_samples():
+    setting = LinearGaussian.random(d_inv=3, d_spu=2, environments=2, seed=1)
+    for e, environment in enumerate(setting.sample(200_000, seed=0)):
+        mean, covariance = setting.joint_moments(e)
+        np.testing.assert_allclose(environment.x.mean(0), mean, atol=0.05)
+        np.testing.assert_allclose(np.cov(environment.x.T), covariance, atol=0.15)
+        slope, *_ = np.linalg.lstsq(environment.x[:, :3], environment.y, rcond=None)
+        np.testing.assert_allclose(slope, setting.weights, atol=0.02)
+
+
+def test_a_seed_decides_the_sample():
+    for setting in (Gaussian2D(), LinearGaussian.random(2, 2, 3, seed=0)):
+        first, again, other = (setting.sample(20, seed)[1].x for seed in (4, 4, 5))
+        np.testing.assert_array_equal(first, again)
+        assert (first != other).any()
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(InputError, match="equally long"):
+        Gaussian2D(invariant_sd=(1.0, 2.0))
+    with pytest.raises(InputError, match="must be positive"):
+        Gaussian2D(spurious_sd=(1.0, 0.0, 1.0))
+    good = LinearGaussian.random(2, 1, 3, seed=0)
+    with pytest.raises(InputError, match=r"invariant_mean must have the shape \(3, 2\)"):
+        LinearGaussian(
+            good.weights,
+            1.0,
+            good.invariant_mean[:2],
+            good.invariant_covariance,
+            good.spurious_slope,
+            good.spurious_covariance,
+        )

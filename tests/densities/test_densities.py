@@ -1,0 +1,122 @@
+"""Facts about every way to say how common a point is."""
+
+import numpy as np
+import pytest
+import torch
+
+from wri.datasets import Gaussian2D
+from wri.densities import Bounded, EnvironmentClassifier, Exact, Gaussian, Mixture
+from wri.errors import InputError
+from wri.stacked import Adam, differentiate
+
+HYPER = {
+    "min_density": torch.tensor([0.1, 0.2], dtype=torch.float64),
+    "max_density": torch.tensor([1.0, 2.0], dtype=torch.float64),
+}
+DENSITIES = {
+    "bounded": Bounded(),
+    "gaussian": Gaussian(),
+    "mixture": Mixture(2),
+    "classifier": EnvironmentClassifier(8),
+    "exact": Exact(lambda x: torch.stack([x[..., 0], x.sum(-1), -x[..., 1]], -1)),
+}
+
+
+def parameters(density, environments=3, width=4):
+    """Two runs' parameters away from their start."""
+    if density.learning == "refit":
+        random = np.random.default_rng(0)
+        rows = [random.normal(e, 1 + e, size=(60, width)) for e in range(environments)]
+        return torch.tensor(np.stack([density.fit(rows, seed) for seed in (0, 1)]))
+    start = torch.tensor(density.initial([0, 1], environments, width))
+    return start + 0.3 * torch.randn(start.shape, dtype=start.dtype)
+
+
+@pytest.mark.parametrize("density", DENSITIES.values(), ids=DENSITIES)
+def test_every_environment_at_every_point_and_at_its_own(density):
+    torch.manual_seed(0)
+    flat = parameters(density)
+    x = torch.randn(2, 3, 5, 4, dtype=torch.float64)
+    everywhere = density.log_density(flat, x, 3, HYPER)
+    assert everywhere.shape == (2, 3, 3, 5)  # run, whose density, whose rows, row
+    own = density.log_density_own(flat, x, HYPER)
+    torch.testing.assert_close(own, everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1))
+
+
+@pytest.mark.parametrize("density", DENSITIES.values(), ids=DENSITIES)
+def test_runs_do_not_see_each_other(density):
+    torch.manual_seed(0)
+    flat = parameters(density)
+    x = torch.randn(2, 5, 4, dtype=torch.float64)
+    both = density.log_density(flat, x, 3, HYPER)
+    second = {name: values[1:] for name, values in HYPER.items()}
+    torch.testing.assert_close(density.log_density(flat[1:], x[1:], 3, second), both[1:])
+
+
+def test_bounded_stays_within_every_runs_own_bounds():
+    flat = 30 * torch.randn(2, Bounded().initial([0], 3, 4).shape[1], dtype=torch.float64)
+    values = Bounded().log_density(flat, 5 * torch.randn(2, 400, 4).double(), 3, HYPER).exp()
+    for run, (low, high) in enumerate([(0.1, 1.0), (0.2, 2.0)]):
+        torch.testing.assert_close(values[run].min(), torch.tensor(low).double(), atol=1e-6, rtol=0)
+        torch.testing.assert_close(
+            values[run].max(), torch.tensor(high).double(), atol=1e-6, rtol=0
+        )
+
+
+def test_gaussian_likelihood_converges_to_the_sample_moments():
+    random = np.random.default_rng(0)
+    mixing = random.normal(size=(2, 3, 3))
+    rows = np.stack([random.normal(e, 1, (300, 3)) @ mixing[e] for e in range(2)])
+    x = torch.tensor(rows)[None]  # [1, E, B, D]
+    density = Gaussian()
+    flat = torch.tensor(density.initial([0], 2, 3))
+    adam = Adam.initial(flat)
+    for step in range(6000):
+        leaf = flat.detach().requires_grad_()
+        loss = -density.log_density_own(leaf, x, {}).mean((1, 2))
+        rate = torch.tensor([0.03 * 0.999**step], dtype=torch.float64)
+        adam.step(flat, differentiate(loss, leaf), rate, torch.zeros(1, dtype=torch.float64))
+    points = torch.randn(1, 50, 3, dtype=torch.float64)
+    learned = density.log_density(flat, points, 2, {})
+    for e in range(2):
+        exact = torch.distributions.MultivariateNormal(
+            torch.tensor(rows[e].mean(0)), torch.tensor(np.cov(rows[e].T, ddof=0))
+        )
+        torch.testing.assert_close(learned[0, e], exact.log_prob(points[0]), atol=2e-3, rtol=1e-3)
+
+
+def test_mixture_gives_scikit_learns_log_likelihood():
+    from sklearn.mixture import GaussianMixture
+
+    random = np.random.default_rng(0)
+    rows = [random.normal(e, 1, (100, 2)) for e in range(2)]
+    flat = torch.tensor(Mixture(3).fit(rows, seed=5))[None]
+    points = random.normal(size=(20, 2))
+    ours = Mixture(3).log_density(flat, torch.tensor(points)[None], 2, {})
+    for e in range(2):
+        model = GaussianMixture(3, reg_covar=1e-3, random_state=5).fit(rows[e])
+        np.testing.assert_allclose(ours[0, e], model.score_samples(points), rtol=1e-9)
+
+
+def test_mixture_names_the_environment_that_is_too_small():
+    with pytest.raises(InputError, match=r"environment 1 has 2 rows.*3 components"):
+        Mixture(3).fit([np.random.default_rng(0).normal(size=(9, 1)), np.zeros((2, 1))], seed=0)
+
+
+def test_trained_classifier_gives_the_true_log_ratio():
+    """On the 2-D setting's invariant feature, where the ratio is known."""
+    setting = Gaussian2D(invariant_sd=(2.0, 1.0), spurious_mean=(0, 0), spurious_sd=(1, 1))
+    x = torch.tensor(np.stack([e.x[:, :1] for e in setting.sample(4000, seed=0)]))[None]
+    density = EnvironmentClassifier(16)
+    flat = torch.tensor(density.initial([0], 2, 1))
+    adam = Adam.initial(flat)
+    for _ in range(600):
+        leaf = flat.detach().requires_grad_()
+        loss = -density.log_density_own(leaf, x, {}).mean((1, 2))
+        gradient = differentiate(loss, leaf)
+        adam.step(flat, gradient, torch.tensor([0.02]).double(), torch.zeros(1).double())
+    grid = torch.linspace(-2, 2, 9, dtype=torch.float64)[:, None]
+    learned = density.log_density(flat, grid[None], 2, {})[0]
+    true = setting.log_invariant(torch.cat([grid, grid], -1))
+    ratio = true[:, 0] - true[:, 1]
+    torch.testing.assert_close(learned[0] - learned[1], ratio, atol=0.2, rtol=0)

@@ -1,0 +1,39 @@
+"""Figure 1: only WRI lets go of the spurious feature."""
+
+import json
+
+import pytest
+
+from wri.experiments import run_experiment
+from wri.experiments.result import Row
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    return run_experiment("figure1", False, 0, tmp_path_factory.mktemp("figure1"))
+
+
+def test_wri_is_least_spurious_and_most_accurate(result):
+    cells = {(row.algorithm, row.column): row.ours for row in result.rows}
+    accuracy = {a: cells[a, "test accuracy (%)"] for a in ("ERM", "IRM", "VREx", "WRI")}
+    ratio = {a: cells[a, "|w_spu / w_inv|"] for a in ("ERM", "IRM", "VREx", "WRI")}
+    assert ratio["WRI"] < 0.1
+    assert ratio["WRI"] < ratio["IRM"] < ratio["VREx"] < ratio["ERM"]
+    assert accuracy["WRI"] > accuracy["IRM"] > accuracy["VREx"] > accuracy["ERM"]
+    assert accuracy["WRI"] > 88.8
+
+
+def test_figures_are_written_and_the_json_is_complete(result):
+    assert [path.suffix for path in result.figures] == [".png", ".pdf"]
+    assert all(path.stat().st_size > 10_000 for path in result.figures)
+    document = json.loads(json.dumps(result.as_json()))
+    assert set(document) == {"experiment", "rows", "figures", "seconds"}
+    for row in document["rows"]:
+        assert set(row) == {"algorithm", "column", "ours", "spread", "n", "paper"}
+
+
+def test_spread_is_the_standard_error():
+    row = Row.of("WRI", "accuracy", [1.0, 2.0, 3.0])
+    assert (row.ours, row.n) == (2.0, 3)
+    assert row.spread == pytest.approx(1 / 3**0.5)
+    assert Row.of("WRI", "accuracy", [1.0]).spread is None

@@ -1,0 +1,222 @@
+"""What every objective must do: the run axis, its limits, its losses."""
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import make_bank
+from wri.densities import EnvironmentClassifier, Exact, Gaussian, Mixture
+from wri.errors import InputError
+from wri.objectives import CORAL, ERM, IRM, MLDG, OBJECTIVES, WRI, GroupDRO, VREx, make_objective
+from wri.stacked import LOSSES
+from wri.training import Run, train_stack
+
+VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
+    "irm-square": IRM(form="square"),
+    "mldg-sgd": MLDG(inner="sgd"),
+    "wri-overlap": WRI(weighting="overlap"),
+    "wri-overlap-classifier": WRI(weighting="overlap", density=EnvironmentClassifier(5)),
+    "wri-ratio-classifier": WRI(weighting="ratio", density=EnvironmentClassifier(5)),
+    "wri-uniform": WRI(weighting="uniform"),
+    "wri-published": WRI(weighting="published"),
+    "wri-gaussian": WRI(density=Gaussian(), scaling="relative"),
+    "wri-gaussian-phi": WRI(density=Gaussian(), scaling="relative", density_on="phi"),
+    "wri-mixture": WRI(weighting="overlap", density=Mixture(2)),
+    "wri-mixture-phi": WRI(weighting="overlap", density=Mixture(2), density_on="phi"),
+    "wri-exact": WRI(density=Exact(lambda x: -x[..., :3].square())),
+    "wri-running": WRI(scaling="relative", running_mean=True),
+    "wri-phi": WRI(density_on="phi"),
+}
+
+
+def hyper_for(objective, k):
+    """Settings that differ from run to run in everything that may differ."""
+    settings = {
+        "learning_rate": 0.01 * (1 + k),
+        "weight_decay": 1e-3 * k,
+        "batch_size": [8, 16, 40, 64, 5, 100, 33][k],
+        "clip_norm": [np.inf, 1.0, 0.5, np.inf, 2.0, np.inf, 0.1][k],
+        "anneal_steps": [0, 3, 5, 7, 1, 0, 12][k],
+        "ramp_steps": [0, 4, 0, 10, 0, 1, 2][k],
+        "penalty_weight": [0.1, 1, 10, 3, 0.5, 2, 7][k],
+        "eta": 0.01 * (1 + k),
+        "alpha": 0.2 + 0.3 * k,
+        "beta": 0.5 + 0.1 * k,
+        "meta_test": 1 + k % 2,
+        "density_every": [1, 2, 4, 1, 2, 8, 3][k],
+        "density_steps": [4, 1, 2, 6, 3, 2, 5][k],
+        "density_batch_size": [16, 8, 30, 64, 10, 16, 50][k],
+        "density_learning_rate": 0.01 * (1 + k),
+        "density_penalty_weight": 5.0 + k,
+        "density_log_weight": 0.1 + 0.1 * k,
+        "min_density": 0.05 + 0.01 * k,
+        "max_density": 1.0 + 0.1 * k,
+    }
+    known = {parameter.name for parameter in objective.hyperparameters()}
+    return {name: value for name, value in settings.items() if name in known}
+
+
+def seven_runs(objective, loss=None):
+    """Two banks, different rows, seeds and settings, environments of unequal size."""
+    banks = [make_bank(loss or LOSSES["cross_entropy"], seed=s) for s in (0, 1)]
+    runs = []
+    for k in range(7):
+        rows = np.random.default_rng(k).permutation(200)
+        train = [rows[:50], rows[50 : 75 + k], rows[90:130]]
+        evaluate = {"a": rows[130:160], "b": rows[160 : 170 + k]}
+        hyper = hyper_for(objective, k)
+        runs.append(Run(objective, banks[k % 2], train, hyper, 10 + k, evaluate, hidden=(5, 4)))
+    return runs
+
+
+def train(runs, steps=20, **options):
+    return train_stack(
+        runs, steps, checkpoint_every=5, measures=("loss",), dtype=torch.float64, **options
+    )
+
+
+@pytest.mark.parametrize("objective", VARIANTS.values(), ids=VARIANTS)
+def test_a_run_in_a_stack_of_seven_equals_the_run_alone(objective):
+    runs = seven_runs(objective)
+    together = train(runs)
+    for run, record in zip(runs, together, strict=True):
+        (alone,) = train([run])
+        assert record.diverged_at is None
+        np.testing.assert_allclose(record.parameters, alone.parameters, rtol=0, atol=1e-8)
+        for split in ("a", "b"):
+            ours, theirs = record.measures["loss"][split], alone.measures["loss"][split]
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-8)
+        if record.state is not None:
+            torch.testing.assert_close(record.state, alone.state, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_lowers_every_loss(name, loss):
+    runs = seven_runs(make_objective(name), loss)[:2]
+    for record in train(runs, steps=60):
+        losses = record.measures["loss"]["a"]
+        assert np.isfinite(losses).all()
+        assert losses[-1] < losses[0]
+
+
+WITHOUT_PENALTY = {
+    "irm": (IRM(), {"penalty_weight": 0.0, "anneal_steps": 0}),
+    "vrex": (VREx(), {"penalty_weight": 0.0, "anneal_steps": 0}),
+    "coral": (CORAL(), {"penalty_weight": 0.0}),
+    "groupdro": (GroupDRO(), {"eta": 0.0}),
+    "wri": (WRI(), {"penalty_weight": 0.0, "anneal_steps": 0}),
+    "wri-overlap": (WRI("overlap"), {"penalty_weight": 0.0, "anneal_steps": 0}),
+}
+
+
+@pytest.mark.parametrize(("objective", "off"), WITHOUT_PENALTY.values(), ids=WITHOUT_PENALTY)
+def test_without_penalty_it_is_erm_step_for_step(objective, off, bank, environments):
+    common = {"batch_size": 16, "learning_rate": 0.02}
+    split = {"test": np.arange(180, 200)}
+    run = Run(objective, bank, environments, common | off, seed=3, evaluate=split)
+    plain = Run(ERM(), bank, environments, common, seed=3, evaluate=split)
+    ((ours,), (erm,)) = (
+        train_stack([r], 20, 1, ("loss",), dtype=torch.float64) for r in (run, plain)
+    )
+    np.testing.assert_allclose(ours.parameters, erm.parameters, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        ours.measures["loss"]["test"], erm.measures["loss"]["test"], rtol=0, atol=1e-12
+    )
+
+
+def test_uniform_wri_is_vrex(bank, environments):
+    """Three environments: the mean pairwise gap is three times the variance."""
+    hyper = {"batch_size": 16, "anneal_steps": 0}
+    uniform = WRI(weighting="uniform", scaling="none")
+    ours = Run(uniform, bank, environments, hyper | {"penalty_weight": 2.0}, seed=3)
+    vrex = Run(VREx(), bank, environments, hyper | {"penalty_weight": 6.0}, seed=3)
+    ((a,), (b,)) = (train_stack([r], 20, dtype=torch.float64) for r in (ours, vrex))
+    np.testing.assert_allclose(a.parameters, b.parameters, rtol=0, atol=1e-10)
+
+
+def test_annealing_switches_ramps_and_resets():
+    """VREx's weight is one, then λ; a ramp reaches λ after its last step."""
+    from wri.objectives.base import Moment, scheduled
+
+    hyper = {
+        "penalty_weight": torch.tensor([10.0, 10.0]),
+        "anneal_steps": torch.tensor([2.0, 2.0]),
+        "ramp_steps": torch.tensor([0.0, 3.0]),
+    }
+    weights = [scheduled(Moment(step, hyper, None), 1.0).tolist() for step in range(6)]
+    assert weights == [[1, 1], [1, 1], [10, 4], [10, 7], [10, 10], [10, 10]]
+
+
+def test_wri_pays_no_penalty_before_its_densities_are_fitted(bank, environments):
+    """With the first update far away it is ERM; afterwards it is not."""
+    hyper = {"batch_size": 16, "penalty_weight": 50.0, "anneal_steps": 10}
+    wri = Run(WRI(), bank, environments, hyper, seed=3)
+    erm = Run(ERM(), bank, environments, {"batch_size": 16}, seed=3)
+    for steps, equal in ((10, True), (14, False)):
+        ((a,), (b,)) = (train_stack([r], steps, dtype=torch.float64) for r in (wri, erm))
+        assert np.allclose(a.parameters, b.parameters, rtol=0, atol=1e-12) == equal
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        WRI(),
+        WRI("overlap", density=EnvironmentClassifier(4)),
+        WRI("ratio"),
+        WRI(density=Gaussian()),
+    ],
+    ids=["density", "classifier", "ratio", "gaussian"],
+)
+def test_many_environments_are_compared_in_a_circle_of_pairs(objective, bank):
+    """Twelve environments; a run in a stack still equals the run alone."""
+    train_rows = [np.arange(15 * e, 15 * e + 12) for e in range(12)]
+    runs = [
+        Run(
+            objective,
+            bank,
+            train_rows,
+            {"batch_size": 6, "density_steps": k + 1, "anneal_steps": k},
+            seed=k,
+        )
+        for k in range(3)
+    ]
+    together = train_stack(runs, 6, dtype=torch.float64)
+    for run, record in zip(runs, together, strict=True):
+        (alone,) = train_stack([run], 6, dtype=torch.float64)
+        np.testing.assert_allclose(record.parameters, alone.parameters, rtol=0, atol=1e-8)
+
+
+def test_the_circle_finds_the_gaps_of_its_pairs():
+    """Each pair's penalty, against the penalty of its two environments alone."""
+    from wri.objectives.base import Moment
+    from wri.objectives.weighted_risks import wri_penalty
+    from wri.stacked import Streams
+
+    torch.manual_seed(0)
+    objective = WRI(density=Gaussian())
+    flat = 0.3 * torch.randn(2, objective.density.initial([0], 10, 3).shape[1]).double()
+    x, losses = torch.randn(2, 10, 7, 3).double(), torch.rand(2, 10, 7).double()
+    moment = Moment(0, {}, Streams([1, 2], "objective", torch.float64, "cpu"))
+    compared = objective._compare(flat, x, objective._circle(10, moment), moment.hyper)
+    penalties = wri_penalty(compared.pair(losses), compared.log_densities)  # [2, 10]
+    everywhere = objective.density.log_density(flat, x, 10, {})  # [2, 10, 10, 7]
+    torch.testing.assert_close(compared.own, everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1))
+    for run in range(2):
+        assert sorted(compared.partner[run].tolist()) == list(range(10))
+        for e, other in enumerate(compared.partner[run].tolist()):
+            pair = [e, other]
+            alone = wri_penalty(losses[run, pair], everywhere[run][pair][:, pair])
+            torch.testing.assert_close(penalties[run, e], alone)
+
+
+def test_a_classifier_cannot_give_density_weights():
+    with pytest.raises(InputError, match="use weighting='overlap' or 'ratio'"):
+        WRI(weighting="density", density=EnvironmentClassifier())
+
+
+def test_unknown_names_propose_the_known_ones():
+    with pytest.raises(InputError, match="unknown objective 'wir'; choose one of erm, irm"):
+        make_objective("wir")
+    with pytest.raises(InputError, match="density_on must be one of x, phi"):
+        WRI(density_on="z")

@@ -1,0 +1,151 @@
+"""The mathematics of WRI: what the penalty is, and what it is not."""
+
+import pytest
+import torch
+
+from wri.datasets import Gaussian2D
+from wri.errors import InputError
+from wri.objectives.functional import pair_weights, vrex_penalty, weighted_gaps, wri_penalty
+
+WEIGHTINGS = ["density", "overlap", "ratio"]
+
+
+def quadrature():
+    """The first two environments of Figure 1 on a grid: points, cell, p_e(x), P_e(Y = 1 | x)."""
+    setting = Gaussian2D()
+    x_inv = torch.linspace(-15, 15, 601, dtype=torch.float64)
+    x_spu = torch.linspace(-16, 16, 641, dtype=torch.float64)
+    points = torch.cartesian_prod(x_inv, x_spu)
+    cell = (x_inv[1] - x_inv[0]) * (x_spu[1] - x_spu[0])
+    density = setting.log_joint(points).exp()[:, :2].T  # [E, N]
+    probability = setting.probability(points)[:, :2].T
+    log_invariant = setting.log_invariant(points)[:, :2].T
+    return points, cell, density, probability, log_invariant
+
+
+def weighted_risks(weighting, predictor):
+    """R_12 and R_21 of a predictor of P(Y = 1), integrated."""
+    points, cell, density, probability, log_invariant = quadrature()
+    logs = log_invariant[:, None].expand(2, 2, -1)  # whose density, whose rows, point
+    weights = pair_weights(logs, weighting)  # [j, i, N]
+    logit = predictor(points)
+    loss_if_one = torch.nn.functional.softplus(-logit)
+    loss_if_zero = torch.nn.functional.softplus(logit)
+    losses = probability * loss_if_one + (1 - probability) * loss_if_zero  # [i, N]
+    risks = (density * weights * losses).sum(-1) * cell  # [j, i]
+    return risks[1, 0], risks[0, 1]
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize(
+    "predictor",
+    [lambda x: 1.7 * x[:, 0], lambda x: (2 * x[:, 0]).sin() - 1, lambda x: 0 * x[:, 0] + 0.3],
+    ids=["linear", "sine", "constant"],
+)
+def test_proposition_1_spurious_free_predictors_have_equal_weighted_risks(weighting, predictor):
+    first, second = weighted_risks(weighting, predictor)
+    assert first > 1e-3
+    assert abs(first - second) < 1e-6
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_spurious_predictors_have_not(weighting):
+    first, second = weighted_risks(weighting, lambda x: 1.7 * x[:, 0] - 0.5 * x[:, 1])
+    assert abs(first - second) > 1e-2
+
+
+def test_without_weights_the_spurious_free_predictor_looks_spurious():
+    """Environment 2 has the harder cases: VREx's complaint is wrong."""
+    first, second = weighted_risks("uniform", lambda x: 1.7 * x[:, 0])
+    assert abs(first - second) > 0.2
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_weights_make_the_environments_alike(weighting):
+    """α_ij p_i = α_ji p_j at every point, for every pair that is compared."""
+    torch.manual_seed(0)
+    log_p = torch.randn(4, 50, dtype=torch.float64)  # four environments at 50 points
+    weights = pair_weights(log_p[:, None].expand(4, 4, -1), weighting)  # [j, i, N]
+    product = weights * log_p.exp()  # α_ij p_i at [j, i]
+    pairs = [(0, 1), (0, 2), (0, 3)]
+    if weighting != "ratio":
+        pairs += [(1, 2), (1, 3), (2, 3)]
+    for i, j in pairs:
+        torch.testing.assert_close(product[j, i], product[i, j])
+
+
+def random_case(environments=3, rows=20):
+    torch.manual_seed(1)
+    losses = torch.rand(2, environments, rows, dtype=torch.float64)
+    logs = torch.randn(2, environments, environments, rows, dtype=torch.float64)
+    return losses, logs
+
+
+@pytest.mark.parametrize("environments", [2, 3, 6])
+def test_constant_densities_make_the_unscaled_penalty_a_multiple_of_vrex(environments):
+    losses, logs = random_case(environments)
+    k = environments
+    variance = vrex_penalty(losses.mean(-1))
+    for weighting in ("density", "published", "uniform"):
+        penalty = wri_penalty(losses, torch.zeros_like(logs), weighting)
+        torch.testing.assert_close(penalty, 2 * k / (k - 1) * variance)
+
+
+def test_weights_act_on_single_examples_and_the_published_ones_do_not():
+    losses, logs = random_case()
+    shuffled = logs[..., torch.randperm(logs.shape[-1])]
+    for weighting in WEIGHTINGS:
+        before, after = (wri_penalty(losses, d, weighting) for d in (logs, shuffled))
+        assert (before - after).abs().min() > 1e-6
+    before, after = (wri_penalty(losses, d, "published") for d in (logs, shuffled))
+    torch.testing.assert_close(before, after)
+
+
+@pytest.mark.parametrize("weighting", ["density", "published"])
+@pytest.mark.parametrize("scaling", ["none", "product", "loss", "relative"])
+def test_penalty_by_hand(weighting, scaling):
+    """Two environments of two examples, written out."""
+    losses = torch.tensor([[1.0, 3.0], [2.0, 4.0]], dtype=torch.float64)
+    d1_at_2, d2_at_1 = torch.tensor([0.5, 1.0]).double(), torch.tensor([2.0, 4.0]).double()
+    densities = torch.ones(2, 2, 2, dtype=torch.float64)
+    densities[0, 1], densities[1, 0] = d1_at_2, d2_at_1
+    r_12 = (2.0 * 1 + 4.0 * 3) / 2 if weighting == "density" else 3.0 * 2.0
+    r_21 = (0.5 * 2 + 1.0 * 4) / 2 if weighting == "density" else 0.75 * 3.0
+    gap, loss, density = r_12 - r_21, 2.5, (3.0 + 0.75) / 2
+    expected = {
+        "none": gap**2,
+        "product": gap**2 / (density * loss),
+        "loss": (gap / loss) ** 2,
+        "relative": (gap / (density * loss)) ** 2,
+    }[scaling]
+    penalty = wri_penalty(losses, densities.log(), weighting, scaling)
+    assert penalty.item() == pytest.approx(expected)
+
+
+def test_relative_scaling_does_not_know_the_densities_unit():
+    losses, logs = random_case()
+    before = wri_penalty(losses, logs, "density", "relative")
+    torch.testing.assert_close(wri_penalty(losses, logs - 500, "density", "relative"), before)
+
+
+def test_padding_counts_for_nothing():
+    losses, logs = random_case(rows=8)
+    weight = torch.full((2, 3, 8), 1 / 8, dtype=torch.float64)
+    weight[:, 1] = torch.tensor([1 / 5] * 5 + [0.0] * 3)
+    padded = wri_penalty(losses, logs, row_weight=weight)
+    losses[:, 1, 5:] = 1e9
+    logs[:, :, 1, 5:] = 3.0
+    torch.testing.assert_close(wri_penalty(losses, logs, row_weight=weight), padded)
+    gaps = weighted_gaps(losses[:, :, :5], logs[..., :5])
+    both = weighted_gaps(losses, logs, row_weight=weight)
+    torch.testing.assert_close(gaps.gap[:, 1, 1], both.gap[:, 1, 1])
+
+
+def test_bad_calls_name_what_is_wrong():
+    losses, logs = random_case()
+    with pytest.raises(InputError, match="weighting must be one of density, overlap"):
+        wri_penalty(losses, logs, "densities")
+    with pytest.raises(InputError, match="scaling must be one of none, product"):
+        wri_penalty(losses, logs, scaling="half")
+    with pytest.raises(InputError, match=r"need log_densities of shape \[..., E, E, B\]"):
+        wri_penalty(losses, logs[..., :1])

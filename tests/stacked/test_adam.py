@@ -1,0 +1,44 @@
+"""Adam with a run axis is `torch.optim.Adam` for every run by itself."""
+
+import torch
+
+from wri.stacked import Adam, clip_norm
+
+
+def test_equals_torch_with_every_runs_own_settings():
+    torch.manual_seed(0)
+    rates, decays = torch.tensor([0.1, 0.01, 0.3]).double(), torch.tensor([0.0, 0.1, 0.01]).double()
+    flat = torch.randn(3, 5, dtype=torch.float64)
+    singles = [row.clone().requires_grad_() for row in flat]
+    optimizers = [
+        torch.optim.Adam([p], lr=float(rate), weight_decay=float(decay))
+        for p, rate, decay in zip(singles, rates, decays, strict=True)
+    ]
+    adam = Adam.initial(flat)
+    for step in range(30):
+        if step == 11:  # the middle run forgets its past
+            adam.reset(torch.tensor([False, True, False]))
+            optimizers[1] = torch.optim.Adam([singles[1]], lr=0.01, weight_decay=0.1)
+        gradient = torch.randn(3, 5, dtype=torch.float64)
+        adam.step(flat, gradient, rates, decays)
+        for single, optimizer, row in zip(singles, optimizers, gradient, strict=True):
+            single.grad = row.clone()
+            optimizer.step()
+    torch.testing.assert_close(flat, torch.stack([s.detach() for s in singles]))
+
+
+def test_a_frozen_run_stays_where_it_is():
+    flat = torch.ones(2, 3)
+    adam = Adam.initial(flat)
+    gradient = torch.tensor([[1.0, 2, 3], [torch.nan, 1, 2]])
+    adam.step(flat, gradient, torch.ones(2), torch.zeros(2), torch.tensor([True, False]))
+    assert (flat[1] == 1).all()
+    assert (flat[0] != 1).all()
+    assert adam.mean.isfinite().all()
+
+
+def test_clipping_is_per_run():
+    gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [30.0, 40.0]])
+    clipped = clip_norm(gradient, torch.tensor([1.0, 1.0, 1.0, torch.inf]))
+    expected = torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0], [30.0, 40.0]])
+    torch.testing.assert_close(clipped, expected)

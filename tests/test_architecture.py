@@ -1,0 +1,53 @@
+"""Imports go one way: from the command down to the stacked parts."""
+
+import ast
+from pathlib import Path
+
+import wri
+
+ROOT = Path(wri.__file__).parent
+MAY_IMPORT = {
+    "stacked": set(),
+    "densities": {"stacked"},
+    "objectives": {"densities", "stacked"},
+    "datasets": set(),
+    "training": {"objectives", "densities", "stacked"},
+    "sweep": {"training", "objectives", "stacked"},
+    "report": set(),
+    "experiments": {
+        "report",
+        "sweep",
+        "training",
+        "objectives",
+        "densities",
+        "stacked",
+        "datasets",
+    },
+}
+
+
+def imported_rooms(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "wri" and len(parts) > 1:
+                yield parts[1]
+
+
+def test_every_room_imports_only_rooms_below_it():
+    rooms = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert rooms == set(MAY_IMPORT)
+    for room, below in MAY_IMPORT.items():
+        for path in (ROOT / room).glob("*.py"):
+            allowed = below | {room, "errors"}
+            assert set(imported_rooms(path)) <= allowed, path
+
+
+def test_files_stay_small():
+    for path in ROOT.rglob("*.py"):
+        assert len(path.read_text().splitlines()) <= 400, path

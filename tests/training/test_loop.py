@@ -1,0 +1,173 @@
+"""The loop: checkpoints, divergence, determinism, stacks."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from helpers import make_bank
+from wri.errors import InputError
+from wri.objectives import ERM, IRM, WRI, VREx
+from wri.stacked import SQUARED
+from wri.training import Run, choose_device, plan_stacks, train, train_stack
+from wri.training.stacks import OVERHEAD, cheapest_cuts
+
+SPLITS = {"in": np.arange(0, 90), "out": np.arange(90, 200)}
+
+
+def make_run(bank, environments, seed=0, objective=None, **hyper):
+    hyper = {"batch_size": 16} | hyper
+    return Run(objective or ERM(), bank, environments, hyper, seed, SPLITS)
+
+
+def test_checkpoints_come_after_steps_0_n_2n_and_the_last(bank, environments):
+    (record,) = train_stack([make_run(bank, environments)], 24, checkpoint_every=10)
+    assert record.steps.tolist() == [0, 10, 20, 23]
+    assert record.measures["accuracy"]["out"].shape == (4,)
+
+
+@pytest.mark.parametrize("measures", [("accuracy",), ("loss",), ("loss", "accuracy")])
+def test_measures_are_those_of_a_plain_module(bank, environments, measures):
+    runs = [make_run(bank, environments, seed) for seed in (0, 1)]
+    runs.append(make_run(make_bank(seed=1), environments, 2))
+    for run, record in zip(
+        runs, train_stack(runs, 12, measures=measures, dtype=torch.float64), strict=True
+    ):
+        layers = []
+        pieces = record.network.packing.views(torch.tensor(record.parameters)[None])
+        for weight, bias in zip(pieces[::2], pieces[1::2], strict=True):
+            linear = nn.Linear(weight.shape[-1], weight.shape[-2], dtype=torch.float64)
+            linear.weight.data, linear.bias.data = weight[0, 0], bias[0, 0, :, 0]
+            layers += [linear, nn.ReLU()]
+        module = nn.Sequential(*layers[:-1])
+        for split, rows in SPLITS.items():
+            outputs = module(torch.tensor(run.bank.features[rows]))
+            targets = torch.tensor(run.bank.targets[rows])
+            expected = {
+                "accuracy": (outputs.argmax(1) == targets).double().mean().item(),
+                "loss": nn.functional.cross_entropy(outputs, targets).item(),
+            }
+            for measure in measures:
+                last = record.measures[measure][split][-1]
+                assert last == pytest.approx(expected[measure], abs=1e-9)
+
+
+def test_evaluation_in_pieces_gives_the_same(bank, environments, monkeypatch):
+    run = make_run(bank, environments)
+    (whole,) = train_stack([run], 3)
+    monkeypatch.setattr("wri.training.evaluation.MOST_ROWS", 7)
+    (pieces,) = train_stack([run], 3)
+    np.testing.assert_allclose(
+        whole.measures["accuracy"]["out"], pieces.measures["accuracy"]["out"]
+    )
+
+
+def test_a_diverging_run_is_frozen_and_leaves_the_others_alone(environments):
+    bank = make_bank(SQUARED)
+    good = [make_run(bank, environments, seed, IRM(), penalty_weight=1.0) for seed in (0, 1)]
+    bad = make_run(bank, environments, 7, IRM(), penalty_weight=1e30, learning_rate=1e20)
+    first, diverged, second = train_stack([good[0], bad, good[1]], 30, 5, ("loss",))
+    assert diverged.diverged_at is not None
+    after = diverged.steps >= diverged.diverged_at
+    assert after.any()
+    assert np.isnan(diverged.measures["loss"]["out"][after]).all()
+    for run, record in zip(good, (first, second), strict=True):
+        (alone,) = train_stack([run], 30, 5, ("loss",))
+        assert record.diverged_at is None
+        np.testing.assert_allclose(record.parameters, alone.parameters, rtol=1e-4, atol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_does_not(bank, environments):
+    first, again, other = (
+        train_stack([make_run(bank, environments, seed, WRI())], 15)[0].parameters
+        for seed in (3, 3, 4)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_adam_starts_anew_at_the_annealing_step(bank, environments):
+    """With λ equal before and after, only the reset can make a difference, and from there on."""
+    still, reset = (
+        make_run(bank, environments, 0, VREx(), penalty_weight=1.0, anneal_steps=steps)
+        for steps in (100, 10)
+    )
+    for steps, equal in ((10, True), (12, False)):
+        ((a,), (b,)) = (train_stack([r], steps, dtype=torch.float64) for r in (still, reset))
+        assert np.allclose(a.parameters, b.parameters, rtol=0, atol=1e-12) == equal
+
+
+def test_runs_of_any_kind_come_back_in_order(bank, environments):
+    objectives = [ERM(), WRI(), ERM(), VREx(), WRI(), ERM()]
+    runs = [
+        make_run(bank, environments[: 2 + k % 2], k, objective)
+        for k, objective in enumerate(objectives)
+    ]
+    calls = []
+    records = train(
+        runs, 6, dtype=torch.float64, progress=lambda done, of: calls.append((done, of))
+    )
+    for run, record in zip(runs, records, strict=True):
+        (alone,) = train_stack([run], 6, dtype=torch.float64)
+        np.testing.assert_allclose(record.parameters, alone.parameters, rtol=0, atol=1e-9)
+    assert calls[-1][0] == calls[-1][1]
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+
+def test_stacks_hold_every_run_once_and_one_bucket_each(bank, environments):
+    random = np.random.default_rng(0)
+    objectives = [ERM(), WRI(), WRI("overlap"), VREx()]
+    runs = [
+        make_run(bank, environments, 0, objectives[k % 4], batch_size=int(random.integers(2, 80)))
+        for k in range(40)
+    ]
+    stacks = plan_stacks(runs)
+    assert sorted(n for stack in stacks for n in stack) == list(range(40))
+    for stack in stacks:
+        assert len({runs[n].bucket for n in stack}) == 1
+    assert len(stacks) == 4  # so little work that padding is cheaper than another stack
+
+
+def test_stacks_respect_the_limit_of_rows(bank, environments):
+    runs = [make_run(bank, environments, batch_size=40) for _ in range(10)]
+    stacks = plan_stacks(runs, most_rows=3 * 40 * 4)
+    assert sorted(len(stack) for stack in stacks) == [2, 4, 4]
+
+
+def test_cuts_are_the_cheapest_of_all():
+    random = np.random.default_rng(1)
+    rows = sorted(random.integers(100, 9000, 9).tolist(), reverse=True)
+
+    def cost(cuts):
+        edges = [0, *cuts, len(rows)]
+        groups = zip(edges, edges[1:], strict=False)
+        return sum(OVERHEAD + (stop - start) * rows[start] for start, stop in groups)
+
+    every = [cuts for n in range(9) for cuts in combinations(range(1, 9), n)]
+    ours = [start for start, _ in cheapest_cuts(rows, OVERHEAD, 10**9)][1:]
+    assert cost(ours) == min(map(cost, every))
+
+
+def test_runs_of_different_kinds_cannot_share_a_stack(bank, environments):
+    mixed = [make_run(bank, environments), make_run(bank, environments, 0, VREx())]
+    with pytest.raises(InputError, match="cannot share a stack"):
+        train_stack(mixed, 5)
+
+
+def test_device_auto_and_unknown():
+    assert choose_device("auto") in ("cpu", "cuda")
+    with pytest.raises(InputError, match="device 'abacus' cannot be used here"):
+        choose_device("abacus")
+
+
+@pytest.mark.parametrize(("steps", "every"), [(0, 1), (5, 0)])
+def test_steps_must_be_positive(bank, environments, steps, every):
+    with pytest.raises(InputError, match="must be at least 1"):
+        train_stack([make_run(bank, environments)], steps, every)
+
+
+def test_unknown_measure(bank, environments):
+    with pytest.raises(InputError, match="unknown measure 'auc'; choose from accuracy, loss"):
+        train_stack([make_run(bank, environments)], 2, measures=("auc",))

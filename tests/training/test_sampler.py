@@ -1,0 +1,104 @@
+"""Samplers reach every row of their own split, and no other."""
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import make_bank
+from wri.objectives import ERM, WRI
+from wri.training import Run
+from wri.training.sampler import Features, Sampler, StackDraws
+
+
+def make_runs(bank, objective=None):
+    objective = objective or ERM()
+    rows = np.random.default_rng(0).permutation(200)
+    first = Run(objective, bank, [rows[:50], rows[50:110]], {"batch_size": 8}, seed=1)
+    second = Run(objective, make_bank(seed=1), [rows[:30], rows[30:35]], {"batch_size": 20}, seed=2)
+    return [first, second]
+
+
+def make_sampler(runs):
+    features = Features(runs, torch.float64, "cpu")
+    sizes = [int(run.hyper["batch_size"]) for run in runs]
+    return Sampler(runs, features, sizes, "batches", torch.float64), features
+
+
+def test_every_row_of_the_own_split_and_no_other(bank):
+    runs = make_runs(bank)
+    sampler, features = make_sampler(runs)
+    seen = [[set() for _ in range(2)] for _ in runs]
+    for rows in sampler.stream(200):  # [R, E, B]
+        for r in range(2):
+            for e in range(2):
+                seen[r][e] |= set((rows[r, e] - features.starts[r]).tolist())
+    for r, run in enumerate(runs):
+        for e in range(2):
+            assert seen[r][e] == set(run.train[e].tolist())
+
+
+def test_rows_are_drawn_evenly(bank):
+    runs = make_runs(bank)[:1]
+    sampler, _ = make_sampler(runs)
+    counts = np.zeros(200)
+    for rows in sampler.stream(4000):
+        np.add.at(counts, rows[0, 0].numpy(), 1)
+    drawn = counts[runs[0].train[0]]
+    expected = 4000 * 8 / 50
+    chi_squared = ((drawn - expected) ** 2 / expected).sum()
+    assert chi_squared < 95  # 49 degrees of freedom: beyond 1e-4
+
+
+def test_features_and_targets_belong_to_the_rows(bank):
+    runs = make_runs(bank)
+    sampler, features = make_sampler(runs)
+    rows = next(iter(sampler.stream(1)))
+    batch = features.batch(rows, sampler.weight)
+    for r, run in enumerate(runs):
+        own = rows[r] - features.starts[r]
+        np.testing.assert_array_equal(batch.x[r], run.bank.features[own])
+        np.testing.assert_array_equal(batch.y[r], run.bank.targets[own])
+
+
+def test_shorter_batches_are_padded_with_weight_zero(bank):
+    """Batch 8 beside 20; an environment of 5 rows is used whole, each row once."""
+    runs = make_runs(bank)
+    sampler, features = make_sampler(runs)
+    assert sampler.size == 20
+    torch.testing.assert_close(sampler.weight.sum(-1), torch.ones(2, 2).double())
+    assert (sampler.weight > 0).sum(-1).tolist() == [[8, 8], [20, 5]]
+    for rows in sampler.stream(3):
+        small = (rows[1, 1, :5] - features.starts[1]).tolist()
+        assert small == runs[1].train[1].tolist()
+
+
+def test_batches_depend_on_the_runs_seed_alone(bank):
+    runs = make_runs(bank)
+    (together, _), (alone, _) = make_sampler(runs), make_sampler(runs[:1])
+    for both, single in zip(together.stream(5), alone.stream(5), strict=True):
+        torch.testing.assert_close(both[0, :, :8], single[0])
+
+
+def test_density_batches_drop_runs_that_have_no_steps_left(bank):
+    runs = make_runs(bank, WRI())
+    draws = StackDraws(runs, Features(runs, torch.float64, "cpu"), torch.float64)
+    batches = list(draws.batches([1, 0], [5, 2]))
+    steps = {1: 0, 2: 0}
+    for batch in batches:
+        steps[len(batch.x)] += batch.x.shape[1]
+    assert steps == {2: 2, 1: 3}  # two steps of both runs, three more of the first
+
+
+def test_whole_environments_are_the_runs_rows(bank):
+    runs = make_runs(bank)
+    draws = StackDraws(runs, Features(runs, torch.float64, "cpu"), torch.float64)
+    for e, rows in enumerate(draws.environments(1)):
+        np.testing.assert_array_equal(rows, runs[1].bank.features[runs[1].train[e]])
+
+
+@pytest.mark.parametrize("ahead", [1, 7, 10_000])
+def test_how_far_ahead_rows_are_drawn_does_not_matter(bank, monkeypatch, ahead):
+    reference = [rows.clone() for rows in make_sampler(make_runs(bank))[0].stream(9)]
+    monkeypatch.setattr("wri.training.sampler.AHEAD", ahead)
+    for expected, rows in zip(reference, make_sampler(make_runs(bank))[0].stream(9), strict=True):
+        torch.testing.assert_close(rows, expected)
