@@ -1,7 +1,7 @@
 """One run at a time, as people write it: the other side of `stack_vs_loop.py`.
 
-Eight algorithms on `nn.Module` and `torch.optim.Adam` with an `update(x, y)` on `[E, B, D]`, and two
-ways to feed them:
+Eight algorithms on `nn.Module` and `torch.optim.Adam` with an `update(x, y)` on `[E, B, D]`, and
+two ways to feed them:
 
     usual   a process for the run, a `DataLoader` for each environment, evaluation through loaders
     lean    in process, rows by index tensors, evaluation on whole tensors
@@ -96,7 +96,7 @@ class Mixup(ERM):
         partner = torch.empty_like(order)
         partner[order] = order.roll(-1)
         alpha = self.hyper["alpha"]
-        share = torch.from_numpy(np.random.beta(alpha, alpha, (len(x), 1))).float()
+        share = torch.distributions.Beta(alpha, alpha).sample((len(x), 1))
         outputs = self.network(torch.lerp(x[partner], x, share[..., None]).flatten(0, 1))
         own = F.cross_entropy(outputs, y.flatten(), reduction="none").view(y.shape)
         other = F.cross_entropy(outputs, y[partner].flatten(), reduction="none").view(y.shape)

@@ -19,6 +19,7 @@ import resource
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -65,10 +66,8 @@ def spread_over_work(draws: list[dict], n: int) -> list[dict]:
         steps = hyper.get("density_steps", 0) / hyper.get("density_every", 1)
         return rows + 5 * steps * hyper.get("density_batch_size", 0)
 
-    chosen = []
-    for share in np.array_split(sorted(map(work, draws)), n):
-        chosen.append(min(draws, key=lambda hyper: abs(work(hyper) - share.mean())))
-    return chosen
+    means = [share.mean() for share in np.array_split(sorted(map(work, draws)), n)]
+    return [min(draws, key=lambda hyper, mean=mean: abs(work(hyper) - mean)) for mean in means]
 
 
 def stack_runs(name: str, draws: list[dict], data: dict) -> list[Run]:
@@ -89,7 +88,7 @@ def matrix_products(runs: list[Run], steps: int) -> float:
         n = len(stack)
         layers = [
             (torch.randn(n, o, i), torch.randn(n, i, rows), torch.randn(n, o, rows))
-            for i, o in zip(widths, widths[1:], strict=False)
+            for i, o in pairwise(widths)
         ]
         start = time.perf_counter()
         repeat = 10

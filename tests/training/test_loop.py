@@ -1,6 +1,6 @@
 """The loop: checkpoints, divergence, determinism, stacks."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -116,6 +116,26 @@ def test_runs_of_any_kind_come_back_in_order(bank, environments):
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
 
+def test_an_error_in_one_stack_ends_them_all(bank, environments, monkeypatch):
+    """Threads are given back, and nobody goes on training for nothing."""
+    torch.set_num_threads(2)
+    done = []
+
+    def progress(step, of):
+        done.append(step)
+        if step == 5:
+            raise RuntimeError("enough")
+
+    runs = [make_run(bank, environments, 0, objective) for objective in (ERM(), VREx(), WRI())]
+    try:
+        with pytest.raises(RuntimeError, match="enough"):
+            train(runs, 2000, progress=progress)
+        assert torch.get_num_threads() == 2
+        assert len(done) < 100
+    finally:
+        torch.set_num_threads(1)
+
+
 def test_stacks_hold_every_run_once_and_one_bucket_each(bank, environments):
     random = np.random.default_rng(0)
     objectives = [ERM(), WRI(), WRI("overlap"), VREx()]
@@ -142,7 +162,7 @@ def test_cuts_are_the_cheapest_of_all():
 
     def cost(cuts):
         edges = [0, *cuts, len(rows)]
-        groups = zip(edges, edges[1:], strict=False)
+        groups = pairwise(edges)
         return sum(OVERHEAD + (stop - start) * rows[start] for start, stop in groups)
 
     every = [cuts for n in range(9) for cuts in combinations(range(1, 9), n)]

@@ -241,7 +241,7 @@ class WRI(Objective):
 
     @property
     def overhead(self) -> float:
-        return 16.0 if self._learns else 2.0
+        return 32.0 if self._learns else 2.0
 
     def resets_at(self, hyper: HyperValues) -> Tensor:
         return hyper["anneal_steps"]

@@ -16,7 +16,7 @@ from math import sqrt
 
 from wri.training.runs import Run
 
-OVERHEAD = 5_000  # rows whose arithmetic takes as long as a step's fixed cost
+OVERHEAD = 2_500  # rows whose arithmetic takes as long as a step's fixed cost
 MOST_ROWS = 32_768  # rows of a batch over all runs of a stack
 
 
@@ -32,7 +32,13 @@ def plan_stacks(runs: Sequence[Run], most_rows: int = MOST_ROWS) -> list[list[in
         overhead = runs[numbers[0]].objective.overhead
         for start, stop in cheapest_cuts(rows, overhead * OVERHEAD, sqrt(overhead) * most_rows):
             stacks.append(sorted(numbers[start:stop]))
-    return stacks
+    return sorted(stacks, key=lambda stack: -_cost(runs, stack))
+
+
+def _cost(runs: Sequence[Run], stack: Sequence[int]) -> float:
+    """Work of a stack's step; the largest goes first, so that none is waited for at the end."""
+    rows = max(runs[n].batch_rows * len(runs[n].train) for n in stack)
+    return runs[stack[0]].objective.overhead * OVERHEAD + len(stack) * rows
 
 
 def cheapest_cuts(rows: Sequence[int], overhead: float, most_rows: float) -> list[tuple[int, int]]:
