@@ -5,18 +5,49 @@ two ways to feed them:
 
     usual   a process for the run, a `DataLoader` for each environment, evaluation through loaders
     lean    in process, rows by index tensors, evaluation on whole tensors
+
+A test holds that both do the work of the stack, number for number. As a program this file is one
+run of the usual way; it needs torch and NumPy only.
 """
 
-import copy
+import json
+import sys
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
+ENVIRONMENTS, ROWS, WIDTH, CLASSES = 4, 2000, 64, 7
 EVALUATE_EVERY = 10
 LOADER_BATCH = 64  # of the usual way's evaluation
+
+
+def make_data() -> dict:
+    """Three training environments and a test one, as arrays and row numbers."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(ENVIRONMENTS * ROWS, WIDTH)).astype(np.float32)
+    directions = random.normal(size=(WIDTH, CLASSES))
+    y = (x @ directions + 4 * random.normal(size=(len(x), CLASSES))).argmax(1)
+    train, evaluate = [], {}
+    for e in range(ENVIRONMENTS):
+        rows = e * ROWS + random.permutation(ROWS)
+        out, kept = rows[: ROWS // 5], rows[ROWS // 5 :]
+        evaluate |= {f"env{e}_in": kept, f"env{e}_out": out}
+        if e < ENVIRONMENTS - 1:
+            train.append(kept)
+    return {"x": x, "y": y, "train": train, "evaluate": evaluate, "classes": CLASSES}
+
+
+def as_tensors(data: dict) -> dict:
+    return data | {
+        "x": torch.from_numpy(data["x"]),
+        "y": torch.from_numpy(data["y"]),
+        "train": [torch.from_numpy(rows) for rows in data["train"]],
+        "evaluate": {k: torch.from_numpy(rows) for k, rows in data["evaluate"].items()},
+    }
 
 
 def predictor(width: int, classes: int) -> nn.Sequential:
@@ -41,7 +72,11 @@ class ERM:
             self.network.parameters(),
             lr=self.hyper["learning_rate"],
             weight_decay=self.hyper["weight_decay"],
+            fused=True,
         )
+
+    def order(self, n: int) -> Tensor:
+        return torch.randperm(n)
 
     def update(self, x: Tensor, y: Tensor) -> None:
         if self.step and self.step == self.hyper.get("anneal_steps"):
@@ -91,12 +126,14 @@ class GroupDRO(ERM):
 
 
 class Mixup(ERM):
+    def shares(self, n: int) -> Tensor:
+        return torch.from_numpy(np.random.beta(self.hyper["alpha"], self.hyper["alpha"], n))  # noqa: NPY002
+
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        order = torch.randperm(len(x))
+        order = self.order(len(x))
         partner = torch.empty_like(order)
         partner[order] = order.roll(-1)
-        alpha = self.hyper["alpha"]
-        share = torch.distributions.Beta(alpha, alpha).sample((len(x), 1))
+        share = self.shares(len(x)).to(x.dtype)[:, None]
         outputs = self.network(torch.lerp(x[partner], x, share[..., None]).flatten(0, 1))
         own = F.cross_entropy(outputs, y.flatten(), reduction="none").view(y.shape)
         other = F.cross_entropy(outputs, y[partner].flatten(), reduction="none").view(y.shape)
@@ -111,67 +148,73 @@ class CORAL(ERM):
         mean = phi.mean(1, keepdim=True)
         centred = phi - mean
         covariance = centred.transpose(1, 2) @ centred / (y.shape[1] - 1)
-        penalty, pairs = torch.zeros(()), 0
-        for i in range(len(x)):
-            for j in range(i + 1, len(x)):
-                penalty = penalty + (mean[i] - mean[j]).square().mean()
-                penalty = penalty + (covariance[i] - covariance[j]).square().mean()
-                pairs += 1
-        return risk + self.hyper["penalty_weight"] * penalty / pairs
+        means = mean.var(0).mean()  # half the mean squared difference over pairs
+        return risk + 2 * self.hyper["penalty_weight"] * (means + covariance.var(0).mean())
 
 
 class MLDG(ERM):
     def update(self, x: Tensor, y: Tensor) -> None:
-        self.optimizer.zero_grad()
-        environments = len(x)
-        order = torch.randperm(environments).tolist()
-        n_test = min(int(self.hyper["meta_test"]), environments - 1)
+        environments, hyper = len(x), self.hyper
+        order = self.order(environments).tolist()
+        n_test = min(int(hyper["meta_test"]), environments - 1)
         train, test = order[:-n_test], order[-n_test:]
-        parameters = list(self.network.parameters())
-        totals = [torch.zeros_like(p) for p in parameters]
+        parameters = dict(self.network.named_parameters())
+        totals = [torch.zeros_like(p) for p in parameters.values()]
         for k, i in enumerate(train):
             j = test[k % n_test]
-            inner = copy.deepcopy(self.network)
-            optimizer = torch.optim.Adam(
-                inner.parameters(),
-                lr=self.hyper["learning_rate"],
-                weight_decay=self.hyper["weight_decay"],
-            )
-            F.cross_entropy(inner(x[i]), y[i]).backward()
-            gradients = [p.grad.clone() for p in inner.parameters()]
-            optimizer.step()
-            tested = torch.autograd.grad(F.cross_entropy(inner(x[j]), y[j]), inner.parameters())
-            for total, g, t in zip(totals, gradients, tested, strict=True):
-                total.add_(g).add_(t, alpha=self.hyper["beta"])
-        for p, total in zip(parameters, totals, strict=True):
+            risk = F.cross_entropy(self.network(x[i]), y[i])
+            gradients = torch.autograd.grad(risk, list(parameters.values()))
+            moved = {}
+            for (name, p), gradient in zip(parameters.items(), gradients, strict=True):
+                decayed = gradient + hyper["weight_decay"] * p.detach()
+                step = decayed / (decayed.abs() + 1e-8)  # Adam's first
+                moved[name] = (p.detach() - hyper["learning_rate"] * step).requires_grad_()
+            tested = F.cross_entropy(functional_call(self.network, moved, (x[j],)), y[j])
+            after = torch.autograd.grad(tested, list(moved.values()))
+            for total, gradient, late in zip(totals, gradients, after, strict=True):
+                total.add_(gradient).add_(late, alpha=hyper["beta"])
+        for p, total in zip(parameters.values(), totals, strict=True):
             p.grad = total / environments
         self.optimizer.step()
+        self.step += 1
+
+
+class Densities(nn.Module):
+    """A bounded density network for each environment, all in one product."""
+
+    def __init__(self, environments: int, width: int, low: float, high: float) -> None:
+        super().__init__()
+        half = width // 2
+
+        def uniform(*shape: int, inputs: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(shape).uniform_(-(inputs**-0.5), inputs**-0.5))
+
+        self.first = uniform(environments, half, width, inputs=width)
+        self.first_bias = uniform(environments, half, 1, inputs=width)
+        self.second = uniform(environments, 1, half, inputs=half)
+        self.second_bias = uniform(environments, 1, 1, inputs=half)
+        self.low, self.high = np.log(low), np.log(high)
+
+    def forward(self, x: Tensor) -> Tensor:  # [E, B, D] -> log densities [E, E, B]
+        columns = x.flatten(0, 1).T.expand(len(self.first), -1, -1)
+        hidden = torch.baddbmm(self.first_bias, self.first, columns).relu_()
+        outputs = torch.baddbmm(self.second_bias, self.second, hidden)[:, 0]
+        return (self.low + outputs.sigmoid() * (self.high - self.low)).view(-1, *x.shape[:2])
 
 
 class WRI(ERM):
     def __init__(self, width: int, classes: int, hyper: dict[str, float]) -> None:
         super().__init__(width, classes, hyper)
-        self.densities: nn.ModuleList | None = None
-        self.width = width
         self.draw = None  # the feeding side sets it: a density batch
-        self.low, self.high = np.log(hyper["min_density"]), np.log(hyper["max_density"])
-
-    def start(self, environments: int) -> None:
-        half = self.width // 2
-        self.densities = nn.ModuleList(
-            nn.Sequential(nn.Linear(self.width, half), nn.ReLU(), nn.Linear(half, 1))
-            for _ in range(environments)
-        )
+        self.fitted = False
+        bounds = hyper["min_density"], hyper["max_density"]
+        self.densities = Densities(ENVIRONMENTS - 1, width, *bounds)
         self.density_optimizer = torch.optim.Adam(
             self.densities.parameters(),
-            lr=self.hyper["density_learning_rate"],
-            weight_decay=self.hyper["density_weight_decay"],
+            lr=hyper["density_learning_rate"],
+            weight_decay=hyper["density_weight_decay"],
+            fused=True,
         )
-
-    def log_densities(self, x: Tensor) -> Tensor:  # [E, B, D] -> [E, E, B]
-        rows = x.flatten(0, 1)
-        outputs = torch.stack([density(rows)[:, 0] for density in self.densities])
-        return (self.low + outputs.sigmoid() * (self.high - self.low)).view(-1, *x.shape[:2])
 
     @staticmethod
     def gaps(losses: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -183,10 +226,10 @@ class WRI(ERM):
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         losses = self.losses(x, y)
-        if self.densities is None or self.step < self.hyper["anneal_steps"]:
+        if not self.fitted:
             return losses.mean()
         with torch.no_grad():
-            weights = self.log_densities(x).exp()
+            weights = self.densities(x).exp()
         gap, _, mean_loss = self.gaps(losses, weights)
         pairs = len(x) * (len(x) - 1)
         penalty = (gap / mean_loss).square().sum() / pairs
@@ -197,15 +240,14 @@ class WRI(ERM):
         super().update(x, y)
         if step < self.hyper["anneal_steps"] or step % self.hyper["density_every"]:
             return
-        if self.densities is None:
-            self.start(len(x))
+        self.fitted = True
         for _ in range(int(self.hyper["density_steps"])):
             self.density_step(*self.draw())
 
     def density_step(self, x: Tensor, y: Tensor) -> None:
         with torch.no_grad():
             losses = self.losses(x, y)
-        logs = self.log_densities(x)
+        logs = self.densities(x)
         gap, mean_weight, mean_loss = self.gaps(losses, logs.exp())
         pairs = len(x) * (len(x) - 1)
         penalty = (gap / (mean_weight * mean_loss)).square().sum() / pairs
@@ -229,29 +271,26 @@ ALGORITHMS = {
 }
 
 
-def endless(x: Tensor, y: Tensor, size: int):
-    dataset = TensorDataset(x, y)
-    size = min(size, len(x))
-    while True:
-        sampler = RandomSampler(dataset, replacement=True)
-        yield from DataLoader(dataset, batch_size=size, sampler=sampler, drop_last=True)
-
-
 def usual(name: str, hyper: dict[str, float], data: dict, steps: int) -> float:
     """The usual way; the last accuracy of the test environment."""
     torch.manual_seed(0)
     x, y = data["x"], data["y"]
     algorithm = ALGORITHMS[name](x.shape[1], data["classes"], hyper)
 
-    def loaders(size: int):
-        return zip(*(endless(x[rows], y[rows], size) for rows in data["train"]), strict=True)
+    def loaders(size: int, batches: int):
+        iterators = []
+        for rows in data["train"]:
+            dataset, size = TensorDataset(x[rows], y[rows]), min(size, len(rows))
+            sampler = RandomSampler(dataset, replacement=True, num_samples=batches * size)
+            iterators.append(DataLoader(dataset, batch_size=size, sampler=sampler))
+        return zip(*iterators, strict=True)
 
     def stacked(batch):
         return torch.stack([b[0] for b in batch]), torch.stack([b[1] for b in batch])
 
-    train = loaders(int(hyper["batch_size"]))
+    train = loaders(int(hyper["batch_size"]), steps)
     if name == "wri":
-        density = loaders(int(hyper["density_batch_size"]))
+        density = loaders(int(hyper["density_batch_size"]), steps * int(hyper["density_steps"]))
         algorithm.draw = lambda: stacked(next(density))
     evaluation = {
         split: DataLoader(TensorDataset(x[rows], y[rows]), batch_size=LOADER_BATCH)
@@ -298,3 +337,7 @@ def lean(name: str, hyper: dict[str, float], data: dict, steps: int) -> float:
                 correct = (algorithm.network(x).argmax(1) == y).float()
             accuracy = [correct[rows].mean().item() for rows in splits][-1]
     return accuracy
+
+
+if __name__ == "__main__":
+    usual(sys.argv[1], json.loads(sys.argv[2]), as_tensors(make_data()), int(sys.argv[3]))

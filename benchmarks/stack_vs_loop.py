@@ -7,10 +7,11 @@ preset, 500 steps, accuracy of all eight splits every 10 steps.
     (b) lean    the leanest single run: in process, index tensors, whole-tensor evaluation
     (c) stack   50 runs of random hyper-parameter draws
 
-(b) takes the same 50 draws one after the other, (a) a few of them, spread over the work they make.
-`ratios` is (a)/(c) with every process's start counted on both sides, `ratios_tensor_loop` (b)/(c)
-without any start.
-`matrix_products` is what the stack's matrix products alone take, a limit to (c).
+(b) takes 20 of the 50 draws and (a) 3, spread over the work they make; (b) uses one thread or all,
+whichever is faster. `ratios` is (a)/(c) with every process's start counted on both sides,
+`ratios_tensor_loop` (b)/(c) without any start. `matrix_products` is what the products of the
+predictor's steps and of the evaluation alone take in the stack's shapes, without those of density
+and inner steps: a floor to (c).
 """
 
 import argparse
@@ -27,35 +28,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 import single_runs
+from single_runs import ENVIRONMENTS, ROWS, WIDTH
 from wri.objectives import OBJECTIVES
 from wri.sweep import draw
 from wri.training import Bank, Run, plan_stacks, train
-
-ENVIRONMENTS, ROWS, WIDTH, CLASSES = 4, 2000, 64, 7
-
-
-def make_data() -> dict:
-    random = np.random.default_rng(0)
-    x = random.normal(size=(ENVIRONMENTS * ROWS, WIDTH)).astype(np.float32)
-    directions = random.normal(size=(WIDTH, CLASSES))
-    y = (x @ directions + 4 * random.normal(size=(len(x), CLASSES))).argmax(1)
-    train, evaluate = [], {}
-    for e in range(ENVIRONMENTS):
-        rows = e * ROWS + random.permutation(ROWS)
-        out, kept = rows[: ROWS // 5], rows[ROWS // 5 :]
-        evaluate |= {f"env{e}_in": kept, f"env{e}_out": out}
-        if e < ENVIRONMENTS - 1:
-            train.append(kept)
-    return {"x": x, "y": y, "train": train, "evaluate": evaluate, "classes": CLASSES}
-
-
-def as_tensors(data: dict) -> dict:
-    return data | {
-        "x": torch.from_numpy(data["x"]),
-        "y": torch.from_numpy(data["y"]),
-        "train": [torch.from_numpy(rows) for rows in data["train"]],
-        "evaluate": {k: torch.from_numpy(rows) for k, rows in data["evaluate"].items()},
-    }
+from wri.training.memory import keep_freed_memory
 
 
 def spread_over_work(draws: list[dict], n: int) -> list[dict]:
@@ -90,9 +67,10 @@ def matrix_products(runs: list[Run], steps: int) -> float:
             (torch.randn(n, o, i), torch.randn(n, i, rows), torch.randn(n, o, rows))
             for i, o in pairwise(widths)
         ]
-        start = time.perf_counter()
         repeat = 10
-        for _ in range(repeat):
+        for attempt in range(repeat + 1):
+            if attempt == 1:  # the first warms up
+                start = time.perf_counter()
             for k, (weight, inputs, outputs) in enumerate(layers):
                 torch.bmm(weight, inputs)
                 torch.bmm(outputs, inputs.transpose(1, 2))
@@ -101,6 +79,7 @@ def matrix_products(runs: list[Run], steps: int) -> float:
         per_step = (time.perf_counter() - start) / repeat
         bank = torch.randn(WIDTH, ENVIRONMENTS * ROWS)
         hidden = [torch.randn(n, i, ENVIRONMENTS * ROWS) for i in widths[1:-1]]
+        torch.mm(layers[0][0].flatten(0, 1), bank)  # warm up
         start = time.perf_counter()
         torch.mm(layers[0][0].flatten(0, 1), bank)
         for (weight, _, _), columns in zip(layers[1:], hidden, strict=True):
@@ -110,35 +89,48 @@ def matrix_products(runs: list[Run], steps: int) -> float:
     return seconds / len(runs)
 
 
-def child(arguments: list[str]) -> tuple[float, dict]:
-    """Run this file in a process of its own: its wall time and what it printed."""
+def child(script: str, *arguments: str) -> tuple[float, dict]:
+    """Run a file of this folder in a process of its own: its wall time and what it printed."""
     start = time.perf_counter()
-    command = [sys.executable, __file__, *arguments]
+    command = [sys.executable, str(Path(__file__).parent / script), *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return time.perf_counter() - start, json.loads(done.stdout or "{}")
 
 
+def time_lean(name: str, draws: list[dict], steps: int) -> float:
+    """Seconds a run, on one thread or on all."""
+    data = single_runs.as_tensors(single_runs.make_data())
+    keep_freed_memory()
+
+    def seconds(threads: int, chosen: list[dict], steps: int) -> float:
+        torch.set_num_threads(threads)
+        start = time.perf_counter()
+        for hyper in chosen:
+            single_runs.lean(name, hyper, data, steps)
+        return (time.perf_counter() - start) / len(chosen)
+
+    threads = torch.get_num_threads()
+    trial = draws[:: max(1, len(draws) // 4)], min(steps, 20)
+    seconds(threads, *trial)  # warm up
+    best = min((1, threads), key=lambda n: seconds(n, *trial))
+    return seconds(best, draws, steps)
+
+
 def run_child(kind: str, name: str, draws: list[dict], steps: int) -> None:
-    data = make_data()
-    if kind == "usual":
-        single_runs.usual(name, draws[0], as_tensors(data), steps)
-        return
-    report = {}
     if kind == "lean":
-        tensors = as_tensors(data)
-        single_runs.lean(name, draws[0], tensors, 5)  # warm up
-        start = time.perf_counter()
-        for hyper in draws:
-            single_runs.lean(name, hyper, tensors, steps)
-        report["seconds"] = (time.perf_counter() - start) / len(draws)
-    else:
-        start = time.perf_counter()
-        runs = stack_runs(name, draws, data)
-        records = train(runs, steps)
-        report["seconds"] = (time.perf_counter() - start) / len(draws)
-        report["diverged"] = sum(record.diverged_at is not None for record in records)
-        report["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        report["matrix_products"] = matrix_products(runs, steps)
+        print(json.dumps({"seconds": time_lean(name, draws, steps)}))
+        return
+    start = time.perf_counter()
+    runs = stack_runs(name, draws, single_runs.make_data())
+    if kind == "products":
+        print(json.dumps({"seconds": matrix_products(runs, steps)}))
+        return
+    records = train(runs, steps, device="cpu")
+    report = {
+        "seconds": (time.perf_counter() - start) / len(draws),
+        "diverged": sum(record.diverged_at is not None for record in records),
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
     print(json.dumps(report))
 
 
@@ -148,8 +140,8 @@ def main() -> None:
     parser.add_argument("--objectives", nargs="+", default=list(OBJECTIVES), choices=OBJECTIVES)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--stack", type=int, default=50, help="runs in the stack")
-    parser.add_argument("--lean", type=int, default=50, help="single lean runs")
-    parser.add_argument("--usual", type=int, default=4, help="single usual runs")
+    parser.add_argument("--lean", type=int, default=20, help="single lean runs")
+    parser.add_argument("--usual", type=int, default=3, help="single usual runs")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -165,7 +157,8 @@ def main() -> None:
         draws = [draw(OBJECTIVES[name], seed) for seed in range(1, options.stack + 1)]
 
         def measure(kind: str, chosen: list[dict], name: str = name) -> tuple[float, dict]:
-            return child(["--child", json.dumps([kind, name, options.steps, chosen])])
+            job = json.dumps([kind, name, options.steps, chosen])
+            return child("stack_vs_loop.py", "--child", job)
 
         whole, stack = measure("stack", draws)
         seconds = {"stack": stack["seconds"]}
@@ -174,11 +167,14 @@ def main() -> None:
             seconds["lean"] = measure("lean", chosen)[1]["seconds"]
             result["ratios_tensor_loop"][name] = seconds["lean"] / seconds["stack"]
         if options.usual:
-            walls = [measure("usual", [h])[0] for h in spread_over_work(draws, options.usual)]
+            walls = [
+                child("single_runs.py", name, json.dumps(hyper), str(options.steps))[0]
+                for hyper in spread_over_work(draws, options.usual)
+            ]
             seconds["usual"] = float(np.mean(walls))
             result["ratios"][name] = seconds["usual"] / (whole / len(draws))
         result["seconds_per_run"][name] = seconds
-        result["matrix_products"][name] = stack["matrix_products"]
+        result["matrix_products"][name] = measure("products", draws)[1]["seconds"]
         result["peak_mb"] = max(result["peak_mb"], stack["peak_mb"])
         if not options.json:
             print(name, {key: round(value, 3) for key, value in seconds.items()}, stack, flush=True)

@@ -35,7 +35,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path):
     file.write_text("")
     done = wri("reproduce", "figure1", "-o", str(file))
     assert done.returncode == 2
-    assert "is a file; name a folder" in " ".join(done.stderr.split())
+    assert "cannot be made a folder: File exists" in " ".join(done.stderr.split())
     assert wri("reproduce", "figure1", "--seed", "-1").returncode == 2
 
 

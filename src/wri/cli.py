@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -58,8 +59,10 @@ def reproduce(
     ),
 ) -> None:
     """Reproduce a table or figure of the paper, the printed numbers beside ours."""
-    if output.exists() and not output.is_dir():
-        raise InputError(f"-o {output} is a file; name a folder for the figures")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"-o {output} cannot be made a folder: {error.strerror}") from error
     for each in EXPERIMENTS if name == "all" else [name]:
         with _progress() as bar:
             update = partial(_update, bar, bar.add_task(each, total=None))
@@ -101,9 +104,9 @@ def _show(result: Result) -> None:
     n = max(row.n for row in result.rows)
     console.print(f"Mean ± standard error over {n} seeds, {result.seconds:.1f} s.")
     for note in result.notes:
-        console.print(note)
+        console.print(note, markup=False, highlight=False)
     for path in result.figures:
-        console.print(f"figure: {path}", soft_wrap=True)
+        console.print(f"figure: {path}", soft_wrap=True, markup=False, highlight=False)
 
 
 def main() -> None:
@@ -111,7 +114,7 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        messages.print(f"[bold red]wri:[/] {error}", soft_wrap=True, highlight=False)
+        messages.print(f"[bold red]wri:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
 
 

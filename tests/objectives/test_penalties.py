@@ -5,9 +5,9 @@ from torch import nn
 from torch.func import functional_call
 
 from wri.objectives.base import Batch, Model, Moment
-from wri.objectives.circle import circle
 from wri.objectives.functional import coral_penalty, groupdro_weights, vrex_penalty
 from wri.objectives.mldg import MLDG, meta_pairs
+from wri.objectives.pairs import circle
 from wri.stacked import CROSS_ENTROPY, Network, Streams, differentiate
 
 

@@ -53,7 +53,7 @@ def test_two_classes_of_cross_entropy_are_the_logistic_loss():
         torch.testing.assert_close(both, getattr(LOGISTIC, function)(one, targets).double())
 
 
-def test_a_tie_is_no_hit():
+def test_a_tie_shares_the_point():
     """A constant predictor must not look perfect."""
     points = CROSS_ENTROPY.correct(torch.zeros(1, 6, 3), torch.tensor([[0, 1, 2, 0, 1, 2]]))
     torch.testing.assert_close(points, torch.full((1, 6), 1 / 3))

@@ -116,7 +116,7 @@ def test_runs_of_any_kind_come_back_in_order(bank, environments):
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
 
-def test_an_error_in_one_stack_ends_them_all(bank, environments, monkeypatch):
+def test_an_error_in_one_stack_ends_them_all(bank, environments):
     """Threads are given back, and nobody goes on training for nothing."""
     torch.set_num_threads(2)
     done = []

@@ -40,6 +40,6 @@ class Density(ABC):
     def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
         """`[R, E, …, D]` to `[R, E, …]`: environment e's log density at its own points x[:, e]."""
 
-    def fit(self, environments: Sequence[np.ndarray], seed: int) -> np.ndarray:
+    def fit(self, environments: Sequence[np.ndarray]) -> np.ndarray:
         """Fit on one run's whole environments; `[P]`. Only where `learning` is "refit"."""
         raise TypeError(f"{type(self).__name__} is not fitted on whole environments")

@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
+from wri.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,16 @@ class Exact(Density):
         return np.zeros((len(seeds), 0))
 
     def log_density(self, flat: Tensor, x: Tensor, environments: int, hyper: HyperValues) -> Tensor:
-        return self.function(x).movedim(-1, 1)
+        return self._values(x, environments).movedim(-1, 1)
 
     def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
-        return self.function(x).diagonal(dim1=1, dim2=-1).movedim(-1, 1)
+        return self._values(x, x.shape[1]).diagonal(dim1=1, dim2=-1).movedim(-1, 1)
+
+    def _values(self, x: Tensor, environments: int) -> Tensor:  # [..., D] -> [..., E]
+        values = self.function(x)
+        if values.shape != (*x.shape[:-1], environments):
+            raise InputError(
+                f"Exact's function gives the shape {tuple(values.shape)} for points "
+                f"{tuple(x.shape)}; its last axis must be the {environments} training environments"
+            )
+        return values

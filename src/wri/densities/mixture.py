@@ -2,8 +2,8 @@
 
     log d_e(x) = log Σ_k π_k · N(x; m_k, Σ_k)
 
-On x it is fitted once for each run's rows; on Φ(x), which moves, anew at every density
-update. No gradient step touches it.
+On x it is fitted once for each split; on Φ(x), which moves, anew at every density update.
+No gradient step touches it.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Mixture(Density):
         parts = self._packing(x.shape[1], x.shape[-1]).views(flat)
         return _mix(columns, parts).unflatten(-1, x.shape[2:-1])
 
-    def fit(self, environments: Sequence[np.ndarray], seed: int) -> np.ndarray:
+    def fit(self, environments: Sequence[np.ndarray]) -> np.ndarray:
         fits = []
         for e, rows in enumerate(environments):
             if len(rows) < self.components:
@@ -54,9 +54,7 @@ class Mixture(Density):
                     f"environment {e} has {len(rows)} rows, fewer than the mixture's "
                     f"{self.components} components; give Mixture(components=...) a smaller number"
                 )
-            model = GaussianMixture(
-                self.components, reg_covar=self.regularisation, random_state=seed % 2**32
-            )
+            model = GaussianMixture(self.components, reg_covar=self.regularisation, random_state=0)
             fits.append(model.fit(rows))
         factors = np.stack([m.precisions_cholesky_ for m in fits]).swapaxes(-1, -2)
         volumes = np.log(np.diagonal(factors, axis1=-2, axis2=-1)).sum(-1)

@@ -8,7 +8,7 @@ Risks are means over the last axis, `batch.mean`, so a shorter environment count
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -94,7 +94,8 @@ class Draws(ABC):
         """A run's whole training environments, `[n_e, D]` each."""
 
     @abstractmethod
-    def seed(self, run: int) -> int: ...
+    def split(self, run: int) -> Hashable:
+        """Equal for runs with the same training rows."""
 
 
 class Objective(ABC):
@@ -103,6 +104,8 @@ class Objective(ABC):
     name: ClassVar[str]
     own_hyperparameters: ClassVar[tuple[HyperParameter, ...]] = ()
     least_environments: ClassVar[int] = 2
+    order_matters: ClassVar[bool] = False
+    """Whether it matters which rows of a batch stand side by side."""
 
     @property
     def overhead(self) -> float:

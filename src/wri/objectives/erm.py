@@ -1,6 +1,8 @@
 """Empirical risk minimisation: the mean of the environments' risks.
 
-mean_e R_e                                            (Vapnik, 1991)
+    mean_e R_e                                            (Vapnik, 1991)
+
+Every environment counts the same, however many rows it has.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,10 @@
 """Plain penalty functions for your own training loop, on tensors with any leading axes.
 
-losses = loss(model(x), y)                                   # [E, B]
-penalty = wri_penalty(losses, log_densities)                 # [E, E, B] -> []
-(losses.mean() + 10 * penalty).backward()
+    losses = loss(model(x), y)                      # [E, B]
+    penalty = wri_penalty(losses, log_densities)    # [E, E, B] -> []
+    (losses.mean() + 10 * penalty).backward()
+
+`irm_penalty` takes `CROSS_ENTROPY.scale_gradient(outputs, y)`, or the same of the other losses.
 """
 
 from wri.objectives.coral import coral_penalty
@@ -10,8 +12,12 @@ from wri.objectives.groupdro import groupdro_weights
 from wri.objectives.irm import irm_penalty
 from wri.objectives.vrex import vrex_penalty
 from wri.objectives.weighted_risks import pair_weights, weighted_gaps, wri_penalty
+from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED
 
 __all__ = [
+    "CROSS_ENTROPY",
+    "LOGISTIC",
+    "SQUARED",
     "coral_penalty",
     "groupdro_weights",
     "irm_penalty",

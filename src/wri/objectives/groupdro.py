@@ -1,6 +1,8 @@
 """Group distributionally robust optimisation: more weight where the risk is higher.
 
-q_e ← q_e · exp(η R_e), normalised;   Σ_e q_e R_e     (Sagawa et al., 2020)
+    q_e ← q_e · exp(η R_e), normalised;   Σ_e q_e R_e     (Sagawa et al., 2020)
+
+The weights q start equal and are updated before they are used, as in DomainBed.
 """
 
 from dataclasses import dataclass

@@ -87,8 +87,10 @@ class HyperParameter:
                 f"hyper-parameter {self.name} = {value:g} lies outside its range "
                 f"[{self.low:g}, {self.high:g}]"
             )
-        if self.whole and value != int(value):
+        if self.whole and not float(value).is_integer():
             raise InputError(f"hyper-parameter {self.name} = {value:g} must be a whole number")
+        if np.isinf(value) and not np.isinf(self.domainbed.default):
+            raise InputError(f"hyper-parameter {self.name} must be finite")
         return value
 
 

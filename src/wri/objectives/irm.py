@@ -14,6 +14,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from wri.densities.base import HyperValues
+from wri.errors import check_option
 from wri.objectives.base import Batch, Model, Moment, Objective, scheduled, weighted_mean
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, annealing
 
@@ -32,6 +33,7 @@ def irm_penalty(
     weight
         Weights that sum to one over the examples; equal when not given.
     """
+    check_option("form", form, ("square", "halves"))
     if form == "square":
         return weighted_mean(scale_gradients, weight).square()
     halves = []
@@ -48,6 +50,7 @@ class IRM(Objective):
     form: Literal["halves", "square"] = "halves"
     early_weight: float = 1.0
     name = "irm"
+    order_matters = True
     own_hyperparameters = (
         HyperParameter(
             "penalty_weight",
@@ -60,6 +63,9 @@ class IRM(Objective):
             cmnist=Setting(500, LogUniform(1, 1e4, whole=True)),
         ),
     )
+
+    def __post_init__(self) -> None:
+        check_option("form", self.form, ("halves", "square"))
 
     def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
         outputs = model.outputs(batch.x)  # [R, E, B, C]

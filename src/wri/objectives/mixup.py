@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from wri.objectives.base import Batch, Model, Moment, Objective, weighted_mean
-from wri.objectives.circle import circle, take_environments
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
+from wri.objectives.pairs import circle, take_environments
 
 
 @dataclass(frozen=True)
 class Mixup(Objective):
     name = "mixup"
+    order_matters = True
     own_hyperparameters = (
         HyperParameter(
             "alpha",
@@ -38,7 +39,7 @@ class Mixup(Objective):
         weight = batch.weight
         if weight is not None:
             weight = torch.minimum(weight, take_environments(weight, partner))
-            both = weight > 0
+            both = (weight > 0).to(weight.dtype)
             weight = both / both.sum(-1, keepdim=True)
         outputs = model.outputs(mixed)  # [R, E, B, C]
         per_example = model.loss.per_example

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from wri.errors import check_option
 from wri.objectives.base import Batch, Model, Moment, Objective, weighted_mean
 from wri.objectives.hyperparameters import Choice, HyperParameter, LogUniform, Setting
 from wri.stacked.adam import EPSILON
@@ -38,6 +39,9 @@ class MLDG(Objective):
             whole=True,
         ),
     )
+
+    def __post_init__(self) -> None:
+        check_option("inner", self.inner, ("adam", "sgd"))
 
     def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
         environments = batch.x.shape[1]

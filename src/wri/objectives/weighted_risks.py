@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from wri.errors import InputError
+from wri.errors import InputError, check_option
 from wri.objectives.base import weighted_mean
 
 Weighting = Literal["density", "overlap", "ratio", "uniform", "published"]
@@ -73,14 +73,14 @@ def weighted_gaps(
 
 def scaled_penalty(gaps: Gaps, weighting: Weighting, scaling: Scaling) -> Tensor:  # [...]
     """Mean over unordered pairs of the scaled squared gaps."""
-    gap = gaps.gap
+    gap, tiny = gaps.gap, torch.finfo(gaps.gap.dtype).tiny  # no overlap: no penalty
     if scaling == "loss":
-        gap = gap / gaps.mean_loss
+        gap = gap / gaps.mean_loss.clamp_min(tiny)
     elif scaling == "relative":
-        gap = gap / (gaps.mean_weight * gaps.mean_loss)
+        gap = gap / (gaps.mean_weight * gaps.mean_loss).clamp_min(tiny)
     squares = gap.square()
     if scaling == "product":
-        squares = squares / (gaps.mean_weight * gaps.mean_loss)
+        squares = squares / (gaps.mean_weight * gaps.mean_loss).clamp_min(tiny)
     environments = squares.shape[-1]
     if weighting == "ratio":  # only the pairs with the reference environment
         return squares[..., 0, 1:].mean(-1)
@@ -117,18 +117,25 @@ def wri_penalty(
     """
     check_option("weighting", weighting, get_args(Weighting))
     check_option("scaling", scaling, get_args(Scaling))
+    if losses.shape[-2] < 2:
+        raise InputError("losses hold one environment; at least two are needed to compare")
     if log_densities.shape[-3:] != (losses.shape[-2], *losses.shape[-2:]):
         raise InputError(
             f"losses of shape {tuple(losses.shape)} need log_densities of shape [..., E, E, B], "
             f"not {tuple(log_densities.shape)}"
         )
-    if scaling == "relative":  # does not change with the densities' unit: keep clear of underflow
-        shift = log_densities.detach().amax((-3, -2, -1), keepdim=True)
-        log_densities = log_densities - shift
+    if scaling == "relative":
+        log_densities = without_unit(log_densities, weighting)
     gaps = weighted_gaps(losses, log_densities, weighting, row_weight)
     return scaled_penalty(gaps, weighting, scaling)
 
 
-def check_option(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+def without_unit(log_densities: Tensor, weighting: Weighting) -> Tensor:
+    """Each pair's densities in units of their largest value, which keeps clear of underflow.
+
+    The relative scaling does not change with a pair's unit.
+    """
+    if weighting not in ("density", "published"):
+        return log_densities
+    largest = log_densities.detach().amax(-1, keepdim=True)  # [..., j, i, 1]
+    return log_densities - torch.maximum(largest, largest.transpose(-3, -2))

@@ -13,6 +13,7 @@ before the densities' first update. The paper prints sums where its code has mea
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from wri.densities import Bounded, Density
 from wri.densities.base import HyperValues
-from wri.errors import InputError
+from wri.errors import InputError, check_option
 from wri.objectives.base import (
     Batch,
     Draws,
@@ -33,7 +34,6 @@ from wri.objectives.base import (
     scheduled,
     weighted_mean,
 )
-from wri.objectives.circle import circle, take_environments
 from wri.objectives.hyperparameters import (
     Choice,
     HyperParameter,
@@ -42,18 +42,21 @@ from wri.objectives.hyperparameters import (
     Uniform,
     annealing,
 )
+from wri.objectives.pairs import circle, compare
 from wri.objectives.weighted_risks import (
     Scaling,
     Weighting,
-    check_option,
     scaled_penalty,
     weighted_gaps,
+    without_unit,
     wri_penalty,
 )
 from wri.stacked import Adam, clip_norm, differentiate
 
 ALL_PAIRS = 8
-"""Up to so many environments every pair is compared; beyond, a random circle of pairs."""
+"""Up to so many environments every pair is compared; beyond, a random circle of pairs.
+
+Ratio weights compare with one reference in any case."""
 
 DENSITY_CLIP = 10.0  # norm of a density step's gradient
 RUNNING = 0.9  # share of the past in the running mean of d̄
@@ -64,19 +67,6 @@ class State(NamedTuple):
     adam: Adam
     fitted: Tensor  # [R] bool: whether a run's densities have been fitted
     mean_weight: Tensor | None  # [R, E, E], running mean of d̄
-
-
-class Compared(NamedTuple):
-    """Whose densities meet whose rows: all environments, or a circle of pairs."""
-
-    log_densities: Tensor  # [R, E, E, B] or [R, P, 2, 2, B]: whose density, whose rows
-    own: Tensor  # [R, E, B], log d_e on e's own rows
-    partner: Tensor | None  # [R, P]: the second environment of each pair
-
-    def pair(self, values: Tensor) -> Tensor:  # [R, E, B] -> [R, E, B] or [R, P, 2, B]
-        if self.partner is None:
-            return values
-        return torch.stack([values, take_environments(values, self.partner)], dim=2)
 
 
 @dataclass(frozen=True)
@@ -194,6 +184,11 @@ class WRI(Objective):
         check_option("scaling", self.scaling, get_args(Scaling))
         check_option("density_scaling", self.density_scaling, get_args(Scaling))
         check_option("density_on", self.density_on, ("x", "phi"))
+        if self.running_mean and self.scaling not in ("product", "relative"):
+            raise InputError(
+                f"running_mean is for scalings with a mean weight, product and relative, "
+                f"not {self.scaling!r}"
+            )
         if self.weighting in ("density", "published") and not self.density.comparable_over_x:
             raise InputError(
                 f"{self.weighting} weighting compares densities at different points, which "
@@ -205,11 +200,13 @@ class WRI(Objective):
         width = start.network.widths[0] if self.density_on == "x" else start.network.feature_width
         rows = self.density.initial(start.seeds, environments, width)
         if self._fitted_once:
-            fits = [
-                self.density.fit(start.draws.environments(r), seed)
-                for r, seed in enumerate(start.seeds)
-            ]
-            rows = np.stack(fits)
+            splits = [start.draws.split(r) for r in range(runs)]
+            fits = {
+                split: self.density.fit(start.draws.environments(r))
+                for split, r in zip(splits, range(runs), strict=True)
+                if splits.index(split) == r
+            }
+            rows = np.stack([fits[split] for split in splits])
         flat = torch.as_tensor(rows, dtype=start.dtype, device=start.device)
         mean_weight = None
         if self.running_mean:
@@ -246,9 +243,9 @@ class WRI(Objective):
     def resets_at(self, hyper: HyperValues) -> Tensor:
         return hyper["anneal_steps"]
 
-    def state_of(self, state: State, run: int) -> Tensor:
+    def state_of(self, state: State, run: int) -> np.ndarray:
         """The densities' parameters, `[1, P]`."""
-        return state.flat[run : run + 1].clone()
+        return state.flat[run : run + 1].cpu().numpy()
 
     def loss(
         self, model: Model, batch: Batch, state: State, moment: Moment
@@ -262,10 +259,16 @@ class WRI(Objective):
             return risk, state
         seen = batch.x if self.density_on == "x" else phi.detach()
         with torch.no_grad():
-            compared = self._compare(state.flat, seen, after, moment.hyper)
+            compared = compare(self.density, state.flat, seen, after, moment.hyper)
+        logs, in_force = compared.log_densities, weight != 0
+        if self.scaling == "relative" and not self.running_mean:
+            logs = without_unit(logs, self.weighting)
+        if not in_force.all():  # nothing may come back from runs without a penalty, NaN least
+            losses = torch.where(in_force[:, None, None], losses, 1.0)
+            logs = torch.where(in_force.view(-1, *[1] * (logs.dim() - 1)), logs, 0.0)
         gaps = weighted_gaps(
             compared.pair(losses),
-            compared.log_densities,
+            logs,
             self.weighting,
             None if batch.weight is None else compared.pair(batch.weight),
         )
@@ -273,8 +276,8 @@ class WRI(Objective):
             mean = state.mean_weight.lerp(gaps.mean_weight, 1 - RUNNING)
             mean = torch.where(state.mean_weight.isnan(), gaps.mean_weight, mean)
             gaps = gaps._replace(mean_weight=mean)
-            in_force = (weight != 0)[:, None, None]
-            state = state._replace(mean_weight=torch.where(in_force, mean, state.mean_weight))
+            kept = torch.where(in_force[:, None, None], mean, state.mean_weight)
+            state = state._replace(mean_weight=kept)
         penalty = scaled_penalty(gaps, self.weighting, self.scaling)
         return risk + weight * _over_pairs(penalty), state
 
@@ -292,29 +295,11 @@ class WRI(Objective):
             self._density_steps(model, state, runs, moment, draws)
         return state._replace(fitted=state.fitted | due)
 
-    @staticmethod
-    def _circle(environments: int, moment: Moment) -> Tensor | None:
-        """Whom each environment is compared with, `[R, E]`; None for all pairs."""
-        if environments <= ALL_PAIRS:
+    def _circle(self, environments: int, moment: Moment) -> Tensor | None:
+        """Whom each environment is compared with, `[R, E]`; None for all, or a reference."""
+        if environments <= ALL_PAIRS or self.weighting == "ratio":
             return None
         return circle(moment.random.permutations(environments))
-
-    def _compare(
-        self, flat: Tensor, seen: Tensor, after: Tensor | None, hyper: HyperValues
-    ) -> Compared:
-        environments = seen.shape[1]
-        if after is None:
-            logs = self.density.log_density(flat, seen, environments, hyper)  # [R, E, E, B]
-            return Compared(logs, logs.diagonal(dim1=1, dim2=2).movedim(-1, 1), None)
-        before = after.argsort(-1)
-        own = torch.arange(environments, device=after.device).expand_as(after)
-        around = torch.stack([own, before, after], -1)  # [R, E, 3]
-        rows = take_environments(seen, around)  # [R, E, 3, B, D]
-        logs = self.density.log_density_own(flat, rows, hyper)  # [R, E, 3, B]
-        partners = take_environments(logs, after)
-        first = torch.stack([logs[:, :, 0], logs[:, :, 2]], 2)  # e on e, e on its partner
-        second = torch.stack([partners[:, :, 1], partners[:, :, 0]], 2)
-        return Compared(torch.stack([first, second], 2), logs[:, :, 0], after)
 
     def _density_steps(
         self, model: Model, state: State, runs: Tensor, moment: Moment, draws: Draws
@@ -360,7 +345,8 @@ class WRI(Objective):
         self, flat: Tensor, seen: Tensor, losses: Tensor, weight: Tensor | None, here: Moment
     ) -> Tensor:
         flat = flat.detach().requires_grad_()
-        compared = self._compare(flat, seen, self._circle(seen.shape[1], here), here.hyper)
+        after = self._circle(seen.shape[1], here)
+        compared = compare(self.density, flat, seen, after, here.hyper)
         likelihood = weighted_mean(compared.own, weight).mean(-1)
         loss = -here.hyper["density_log_weight"] * likelihood
         if self.density.penalised:
@@ -375,15 +361,20 @@ class WRI(Objective):
         return differentiate(loss, flat)
 
     def _refit(self, model: Model, state: State, runs: Tensor, draws: Draws) -> None:
-        """Fit the densities of `runs` on Φ of their whole environments."""
+        """Fit the densities of `runs` on Φ of their whole environments.
+
+        Where Φ has run away there is nothing to fit: the run's next loss is NaN and marks it.
+        """
         for run in runs.tolist():
             alone = model._replace(flat=model.flat.detach()[run : run + 1])
             features = [
                 alone.represent(state.flat.new_tensor(rows)[None])[0].cpu().numpy()
                 for rows in draws.environments(run)
             ]
-            fitted = self.density.fit(features, draws.seed(run))
-            state.flat[run] = torch.as_tensor(fitted).to(state.flat)
+            state.flat[run] = torch.nan
+            if all(np.isfinite(rows).all() for rows in features):
+                with suppress(ValueError):  # scikit-learn's word for covariances beyond repair
+                    state.flat[run] = torch.as_tensor(self.density.fit(features)).to(state.flat)
 
 
 def _over_pairs(penalty: Tensor) -> Tensor:  # [R] or [R, P] -> [R]

@@ -66,4 +66,4 @@ def clip_norm(gradient: Tensor, limit: Tensor | float) -> Tensor:  # [R, P] -> [
     """Scale every run's gradient down to the norm `limit`; `inf` leaves it as it is."""
     norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
     limit = limit[:, None] if isinstance(limit, Tensor) else limit
-    return gradient * (limit / norm).clamp_(max=1.0)  # limit/0 is infinite, so 1
+    return gradient * (limit / norm).clamp_(max=1.0).nan_to_num_(1.0)  # limit/0 is infinite, so 1

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from wri.errors import InputError
 from wri.objectives.base import Model
+from wri.stacked import SQUARED
 from wri.training.runs import Run
 
 MEASURES = ("accuracy", "loss")
@@ -27,6 +28,8 @@ class Evaluator:
         for measure in measures:
             if measure not in MEASURES:
                 raise InputError(f"unknown measure {measure!r}; choose from {', '.join(MEASURES)}")
+        if "accuracy" in measures and runs[0].bank.loss is SQUARED:
+            raise InputError("squared has no accuracy; ask for measures=('loss',)")
         self.measures = tuple(measures)
         self.splits = tuple(runs[0].evaluate)
         self._runs = len(runs)
@@ -37,13 +40,13 @@ class Evaluator:
             for k, r in enumerate(numbers):
                 for s, rows in enumerate(runs[r].evaluate.values()):
                     split_of[k, rows] = s
-            used = (split_of < len(self.splits)).any(0)
-            kind = torch.long if bank.loss.classes else dtype
+            used = np.flatnonzero((split_of < len(self.splits)).any(0))
+            x, y = bank.tensors(dtype, device, used)
             self._groups.append(
                 (
                     None if len(numbers) == len(runs) else torch.tensor(numbers, device=device),
-                    torch.as_tensor(bank.features[used], dtype=dtype, device=device),
-                    torch.as_tensor(bank.targets[used], device=device).to(kind),
+                    x,
+                    y,
                     torch.as_tensor(split_of[:, used], device=device),
                 )
             )

@@ -67,7 +67,12 @@ def train(
     device
         "auto", "cpu", "cuda", …
     progress
-        Called with (steps done, steps in all) over all stacks.
+        Called with (steps done, steps in all) over all stacks, from the threads that train.
+
+    Notes
+    -----
+    On the CPU stacks train side by side, a thread each; PyTorch's number of threads is changed
+    meanwhile and given back. On Linux the process keeps freed memory from then on.
     """
     stacks = plan_stacks(runs)
     board = _Board(len(stacks) * steps, progress)
@@ -150,6 +155,8 @@ def train_stack(
         raise InputError(
             f"steps and checkpoint_every must be at least 1, not {steps} and {checkpoint_every}"
         )
+    if not runs:
+        raise InputError("there are no runs to train")
     if len({run.bucket for run in runs}) != 1:
         raise InputError("these runs cannot share a stack; let plan_stacks() sort them")
     keep_freed_memory()

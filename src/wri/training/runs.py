@@ -1,10 +1,13 @@
 """What is trained: banks of rows, and runs that point to rows of a bank."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from wri.errors import InputError
 from wri.objectives import Objective
@@ -38,6 +41,11 @@ class Bank:
 
     def __post_init__(self) -> None:
         features, targets = np.asarray(self.features), np.asarray(self.targets)
+        if features.dtype.kind not in "fiub" or targets.dtype.kind not in "fiub":
+            raise InputError(
+                f"features and targets must be numbers, not {features.dtype} and {targets.dtype}; "
+                "encode texts and categories first"
+            )
         if features.ndim != 2 or targets.ndim != 1:
             raise InputError(
                 f"features must be a table [rows, columns] and targets a list, not shapes "
@@ -61,6 +69,14 @@ class Bank:
         self._check_classes(targets)
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "targets", targets)
+
+    def tensors(
+        self, dtype: torch.dtype, device: str, rows: np.ndarray | slice = slice(None)
+    ) -> tuple[Tensor, Tensor]:
+        """Features and targets of some rows, targets as class numbers or as floats."""
+        x = torch.as_tensor(self.features[rows], dtype=dtype, device=device)
+        y = torch.as_tensor(self.targets[rows], device=device)
+        return x, y.to(torch.long if self.loss.classes else dtype)
 
     def _check_classes(self, targets: np.ndarray) -> None:
         if self.loss is SQUARED:
@@ -113,6 +129,10 @@ class Run:
     preset: str = "domainbed"
 
     def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise InputError(f"seed must not be negative, not {self.seed}")
+        if self.hidden is not None and min(self.hidden, default=1) < 1:
+            raise InputError(f"hidden layers need at least one unit each, not {self.hidden}")
         name = self.objective.name
         hyper = complete(self.objective.hyperparameters(), self.hyper, self.preset)
         self.objective.check(hyper)
@@ -137,6 +157,11 @@ class Run:
                 raise InputError(
                     f"environment {e} has {len(rows)} training rows; at least {FEWEST_ROWS} are "
                     "needed: drop or merge it"
+                )
+            if self.bank.loss is not SQUARED and len(np.unique(self.bank.targets[rows])) == 1:
+                warnings.warn(
+                    f"environment {e} holds a single class; its risk says little about the others",
+                    stacklevel=3,
                 )
         every = np.concatenate(list(self.evaluate.values()) or [np.empty(0, int)])
         if len(np.unique(every)) < len(every):

@@ -5,7 +5,7 @@ rows than the batch is used whole, each row once. Batches are padded to the larg
 padding has weight zero.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -27,13 +27,8 @@ class Features:
         sizes = [len(bank.features) for bank in self.banks]
         starts = dict(zip(map(id, self.banks), np.cumsum([0, *sizes]), strict=False))
         self.starts = [int(starts[id(run.bank)]) for run in runs]
-        self.x = torch.cat(
-            [torch.as_tensor(bank.features, dtype=dtype, device=device) for bank in self.banks]
-        )
-        kind = torch.long if runs[0].bank.loss.classes else dtype
-        self.y = torch.cat(
-            [torch.as_tensor(bank.targets, device=device).to(kind) for bank in self.banks]
-        )
+        self.x = torch.cat([bank.tensors(dtype, device)[0] for bank in self.banks])
+        self.y = torch.cat([bank.tensors(dtype, device)[1] for bank in self.banks])
 
     def batch(self, rows: Tensor, weight: Tensor | None) -> Batch:  # rows [R, E, B]
         return Batch(torch.nn.functional.embedding(rows, self.x), self.y[rows], weight)
@@ -50,6 +45,7 @@ class Sampler:
         purpose: str,
         dtype: torch.dtype,
     ) -> None:
+        self._shuffled = runs[0].objective.order_matters
         self._generators = [generator(run.seed, purpose) for run in runs]
         self._tables = [
             np.concatenate(list(run.train)) + s
@@ -79,7 +75,8 @@ class Sampler:
         position[..., :longest] = drawn * counts[:, None]
         for e in np.flatnonzero(taken == counts):  # the whole environment
             position[:, e] = 0
-            position[:, e, : counts[e]] = np.arange(counts[e])
+            order = drawn[:, e, : counts[e]].argsort(-1) if self._shuffled else range(counts[e])
+            position[:, e, : counts[e]] = order
         return self._tables[run][position + starts[:, None]]
 
     def stream(self, steps: int) -> Iterator[Tensor]:  # [R, E, B] each
@@ -119,5 +116,6 @@ class StackDraws(Draws):
         features = self._runs[run].bank.features
         return [features[rows] for rows in self._runs[run].train]
 
-    def seed(self, run: int) -> int:
-        return self._runs[run].seed
+    def split(self, run: int) -> Hashable:
+        bank, train = self._runs[run].bank, self._runs[run].train
+        return id(bank), *(rows.tobytes() for rows in train)

@@ -1,0 +1,33 @@
+# Two commands, on a machine with nothing but Python 3.11 or newer and pip:
+#   make demo   install, reproduce Figure 1, say where the pictures are
+#   make test   install, then lint, types and all tests
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: demo test lint types clean
+
+demo: $(READY)
+	$(BIN)/wri reproduce figure1 --full -o demo
+	@echo "The pictures are in $(CURDIR)/demo: open figure1.png"
+
+test: lint types
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("wri needs Python 3.11 or newer; name one with make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) demo results build
