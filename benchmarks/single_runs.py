@@ -115,14 +115,14 @@ class IRM(ERM):
 
 
 class GroupDRO(ERM):
-    shares: Tensor | None = None
+    emphasis: Tensor | None = None
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         risks = self.losses(x, y).mean(1)
-        shares = torch.ones_like(risks) if self.shares is None else self.shares
-        shares = shares * (self.hyper["eta"] * risks.detach()).exp()
-        self.shares = shares / shares.sum()
-        return risks @ self.shares
+        emphasis = torch.ones_like(risks) if self.emphasis is None else self.emphasis
+        emphasis = emphasis * (self.hyper["eta"] * risks.detach()).exp()
+        self.emphasis = emphasis / emphasis.sum()
+        return risks @ self.emphasis
 
 
 class Mixup(ERM):

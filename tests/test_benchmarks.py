@@ -1,31 +1,89 @@
-"""The benchmark runs and prints what it promises; its times are nobody's business here."""
+"""The benchmark's single runs do the work of the stack, and it prints what it promises."""
 
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "stack_vs_loop.py"
+import numpy as np
+import pytest
+import torch
+
+from helpers import make_bank
+from wri.objectives import OBJECTIVES, make_objective
+from wri.stacked import Streams
+from wri.training import Run, train_stack
+from wri.training.sampler import Features, Sampler, StackDraws
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+STEPS = 12
+
+
+@pytest.fixture
+def single_runs(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("single_runs")
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_single_run_as_people_write_it_ends_where_the_stack_ends(name, single_runs):
+    """Eight algorithms written twice: the same weights after twelve steps on the same batches."""
+    hyper = {"batch_size": 16, "weight_decay": 0.01, "anneal_steps": 3, "meta_test": 1}
+    hyper |= {"density_every": 2, "density_steps": 3, "density_batch_size": 8}
+    known = {parameter.name for parameter in OBJECTIVES[name].hyperparameters()}
+    hyper = {key: value for key, value in hyper.items() if key in known}
+    train = [np.arange(0, 60), np.arange(60, 120), np.arange(120, 180)]
+    run = Run(make_objective(name), make_bank(width=8), train, hyper, seed=3)
+    (record,) = train_stack([run], STEPS, dtype=torch.float64)
+
+    algorithm = single_runs.ALGORITHMS[name](8, 3, dict(run.hyper))
+    copy_weights(algorithm.network, run.network.initial([3]), run.network.packing)
+    if name == "wri":
+        density = run.objective.density
+        packing = density._network(3, 8).packing
+        copy_weights(algorithm.densities, density.initial([3], 3, 8), packing)
+    feed(algorithm, run)
+    ours = torch.cat([p.detach().flatten() for p in algorithm.network.parameters()])
+    np.testing.assert_allclose(ours, record.parameters, rtol=0, atol=1e-9)
+    if name == "wri":
+        ours = torch.cat([p.detach().flatten() for p in algorithm.densities.parameters()])
+        np.testing.assert_allclose(ours, record.state[0], rtol=0, atol=1e-9)
+
+
+def copy_weights(module, rows, packing):
+    module.double()
+    for parameter, piece in zip(
+        module.parameters(), packing.views(torch.tensor(rows)), strict=True
+    ):
+        parameter.data = piece.reshape(parameter.shape).clone()
+
+
+def feed(algorithm, run):
+    """Give the algorithm the batches and draws that the run's seed gives the stack."""
+    algorithm.reset()
+    features = Features([run], torch.float64, "cpu")
+    random = Streams([run.seed], "objective", torch.float64, "cpu")
+    algorithm.order = lambda n: random.permutations(n)[0]
+    algorithm.shares = lambda n: random.beta(torch.tensor([run.hyper["alpha"]]), n)[0]
+    draws = StackDraws([run], features, torch.float64)
+
+    def density_batches():
+        while True:
+            for batch in draws.batches([0], [int(run.hyper["density_steps"])]):
+                yield from zip(batch.x[0], batch.y[0], strict=True)
+
+    algorithm.draw = density_batches().__next__
+    sampler = Sampler([run], features, [int(run.hyper["batch_size"])], "batches", torch.float64)
+    for rows in sampler.stream(STEPS):
+        batch = features.batch(rows, None)
+        algorithm.update(batch.x[0], batch.y[0])
 
 
 def test_stack_vs_loop_prints_its_ratios():
-    tiny = [
-        "--json",
-        "--steps",
-        "3",
-        "--stack",
-        "3",
-        "--lean",
-        "2",
-        "--usual",
-        "1",
-        "--objectives",
-        "mixup",
-        "wri",
-    ]
-    done = subprocess.run(
-        [sys.executable, SCRIPT, *tiny], capture_output=True, text=True, timeout=300
-    )
+    tiny = "--json --steps 3 --stack 3 --lean 2 --usual 1 --objectives mixup wri"
+    command = [sys.executable, FOLDER / "stack_vs_loop.py", *tiny.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     for key in ("ratios", "ratios_tensor_loop"):

@@ -120,3 +120,9 @@ def test_trained_classifier_gives_the_true_log_ratio():
     true = setting.log_invariant(torch.cat([grid, grid], -1))
     ratio = true[:, 0] - true[:, 1]
     torch.testing.assert_close(learned[0] - learned[1], ratio, atol=0.2, rtol=0)
+
+
+def test_exact_refuses_a_function_of_other_environments():
+    three = Exact(Gaussian2D().log_joint)  # three environments, two are trained on
+    with pytest.raises(InputError, match="last axis must be the 2 training environments"):
+        three.log_density(torch.zeros(1, 0), torch.zeros(1, 2, 5, 2), 2, {})

@@ -2,9 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from wri.datasets import Gaussian2D
 from wri.experiments import run_experiment
+from wri.experiments.figure1 import ALGORITHMS, accuracy_of, solve
 from wri.experiments.result import Row
 
 
@@ -21,6 +24,19 @@ def test_wri_is_least_spurious_and_most_accurate(result):
     assert ratio["WRI"] < ratio["IRM"] < ratio["VREx"] < ratio["ERM"]
     assert accuracy["WRI"] > accuracy["IRM"] > accuracy["VREx"] > accuracy["ERM"]
     assert accuracy["WRI"] > 88.8
+
+
+def test_at_the_papers_size_wri_wins_in_every_seed():
+    setting = Gaussian2D()
+    accuracies = []
+    for seed in range(5):
+        environments = setting.sample(10_000, seed)
+        weights = {name: solve(name, setting, environments[:2]) for name in ALGORITHMS}
+        accuracy = {name: accuracy_of(w, environments[2]) for name, w in weights.items()}
+        assert max(accuracy, key=accuracy.get) == "wri"
+        assert abs(weights["wri"][1] / weights["wri"][0]) < 0.1
+        accuracies.append(accuracy["wri"])
+    assert np.mean(accuracies) > 0.888
 
 
 def test_figures_are_written_and_the_json_is_complete(result):

@@ -116,9 +116,10 @@ def test_without_penalty_it_is_erm_step_for_step(objective, off, bank, environme
     split = {"test": np.arange(180, 200)}
     run = Run(objective, bank, environments, common | off, seed=3, evaluate=split)
     plain = Run(ERM(), bank, environments, common, seed=3, evaluate=split)
-    ((ours,), (erm,)) = (
-        train_stack([r], 20, 1, ("loss",), dtype=torch.float64) for r in (run, plain)
-    )
+    on = dict.fromkeys(off, 1)  # a neighbour whose penalty is in force
+    beside = Run(objective, bank, environments, common | off | on, seed=4, evaluate=split)
+    ours, _ = train_stack([run, beside], 20, 1, ("loss",), dtype=torch.float64)
+    (erm,) = train_stack([plain], 20, 1, ("loss",), dtype=torch.float64)
     np.testing.assert_allclose(ours.parameters, erm.parameters, rtol=0, atol=1e-12)
     np.testing.assert_allclose(
         ours.measures["loss"]["test"], erm.measures["loss"]["test"], rtol=0, atol=1e-12
@@ -133,6 +134,28 @@ def test_uniform_wri_is_vrex(bank, environments):
     vrex = Run(VREx(), bank, environments, hyper | {"penalty_weight": 6.0}, seed=3)
     ((a,), (b,)) = (train_stack([r], 20, dtype=torch.float64) for r in (ours, vrex))
     np.testing.assert_allclose(a.parameters, b.parameters, rtol=0, atol=1e-10)
+
+
+def test_a_density_that_runs_away_hurts_its_own_run_only(bank, environments):
+    """The mixture on Φ has nothing to fit when Φ is not finite."""
+    objective = WRI("overlap", density=Mixture(2), density_on="phi")
+    common = {"batch_size": 16, "density_every": 2}
+    good = Run(objective, bank, environments, common, seed=0, hidden=(5, 4))
+    wild = {"learning_rate": 1e38, "anneal_steps": 2, "penalty_weight": 1e38}
+    bad = Run(objective, bank, environments, common | wild, seed=1, hidden=(5, 4))
+    beside, diverged = train_stack([good, bad], 12, dtype=torch.float32)
+    (alone,) = train_stack([good], 12, dtype=torch.float32)
+    assert diverged.diverged_at is not None
+    np.testing.assert_allclose(beside.parameters, alone.parameters, rtol=1e-4, atol=1e-5)
+
+
+def test_densities_that_underflow_leave_the_relative_penalty_finite(environments):
+    """120 features: log densities near −200, beyond single precision."""
+    wide = make_bank(width=120)
+    objective = WRI(density=Gaussian(), scaling="relative")
+    hyper = {"batch_size": 16, "penalty_weight": 1.0}
+    (record,) = train_stack([Run(objective, wide, environments, hyper)], 10)
+    assert record.diverged_at is None
 
 
 def test_annealing_switches_ramps_and_resets():
@@ -222,3 +245,9 @@ def test_unknown_names_propose_the_known_ones():
         make_objective("wir")
     with pytest.raises(InputError, match="density_on must be one of x, phi"):
         WRI(density_on="z")
+    with pytest.raises(InputError, match="form must be one of halves, square"):
+        IRM(form="whole")
+    with pytest.raises(InputError, match="inner must be one of adam, sgd"):
+        MLDG(inner="newton")
+    with pytest.raises(InputError, match="running_mean is for scalings with a mean weight"):
+        WRI(running_mean=True)

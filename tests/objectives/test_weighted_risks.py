@@ -136,9 +136,10 @@ def test_padding_counts_for_nothing():
     losses[:, 1, 5:] = 1e9
     logs[:, :, 1, 5:] = 3.0
     torch.testing.assert_close(wri_penalty(losses, logs, row_weight=weight), padded)
-    gaps = weighted_gaps(losses[:, :, :5], logs[..., :5])
-    both = weighted_gaps(losses, logs, row_weight=weight)
-    torch.testing.assert_close(gaps.gap[:, 1, 1], both.gap[:, 1, 1])
+    gap = weighted_gaps(losses, logs, row_weight=weight).gap[:, 1, 0]  # R_01 − R_10
+    first = (logs[:, 1, 0].exp() * losses[:, 0]).mean(-1)
+    second = (logs[:, 0, 1, :5].exp() * losses[:, 1, :5]).mean(-1)
+    torch.testing.assert_close(gap, first - second)
 
 
 def test_bad_calls_name_what_is_wrong():
@@ -149,3 +150,5 @@ def test_bad_calls_name_what_is_wrong():
         wri_penalty(losses, logs, scaling="half")
     with pytest.raises(InputError, match=r"need log_densities of shape \[..., E, E, B\]"):
         wri_penalty(losses, logs[..., :1])
+    with pytest.raises(InputError, match="one environment; at least two"):
+        wri_penalty(losses[:, :1], logs[:, :1, :1])

@@ -99,16 +99,19 @@ def test_adam_starts_anew_at_the_annealing_step(bank, environments):
         assert np.allclose(a.parameters, b.parameters, rtol=0, atol=1e-12) == equal
 
 
-def test_runs_of_any_kind_come_back_in_order(bank, environments):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_runs_of_any_kind_come_back_in_order(bank, environments, threads):
     objectives = [ERM(), WRI(), ERM(), VREx(), WRI(), ERM()]
     runs = [
         make_run(bank, environments[: 2 + k % 2], k, objective)
         for k, objective in enumerate(objectives)
     ]
     calls = []
+    torch.set_num_threads(threads)
     records = train(
         runs, 6, dtype=torch.float64, progress=lambda done, of: calls.append((done, of))
     )
+    torch.set_num_threads(1)
     for run, record in zip(runs, records, strict=True):
         (alone,) = train_stack([run], 6, dtype=torch.float64)
         np.testing.assert_allclose(record.parameters, alone.parameters, rtol=0, atol=1e-9)
@@ -186,6 +189,16 @@ def test_device_auto_and_unknown():
 def test_steps_must_be_positive(bank, environments, steps, every):
     with pytest.raises(InputError, match="must be at least 1"):
         train_stack([make_run(bank, environments)], steps, every)
+
+
+def test_no_runs():
+    with pytest.raises(InputError, match="there are no runs to train"):
+        train_stack([], 5)
+
+
+def test_a_number_has_no_accuracy(environments):
+    with pytest.raises(InputError, match="squared has no accuracy"):
+        train_stack([make_run(make_bank(SQUARED), environments)], 2)
 
 
 def test_unknown_measure(bank, environments):

@@ -66,11 +66,21 @@ def with_cell(value):
             "min_density = 1.5 must lie below max_density = 1",
         ),
         (lambda: Run(ERM(), Bank(X, Y), TWO, preset="imagenet"), "unknown preset 'imagenet'"),
+        (lambda: Run(ERM(), Bank(X, Y), TWO, {"batch_size": np.inf}), "batch_size = inf must be a"),
+        (lambda: Run(ERM(), Bank(X, Y), TWO, {"learning_rate": np.inf}), "rate must be finite"),
+        (lambda: Run(ERM(), Bank(X, Y), TWO, seed=-1), "seed must not be negative"),
+        (lambda: Run(ERM(), Bank(X, Y), TWO, hidden=(4, 0)), "at least one unit each"),
+        (lambda: Bank(np.array([["a"], ["b"]]), np.array([0, 1])), "encode texts and categories"),
     ],
 )
 def test_message_names_the_place_and_the_remedy(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_an_environment_with_a_single_class_is_a_warning():
+    with pytest.warns(UserWarning, match="environment 1 holds a single class"):
+        Run(ERM(), Bank(X, np.array([0, 1, 2, 1, 1, 1])), TWO)
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)

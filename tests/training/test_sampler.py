@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from helpers import make_bank
-from wri.objectives import ERM, WRI
+from wri.objectives import ERM, IRM, WRI
 from wri.training import Run
 from wri.training.sampler import Features, Sampler, StackDraws
 
@@ -70,6 +70,15 @@ def test_shorter_batches_are_padded_with_weight_zero(bank):
     for rows in sampler.stream(3):
         small = (rows[1, 1, :5] - features.starts[1]).tolist()
         assert small == runs[1].train[1].tolist()
+
+
+def test_a_whole_environment_is_shuffled_where_neighbours_matter(bank):
+    """IRM's half-batches and Mixup's partners must not be the same at every step."""
+    runs = [Run(IRM(), bank, [np.arange(30), np.arange(30, 60)], {"batch_size": 64}, seed=1)]
+    sampler, _ = make_sampler(runs)
+    first, second = (rows.clone() for rows in sampler.stream(2))
+    assert sorted(first[0, 0].tolist()) == sorted(second[0, 0].tolist()) == list(range(30))
+    assert first[0, 0].tolist() != second[0, 0].tolist()
 
 
 def test_batches_depend_on_the_runs_seed_alone(bank):

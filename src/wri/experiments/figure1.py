@@ -44,7 +44,7 @@ def run(full: bool, seed: int, output: Path, progress: Callable[[int, int], None
         environments = setting.sample(points, seed + repetition)
         weights = {name: solve(name, setting, environments[:2]) for name in ALGORITHMS}
         for name, w in weights.items():
-            accuracy[name].append(100 * test_accuracy(w, environments[2]))
+            accuracy[name].append(100 * accuracy_of(w, environments[2]))
             ratio[name].append(abs(w[1] / w[0]))
         shown = shown or (environments, weights)
         progress(repetition + 1, seeds)
@@ -75,8 +75,7 @@ def solve(name: str, setting: Gaussian2D, environments: list[Environment]) -> np
         return loss.item(), gradient.numpy()
 
     found = minimize(value_and_gradient, np.array([1.0, 1.0, 0.0]), jac=True, method="BFGS")
-    solution: np.ndarray = found.x
-    return solution
+    return np.asarray(found.x)
 
 
 def objective(name: str, w: Tensor, x: Tensor, y: Tensor, log_densities: Tensor) -> Tensor:
@@ -93,7 +92,7 @@ def objective(name: str, w: Tensor, x: Tensor, y: Tensor, log_densities: Tensor)
     return risks.mean() + LAMBDA[name] * penalty
 
 
-def test_accuracy(w: np.ndarray, environment: Environment) -> float:
+def accuracy_of(w: np.ndarray, environment: Environment) -> float:
     predicted = environment.x @ w[:2] + w[2] > 0
     return float(np.mean(predicted == environment.y))
 
@@ -158,6 +157,6 @@ def draw_prediction(ax: Axes, name: str, w: np.ndarray, test: Environment) -> No
     scatter(ax, test, points=600)
     ax.contour(horizontal, vertical, logit, levels=[0], colors="black", linewidths=1.5)
     ax.set_title(
-        f"{style.ALGORITHM_NAMES[name]}: {100 * test_accuracy(w, test):.1f} %,  "
+        f"{style.ALGORITHM_NAMES[name]}: {100 * accuracy_of(w, test):.1f} %,  "
         f"|$w_{{spu}}/w_{{inv}}$| = {abs(w[1] / w[0]):.2f}"
     )

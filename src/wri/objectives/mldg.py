@@ -53,15 +53,21 @@ class MLDG(Objective):
         flat = model.flat[run]  # [K, P]: a copy of its run for each pair
         model = model._replace(flat=flat)
         risks = _risks(model, batch, run, train)  # [K]
-        (gradient,) = torch.autograd.grad(risks.sum(), flat, create_graph=exact, retain_graph=True)
+        (gradient,) = torch.autograd.grad(risks.sum(), flat, create_graph=exact)
         rate = hyper["learning_rate"][run, None]
         if not exact:
+            risks = _known_gradient(risks, flat, gradient)
             gradient = gradient + hyper["weight_decay"][run, None] * flat.detach()
             gradient = gradient / (gradient.abs() + EPSILON)  # Adam's first step
         tested = _risks(model._replace(flat=flat - rate * gradient), batch, run, test)  # [K]
         losses = risks + hyper["beta"][run] * tested
         total = torch.zeros_like(hyper["beta"]).index_add(0, run, losses)
         return total / environments, state
+
+
+def _known_gradient(risks: Tensor, flat: Tensor, gradient: Tensor) -> Tensor:
+    """The risks `[K]` with a gradient that need not be computed again."""
+    return risks.detach() + (gradient * (flat - flat.detach())).sum(1)
 
 
 def meta_pairs(order: Tensor, meta_test: Tensor) -> tuple[Tensor, Tensor, Tensor]:

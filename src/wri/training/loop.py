@@ -126,7 +126,7 @@ def _side_by_side(
         for stack in stacks:
             work(stack)
         return
-    torch.set_num_threads(threads // workers)
+    torch.set_num_threads(max(1, threads // workers))
     try:
         with ThreadPoolExecutor(workers) as pool:
             jobs = [pool.submit(work, stack) for stack in stacks]
