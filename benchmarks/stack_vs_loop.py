@@ -9,9 +9,8 @@ preset, 500 steps, accuracy of all eight splits every 10 steps.
 
 (b) takes 20 of the 50 draws and (a) 3, spread over the work they make; (b) uses one thread or all,
 whichever is faster. `ratios` is (a)/(c) with every process's start counted on both sides,
-`ratios_tensor_loop` (b)/(c) without any start. `matrix_products` is what the products of the
-predictor's steps and of the evaluation alone take in the stack's shapes, without those of density
-and inner steps: a floor to (c).
+`ratios_tensor_loop` (b)/(c) without any start. `matrix_products` is what the large matrix products
+alone take in the stack's shapes (MLDG's inner steps left out): a floor to (c).
 """
 
 import argparse
@@ -86,7 +85,26 @@ def matrix_products(runs: list[Run], steps: int) -> float:
             torch.bmm(weight, columns)
         per_evaluation = time.perf_counter() - start
         seconds += steps * per_step + (steps // 10 + 1) * per_evaluation
+        if "density_steps" in runs[stack[0]].hyper:
+            seconds += steps * density_products([runs[n].hyper for n in stack])
     return seconds / len(runs)
+
+
+def density_products(draws: list[dict]) -> float:
+    """The same for the density steps that fall on one step of the predictor.
+
+    All runs of the stack at once, forwards and backwards; the predictor's losses come on top.
+    """
+    n, environments = len(draws), ENVIRONMENTS - 1
+    rows = environments * int(max(hyper["density_batch_size"] for hyper in draws))
+    weight, inputs = torch.randn(n, environments * WIDTH // 2, WIDTH), torch.randn(n, WIDTH, rows)
+    hidden = torch.bmm(weight, inputs)  # warms up
+    start = time.perf_counter()
+    for _ in range(10):
+        torch.bmm(weight, inputs)
+        torch.bmm(hidden, inputs.transpose(1, 2))
+    once = (time.perf_counter() - start) / 10 / n
+    return once * sum(hyper["density_steps"] / hyper["density_every"] for hyper in draws)
 
 
 def child(script: str, *arguments: str) -> tuple[float, dict]:

@@ -32,6 +32,14 @@ def test_closed_form_of_irm_equals_double_backward(loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_loss_and_gradient_at_once_are_those_apart(loss):
+    outputs, targets = example(loss)
+    losses, gradients = loss.with_scale_gradient(outputs, targets)
+    torch.testing.assert_close(losses, loss.per_example(outputs, targets))
+    torch.testing.assert_close(gradients, loss.scale_gradient(outputs, targets))
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_halves_of_irm_are_the_interleaved_half_batches(loss):
     outputs, targets = example(loss)
     scale = torch.ones(4, 3, 1, 1, dtype=torch.float64, requires_grad=True)

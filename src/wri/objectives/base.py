@@ -72,7 +72,6 @@ class Start:
     seeds: Sequence[int]
     environments: int
     network: Network
-    hyper: HyperValues
     dtype: torch.dtype
     device: str
     draws: "Draws"

@@ -69,8 +69,8 @@ class IRM(Objective):
 
     def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
         outputs = model.outputs(batch.x)  # [R, E, B, C]
-        risks = batch.mean(model.loss.per_example(outputs, batch.y))  # [R, E]
-        gradients = model.loss.scale_gradient(outputs, batch.y)  # [R, E, B]
+        losses, gradients = model.loss.with_scale_gradient(outputs, batch.y)  # [R, E, B]
+        risks = batch.mean(losses)  # [R, E]
         penalty = irm_penalty(gradients, self.form, batch.weight).mean(-1)
         return risks.mean(-1) + scheduled(moment, self.early_weight) * penalty, state
 

@@ -56,7 +56,8 @@ from wri.stacked import Adam, clip_norm, differentiate
 ALL_PAIRS = 8
 """Up to so many environments every pair is compared; beyond, a random circle of pairs.
 
-Ratio weights compare with one reference in any case."""
+Ratio weights compare with their one reference in any case.
+"""
 
 DENSITY_CLIP = 10.0  # norm of a density step's gradient
 RUNNING = 0.9  # share of the past in the running mean of d̄
@@ -200,11 +201,11 @@ class WRI(Objective):
         width = start.network.widths[0] if self.density_on == "x" else start.network.feature_width
         rows = self.density.initial(start.seeds, environments, width)
         if self._fitted_once:
-            splits = [start.draws.split(r) for r in range(runs)]
+            splits = [start.draws.split(run) for run in range(runs)]
+            one_run = {split: run for run, split in enumerate(splits)}
             fits = {
-                split: self.density.fit(start.draws.environments(r))
-                for split, r in zip(splits, range(runs), strict=True)
-                if splits.index(split) == r
+                split: self.density.fit(start.draws.environments(run))
+                for split, run in one_run.items()
             }
             rows = np.stack([fits[split] for split in splits])
         flat = torch.as_tensor(rows, dtype=start.dtype, device=start.device)

@@ -2,7 +2,7 @@
 
 IRM asks how the risk changes when the outputs f are multiplied by a scale w at w = 1:
 
-    cross-entropy   Σ_c softmax(f)_c · f_c − f_y
+    cross-entropy   Σ_c p_c · log p_c − log p_y, with p = softmax(f): the loss less the entropy
     logistic        f · (σ(f) − y)
     squared         2 f · (f − y)
 """
@@ -24,14 +24,25 @@ class Loss:
     correct: Callable[[Tensor, Tensor], Tensor]
     classes: bool  # targets are class numbers, one output each
 
+    def with_scale_gradient(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """`per_example` and `scale_gradient` at once; cross-entropy needs one softmax for both."""
+        if self.classes:
+            return _cross_entropy_and_scale(outputs, targets)
+        return self.per_example(outputs, targets), self.scale_gradient(outputs, targets)
+
 
 def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(outputs.movedim(-1, 1), targets, reduction="none")
 
 
+def _cross_entropy_and_scale(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    log_p = outputs.movedim(-1, 1).log_softmax(1)
+    losses = F.nll_loss(log_p, targets, reduction="none")
+    return losses, losses + (log_p.exp() * log_p).sum(1)
+
+
 def _cross_entropy_scale(outputs: Tensor, targets: Tensor) -> Tensor:
-    expected = (outputs.movedim(-1, 1).softmax(1) * outputs.movedim(-1, 1)).sum(1)
-    return expected - outputs.gather(-1, targets[..., None])[..., 0]
+    return _cross_entropy_and_scale(outputs, targets)[1]
 
 
 def _most_likely(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -192,7 +192,7 @@ class _Stack:
         self.flat = torch.as_tensor(network.initial(seeds), dtype=dtype, device=device)
         self.model = Model(network, self.flat.detach().requires_grad_(), first.bank.loss)
         self.adam = Adam.initial(self.flat)
-        start = Start(seeds, len(first.train), network, self.hyper, dtype, device, self.draws)
+        start = Start(seeds, len(first.train), network, dtype, device, self.draws)
         self.state = self.objective.initial(start)
         self.resets_at = self.objective.resets_at(self.hyper)
         self.clipped = bool(self.hyper["clip_norm"].isfinite().any())
