@@ -96,16 +96,19 @@ def train(
 
 
 class _Board:
-    """Where stacks that train side by side report a step, and learn that they must stop."""
+    """Where stacks that train side by side report a step, and learn what has changed."""
 
     def __init__(self, steps: int, progress: Progress | None) -> None:
         self.stopped = False
+        self.share = torch.get_num_threads()  # threads for each stack
         self._steps, self._done = steps, 0
         self._progress, self._lock = progress, Lock()
 
     def advance(self) -> None:
         if self.stopped:
             raise KeyboardInterrupt
+        if torch.get_num_threads() != self.share:  # PyTorch counts for each thread that calls
+            torch.set_num_threads(self.share)
         with self._lock:
             self._done += 1
             if self._progress is not None:
@@ -118,7 +121,7 @@ def _side_by_side(
     """Several stacks at a time, each on its share of the processor's threads.
 
     The operations of a step are small: two stacks on one thread each take less time than one
-    after the other on two.
+    after the other on two. The last ones to train share all threads.
     """
     threads = torch.get_num_threads()
     workers = min(len(stacks), most or threads)
@@ -126,13 +129,15 @@ def _side_by_side(
         for stack in stacks:
             work(stack)
         return
-    torch.set_num_threads(max(1, threads // workers))
+    board.share = max(1, threads // workers)
+    torch.set_num_threads(board.share)
     try:
         with ThreadPoolExecutor(workers) as pool:
             jobs = [pool.submit(work, stack) for stack in stacks]
             try:
-                for job in as_completed(jobs):
+                for done, job in enumerate(as_completed(jobs), 1):
                     job.result()
+                    board.share = max(1, threads // max(1, min(workers, len(jobs) - done)))
             except BaseException:  # an error or Ctrl-C: the others end at their next step
                 board.stopped = True
                 pool.shutdown(wait=True, cancel_futures=True)
