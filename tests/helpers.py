@@ -1,6 +1,8 @@
 """Small data that many tests share."""
 
 import numpy as np
+import torch
+from torch import nn
 
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED
 from wri.training import Bank
@@ -15,3 +17,14 @@ def make_bank(loss=CROSS_ENTROPY, rows=200, width=6, seed=0):
     if loss is LOGISTIC:
         return Bank(features, (score[:, 0] > 0).astype(int), LOGISTIC)
     return Bank(features, score[:, 0], SQUARED)
+
+
+def as_module(network, row):
+    """The same network as an `nn.Sequential`, from one run's parameters."""
+    layers = []
+    pieces = network.packing.views(torch.as_tensor(row)[None])
+    for weight, bias in zip(pieces[::2], pieces[1::2], strict=True):
+        linear = nn.Linear(weight.shape[-1], weight.shape[-2], dtype=torch.float64)
+        linear.weight.data, linear.bias.data = weight[0, 0].clone(), bias[0, 0, :, 0].clone()
+        layers += [linear, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])

@@ -149,6 +149,13 @@ def test_a_density_that_runs_away_hurts_its_own_run_only(bank, environments):
     np.testing.assert_allclose(beside.parameters, alone.parameters, rtol=1e-4, atol=1e-5)
 
 
+def test_too_few_rows_for_a_mixture_on_phi_is_said_and_not_taken_for_divergence(bank):
+    objective = WRI("overlap", density=Mixture(5), density_on="phi")
+    small = [np.arange(0, 60), np.arange(60, 64)]
+    with pytest.raises(InputError, match="environment 1 has 4 rows, fewer than the mixture's 5"):
+        train_stack([Run(objective, bank, small, {"batch_size": 16}, hidden=(5, 4))], 3)
+
+
 def test_densities_that_underflow_leave_the_relative_penalty_finite(environments):
     """120 features: log densities near −200, beyond single precision."""
     wide = make_bank(width=120)

@@ -3,20 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
+from helpers import as_module
 from wri.stacked import Network, differentiate
-
-
-def as_module(network, row):
-    """The same network as an `nn.Sequential`, from one run's parameters."""
-    layers = []
-    pieces = network.packing.views(torch.as_tensor(row)[None])
-    for weight, bias in zip(pieces[::2], pieces[1::2], strict=True):
-        linear = nn.Linear(weight.shape[-1], weight.shape[-2], dtype=torch.float64)
-        linear.weight.data, linear.bias.data = weight[0, 0].clone(), bias[0, 0, :, 0].clone()
-        layers += [linear, nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
 
 
 @pytest.mark.parametrize("widths", [(5, 3), (5, 4, 3), (5, 6, 4, 2)])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from helpers import make_bank
+from helpers import as_module, make_bank
 from wri.errors import InputError
 from wri.objectives import ERM, IRM, WRI, VREx
 from wri.stacked import SQUARED
@@ -35,13 +35,7 @@ def test_measures_are_those_of_a_plain_module(bank, environments, measures):
     for run, record in zip(
         runs, train_stack(runs, 12, measures=measures, dtype=torch.float64), strict=True
     ):
-        layers = []
-        pieces = record.network.packing.views(torch.tensor(record.parameters)[None])
-        for weight, bias in zip(pieces[::2], pieces[1::2], strict=True):
-            linear = nn.Linear(weight.shape[-1], weight.shape[-2], dtype=torch.float64)
-            linear.weight.data, linear.bias.data = weight[0, 0], bias[0, 0, :, 0]
-            layers += [linear, nn.ReLU()]
-        module = nn.Sequential(*layers[:-1])
+        module = as_module(record.network, record.parameters)
         for split, rows in SPLITS.items():
             outputs = module(torch.tensor(run.bank.features[rows]))
             targets = torch.tensor(run.bank.targets[rows])

@@ -13,7 +13,6 @@ before the densities' first update. The paper prints sums where its code has mea
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
@@ -373,9 +372,14 @@ class WRI(Objective):
                 for rows in draws.environments(run)
             ]
             state.flat[run] = torch.nan
-            if all(np.isfinite(rows).all() for rows in features):
-                with suppress(ValueError):  # scikit-learn's word for covariances beyond repair
-                    state.flat[run] = torch.as_tensor(self.density.fit(features)).to(state.flat)
+            if not all(np.isfinite(rows).all() for rows in features):
+                continue
+            try:
+                state.flat[run] = torch.as_tensor(self.density.fit(features)).to(state.flat)
+            except InputError:  # the user's to mend, and not a matter of Φ
+                raise
+            except ValueError:  # scikit-learn's word for covariances beyond repair
+                continue
 
 
 def _over_pairs(penalty: Tensor) -> Tensor:  # [R] or [R, P] -> [R]

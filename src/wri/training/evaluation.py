@@ -42,19 +42,15 @@ class Evaluator:
                     split_of[k, rows] = s
             used = np.flatnonzero((split_of < len(self.splits)).any(0))
             x, y = bank.tensors(dtype, device, used)
-            self._groups.append(
-                (
-                    None if len(numbers) == len(runs) else torch.tensor(numbers, device=device),
-                    x,
-                    y,
-                    torch.as_tensor(split_of[:, used], device=device),
-                )
-            )
+            which = None if len(numbers) == len(runs) else torch.tensor(numbers, device=device)
+            self._groups.append((which, x, y, torch.as_tensor(split_of[:, used], device=device)))
+        sizes = [[len(rows) for rows in run.evaluate.values()] for run in runs]
+        self._sizes = torch.tensor(sizes, dtype=dtype, device=device)  # [R, S]
 
     @torch.no_grad()
     def __call__(self, model: Model) -> np.ndarray:  # [M, R, S]
-        shape = (len(self.measures), self._runs, len(self.splits) + 1)
-        sums, counts = model.flat.new_zeros(shape), model.flat.new_zeros(shape[1:])
+        shape = (len(self.measures), self._runs, len(self.splits) + 1)  # the last: in no split
+        sums = model.flat.new_zeros(shape)
         for numbers, x, y, split_of in self._groups:
             here = model
             if numbers is not None:
@@ -68,12 +64,9 @@ class Evaluator:
                 for m, measure in enumerate(self.measures):
                     values = self._values(measure, here, outputs, targets)
                     group_sums[m].scatter_add_(1, split_of[:, rows], values)
-            ones = torch.ones_like(split_of, dtype=sums.dtype)
-            group_counts = torch.zeros_like(group_sums[0]).scatter_add_(1, split_of, ones)
-            which = slice(None) if numbers is None else numbers
-            sums[:, which], counts[which] = group_sums, group_counts
-        means = sums / counts  # a split without rows gives NaN
-        return means[..., :-1].cpu().double().numpy()
+            sums[:, slice(None) if numbers is None else numbers] = group_sums
+        means = sums[..., :-1] / self._sizes  # a split without rows gives NaN
+        return means.cpu().double().numpy()
 
     @staticmethod
     def _values(measure: str, model: Model, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -182,6 +182,7 @@ class _Stack:
     ) -> None:
         first, seeds = runs[0], [run.seed for run in runs]
         self.runs = runs
+        self.measures = measures
         self.objective = first.objective
         self.hyper = {
             name: torch.tensor([run.hyper[name] for run in runs], dtype=dtype, device=device)
@@ -255,25 +256,22 @@ class _Stack:
     def records(self) -> list[Record]:
         steps = np.array(self.steps)
         parameters = self.flat.cpu().numpy()
-        records = []
-        for r in range(len(self.runs)):
-            measures: dict[str, dict[str, np.ndarray]] = {}
-            if self.evaluate is not None:
-                values = np.stack(self.measured)  # [T, M, R, S]
-                measures = {
-                    measure: {
-                        split: values[:, m, r, s] for s, split in enumerate(self.evaluate.splits)
-                    }
-                    for m, measure in enumerate(self.evaluate.measures)
-                }
-            records.append(
-                Record(
-                    steps,
-                    measures,
-                    self.diverged_at[r],
-                    self.model.network,
-                    parameters[r].copy(),
-                    self.objective.state_of(self.state, r),
-                )
+        measured = np.stack(self.measured) if self.measured else None  # [T, M, R, S]
+        return [
+            Record(
+                steps,
+                {} if measured is None else self._measures(measured[:, :, r]),
+                self.diverged_at[r],
+                self.model.network,
+                parameters[r].copy(),
+                self.objective.state_of(self.state, r),
             )
-        return records
+            for r in range(len(self.runs))
+        ]
+
+    def _measures(self, values: np.ndarray) -> dict[str, dict[str, np.ndarray]]:  # [T, M, S]
+        first = self.runs[0]
+        return {
+            measure: {split: values[:, m, s] for s, split in enumerate(first.evaluate)}
+            for m, measure in enumerate(self.measures)
+        }

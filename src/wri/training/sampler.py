@@ -6,6 +6,7 @@ padding has weight zero.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -23,12 +24,13 @@ class Features:
     """The banks of a stack's runs, one under the other on the device."""
 
     def __init__(self, runs: Sequence[Run], dtype: torch.dtype, device: str) -> None:
-        self.banks = list({id(run.bank): run.bank for run in runs}.values())
-        sizes = [len(bank.features) for bank in self.banks]
-        starts = dict(zip(map(id, self.banks), np.cumsum([0, *sizes]), strict=False))
+        banks = list({id(run.bank): run.bank for run in runs}.values())
+        sizes = [len(bank.features) for bank in banks]
+        starts = dict(zip(map(id, banks), np.cumsum([0, *sizes]), strict=False))
         self.starts = [int(starts[id(run.bank)]) for run in runs]
-        self.x = torch.cat([bank.tensors(dtype, device)[0] for bank in self.banks])
-        self.y = torch.cat([bank.tensors(dtype, device)[1] for bank in self.banks])
+        tensors = [bank.tensors(dtype, device) for bank in banks]
+        self.x = torch.cat([x for x, _ in tensors])
+        self.y = torch.cat([y for _, y in tensors])
 
     def batch(self, rows: Tensor, weight: Tensor | None) -> Batch:  # rows [R, E, B]
         return Batch(torch.nn.functional.embedding(rows, self.x), self.y[rows], weight)
@@ -95,8 +97,13 @@ class StackDraws(Draws):
     def __init__(self, runs: Sequence[Run], features: Features, dtype: torch.dtype) -> None:
         self._runs = runs
         self._features = features
-        sizes = [int(run.hyper.get("density_batch_size", 2)) for run in runs]
-        self._sampler = Sampler(runs, features, sizes, "density batches", dtype)
+        self._dtype = dtype
+
+    @cached_property
+    def _sampler(self) -> Sampler:
+        """Made when the first batch is wanted: most objectives have no densities."""
+        sizes = [int(run.hyper["density_batch_size"]) for run in self._runs]
+        return Sampler(self._runs, self._features, sizes, "density batches", self._dtype)
 
     def batches(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Batch]:
         blocks = [self._sampler.rows(run, n) for run, n in zip(runs, steps, strict=True)]
