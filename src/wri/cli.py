@@ -14,7 +14,9 @@ from rich.table import Table
 
 from wri import __version__
 from wri.errors import InputError
-from wri.experiments import EXPERIMENTS, Result, run_experiment
+from wri.experiments import EXPERIMENTS, Task, run_experiment
+from wri.report.page import write_page
+from wri.report.result import Result, Row
 
 app = typer.Typer(
     help="Weighted risk invariance: predictors that hold in a new environment.",
@@ -41,7 +43,7 @@ def root(
     pass
 
 
-_NAMES = "; ".join(f"{name}: {about}" for name, about in EXPERIMENTS.items())
+_NAMES = "; ".join(f"{name}: {experiment.about}" for name, experiment in EXPERIMENTS.items())
 
 
 @app.command()
@@ -51,9 +53,16 @@ def reproduce(
         bool, typer.Option("--full/--quick", help="The paper's size, or a minute's worth.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="First seed; the others follow it.")] = 0,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for figures.")] = Path(
-        "results"
-    ),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for figures and index.html.")
+    ] = Path("results"),
+    filtered: Annotated[
+        bool | None,
+        typer.Option(
+            "--filtered/--unfiltered",
+            help="Simulation tables: data seeds filtered as published, or all. Both by default.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document an experiment.")] = (
         False
     ),
@@ -63,14 +72,21 @@ def reproduce(
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"-o {output} cannot be made a folder: {error.strerror}") from error
+    results = []
     for each in EXPERIMENTS if name == "all" else [name]:
         with _progress() as bar:
             update = partial(_update, bar, bar.add_task(each, total=None))
-            result = run_experiment(each, full, seed, output, update)
+            task = Task(each, full, seed, output, update, filtered)
+            results.append(run_experiment(task))
         if as_json:
-            typer.echo(json.dumps(result.as_json()))
+            typer.echo(json.dumps(results[-1].as_json()))
         else:
-            _show(result)
+            _show(results[-1])
+        command = f"wri reproduce {name} --{'full' if full else 'quick'} --seed {seed}"
+        about = {each: experiment.about for each, experiment in EXPERIMENTS.items()}
+        page = write_page(results, about, command, output)  # after each, so none is lost
+    if not as_json:
+        console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _progress() -> Progress:
@@ -83,30 +99,25 @@ def _update(bar: Progress, task: TaskID, done: int, of: int) -> None:
 
 
 def _show(result: Result) -> None:
-    """A table of algorithms by columns, and where the figures are."""
-    columns = list(dict.fromkeys(row.column for row in result.rows))
-    table = Table(title=result.experiment, title_justify="left")
-    table.add_column("algorithm")
-    for column in columns:
-        table.add_column(column, justify="right")
-    cells = {(row.algorithm, row.column): row for row in result.rows}
-    for algorithm in dict.fromkeys(row.algorithm for row in result.rows):
-        line = []
-        for column in columns:
-            row = cells.get((algorithm, column))
-            if row is None:
-                line.append("")
-                continue
-            text = f"{row.ours:.2f}" + ("" if row.spread is None else f" ± {row.spread:.2f}")
-            line.append(text + ("" if row.paper is None else f" (paper {row.paper:g})"))
-        table.add_row(algorithm, *line)
-    console.print(table)
-    n = max(row.n for row in result.rows)
-    console.print(f"Mean ± standard error over {n} seeds, {result.seconds:.1f} s.")
+    """Tables of algorithms by columns, and where the figures are."""
+    for table in result.tables:
+        title = f"{result.experiment} {table.title}".strip()
+        shown = Table(title=title, title_justify="left")
+        shown.add_column("")
+        for column in table.columns:
+            shown.add_column(column, justify="right")
+        for algorithm, cells in table.lines:
+            shown.add_row(algorithm, *["" if cell is None else _cell(cell) for cell in cells])
+        console.print(shown)
+    console.print(f"{result.what_is_shown} {result.seconds:.1f} s.", highlight=False)
     for note in result.notes:
         console.print(note, markup=False, highlight=False)
     for path in result.figures:
         console.print(f"figure: {path}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _cell(row: Row) -> str:
+    return row.text + (f" (paper {row.paper_text})" if row.paper_text else "")
 
 
 def main() -> None:

@@ -11,8 +11,6 @@ From zero IRM stays there, as the constant predictor has no penalty. The full si
 10,000 points an environment, over five seeds; the quick one 3,000 points and two seeds.
 """
 
-from collections.abc import Callable
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -23,9 +21,10 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from wri.datasets import Environment, Gaussian2D
-from wri.experiments.result import Result, Row
+from wri.experiments.task import Task
 from wri.objectives.functional import irm_penalty, vrex_penalty, wri_penalty
 from wri.report import style
+from wri.report.result import Result, Row
 from wri.stacked import LOGISTIC
 
 ALGORITHMS = ("erm", "irm", "vrex", "wri")
@@ -33,33 +32,33 @@ LAMBDA = {"erm": 0.0, "irm": 1e5, "vrex": 1.0, "wri": 1500.0}
 ACCURACY, RATIO = "test accuracy (%)", "|w_spu / w_inv|"
 
 
-def run(full: bool, seed: int, output: Path, progress: Callable[[int, int], None]) -> Result:
+def run(task: Task) -> Result:
     start = perf_counter()
-    points, seeds = (10_000, 5) if full else (3_000, 2)
+    points, seeds = (10_000, 5) if task.full else (3_000, 2)
     setting = Gaussian2D()
     accuracy: dict[str, list[float]] = {name: [] for name in ALGORITHMS}
     ratio: dict[str, list[float]] = {name: [] for name in ALGORITHMS}
     shown: tuple[list[Environment], dict[str, np.ndarray]] | None = None
     for repetition in range(seeds):
-        environments = setting.sample(points, seed + repetition)
+        environments = setting.sample(points, task.seed + repetition)
         weights = {name: solve(name, setting, environments[:2]) for name in ALGORITHMS}
         for name, w in weights.items():
             accuracy[name].append(100 * accuracy_of(w, environments[2]))
             ratio[name].append(abs(w[1] / w[0]))
         shown = shown or (environments, weights)
-        progress(repetition + 1, seeds)
+        task.progress(repetition + 1, seeds)
 
     rows = []
     for name in ALGORITHMS:
         label = style.ALGORITHM_NAMES[name]
         rows += [Row.of(label, ACCURACY, accuracy[name]), Row.of(label, RATIO, ratio[name])]
-    figures = style.save(draw(setting, *shown), output, "figure1") if shown else []
+    figures = style.save(draw(setting, *shown), task.output, task.name) if shown else []
     ceiling = 100 * setting.best_accuracy(2)
     notes = [
         "The paper prints no numbers for this figure.",
         f"A predictor that uses x_inv alone reaches at most {ceiling:.2f} % in expectation.",
     ]
-    return Result("figure1", rows, figures, perf_counter() - start, notes)
+    return Result(task.name, rows, figures, perf_counter() - start, notes)
 
 
 def solve(name: str, setting: Gaussian2D, environments: list[Environment]) -> np.ndarray:
@@ -126,6 +125,7 @@ def scatter(ax: Axes, environment: Environment, points: int = 1000) -> None:
             alpha=0.5,
             color=colour,
             linewidths=0,
+            rasterized=True,
             label=f"y = {label}",
         )
     ax.set(xlim=(-8, 8), ylim=(-6, 6), xlabel="$x_{inv}$")

@@ -58,9 +58,9 @@ def figure(width: float, height: float) -> Iterator[Figure]:
 
 
 def save(drawn: Figure, folder: Path, name: str) -> list[Path]:
-    """Write PNG and PDF; the paths written."""
+    """Write PNG, PDF and SVG; the paths written."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.png", folder / f"{name}.pdf"]
+    paths = [folder / f"{name}.{kind}" for kind in ("png", "pdf", "svg")]
     with mpl.rc_context(_STYLE):
         for path in paths:
             drawn.savefig(path)

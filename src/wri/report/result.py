@@ -1,0 +1,117 @@
+"""What every experiment gives back, for people and for machines."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from math import floor, log10
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FAR = 3.0
+"""Standard errors of ours beyond which a cell is said to differ from the paper's."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell of a table: ours, and the paper's where it prints one."""
+
+    algorithm: str
+    column: str
+    ours: float
+    spread: float | None  # standard error over the n repetitions; None for a single one
+    n: int
+    paper: float | None = None
+    paper_spread: float | None = None  # what the paper prints behind ±
+    table: str = ""  # which of an experiment's tables, where it has several
+
+    @classmethod
+    def of(
+        cls,
+        algorithm: str,
+        column: str,
+        values: Sequence[float],
+        paper: float | None = None,
+        paper_spread: float | None = None,
+        table: str = "",
+    ) -> "Row":
+        """Mean and standard error of repeated values."""
+        n = len(values)
+        spread = float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else None
+        mean = float(np.mean(values))
+        return cls(algorithm, column, mean, spread, n, paper, paper_spread, table)
+
+    @property
+    def far_from_paper(self) -> bool:
+        """Whether the paper's number lies more than three of our standard errors away."""
+        if self.paper is None or self.spread is None:
+            return False
+        return abs(self.ours - self.paper) > FAR * self.spread
+
+    @property
+    def text(self) -> str:
+        """Ours with its spread, to the spread's second digit."""
+        if not self.spread:
+            return f"{self.ours:.3g}"
+        if max(self.spread, abs(self.ours)) < 1e-3:
+            return f"{self.ours:.1e} ± {self.spread:.0e}"
+        digits = min(4, max(0, 1 - floor(log10(self.spread))))
+        return f"{self.ours:.{digits}f} ± {self.spread:.{digits}f}"
+
+    @property
+    def paper_text(self) -> str:
+        """The paper's number as printed; empty where it prints none."""
+        if self.paper is None:
+            return ""
+        return f"{self.paper:g}" + (
+            "" if self.paper_spread is None else f" ± {self.paper_spread:g}"
+        )
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells in order: a line for each algorithm."""
+
+    title: str
+    columns: list[str]
+    lines: list[tuple[str, list[Row | None]]]
+
+
+@dataclass(frozen=True)
+class Result:
+    experiment: str
+    rows: list[Row]
+    figures: list[Path]
+    seconds: float
+    notes: list[str] = field(default_factory=list)
+    repetitions: str = "seeds"  # what the n of a row counts
+
+    @property
+    def tables(self) -> list[Table]:
+        """The rows as tables of algorithms by columns, in the order of their first cells."""
+        return [self._table(title) for title in dict.fromkeys(row.table for row in self.rows)]
+
+    def _table(self, title: str) -> Table:
+        rows = [row for row in self.rows if row.table == title]
+        columns = list(dict.fromkeys(row.column for row in rows))
+        cells = {(row.algorithm, row.column): row for row in rows}
+        algorithms = dict.fromkeys(row.algorithm for row in rows)
+        lines = [(a, [cells.get((a, column)) for column in columns]) for a in algorithms]
+        return Table(title, columns, lines)
+
+    @property
+    def what_is_shown(self) -> str:
+        counts = sorted({row.n for row in self.rows})
+        if counts == [1]:
+            return "Single values."
+        number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        return f"Mean ± standard error over {number} {self.repetitions}."
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "experiment": self.experiment,
+            "rows": [asdict(row) for row in self.rows],
+            "figures": [str(path) for path in self.figures],
+            "seconds": round(self.seconds, 3),
+            "notes": self.notes,
+        }
