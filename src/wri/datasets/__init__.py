@@ -3,5 +3,6 @@
 from wri.datasets.environments import Environment
 from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.linear_gaussian import LinearGaussian
+from wri.datasets.simulation import Simulation, SimulationSetting
 
-__all__ = ["Environment", "Gaussian2D", "LinearGaussian"]
+__all__ = ["Environment", "Gaussian2D", "LinearGaussian", "Simulation", "SimulationSetting"]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from wri.datasets.environments import Environment
+from wri.datasets.gaussians import log_normal, random_covariances
 from wri.errors import InputError
 
 
@@ -62,9 +63,9 @@ class LinearGaussian:
             weights / np.linalg.norm(weights),
             1.0,
             random.normal(size=(environments, d_inv)),
-            _covariances(environments, d_inv, random),
+            random_covariances(environments, d_inv, 0.5, 1.5, random),
             random.normal(size=(environments, d_spu)),
-            _covariances(environments, d_spu, random),
+            random_covariances(environments, d_spu, 0.5, 1.5, random),
         )
 
     @property
@@ -100,23 +101,9 @@ class LinearGaussian:
         """log p_e(x_inv)."""
         invariant = x[..., : len(self.weights)]
         moments = zip(self.invariant_mean, self.invariant_covariance, strict=True)
-        return torch.stack([_log_normal(invariant, m, c) for m, c in moments], dim=-1)
+        return torch.stack([log_normal(invariant, m, c) for m, c in moments], dim=-1)
 
     def log_joint(self, x: Tensor) -> Tensor:  # [..., d] -> [..., k]
         """log p_e(x_inv, x_spu)."""
         moments = [self.joint_moments(e) for e in range(self.environments)]
-        return torch.stack([_log_normal(x, m, c) for m, c in moments], dim=-1)
-
-
-def _log_normal(x: Tensor, mean: np.ndarray, covariance: np.ndarray) -> Tensor:
-    normal = torch.distributions.MultivariateNormal(
-        x.new_tensor(mean), covariance_matrix=x.new_tensor(covariance), validate_args=False
-    )
-    return normal.log_prob(x)
-
-
-def _covariances(n: int, d: int, random: np.random.Generator) -> np.ndarray:
-    """Random rotations of diagonal matrices with square roots in [½, 3/2]."""
-    rotations = np.linalg.qr(random.normal(size=(n, d, d)))[0]
-    roots = random.uniform(0.5, 1.5, (n, 1, d))
-    return (rotations * roots**2) @ rotations.swapaxes(1, 2)
+        return torch.stack([log_normal(x, m, c) for m, c in moments], dim=-1)

@@ -30,7 +30,7 @@ class Row:
         cls,
         algorithm: str,
         column: str,
-        values: Sequence[float],
+        values: Sequence[float] | np.ndarray,
         paper: float | None = None,
         paper_spread: float | None = None,
         table: str = "",
