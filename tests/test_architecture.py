@@ -11,6 +11,7 @@ MAY_IMPORT = {
     "densities": {"stacked"},
     "objectives": {"densities", "stacked"},
     "datasets": set(),
+    "diagnosis": set(),
     "training": {"objectives", "densities", "stacked"},
     "sweep": {"training", "objectives", "stacked"},
     "report": set(),
@@ -22,6 +23,7 @@ MAY_IMPORT = {
         "densities",
         "stacked",
         "datasets",
+        "diagnosis",
     },
 }
 

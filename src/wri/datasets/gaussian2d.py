@@ -1,6 +1,6 @@
 """The two-dimensional classification of Figure 1 (appendix E.1).
 
-    X_inv ~ N(0, s_e²),   Y = 1[X_inv + ε > 0],  ε ~ N(0, 1),   X_spu | Y ~ N(±m_e, t_e²)
+    X_inv ~ N(c_e, s_e²),   Y = 1[X_inv + ε > 0],  ε ~ N(0, 1),   X_spu | Y ~ N(±m_e, t_e²)
 
 P(Y = 1 | x_inv) is the same everywhere and hardest to tell near x_inv = 0, so environment 2, which
 is narrow, holds the harder cases: heteroskedastic, with invariant covariate shift. In environment
@@ -12,6 +12,8 @@ from math import log, pi, sqrt
 
 import numpy as np
 import torch
+from scipy.integrate import quad
+from scipy.stats import norm
 from torch import Tensor
 
 from wri.datasets.environments import Environment
@@ -20,7 +22,7 @@ from wri.errors import InputError
 
 @dataclass(frozen=True)
 class Gaussian2D:
-    """Environments given by three numbers each; those of the paper by default.
+    """Environments given by a few numbers each; those of the paper's Figure 1 by default.
 
     Parameters
     ----------
@@ -30,36 +32,42 @@ class Gaussian2D:
         m_e, mean of the spurious feature where Y = 1; where Y = 0 it is −m_e.
     spurious_sd
         t_e, its standard deviation for either class.
+    invariant_mean
+        c_e, mean of the invariant feature; zeros when not given.
     """
 
     invariant_sd: tuple[float, ...] = (2.0, 0.5, 3.0)
     spurious_mean: tuple[float, ...] = (-1.0, -1.0, 1.0)
     spurious_sd: tuple[float, ...] = (0.5, 2.0, 1.0)
+    invariant_mean: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        lengths = {len(self.invariant_sd), len(self.spurious_mean), len(self.spurious_sd)}
-        if len(lengths) != 1:
-            raise InputError("invariant_sd, spurious_mean and spurious_sd must be equally long")
+        if self.invariant_mean is None:
+            object.__setattr__(self, "invariant_mean", (0.0,) * len(self.invariant_sd))
+        given = (self.invariant_sd, self.spurious_mean, self.spurious_sd, self._centres)
+        if len({len(each) for each in given}) != 1:
+            raise InputError(
+                "invariant_sd, spurious_mean, spurious_sd and invariant_mean must be equally long"
+            )
         if min(self.invariant_sd) <= 0 or min(self.spurious_sd) <= 0:
             raise InputError("invariant_sd and spurious_sd must be positive")
 
     def sample(self, n: int, seed: int) -> list[Environment]:
         """n rows of each environment: columns x_inv, x_spu; classes 0 and 1."""
         environments = []
-        for e, (sd, mean, spread) in enumerate(
-            zip(self.invariant_sd, self.spurious_mean, self.spurious_sd, strict=True)
-        ):
+        for e, centre in enumerate(self._centres):
             random = np.random.default_rng([seed, e])
-            invariant = random.normal(0, sd, n)
+            invariant = random.normal(centre, self.invariant_sd[e], n)
             y = (invariant + random.normal(size=n) > 0).astype(int)
-            spurious = random.normal((2 * y - 1) * mean, spread)
+            spurious = random.normal((2 * y - 1) * self.spurious_mean[e], self.spurious_sd[e])
             x = np.stack([invariant, spurious], axis=1)
             environments.append(Environment(f"environment {e + 1}", x, y))
         return environments
 
     def log_invariant(self, x: Tensor) -> Tensor:  # [..., 2] -> [..., E]
         """log p_e(x_inv)."""
-        return _log_normal(x[..., :1], 0.0, self._row(x, self.invariant_sd))
+        centre, sd = self._row(x, self._centres), self._row(x, self.invariant_sd)
+        return _log_normal(x[..., :1], centre, sd)
 
     def log_joint(self, x: Tensor) -> Tensor:  # [..., 2] -> [..., E]
         """log p_e(x_inv, x_spu)."""
@@ -83,13 +91,22 @@ class Gaussian2D:
             classes.append(label + _log_normal(x[..., 1:], sign * mean, spread))
         return torch.stack(classes, dim=-1)
 
+    @property
+    def _centres(self) -> tuple[float, ...]:
+        return self.invariant_mean or ()
+
     @staticmethod
     def _row(x: Tensor, values: tuple[float, ...]) -> Tensor:  # [E]
         return x.new_tensor(values)
 
     def best_accuracy(self, environment: int) -> float:
-        """Accuracy of sign(x_inv), the best that x_inv allows."""
-        return 0.5 + float(np.arctan(self.invariant_sd[environment])) / pi
+        """Accuracy of sign(x_inv), the best that x_inv allows: E[Φ(|X_inv|)]."""
+        centre, sd = self._centres[environment], self.invariant_sd[environment]
+        positive, negative = (
+            quad(lambda x: norm.pdf(x, centre, sd) * norm.cdf(abs(x)), *ends)[0]
+            for ends in ((0, np.inf), (-np.inf, 0))
+        )
+        return float(positive + negative)
 
 
 def _log_normal(x: Tensor, mean: Tensor | float, sd: Tensor) -> Tensor:

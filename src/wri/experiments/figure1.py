@@ -17,31 +17,28 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.optimize import minimize
-from torch import Tensor
 
 from wri.datasets import Environment, Gaussian2D
+from wri.experiments.linear_classifiers import accuracy_of, sampled, solve
 from wri.experiments.task import Task
-from wri.objectives.functional import irm_penalty, vrex_penalty, wri_penalty
 from wri.report import style
 from wri.report.result import Result, Row
-from wri.stacked import LOGISTIC
 
-ALGORITHMS = ("erm", "irm", "vrex", "wri")
 LAMBDA = {"erm": 0.0, "irm": 1e5, "vrex": 1.0, "wri": 1500.0}
 ACCURACY, RATIO = "test accuracy (%)", "|w_spu / w_inv|"
 
 
 def run(task: Task) -> Result:
     start = perf_counter()
-    points, seeds = (10_000, 5) if task.full else (3_000, 2)
+    rows_each, seeds = (10_000, 5) if task.full else (3_000, 2)
     setting = Gaussian2D()
-    accuracy: dict[str, list[float]] = {name: [] for name in ALGORITHMS}
-    ratio: dict[str, list[float]] = {name: [] for name in ALGORITHMS}
+    accuracy: dict[str, list[float]] = {name: [] for name in LAMBDA}
+    ratio: dict[str, list[float]] = {name: [] for name in LAMBDA}
     shown: tuple[list[Environment], dict[str, np.ndarray]] | None = None
     for repetition in range(seeds):
-        environments = setting.sample(points, task.seed + repetition)
-        weights = {name: solve(name, setting, environments[:2]) for name in ALGORITHMS}
+        environments = setting.sample(rows_each, task.seed + repetition)
+        points = sampled(setting, environments)
+        weights = {name: solve(name, LAMBDA[name], points) for name in LAMBDA}
         for name, w in weights.items():
             accuracy[name].append(100 * accuracy_of(w, environments[2]))
             ratio[name].append(abs(w[1] / w[0]))
@@ -49,7 +46,7 @@ def run(task: Task) -> Result:
         task.progress(repetition + 1, seeds)
 
     rows = []
-    for name in ALGORITHMS:
+    for name in LAMBDA:
         label = style.ALGORITHM_NAMES[name]
         rows += [Row.of(label, ACCURACY, accuracy[name]), Row.of(label, RATIO, ratio[name])]
     figures = style.save(draw(setting, *shown), task.output, task.name) if shown else []
@@ -59,41 +56,6 @@ def run(task: Task) -> Result:
         f"A predictor that uses x_inv alone reaches at most {ceiling:.2f} % in expectation.",
     ]
     return Result(task.name, rows, figures, perf_counter() - start, notes)
-
-
-def solve(name: str, setting: Gaussian2D, environments: list[Environment]) -> np.ndarray:
-    """Weights of x_inv and x_spu and the offset that minimise an objective."""
-    x = torch.tensor(np.stack([e.x for e in environments]))  # [E, B, 2]
-    y = torch.tensor(np.stack([e.y for e in environments]))  # [E, B]
-    log_densities = setting.log_joint(x)[..., : len(environments)].movedim(-1, 0)  # [E, E, B]
-
-    def value_and_gradient(start: np.ndarray) -> tuple[float, np.ndarray]:
-        w = torch.tensor(start, requires_grad=True)
-        loss = objective(name, w, x, y, log_densities)
-        (gradient,) = torch.autograd.grad(loss, w)
-        return loss.item(), gradient.numpy()
-
-    found = minimize(value_and_gradient, np.array([1.0, 1.0, 0.0]), jac=True, method="BFGS")
-    return np.asarray(found.x)
-
-
-def objective(name: str, w: Tensor, x: Tensor, y: Tensor, log_densities: Tensor) -> Tensor:
-    outputs = (x @ w[:2] + w[2])[..., None]  # [E, B, 1]
-    losses = LOGISTIC.per_example(outputs, y)
-    risks = losses.mean(-1)  # [E]
-    penalty = torch.zeros_like(risks[0])
-    if name == "irm":
-        penalty = irm_penalty(LOGISTIC.scale_gradient(outputs, y)).sum()
-    elif name == "vrex":  # the squared difference of two risks is four times their variance
-        penalty = 4 * vrex_penalty(risks)
-    elif name == "wri":
-        penalty = wri_penalty(losses, log_densities, scaling="product")
-    return risks.mean() + LAMBDA[name] * penalty
-
-
-def accuracy_of(w: np.ndarray, environment: Environment) -> float:
-    predicted = environment.x @ w[:2] + w[2] > 0
-    return float(np.mean(predicted == environment.y))
 
 
 def draw(

@@ -38,7 +38,7 @@ OBJECTIVES: dict[str, tuple[Objective, dict[str, float]]] = {
             density=EnvironmentClassifier(),
             density_on="phi",
         ),
-        {"penalty_weight": 4.0},
+        {"penalty_weight": 3.0},
     ),
     "WRI published": (WRI(weighting="published", scaling="relative", running_mean=True), {}),
 }

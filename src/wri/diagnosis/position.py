@@ -1,0 +1,231 @@
+"""General position: do the environments differ enough to rule out spurious features?
+
+With ΔΣ_ij, Δμ_ij the spurious blocks of Σ_ij − Σ_ji and of 2(κ_ij − κ_ji), the gap of w is
+
+    g_ij = w_spuᵀ ΔΣ_ij w_spu + γ_ij Δμ_ijᵀ w_spu,   γ_ij = w_invᵀ v_ij / E_q[y²] − 1,
+
+v_ij = E_q[x_inv y] and q the pair's weighted distribution (the paper prints γ = 2 w_invᵀ v − 1).
+Stacked over pairs the rows xᵀΔΣ_ij + γ Δμ_ijᵀ make M(x, γ). General position asks that M has full
+rank d_spu for all x ≠ 0 and γ; then M w_spu ≠ 0, so no w_spu ≠ 0 has equal weighted risks. Counting
+equations and unknowns, k environments that differ at random bring this about where
+
+    weights   γ                                independent rows   M full rank       M w_spu ≠ 0
+    ratio     one for all pairs                k − 1              k − 1 ≥ 2 d_spu   k − 1 > d_spu
+    density   one a pair, tied through w_inv   C(k, 2)            certifies less    C(k, 2) > d
+
+with d = d_inv + d_spu. A single γ certifies weights with a single q, as ratio weights have. Under
+density weights some w_inv may bring about γ_ij that differ and M w_spu = 0 although M(x, γ) keeps
+its rank; and with a free γ for every pair M never keeps it: γ_ij = −xᵀΔΣ_ij x / Δμ_ijᵀx makes
+M x = 0. So the gaps are also searched directly over (w_inv, w_spu), valid for every weighting.
+
+Both searches minimise Σ_p r_p², r_p = xᵀA_p z + θᵀL_p z (`bilinear`). Over unit x, unit z and θ = γ
+the minimum is M's smallest singular value; with z = x and θ = (w_inv, s) it is the gap of a
+predictor of s·y.
+Differences are relative to E[α y²], and spurious features in units in which their mean weighted
+second moment is the identity: |w_spu| = 1 when the spurious part of a prediction is as large as the
+target. Values are divided by √pairs: 0.1 is a tenth of the risk of predicting zero.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from wri.diagnosis.bilinear import Search, minimise
+from wri.diagnosis.weighted_moments import WeightedMoments
+from wri.errors import InputError, check_option
+
+Gammas = Literal["common", "pair"]
+
+EXACT = 1e-9
+"""Below this a value found with exact moments is zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralPosition:
+    """How far environments are from admitting a predictor that uses spurious features."""
+
+    environments: int
+    invariant: int  # d_inv
+    spurious: int  # d_spu
+    singular_value: float  # M's smallest, at
+    x: np.ndarray  # [d_spu], of length one in the features' own units, and
+    gamma: np.ndarray  # [1], or [P] with one γ a pair
+    spurious_gap: float  # the smallest of a predictor with w_spu ≠ 0, and
+    spurious_predictor: np.ndarray  # [d], that predictor
+    tolerance: float
+
+    @property
+    def enough_by_theorem(self) -> bool:
+        """|E| > d_spu."""
+        return self.environments > self.spurious
+
+    @property
+    def enough_by_definition(self) -> bool:
+        """C(k, 2) > 2 d_spu."""
+        return comb(self.environments, 2) > 2 * self.spurious
+
+    @property
+    def holds(self) -> bool:
+        """Whether M keeps its full rank."""
+        return self.singular_value > self.tolerance
+
+    @property
+    def excludes_spurious(self) -> bool:
+        """Whether equal weighted risks mean that the spurious features are ignored."""
+        return self.spurious_gap > self.tolerance
+
+    @property
+    def meaning(self) -> str:
+        """What was found and what to do, in plain words."""
+        if not self.excludes_spurious:
+            return (
+                f"These {self.environments} environments differ too little: a predictor that uses "
+                "the spurious features has equal weighted risks, up to a relative gap of "
+                f"{self.spurious_gap:.1e}. Add environments (with ratio weights "
+                f"{self.spurious + 2} that differ at random are enough), or hold fewer features "
+                "for spurious."
+            )
+        where = "in general position, and" if self.holds else "not in general position, but they"
+        return (
+            f"These {self.environments} environments are {where} differ enough: a linear predictor "
+            "whose spurious part is as large as the target has weighted risks that differ by "
+            f"{self.spurious_gap:.1e} of the risk of predicting zero, or more. Equal weighted "
+            "risks mean here that the spurious features are ignored."
+        )
+
+
+def general_position(
+    moments: WeightedMoments,
+    spurious: Sequence[int],
+    gammas: Gammas = "common",
+    starts: int = 50,
+    seed: int = 0,
+    tolerance: float = EXACT,
+) -> GeneralPosition:
+    """Whether environments differ enough to rule out predictors that use spurious features.
+
+    Parameters
+    ----------
+    moments
+        Of one set of environments: from `gaussian_moments` or `empirical_moments`.
+    spurious
+        The columns held to be spurious; the others are invariant.
+    gammas
+        "common" as the paper defines it, or "pair": a free γ for every pair, under which no
+        environments are in general position.
+    starts, seed
+        Number of random starts of either search, and their seed.
+    tolerance
+        What counts as zero. The default suits exact moments; those of n rows an environment
+        differ by about 1/√n through chance alone, so pass that or more.
+
+    Returns
+    -------
+    GeneralPosition
+        Its `meaning` says what was found and what to do.
+    """
+    if moments.target.ndim != 2:
+        raise InputError("general_position takes one set of environments: moments [k, k, ...]")
+    singular = smallest_singular_value(moments, spurious, gammas, starts, seed)
+    gap = smallest_spurious_gap(moments, spurious, starts, seed)
+    return GeneralPosition(
+        moments.environments,
+        moments.cross.shape[-1] - len(spurious),
+        len(spurious),
+        float(singular.value),
+        singular.x,
+        singular.gamma,
+        float(gap.value),
+        gap.weights,
+        tolerance,
+    )
+
+
+class SingularValue(NamedTuple):
+    value: np.ndarray  # [...]
+    x: np.ndarray  # [..., d_spu]
+    gamma: np.ndarray  # [..., 1 or P]
+
+
+def smallest_singular_value(
+    moments: WeightedMoments,
+    spurious: Sequence[int],
+    gammas: Gammas = "common",
+    starts: int = 50,
+    seed: int = 0,
+) -> SingularValue:
+    """M's smallest singular value over all x and γ, for any leading axes of the moments."""
+    check_option("gammas", gammas, get_args(Gammas))
+    blocks, leading = _blocks(moments, spurious), moments.target.shape[:-2]
+    slope = blocks.slope
+    if gammas == "pair":
+        slope = np.eye(slope.shape[1])[:, :, None] * slope  # [N, P, P, d_spu]
+    value, x, gamma = minimise(Search(blocks.quadratic, slope, same=False), starts, seed)
+    x = (blocks.units @ x[..., None])[..., 0]
+    length = np.linalg.norm(x, axis=-1, keepdims=True)
+    x, gamma = (part.reshape(*leading, -1) for part in (x / length, gamma / length))
+    return SingularValue(value.reshape(leading), x, gamma)
+
+
+class SpuriousGap(NamedTuple):
+    value: np.ndarray  # [...]
+    weights: np.ndarray  # [..., d], of the predictor that has it
+
+
+def smallest_spurious_gap(
+    moments: WeightedMoments, spurious: Sequence[int], starts: int = 50, seed: int = 0
+) -> SpuriousGap:
+    """The smallest gap of predictors with w_spu ≠ 0, for any leading axes of the moments.
+
+    What w_inv alone adds to a gap is left out: with the right weights it is zero up to chance.
+    """
+    blocks, leading = _blocks(moments, spurious), moments.target.shape[:-2]
+    linear = np.concatenate([blocks.mixed, -blocks.slope], 2)  # [N, P, d_inv + 1, d_spu]
+    value, x, theta = minimise(Search(blocks.quadratic, linear, same=True), starts, seed)
+    share = theta[:, -1:]  # w predicts s·y, so w/s predicts y
+    share = np.where(np.abs(share) > np.finfo(float).eps, share, 1)  # equal slopes leave s free
+    weights = np.empty((len(x), moments.cross.shape[-1]))
+    weights[:, list(spurious)] = (blocks.units @ x[..., None])[..., 0] / share
+    weights[:, _invariant(moments, spurious)] = theta[:, :-1] / share
+    return SpuriousGap(value.reshape(leading), weights.reshape(*leading, -1))
+
+
+class _Blocks(NamedTuple):
+    quadratic: np.ndarray  # [N, P, d_spu, d_spu], ΔΣ
+    mixed: np.ndarray  # [N, P, d_inv, d_spu], twice that of Σ_ij − Σ_ji
+    slope: np.ndarray  # [N, P, 1, d_spu], Δμ
+    units: np.ndarray  # [N, d_spu, d_spu], from the units of the search to the features' own
+
+
+def _blocks(moments: WeightedMoments, spurious: Sequence[int]) -> _Blocks:
+    invariant, chosen = _invariant(moments, spurious), list(spurious)
+    leading = moments.target.ndim - 2
+    flat = WeightedMoments(*(part.reshape(-1, *part.shape[leading:]) for part in moments))
+    second, cross, _ = flat.differences()
+    sizes = (flat.second / flat.target[..., None, None]).mean((1, 2))  # [N, d, d]
+    sizes = sizes[:, chosen][..., chosen]
+    if (np.linalg.matrix_rank(sizes, hermitian=True) < len(chosen)).any():
+        raise InputError("the spurious columns depend on one another: leave some out")
+    units = np.linalg.inv(np.linalg.cholesky(sizes)).swapaxes(1, 2)
+    each = units[:, None]  # [N, 1, d_spu, d_spu]
+    rows = second[..., chosen] @ each  # [N, P, d, d_spu]
+    return _Blocks(
+        each.swapaxes(2, 3) @ rows[:, :, chosen],
+        2 * rows[:, :, invariant],
+        2 * cross[:, :, None, chosen] @ each,
+        units,
+    )
+
+
+def _invariant(moments: WeightedMoments, spurious: Sequence[int]) -> list[int]:
+    columns = range(moments.cross.shape[-1])
+    if not spurious or len(set(spurious)) < len(spurious) or not set(spurious) <= set(columns):
+        raise InputError(
+            f"spurious must name different columns from 0 to {len(columns) - 1}, not {spurious}"
+        )
+    if moments.environments < 2:
+        raise InputError("the moments hold one environment; at least two are needed to compare")
+    return [column for column in columns if column not in spurious]

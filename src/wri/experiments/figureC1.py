@@ -1,0 +1,93 @@
+"""Figure C.1: with exact densities of Φ(x) WRI discards the spurious weight, ERM does not.
+
+The model is f(x) = g·(a·x_inv + b·x_spu) on the regression of equation 5; the density is that of
+the scalar feature Φ(x) = a·x_inv + b·x_spu, exact and Gaussian, and moves with a and b. (The
+paper's two features scaled by one weight each have no density once a weight is zero.)
+
+Chosen here, since the paper gives no numbers: three environments, as two give one equation for
+two weights and leave a curve of solutions; they differ in the invariant distribution and in the
+spurious slope. 5,000 rows an environment, full batches, Adam with step size 0.01, the gap
+scaled as (g/(d̄·l̄))², which does not change with the unit of Φ, and λ = 10. Starts: a = b = ½
+and a = 0, b = 1, with g = 1. The lines are g·a and g·b.
+"""
+
+from itertools import islice
+from time import perf_counter
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from wri.experiments.linear_features import Rows, coupling, descend, exact_log_densities, weights_of
+from wri.experiments.task import Task
+from wri.report import style
+from wri.report.result import Result, Row
+from wri.training.loop import Progress
+
+SETTING = coupling(
+    mean=(0.0, 0.5, -1.0), sd=(1.0, 2.0, 1.5), slope=(1.0, 2.0, 0.3), noise=(0.5, 1.0, 1.0)
+)
+LAMBDA = {"wri": 10.0, "erm": 0.0}
+STARTS = {"equal weights": (0.5, 0.5, 1.0), "spurious only": (0.0, 1.0, 1.0)}
+
+Paths = dict[tuple[str, str], np.ndarray]
+"""Algorithm and start to the weights of x_inv and x_spu, `[step, seed, 2]`."""
+
+
+def run(task: Task) -> Result:
+    start = perf_counter()
+    rows, seeds, steps = (5_000, 5, 800) if task.full else (2_000, 3, 400)
+    found = paths(rows, range(task.seed, task.seed + seeds), steps, task.progress)
+    cells = [
+        Row.of(style.ALGORITHM_NAMES[name], f"{what}, {where}", path[-1, :, n])
+        for (name, where), path in found.items()
+        for n, what in enumerate(("w_inv", "w_spu"))
+    ]
+    figures = style.save(draw(found), task.output, task.name)
+    notes = [
+        "The paper prints no numbers for this figure. The true weights are w_inv = 1, w_spu = 0.",
+    ]
+    return Result(task.name, cells, figures, perf_counter() - start, notes)
+
+
+def paths(rows: int, seeds: range, steps: int, progress: Progress) -> Paths:
+    numbers = [*seeds] * len(STARTS)
+    start = torch.tensor([STARTS[where] for where in STARTS for _ in seeds], dtype=torch.float64)
+    sampled = Rows.sample(SETTING, rows, numbers)
+    densities = exact_log_densities(SETTING)
+    found: Paths = {}
+    for n, (name, weight) in enumerate(LAMBDA.items()):
+        every = torch.full_like(start[:, 0], weight)
+        models = descend(sampled, numbers, start, every, densities, "relative", rows)
+        path = []
+        for step, model in enumerate(islice(models, steps), 1):
+            path.append(weights_of(model))
+            progress(n * steps + step, len(LAMBDA) * steps)
+        weights = torch.stack(path).unflatten(1, (len(STARTS), len(seeds))).numpy()
+        found |= {(name, where): weights[:, k] for k, where in enumerate(STARTS)}
+    return found
+
+
+def draw(found: Paths) -> Figure:
+    with style.figure(7, 2.9) as drawn:
+        axes = drawn.subplots(1, len(STARTS), sharey=True)
+        for ax, where in zip(axes, STARTS, strict=True):
+            for name in LAMBDA:
+                draw_path(ax, name, found[name, where])
+            ax.axhline(0, color="black", lw=0.6)
+            ax.set(title=f"start: {where}", xlabel="step")
+        axes[0].set_ylabel("weight in the prediction")
+        axes[1].legend(loc="center right")
+    return drawn
+
+
+def draw_path(ax: Axes, name: str, path: np.ndarray) -> None:
+    """Mean over seeds, and a band from the least to the greatest."""
+    colour = style.ALGORITHM_COLOURS[name]
+    steps = np.arange(1, len(path) + 1)
+    for n, (what, dashes) in enumerate((("w_{inv}", "-"), ("w_{spu}", "--"))):
+        each = path[..., n]
+        label = f"{style.ALGORITHM_NAMES[name]}, ${what}$"
+        ax.plot(steps, each.mean(1), dashes, color=colour, label=label)
+        ax.fill_between(steps, each.min(1), each.max(1), color=colour, alpha=0.2, lw=0)
