@@ -3,6 +3,12 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
+
+import pytest
+
+from wri import cli
+from wri.experiments import EXPERIMENTS
 
 
 def wri(*arguments, cwd=None):
@@ -19,11 +25,29 @@ def test_reproduce_prints_one_json_document(tmp_path):
     assert all((tmp_path / path).exists() for path in document["figures"])
 
 
-def test_reproduce_shows_a_table_and_the_figures(tmp_path):
-    done = wri("reproduce", "all", "-o", "out", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    for text in ("WRI", "test accuracy", "standard error over 2 seeds", "figure: out/figure1.png"):
-        assert text in done.stdout
+def test_all_runs_every_experiment_and_writes_one_page(tmp_path, monkeypatch, capsys):
+    chosen = {name: EXPERIMENTS[name] for name in ("figure1", "sample_complexity")}
+    monkeypatch.setattr(cli, "EXPERIMENTS", chosen)
+    monkeypatch.setattr(sys, "argv", ["wri", "reproduce", "all", "-o", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in ("WRI", "test accuracy", "standard error over 2 seeds", "sample_complexity"):
+        assert text in shown
+    page = (tmp_path / "index.html").read_text()
+    for name, experiment in chosen.items():
+        assert f'<section id="{name}">' in page
+        assert experiment.about in page
+    assert page.count("data:image/svg+xml;base64,") == 2
+    assert "wri reproduce all --quick --seed 0" in page
+
+
+def test_every_experiment_has_a_module_that_runs():
+    for experiment in EXPERIMENTS.values():
+        module = import_module(f"wri.experiments.{experiment.module}")
+        assert callable(module.run)
+        assert module.__doc__
 
 
 def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path):

@@ -18,6 +18,7 @@ from wri.datasets.gaussians import log_normal, random_covariances, random_direct
 from wri.errors import InputError
 
 OVERREPRESENTED = 1.5  # times the uniform share: parameters are drawn anew
+MOST_DRAWS = 1000
 NODES = 40  # of the quadrature behind P(y | x_inv)
 
 
@@ -106,14 +107,14 @@ class Simulation:
         an environment's rows.
         """
         most = OVERREPRESENTED * n / setting.classes
-        for attempt in range(1000):
+        for attempt in range(MOST_DRAWS):
             simulation = cls.random(setting, [seed, attempt])
             environments = simulation.sample(n, [seed, attempt])
             if max(np.bincount(e.y).max() for e in environments) <= most:
                 return simulation, environments
         raise InputError(
-            f"1000 draws of {setting} had a class with more than {OVERREPRESENTED} times its "
-            "share; use a smaller invariant_shift or more rows"
+            f"{MOST_DRAWS} draws of {setting} had a class with more than {OVERREPRESENTED} times "
+            "its share; use a smaller invariant_shift or more rows"
         )
 
     def sample(self, n: int, seed: int | list[int]) -> list[Environment]:

@@ -101,11 +101,11 @@ class Result:
 
     @property
     def what_is_shown(self) -> str:
-        counts = sorted({row.n for row in self.rows})
-        if counts == [1]:
+        most = max(row.n for row in self.rows)
+        if most == 1:
             return "Single values."
-        number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        return f"Mean ± standard error over {number} {self.repetitions}."
+        single = "; single values where there is no ±" if any(r.n == 1 for r in self.rows) else ""
+        return f"Mean ± standard error over {most} {self.repetitions}{single}."
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,118 @@
+"""Figures C.1, D.3 and D.4: regression on one linear feature."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+
+from wri.experiments import Task, density_quality, figureC1, run_experiment
+from wri.experiments.density_quality import GRID, Comparison, limit_error
+from wri.experiments.linear_features import (
+    Rows,
+    descend,
+    exact_log_densities,
+    features,
+    weights_of,
+)
+
+
+def silent(done, of):
+    pass
+
+
+@pytest.fixture(scope="module")
+def paths():
+    return figureC1.paths(3_000, range(2), 250, silent)
+
+
+def test_wri_discards_the_spurious_weight_from_both_starts_and_erm_does_not(paths):
+    for start in figureC1.STARTS:
+        assert np.abs(paths["wri", start][-1, :, 1]).max() < 0.05
+        assert np.abs(paths["wri", start][-1, :, 0] - 1).max() < 0.1
+    assert paths["erm", "equal weights"][-1, :, 1].min() > 0.2
+
+
+def test_erm_ends_at_least_squares(paths):
+    for n, seed in enumerate(range(2)):
+        environments = figureC1.SETTING.sample(3_000, seed)
+        x = np.concatenate([e.x for e in environments])
+        y = np.concatenate([e.y for e in environments])
+        expected = np.linalg.lstsq(x, y, rcond=None)[0]
+        assert np.allclose(paths["erm", "equal weights"][-1, n], expected, atol=1e-3)
+
+
+def test_densities_of_the_feature_are_exact():
+    model = torch.tensor([[0.7, -0.4, 2.0]], dtype=torch.float64)
+    rows = Rows.sample(figureC1.SETTING, 200_000, [5])
+    phi = features(model, rows.x)  # [1, E, n]
+    logs = exact_log_densities(figureC1.SETTING)(model, phi[..., :3])
+    for e in range(3):
+        sample = phi[0, e]
+        expected = norm(sample.mean().item(), sample.std().item()).logpdf(phi[0, :, :3])
+        assert np.abs(logs[0, e].numpy() - expected).max() < 0.1
+
+
+def test_a_run_among_others_equals_the_run_alone():
+    setting = density_quality.SETTING
+    start = torch.tensor([[1.0, 1.0, 0.5]] * 2, dtype=torch.float64)
+    weight = torch.tensor([10.0, 10.0], dtype=torch.float64)
+
+    def last(which, seeds):
+        densities = density_quality.LearnedDensities(hidden=4, batch_size=16)
+        rows = Rows.sample(setting, 100, seeds)
+        models = descend(rows, seeds, start[which], weight[which], densities, "loss", 32)
+        return list(islice(models, 20))[-1]
+
+    assert torch.allclose(last([0, 1], [3, 4])[1:], last([1], [4]), atol=1e-10)
+
+
+def test_the_error_of_a_constant_is_one_and_of_the_truth_zero():
+    true = torch.tensor(np.stack([norm.pdf(GRID, -1.5), norm.pdf(GRID, 1.5)]))[None]
+    constant = Comparison(torch.full_like(true, 0.3), true).relative_error
+    assert torch.allclose(constant, torch.ones_like(constant))
+    exact = Comparison(7 * true, true).relative_error
+    assert torch.allclose(exact, torch.zeros_like(exact), atol=1e-12)
+    assert 0.01 < limit_error() < 0.05
+
+
+def test_the_overlap_is_where_both_are_common():
+    true = torch.tensor(np.stack([norm.pdf(GRID, -1.5), norm.pdf(GRID, 1.5)]))[None]
+    inside = GRID[Comparison(true, true).overlap[0, 0]]
+    reach = (2 * np.log(10)) ** 0.5 - 1.5  # a tenth of the peak
+    assert inside.min() == pytest.approx(-reach, abs=0.02)
+    assert inside.max() == pytest.approx(reach, abs=0.02)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return density_quality.training(range(2), 700, silent)
+
+
+def test_learned_densities_come_to_resemble_the_true_ones(found):
+    assert found.errors[-1].max() < 0.35
+    assert found.errors[-1].mean() < 0.25 < 0.5 < found.errors[0].mean()
+    assert np.abs(found.weights[:, 1]).max() < 0.2
+
+
+def test_learned_densities_aim_at_the_root_of_the_ratio(found):
+    """It fits them better than the density itself where the two part, beyond the overlap."""
+    wide = (GRID.abs() < 1.2).numpy()
+    learned, logs = found.last.learned[0].log().numpy(), found.last.true[0].log().numpy()
+    for e in range(2):
+        root = 0.5 * (logs[e] - logs[1 - e])
+        residual = [np.std((learned[e] - target)[wide]) for target in (root, logs[e])]
+        assert residual[0] < residual[1]
+
+
+def test_figures_and_tables(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        density_quality, "_trained", {(0, 3, 1000): density_quality.training(range(3), 50, silent)}
+    )
+    for name in ("figureD3", "figureD4"):
+        result = run_experiment(Task(name, False, 0, tmp_path))
+        assert [path.suffix for path in result.figures] == [".png", ".pdf", ".svg"]
+        assert all(row.n == 3 for row in result.rows)
+    models = torch.tensor([[2.0, 1.0, 3.0]])
+    assert weights_of(models).tolist() == [[6.0, 3.0]]

@@ -1,0 +1,145 @@
+"""Tables E.1 to E.3: choosing steps, the filter, and the form of the tables."""
+
+import numpy as np
+import pytest
+
+from wri.datasets import SimulationSetting
+from wri.errors import InputError
+from wri.experiments import Task, run_experiment, simulation, simulation_runs
+from wri.experiments.simulation import FILTERED, SWEEPS, UNFILTERED
+from wri.experiments.simulation_runs import (
+    LINES,
+    ORACLE,
+    Dataset,
+    Size,
+    accuracies,
+    chosen_accuracy,
+    passes,
+    passing,
+)
+from wri.stacked import Network
+from wri.training import Record
+
+
+def silent(done, of):
+    pass
+
+
+def record(select, shown):
+    measures = {"accuracy": {"select": np.array(select), "shown": np.array(shown)}}
+    network = Network((20, 10, 5, 5))
+    return Record(np.arange(len(shown)), measures, None, network, np.zeros(0), None)
+
+
+def same(values):
+    return record(values, values)
+
+
+def test_the_step_is_chosen_on_other_rows_than_those_shown():
+    assert chosen_accuracy(record([0.2, 0.5, 0.5, 0.1], [0.9, 0.4, 0.8, 0.9])) == 0.4
+
+
+@pytest.mark.parametrize(
+    ("erm", "oracle", "kept"),
+    [
+        ([0.2, 0.3, 0.4, 0.5], [0.7], True),
+        ([0.2, 0.5, 0.4, 0.4], [0.7], False),  # best before step 3
+        ([0.2, 0.2, 0.2, 0.29], [0.7], False),  # not above 1.5 times chance
+        ([0.2, 0.3, 0.4, 0.64], [0.7], False),  # less than a tenth below the oracle
+        ([0.2, 0.3, 0.4, 0.91], [1.1], False),  # above 90 %
+    ],
+)
+def test_the_published_filter(erm, oracle, kept):
+    assert passes(same(erm), same(oracle)) is kept
+
+
+def test_data_sets_follow_their_seed_and_setting():
+    setting = SimulationSetting(invariant_shift=0.15)
+    first, again, other = Dataset(setting, 1), Dataset(setting, 1), Dataset(setting, 2)
+    elsewhere = Dataset(SimulationSetting(invariant_shift=0.2), 1)
+    features = first.all_features.features
+    assert np.array_equal(features, again.all_features.features)
+    assert not np.array_equal(features, other.all_features.features)
+    assert not np.allclose(features[0, :10], elsewhere.all_features.features[0, :10], atol=0.5)
+    assert first.invariant_features.features.shape == (5000, 10)
+    held_out = np.concatenate(list(first.evaluate.values()))
+    assert set(held_out) == set(range(4000, 5000))
+    assert not set(held_out) & set(np.concatenate(first.train))
+
+
+def test_the_oracle_beats_all_that_see_the_spurious_features():
+    datasets = [Dataset(SWEEPS["tableE3"].at(80.0), seed) for seed in range(2)]
+    accuracy = accuracies(datasets, LINES, Size(2, 2, steps=60), 0, silent)
+    assert accuracy[ORACLE].shape == (2, 2)
+    for line in set(LINES) - {ORACLE}:
+        assert accuracy[ORACLE].mean() > accuracy[line].mean() + 5, line
+
+
+def test_data_sets_that_pass_are_the_first_by_seed(monkeypatch):
+    verdicts = iter([False, True, False, True, True, False])
+    monkeypatch.setattr(simulation_runs, "passes", lambda erm, oracle: next(verdicts))
+    (kept,) = passing([SimulationSetting()], 10, Size(3, 1, steps=1))
+    assert [dataset.seed for dataset in kept] == [11, 13, 14]
+    monkeypatch.setattr(simulation_runs, "passes", lambda erm, oracle: False)
+    monkeypatch.setattr(simulation_runs, "MOST_ROUNDS", 2)
+    with pytest.raises(InputError, match="fewer than 1 of 2 data seeds pass"):
+        passing([SimulationSetting()], 0, Size(1, 1, steps=1))
+
+
+def test_printed_numbers_stand_beside_their_cells():
+    sweep = SWEEPS["tableE1"]
+    assert sweep.paper("WRI", 0.25) == (54.1, 1.8)
+    assert sweep.paper("WRI published", 0.25) == (54.1, 1.8)
+    assert sweep.paper("WRI overlap", 0.25) == (None, None)
+    assert SWEEPS["tableE3"].paper("ERM", 70.0) == (30.5, 0.9)
+    for each in SWEEPS.values():
+        for cells in each.printed.values():
+            assert len(cells.split()) == len(each.values)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("simulation")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulation, "QUICK", Size(1, 2, steps=12))
+        patch.setattr(simulation, "_trained", {})
+        tables = [run_experiment(Task(name, False, 3, folder)) for name in SWEEPS]
+        patch.setattr(simulation, "accuracies", None)  # the figure must not train again
+        return tables, run_experiment(Task("figureE5", False, 3, folder))
+
+
+def test_both_kinds_of_data_seeds_are_shown_and_compared(results):
+    tables, _ = results
+    for table in tables:
+        assert [each.title for each in table.tables] == [FILTERED, UNFILTERED]
+        for each in table.tables:
+            assert [line for line, _ in each.lines] == list(LINES)
+            assert each.columns[-1] == "average"
+        assert any("95 % interval" in note and UNFILTERED in note for note in table.notes)
+
+
+def test_an_average_is_that_of_its_cells(results):
+    (table, *_), figure = results
+    for kind in (FILTERED, UNFILTERED):
+        cells = [r for r in table.rows if r.algorithm == "VREx" and r.table == kind]
+        *columns, average = [row.ours for row in cells]
+        assert average == pytest.approx(np.mean(columns))
+        (shown,) = [
+            r.ours
+            for r in figure.rows
+            if (r.algorithm, r.table, r.column) == ("VREx", kind, "tableE1")
+        ]
+        assert shown == average
+
+
+def test_the_figure_is_drawn_from_the_tables(results):
+    _, figure = results
+    assert [path.name for path in figure.figures] == [
+        f"figureE5.{k}" for k in ("png", "pdf", "svg")
+    ]
+
+
+def test_one_kind_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(simulation, "QUICK", Size(1, 1, steps=5))
+    result = run_experiment(Task("tableE2", False, 0, tmp_path, filtered=False))
+    assert [table.title for table in result.tables] == [UNFILTERED]

@@ -1,0 +1,146 @@
+"""Results as text, as JSON and as a page."""
+
+import json
+from base64 import b64decode
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from wri.errors import InputError
+from wri.report import style
+from wri.report.intervals import paired_interval
+from wri.report.page import write_page
+from wri.report.result import Result, Row
+
+
+def test_spread_is_the_standard_error():
+    row = Row.of("WRI", "accuracy", [1.0, 2.0, 3.0])
+    assert (row.ours, row.n) == (2.0, 3)
+    assert row.spread == pytest.approx(1 / 3**0.5)
+    assert Row.of("WRI", "accuracy", [1.0]).spread is None
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([80.0, 81.0, 82.5], "81.17 ± 0.73"),
+        ([0.5], "0.5"),
+        ([4e-5, 6e-5], "5.0e-05 ± 1e-05"),
+        ([1000.0, 3000.0], "2000 ± 1000"),
+        ([2.0, 2.0], "2"),
+    ],
+)
+def test_numbers_are_shown_to_the_spreads_second_digit(values, text):
+    assert Row.of("a", "b", values).text == text
+
+
+def test_far_from_the_paper_is_three_standard_errors():
+    near = Row.of("a", "b", [1.0, 3.0], paper=5.0, paper_spread=0.5)
+    assert not near.far_from_paper
+    assert Row.of("a", "b", [1.0, 3.0], paper=5.01).far_from_paper
+    assert not Row.of("a", "b", [1.0], paper=50.0).far_from_paper
+    assert near.paper_text == "5 ± 0.5"
+
+
+def test_paired_interval_is_students():
+    found = paired_interval([3.0, 5.0, 4.0], [1.0, 2.0, 3.0])
+    half = 4.302652729911275 * 1 / 3**0.5
+    assert (found.mean, found.n) == (2.0, 3)
+    assert found.low == pytest.approx(2 - half)
+    assert found.high == pytest.approx(2 + half)
+    with pytest.raises(InputError, match="at least two pairs, not 1"):
+        paired_interval([1.0], [2.0])
+
+
+def example(folder):
+    with style.figure(2, 2) as drawn:
+        drawn.subplots().plot([0, 1], [0, 1])
+    figures = style.save(drawn, folder, "figureX")
+    rows = [
+        Row.of("ERM", "one & two", [50.0, 51.0], paper=40.0, paper_spread=1.5, table="<first>"),
+        Row.of("WRI", "one & two", [60.0, 61.0], paper=60.4, table="<first>"),
+        Row.of("WRI", "three", [7.0], table="second"),
+    ]
+    return Result("figureX", rows, figures, 1.25, ["a <note>"], "draws")
+
+
+def test_tables_follow_the_order_of_their_cells(tmp_path):
+    first, second = example(tmp_path).tables
+    assert (first.title, second.title) == ("<first>", "second")
+    assert [line for line, _ in first.lines] == ["ERM", "WRI"]
+    assert second.columns == ["three"]
+
+
+def test_json_is_complete(tmp_path):
+    document = json.loads(json.dumps(example(tmp_path).as_json()))
+    assert set(document) == {"experiment", "rows", "figures", "seconds", "notes"}
+    for row in document["rows"]:
+        keys = {"algorithm", "column", "ours", "spread", "n", "paper", "paper_spread", "table"}
+        assert set(row) == keys
+
+
+class Page(HTMLParser):
+    """Text of a page, its pictures, its links, and whether all tags are closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.words, self.pictures, self.links, self.ids, self.open = [], [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        if tag == "img":
+            self.pictures.append(given)
+        if tag == "a":
+            self.links.append(given["href"])
+        if "id" in given:
+            self.ids.append(given["id"])
+        if tag not in ("img", "meta"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, text):
+        self.words.append(text.strip())
+
+
+def test_the_page_holds_everything_and_stands_alone(tmp_path):
+    result = example(tmp_path)
+    path = write_page([result], {"figureX": "about X"}, "wri reproduce figureX", tmp_path)
+    page = Page(path.read_text())
+    assert page.open == []
+    text = " ".join(page.words)
+    for expected in (
+        "wri reproduce figureX",
+        "about X. Mean ± standard error over 2 draws; single values where there is no ±. 1.2 s.",
+        "<first>",
+        "one & two",
+        "50.50 ± 0.50",
+        "paper 40 ± 1.5",
+        "a <note>",
+    ):
+        assert expected in text
+    assert page.links == ["#figureX"]
+    assert page.ids == ["figureX"]
+    (picture,) = page.pictures
+    kind, _, data = picture["src"].partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert ElementTree.fromstring(b64decode(data)).tag.endswith("svg")
+    assert picture["alt"] == "figureX: about X"
+
+
+def test_cells_far_from_the_paper_are_marked(tmp_path):
+    path = write_page([example(tmp_path)], {"figureX": "about"}, "wri", tmp_path)
+    marked = [line for line in path.read_text().splitlines() if 'class="far"' in line]
+    assert len(marked) == 1
+    assert "paper 40" in marked[0]
+
+
+def test_what_is_shown_names_the_repetitions():
+    assert Result("x", [Row.of("a", "b", [1.0])], [], 0.0).what_is_shown == "Single values."
+    rows = [Row.of("a", "b", np.arange(4.0))]
+    shown = Result("x", rows, [], 0.0).what_is_shown
+    assert shown == "Mean ± standard error over 4 seeds."
