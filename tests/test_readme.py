@@ -1,12 +1,17 @@
-"""The README's examples run as they stand."""
+"""The examples of the README and the guide run as they stand."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[1] / "README.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+EXAMPLES = [
+    code
+    for page in (README, ROOT / "docs" / "guide.md")
+    for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+]
 
 
 @pytest.mark.parametrize("code", EXAMPLES)

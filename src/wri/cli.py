@@ -22,9 +22,10 @@ app = typer.Typer(
     help="Weighted risk invariance: predictors that hold in a new environment.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 200)  # tables in logs stay whole
 messages = Console(stderr=True)
 
 
@@ -43,14 +44,17 @@ def root(
     pass
 
 
-_NAMES = "; ".join(f"{name}: {experiment.about}" for name, experiment in EXPERIMENTS.items())
+_ABOUT = (
+    "Reproduce a table or figure of the paper, the printed numbers beside ours.\n\n"
+    + "\n".join(f"- **{name}**: {experiment.about}" for name, experiment in EXPERIMENTS.items())
+)
 
 
-@app.command()
+@app.command(help=_ABOUT)
 def reproduce(
-    name: Annotated[str, typer.Argument(help=f"all, or one of — {_NAMES}")],
+    name: Annotated[str, typer.Argument(help="One of the names above, or all.")],
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="The paper's size, or a minute's worth.")
+        bool, typer.Option("--full/--quick", help="Minutes of work, or about a minute at most.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="First seed; the others follow it.")] = 0,
     output: Annotated[
@@ -67,7 +71,6 @@ def reproduce(
         False
     ),
 ) -> None:
-    """Reproduce a table or figure of the paper, the printed numbers beside ours."""
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -83,6 +86,8 @@ def reproduce(
         else:
             _show(results[-1])
         command = f"wri reproduce {name} --{'full' if full else 'quick'} --seed {seed}"
+        if filtered is not None:
+            command += " --filtered" if filtered else " --unfiltered"
         about = {each: experiment.about for each, experiment in EXPERIMENTS.items()}
         page = write_page(results, about, command, output)  # after each, so none is lost
     if not as_json:
@@ -117,7 +122,7 @@ def _show(result: Result) -> None:
 
 
 def _cell(row: Row) -> str:
-    return row.text + (f" (paper {row.paper_text})" if row.paper_text else "")
+    return row.text + ("" if row.paper is None else f" (paper {row.paper:g})")
 
 
 def main() -> None:

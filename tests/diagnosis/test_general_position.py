@@ -1,5 +1,6 @@
 """General position: where environments rule out spurious features, and where they cannot."""
 
+from dataclasses import replace
 from math import comb
 
 import numpy as np
@@ -250,3 +251,31 @@ def test_bad_input_is_named():
     )
     with pytest.raises(InputError, match="depend on one another"):
         general_position(copied, [2, 3])
+
+
+@pytest.mark.parametrize("weighting", ["density", "overlap", "ratio"])
+def test_rows_of_environments_that_do_not_differ_are_not_certified(weighting):
+    setting = LinearGaussian.random(2, 1, 5, seed=0)
+    n, same = 2_000, np.zeros(5, int)
+    alike = replace(
+        setting,
+        spurious_slope=setting.spurious_slope[same],
+        spurious_covariance=setting.spurious_covariance[same],
+    )
+    environment = np.repeat(np.arange(5), n)
+    for seed in range(5):
+        environments = alike.sample(n, seed)
+        x = np.concatenate([e.x for e in environments])
+        y = np.concatenate([e.y for e in environments])
+        weights = row_weights(alike.log_invariant(torch.tensor(x)).numpy(), environment, weighting)
+        moments = empirical_moments(x, y, environment, weights)
+        found = general_position(moments, np.array([2]), starts=20, tolerance=5 / n**0.5)
+        assert not found.excludes_spurious
+        assert "differ too little" in found.meaning
+
+
+def test_environments_are_whole_numbers():
+    with pytest.raises(InputError, match="every number from 0 to 1"):
+        row_weights(np.zeros((4, 2)), np.array([0.0, 0.0, 1.0, 1.0]))
+    with pytest.raises(InputError, match="must be a table"):
+        row_weights(np.zeros(4), np.array([0, 0, 1, 1]))

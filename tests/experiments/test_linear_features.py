@@ -87,7 +87,7 @@ def test_the_overlap_is_where_both_are_common():
 
 @pytest.fixture(scope="module")
 def found():
-    return density_quality.training(range(2), 700, silent)
+    return density_quality.training(range(2), 700, "none", silent)
 
 
 def test_learned_densities_come_to_resemble_the_true_ones(found):
@@ -97,19 +97,21 @@ def test_learned_densities_come_to_resemble_the_true_ones(found):
 
 
 def test_learned_densities_aim_at_the_root_of_the_ratio(found):
-    """It fits them better than the density itself where the two part, beyond the overlap."""
+    """It fits them better than the density itself, once where the two part counts too."""
     wide = (GRID.abs() < 1.2).numpy()
-    learned, logs = found.last.learned[0].log().numpy(), found.last.true[0].log().numpy()
-    for e in range(2):
-        root = 0.5 * (logs[e] - logs[1 - e])
-        residual = [np.std((learned[e] - target)[wide]) for target in (root, logs[e])]
-        assert residual[0] < residual[1]
+    for learned, true in zip(found.last.learned.log(), found.last.true.log(), strict=True):
+        for e in range(2):
+            root = 0.5 * (true[e] - true[1 - e])
+            residual = [np.std((learned[e] - each).numpy()[wide]) for each in (root, true[e])]
+            assert residual[0] < residual[1]
 
 
 def test_figures_and_tables(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        density_quality, "_trained", {(0, 3, 1000): density_quality.training(range(3), 50, silent)}
-    )
+    trained = {
+        label: density_quality.training(range(3), 50, scaling, silent)
+        for label, scaling in density_quality.SCALINGS.items()
+    }
+    monkeypatch.setattr(density_quality, "_trained", {(0, 3, 1000): trained})
     for name in ("figureD3", "figureD4"):
         result = run_experiment(Task(name, False, 0, tmp_path))
         assert [path.suffix for path in result.figures] == [".png", ".pdf", ".svg"]

@@ -39,6 +39,11 @@ def test_the_step_is_chosen_on_other_rows_than_those_shown():
     assert chosen_accuracy(record([0.2, 0.5, 0.5, 0.1], [0.9, 0.4, 0.8, 0.9])) == 0.4
 
 
+def test_a_run_that_diverged_is_not_chosen_where_it_did():
+    diverged = [np.nan, np.nan]
+    assert chosen_accuracy(record([0.2, 0.3, *diverged], [0.5, 0.6, *diverged])) == 0.6
+
+
 @pytest.mark.parametrize(
     ("erm", "oracle", "kept"),
     [
@@ -90,7 +95,7 @@ def test_printed_numbers_stand_beside_their_cells():
     sweep = SWEEPS["tableE1"]
     assert sweep.paper("WRI", 0.25) == (54.1, 1.8)
     assert sweep.paper("WRI published", 0.25) == (54.1, 1.8)
-    assert sweep.paper("WRI overlap", 0.25) == (None, None)
+    assert sweep.paper("WRI overlap, λ = 3", 0.25) == (None, None)
     assert SWEEPS["tableE3"].paper("ERM", 70.0) == (30.5, 0.9)
     for each in SWEEPS.values():
         for cells in each.printed.values():
@@ -101,7 +106,7 @@ def test_printed_numbers_stand_beside_their_cells():
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("simulation")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulation, "QUICK", Size(1, 2, steps=12))
+        patch.setattr(simulation, "QUICK", Size(2, 1, steps=12))
         patch.setattr(simulation, "_trained", {})
         tables = [run_experiment(Task(name, False, 3, folder)) for name in SWEEPS]
         patch.setattr(simulation, "accuracies", None)  # the figure must not train again
@@ -140,6 +145,6 @@ def test_the_figure_is_drawn_from_the_tables(results):
 
 
 def test_one_kind_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(simulation, "QUICK", Size(1, 1, steps=5))
+    monkeypatch.setattr(simulation, "QUICK", Size(2, 1, steps=5))
     result = run_experiment(Task("tableE2", False, 0, tmp_path, filtered=False))
     assert [table.title for table in result.tables] == [UNFILTERED]

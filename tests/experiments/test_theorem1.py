@@ -51,10 +51,13 @@ def test_starts_end_spurious_with_too_few_only(result):
 
 
 def test_the_penalty_drives_spurious_weights_of_erm_to_zero(result):
-    for cells in table(result, "|w_spu| that minimises").values():
-        assert cells["ERM"].ours > 0.05
-        assert cells["ratio, enough"].ours < 0.01
-    assert table(result, "|w_spu| that minimises")["d_spu = 2"]["ratio, too few"].ours > 0.05
+    lines = table(result, "|w_spu| that minimises")
+    for d_spu in (1, 2):
+        erm, wri = (lines[f"d_spu = {d_spu}, {name}"] for name in ("ERM", "WRI"))
+        for column in ("ratio, enough", "ratio, 3 more", "density, 3 more"):
+            assert erm[column].ours > 0.03
+            assert wri[column].ours < 0.01
+    assert lines["d_spu = 2, WRI"]["ratio, too few"].ours > 0.05
 
 
 def test_general_position_certifies_ratio_weights_only(result):

@@ -10,7 +10,7 @@ import pytest
 
 from wri.errors import InputError
 from wri.report import style
-from wri.report.intervals import paired_interval
+from wri.report.intervals import interval, paired_interval
 from wri.report.page import write_page
 from wri.report.result import Result, Row
 
@@ -29,6 +29,8 @@ def test_spread_is_the_standard_error():
         ([0.5], "0.5"),
         ([4e-5, 6e-5], "5.0e-05 ± 1e-05"),
         ([1000.0, 3000.0], "2000 ± 1000"),
+        ([0.0012, 0.00126], "1.2e-03 ± 3e-05"),
+        ([1234.0], "1234"),
         ([2.0, 2.0], "2"),
     ],
 )
@@ -45,13 +47,39 @@ def test_far_from_the_paper_is_three_standard_errors():
 
 
 def test_paired_interval_is_students():
-    found = paired_interval([3.0, 5.0, 4.0], [1.0, 2.0, 3.0])
+    found = paired_interval([np.array([3.0, 5.0, 4.0])], [np.array([1.0, 2.0, 3.0])])
     half = 4.302652729911275 * 1 / 3**0.5
     assert (found.mean, found.n) == (2.0, 3)
     assert found.low == pytest.approx(2 - half)
     assert found.high == pytest.approx(2 + half)
-    with pytest.raises(InputError, match="at least two pairs, not 1"):
-        paired_interval([1.0], [2.0])
+
+
+def test_differences_between_fixed_groups_are_no_noise():
+    groups = [np.array([10.0, 12.0]), np.array([50.0, 52.0])]
+    found = interval(groups)
+    assert found.mean == 31
+    assert found.error == pytest.approx((2 / 2 + 2 / 2) ** 0.5 / 2)  # s² = 2 in both
+    assert found.high - found.mean == pytest.approx(4.302652729911275 * found.error)
+    row = Row.over_groups("a", "average", groups)
+    assert (row.ours, row.spread, row.n) == (31, found.error, 4)
+
+
+@pytest.mark.parametrize("groups", [[], [np.array([1.0])], [np.array([1.0, 2.0]), np.array([])]])
+def test_an_interval_needs_repeated_values(groups):
+    with pytest.raises(InputError, match="at least two in one"):
+        interval(groups)
+
+
+def test_pairs_must_match():
+    with pytest.raises(InputError, match="equally long"):
+        paired_interval([np.arange(3.0)], [np.arange(1.0)])
+
+
+def test_what_is_not_finite_is_said_and_is_null_in_json():
+    result = Result("x", [Row.of("a", "b", [1.0, np.nan])], [], 0.0)
+    assert result.rows[0].text == "not finite"
+    document = json.loads(json.dumps(result.as_json(), allow_nan=False))
+    assert document["rows"][0]["ours"] is None
 
 
 def example(folder):

@@ -82,8 +82,13 @@ class Simulation:
         d_inv, d_spu = setting.d_inv, setting.d_spu
         delta = setting.covariance_shift
         means = random.normal(size=(k, classes, d_spu)) * setting.spurious_shift
+        if setting.parity is not None:
+            axes = random_directions(classes, d_spu, random)
+            factor = setting.parity / 90
+            training, test = towards(means[:-1], axes, factor), towards(means[-1:], -axes, factor)
+            means = np.concatenate([training, test])
         covariances = random_covariances(k * classes, d_spu, 0.5, 1.5, random)
-        simulation = cls(
+        return cls(
             random_directions(classes, d_inv, random),
             setting.label_noise,
             random.normal(size=(k, d_inv)) * setting.invariant_shift,
@@ -91,11 +96,6 @@ class Simulation:
             means,
             covariances.reshape(k, classes, d_spu, d_spu),
         )
-        if setting.parity is not None:
-            axes = random_directions(classes, d_spu, random)
-            means[:-1] = towards(means[:-1], axes, setting.parity / 90)
-            means[-1] = towards(means[-1], -axes, setting.parity / 90)
-        return simulation
 
     @classmethod
     def balanced(

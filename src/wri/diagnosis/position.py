@@ -119,8 +119,8 @@ def general_position(
     starts, seed
         Number of random starts of either search, and their seed.
     tolerance
-        What counts as zero. The default suits exact moments; those of n rows an environment
-        differ by about 1/√n through chance alone, so pass that or more.
+        What counts as zero. The default suits exact moments. Those of n rows an environment
+        differ through chance alone, mostly by less than 5/√n of effective rows: pass that.
 
     Returns
     -------
@@ -222,6 +222,7 @@ def _blocks(moments: WeightedMoments, spurious: Sequence[int]) -> _Blocks:
 
 def _invariant(moments: WeightedMoments, spurious: Sequence[int]) -> list[int]:
     columns = range(moments.cross.shape[-1])
+    spurious = [int(column) for column in spurious]
     if not spurious or len(set(spurious)) < len(spurious) or not set(spurious) <= set(columns):
         raise InputError(
             f"spurious must name different columns from 0 to {len(columns) - 1}, not {spurious}"

@@ -1,10 +1,11 @@
 """How much a sample is worth under weights (appendix B).
 
     n_eff = (Σ α)² / Σ α²                                                    (Kish)
-    |R − R̂| ≤ 2·M·log(1/δ)/(3n) + √(2·σ²·log(1/δ)/n)     with probability 1 − δ   (Bernstein)
+    |R − R̂| ≤ 2·M·log(2/δ)/(3n) + √(2·σ²·log(2/δ)/n)     with probability 1 − δ   (Bernstein)
 
 for losses in [0, 1], M the largest weight and σ² the variance of α·l. The paper takes
-M = max(1, sup α); sup α is enough, since |α·l − R| ≤ sup α, and does not depend on a unit.
+M = max(1, sup α); sup α is enough, since |α·l − R| ≤ sup α, and does not depend on a unit. It
+also prints log(1/δ), which bounds one side only.
 """
 
 from math import log, sqrt
@@ -41,5 +42,7 @@ def bernstein_bound(largest: float, variance: float, n: int, probability: float 
     """
     if not 0 < probability < 1:
         raise InputError(f"probability must lie between 0 and 1, not {probability}")
-    chance = log(1 / probability)
+    if n < 1:
+        raise InputError(f"n must be at least 1, not {n}")
+    chance = log(2 / probability)
     return 2 * largest * chance / (3 * n) + sqrt(2 * variance * chance / n)

@@ -161,6 +161,8 @@ def row_weights(
         `[n, k]`.
     """
     check_option("weighting", weighting, get_args(Weighting))
+    if log_densities.ndim != 2:
+        raise InputError(f"log_densities must be a table [n, k], not {log_densities.shape}")
     _check_environments(environment, *log_densities.shape)
     own = np.take_along_axis(log_densities, environment[:, None], 1)  # [n, 1]
     if weighting == "density":
@@ -185,6 +187,8 @@ def empirical_moments(
     weights
         α_ij of each of i's rows for every j, `[n, k]`; see `row_weights`.
     """
+    if weights.ndim != 2:
+        raise InputError(f"weights must be a table [n, k], not {weights.shape}")
     n, k = weights.shape
     _check_environments(environment, n, k)
     _check_shape("x", x, (n, *x.shape[1:2]))
@@ -200,7 +204,9 @@ def empirical_moments(
 
 def _check_environments(environment: np.ndarray, n: int, k: int) -> None:
     _check_shape("environment", environment, (n,))
-    if not np.array_equal(np.unique(environment), np.arange(k)):
+    if environment.dtype.kind not in "iu" or not np.array_equal(
+        np.unique(environment), np.arange(k)
+    ):
         raise InputError(
             f"environment must hold every number from 0 to {k - 1}, one a row: "
             f"there are {k} columns of weights or densities"

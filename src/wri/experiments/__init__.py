@@ -24,20 +24,27 @@ EXPERIMENTS = {
         "figure4", "IRM's and WRI's penalties of slightly spurious predictors as the shift grows"
     ),
     "figureC1": Experiment(
-        "figureC1", "regression: WRI discards the spurious weight, ERM does not"
+        "figureC1", "regression in which WRI discards the spurious weight and ERM does not"
     ),
     "figureD3": Experiment("density_quality", "error of learned densities over time"),
     "figureD4": Experiment("density_quality", "learned against true densities"),
-    "tableE1": Experiment("simulation", "simulation: accuracy as invariant means move apart"),
-    "tableE2": Experiment("simulation", "simulation: accuracy as invariant covariances differ"),
-    "tableE3": Experiment("simulation", "simulation: accuracy as spurious parity tightens"),
+    "tableE1": Experiment(
+        "simulation", "accuracy in a simulation as the invariant means move apart"
+    ),
+    "tableE2": Experiment(
+        "simulation", "accuracy in a simulation as the invariant covariances differ"
+    ),
+    "tableE3": Experiment(
+        "simulation",
+        "accuracy in a simulation as the spurious features agree ever more in training",
+    ),
     "figureE5": Experiment("simulation", "tables E.1 to E.3 as a figure"),
     "theorem1": Experiment("theorem1", "weighted risk invariance discards spurious dimensions"),
     "sample_complexity": Experiment(
-        "sample_complexity", "appendix B: spread of weighted risks by kind of weight"
+        "sample_complexity", "spread of weighted risks by kind of weight (appendix B)"
     ),
 }
-"""Every experiment by the name the paper gives it."""
+"""Every experiment, figures and tables by the names the paper gives them."""
 
 
 def run_experiment(task: Task) -> Result:

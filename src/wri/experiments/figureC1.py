@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wri.experiments.linear_features import Rows, coupling, descend, exact_log_densities, weights_of
-from wri.experiments.task import Task
+from wri.experiments.task import Task, part
 from wri.report import style
 from wri.report.result import Result, Row
 from wri.training.loop import Progress
@@ -63,7 +63,7 @@ def paths(rows: int, seeds: range, steps: int, progress: Progress) -> Paths:
         path = []
         for step, model in enumerate(islice(models, steps), 1):
             path.append(weights_of(model))
-            progress(n * steps + step, len(LAMBDA) * steps)
+            part(progress, n, len(LAMBDA))(step, steps)
         weights = torch.stack(path).unflatten(1, (len(STARTS), len(seeds))).numpy()
         found |= {(name, where): weights[:, k] for k, where in enumerate(STARTS)}
     return found

@@ -110,10 +110,10 @@ def exact(weighting: Weighting, distance: float) -> Exact:
         risk = float(mass @ (weight * wrong))
         spread += (float(mass @ (weight**2 * wrong)) - risk**2) / ROWS
         effective = min(effective, float((mass @ weight) ** 2 / (mass @ weight**2)))
-        least = truncated(weighting, weight, mass)
-        kept = float(mass @ (least * wrong))
-        variance = float(mass @ (least**2 * wrong)) - kept**2
-        bound += bernstein_bound(float(least.max()), variance, ROWS, FAILS)
+        clipped = truncated(weighting, weight, mass)
+        kept = float(mass @ (clipped * wrong))
+        variance = float(mass @ (clipped**2 * wrong)) - kept**2
+        bound += bernstein_bound(float(clipped.max()), variance, ROWS, FAILS)
         cut = max(cut, 1 - kept / risk)
     return Exact(spread**0.5 / risk, bound / risk, cut, effective)
 

@@ -1,8 +1,9 @@
 """What an experiment is asked for."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+from wri.training.loop import Progress
 
 
 def _silent(done: int, of: int) -> None:
@@ -16,5 +17,10 @@ class Task(NamedTuple):
     full: bool
     seed: int
     output: Path
-    progress: Callable[[int, int], None] = _silent
+    progress: Progress = _silent
     filtered: bool | None = None  # tables E.1–E.3: with the published filter, without, or both
+
+
+def part(progress: Progress, n: int, parts: int) -> Progress:
+    """Progress of the nth of several equal parts as progress of the whole."""
+    return lambda done, of: progress(n * of + done, parts * of)

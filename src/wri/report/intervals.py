@@ -1,4 +1,4 @@
-"""Intervals for differences of algorithms on the same data."""
+"""Intervals for means over groups, and for differences of algorithms on the same data."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,23 +10,36 @@ from wri.errors import InputError
 
 
 class Interval(NamedTuple):
+    """Mean of the groups' means with its standard error and Student's 95 % interval."""
+
     mean: float
+    error: float
     low: float
     high: float
     n: int
 
     def __str__(self) -> str:
-        return f"{self.mean:+.2f}, 95 % interval {self.low:+.2f} to {self.high:+.2f}, n = {self.n}"
+        return f"{self.mean:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
 
 
-def paired_interval(
-    first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray
-) -> Interval:
-    """Mean of first − second over paired, independent values, with Student's 95 % interval."""
-    differences = np.subtract(first, second)
-    n = len(differences)
-    if n < 2:
-        raise InputError(f"an interval needs at least two pairs, not {n}")
-    mean = float(differences.mean())
-    half = float(t.ppf(0.975, n - 1) * differences.std(ddof=1) / np.sqrt(n))
-    return Interval(mean, mean - half, mean + half, n)
+def interval(groups: Sequence[np.ndarray]) -> Interval:
+    """For independent values in fixed groups, whose means count alike and may differ.
+
+    The error comes from the spread within groups, pooled: s·√(Σ_g 1/n_g)/G.
+    """
+    sizes = [len(group) for group in groups]
+    freedom = sum(sizes) - len(groups)
+    if not groups or min(sizes) < 1 or freedom < 1:
+        raise InputError("an interval needs values in every group and at least two in one")
+    mean = float(np.mean([np.mean(group) for group in groups]))
+    pooled = sum(float(np.sum((group - np.mean(group)) ** 2)) for group in groups) / freedom
+    error = float(np.sqrt(pooled * sum(1 / n for n in sizes))) / len(groups)
+    half = float(t.ppf(0.975, freedom)) * error
+    return Interval(mean, error, mean - half, mean + half, sum(sizes))
+
+
+def paired_interval(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> Interval:
+    """Of first − second, value by value, in groups of equal length."""
+    if [len(group) for group in first] != [len(group) for group in second]:
+        raise InputError("paired groups must be equally many and equally long")
+    return interval([np.subtract(a, b) for a, b in zip(first, second, strict=True)])

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from math import floor, log10
+from math import floor, isfinite, log10
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from wri.report.intervals import interval
 
 FAR = 3.0
 """Standard errors of ours beyond which a cell is said to differ from the paper's."""
@@ -41,6 +43,19 @@ class Row:
         mean = float(np.mean(values))
         return cls(algorithm, column, mean, spread, n, paper, paper_spread, table)
 
+    @classmethod
+    def over_groups(
+        cls,
+        algorithm: str,
+        column: str,
+        groups: Sequence[np.ndarray],
+        paper: float | None = None,
+        table: str = "",
+    ) -> "Row":
+        """Mean of the means of fixed groups, such as columns, with its standard error."""
+        found = interval(groups)
+        return cls(algorithm, column, found.mean, found.error, found.n, paper, None, table)
+
     @property
     def far_from_paper(self) -> bool:
         """Whether the paper's number lies more than three of our standard errors away."""
@@ -51,11 +66,13 @@ class Row:
     @property
     def text(self) -> str:
         """Ours with its spread, to the spread's second digit."""
+        if not isfinite(self.ours):
+            return "not finite"
         if not self.spread:
-            return f"{self.ours:.3g}"
-        if max(self.spread, abs(self.ours)) < 1e-3:
+            return f"{self.ours:.0f}" if 1000 <= abs(self.ours) < 1e6 else f"{self.ours:.3g}"
+        digits = max(0, 1 - floor(log10(self.spread)))
+        if digits > 4:
             return f"{self.ours:.1e} ± {self.spread:.0e}"
-        digits = min(4, max(0, 1 - floor(log10(self.spread))))
         return f"{self.ours:.{digits}f} ± {self.spread:.{digits}f}"
 
     @property
@@ -101,17 +118,26 @@ class Result:
 
     @property
     def what_is_shown(self) -> str:
-        most = max(row.n for row in self.rows)
-        if most == 1:
+        counts = sorted({row.n for row in self.rows})
+        if counts == [1]:
             return "Single values."
-        single = "; single values where there is no ±" if any(r.n == 1 for r in self.rows) else ""
-        return f"Mean ± standard error over {most} {self.repetitions}{single}."
+        single = "; single values where there is no ±" if counts[0] == 1 else ""
+        number = " or ".join(str(n) for n in counts if n > 1)
+        return f"Mean ± standard error over {number} {self.repetitions}{single}."
 
     def as_json(self) -> dict[str, Any]:
         return {
             "experiment": self.experiment,
-            "rows": [asdict(row) for row in self.rows],
+            "rows": [_finite(asdict(row)) for row in self.rows],
             "figures": [str(path) for path in self.figures],
             "seconds": round(self.seconds, 3),
             "notes": self.notes,
         }
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON knows no NaN and no infinity: null instead."""
+    return {
+        key: None if isinstance(value, float) and not isfinite(value) else value
+        for key, value in row.items()
+    }
