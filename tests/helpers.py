@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED
+from wri.sweep.data import Data
 from wri.training import Bank
 
 
@@ -17,6 +18,15 @@ def make_bank(loss=CROSS_ENTROPY, rows=200, width=6, seed=0):
     if loss is LOGISTIC:
         return Bank(features, (score[:, 0] > 0).astype(int), LOGISTIC)
     return Bank(features, score[:, 0], SQUARED)
+
+
+def make_data(environments=4, rows=20, name="toy", seed=0):
+    """A data set for sweeps: six features, three classes."""
+    random = np.random.default_rng(seed)
+    n = environments * rows
+    bank = Bank(random.normal(size=(n, 6)), np.arange(n) % 3)
+    names = tuple(f"site {e}" for e in range(environments))
+    return Data(name, names, bank, (rows,) * environments)
 
 
 def as_module(network, row):

@@ -13,7 +13,7 @@ MAY_IMPORT = {
     "datasets": set(),
     "diagnosis": set(),
     "training": {"objectives", "densities", "stacked"},
-    "sweep": {"training", "objectives", "stacked"},
+    "sweep": {"training", "objectives", "stacked", "datasets", "report"},
     "report": set(),
     "experiments": {
         "report",

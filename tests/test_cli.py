@@ -65,3 +65,60 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path):
 
 def test_version():
     assert wri("--version").stdout.startswith("wri 0.")
+
+
+def test_a_sweep_is_forecast_trained_shown_and_not_repeated(tmp_path):
+    size = ("--datasets", "simulation", "--algorithms", "erm", "vrex", "--trials", "2")
+    asked = ("sweep", *size, "--steps", "20", "--store", "s.db")
+    dry = wri(*asked, "--dry-run", "--json", cwd=tmp_path)
+    forecast = json.loads(dry.stdout)
+    assert (forecast["runs"], forecast["finished"]) == (16, 0)
+    assert not list(tmp_path.iterdir())
+    first = json.loads(wri(*asked, "--json", cwd=tmp_path).stdout)
+    assert first["trained"] == 16
+    again = json.loads(wri(*asked, "--json", cwd=tmp_path).stdout)
+    assert (again["trained"], again["rows"]) == (0, first["rows"])
+    keys = {"selection", "dataset", "environment", "algorithm", "mean", "standard_error", "n"}
+    assert all(keys <= set(row) <= keys | {"reason"} for row in first["rows"])
+    assert len(first["rows"]) == 4 * 2 * 5  # selections, algorithms, environments and average
+    shown = wri("results", "s.db", "--format", "csv", cwd=tmp_path).stdout
+    assert shown.splitlines()[0].startswith("selection,dataset,environment,algorithm,mean")
+    assert "leave-one-out" in shown
+    assert "pairs" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("sweep", "--store", "s.db"), "name a data set by --datasets, or a file by --data"),
+        (("sweep", "--datasets", "mnist", "--store", "s.db"), "no built-in data set 'mnist'"),
+        (("sweep", "--data", "no.csv", "--store", "s.db"), "--data needs --target and --env"),
+        (
+            ("sweep", "--datasets", "simulation", "--set", "rate=x", "--store", "s.db"),
+            "--set rate=x must be name=number",
+        ),
+        (
+            ("sweep", "--datasets", "simulation", "--preset", "foo", "--store", "s.db"),
+            "unknown preset 'foo'",
+        ),
+        (("results", "s.db"), "there is no store s.db"),
+    ],
+)
+def test_bad_sweeps_are_one_sentence_and_leave_nothing(
+    arguments, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["wri", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_lists_may_be_spread_in_three_ways():
+    expected = ["sweep", "--algorithms", "erm", "--algorithms", "wri", "--json"]
+    assert cli.repeat_lists(["sweep", "--algorithms", "erm", "wri", "--json"]) == expected
+    assert cli.repeat_lists(["sweep", "--algorithms", "erm,wri", "--json"]) == expected
+    assert cli.repeat_lists(expected) == expected
+    assert cli.repeat_lists(["reproduce", "all", "-o", "x"]) == ["reproduce", "all", "-o", "x"]

@@ -2,21 +2,41 @@
 
 import json
 import sys
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Task as BarTask
 from rich.table import Table
+from rich.text import Text
 
 from wri import __version__
-from wri.errors import InputError
+from wri.datasets import NAMED
+from wri.errors import InputError, check_option
 from wri.experiments import EXPERIMENTS, Task, run_experiment
+from wri.objectives import OBJECTIVES
 from wri.report.page import write_page
 from wri.report.result import Result, Row
+from wri.sweep.data import load_data
+from wri.sweep.local import forecast
+from wri.sweep.local import sweep as run_sweep
+from wri.sweep.plan import Question
+from wri.sweep.selection import SELECTIONS
+from wri.sweep.store import Store
+from wri.sweep.tables import as_csv, as_latex, as_rows, as_text, comparison_rows
+from wri.sweep.tables import build as build_tables
 
 app = typer.Typer(
     help="Weighted risk invariance: predictors that hold in a new environment.",
@@ -94,9 +114,162 @@ def reproduce(
         console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
 
 
+SELECTIONS_BY_DEFAULT = tuple(name for name, each in SELECTIONS.items() if not each.needs_pairs)
+
+
+@app.command()
+def sweep(
+    store: Annotated[Path, typer.Option(help="File that keeps the runs; made if need be.")],
+    datasets: Annotated[
+        list[str] | None, typer.Option(help=f"Built-in data sets: {', '.join(NAMED)}.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A CSV, Parquet or .npz file instead of a built-in.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the label in --data.")] = None,
+    env: Annotated[str | None, typer.Option(help="Column of the environment in --data.")] = None,
+    algorithms: Annotated[
+        list[str] | None, typer.Option(help=f"Of {', '.join(OBJECTIVES)}; all by default.")
+    ] = None,
+    draws: Annotated[int, typer.Option(help="Hyper-parameter draws; the first is defaults.")] = 1,
+    trials: Annotated[int, typer.Option(help="Repetitions of everything.")] = 3,
+    steps: Annotated[int, typer.Option(help="Steps of each run.")] = 500,
+    checkpoint_every: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 10,
+    test_envs: Annotated[
+        list[int] | None, typer.Option(help="Environments to hold out, from 0; all by default.")
+    ] = None,
+    selection: Annotated[
+        list[str] | None, typer.Option(help=f"Ways to choose: {', '.join(SELECTIONS)}.")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="Of hyper-parameters: domainbed, cmnist or simulation.")
+    ] = "domainbed",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="name=value for all runs, not drawn; @file.json for several."),
+    ] = None,
+    memory: Annotated[float, typer.Option(min=0.01, help="GB that training may take.")] = 2.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would take.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
+
+    Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. The same
+    command again goes on where it was interrupted, and one with more trials adds to the store.
+    """
+    chosen = tuple(selection or SELECTIONS_BY_DEFAULT)
+    question = Question(
+        tuple(name.lower() for name in algorithms or OBJECTIVES),
+        draws,
+        trials,
+        steps,
+        checkpoint_every,
+        chosen,
+        None if test_envs is None else tuple(test_envs),
+        preset,
+        _numbers(set_ or []),
+    )
+    asked = load_data(datasets or [], data, target, env)
+    if dry_run:
+        with Store(store) if store.exists() else nullcontext() as held:
+            found = forecast(question, asked, held, 1e9 * memory)
+        typer.echo(json.dumps(found._asdict()) if as_json else str(found))
+        return
+    with Store(store, write=True) as kept, _progress() as bar:
+        task = bar.add_task("sweep", total=None)
+        try:
+            update = partial(_update, bar, task)
+            trained = run_sweep(question, asked, kept, update, 1e9 * memory)
+        except KeyboardInterrupt:
+            bar.stop()
+            messages.print(
+                f"stopped; {len(kept.finished())} finished runs are in {store}, and the same "
+                "command goes on from there",
+                soft_wrap=True,
+                highlight=False,
+            )
+            raise typer.Exit(130) from None
+        outcomes, described = kept.outcomes(), kept.described()
+    tables = build_tables(outcomes, described, chosen)
+    if as_json:
+        document = {"store": str(store), "trained": trained, "rows": as_rows(tables)}
+        typer.echo(json.dumps(document))
+    else:
+        typer.echo(as_text(tables))
+        typer.echo(f"{trained} runs trained, {len(outcomes)} in {store}")
+
+
+@app.command()
+def results(
+    store: Annotated[Path, typer.Argument(help="File that a sweep wrote.")],
+    selection: Annotated[
+        list[str] | None, typer.Option(help=f"Of {', '.join(SELECTIONS)}; all by default.")
+    ] = None,
+    form: Annotated[
+        Literal["text", "latex", "csv"], typer.Option("--format", help="Form of the tables.")
+    ] = "text",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Tables of a sweep: accuracy in each held-out environment, by ways of choosing."""
+    with Store(store) as kept:
+        outcomes, described = kept.outcomes(), kept.described()
+    if not outcomes:
+        raise InputError(f"{store} holds no finished run yet; `wri sweep` goes on with it")
+    chosen = tuple(selection or SELECTIONS)
+    for name in chosen:
+        check_option("--selection", name, tuple(SELECTIONS))
+    tables = build_tables(outcomes, described, chosen)
+    if as_json:
+        typer.echo(json.dumps({"rows": as_rows(tables), "comparisons": comparison_rows(tables)}))
+    else:
+        typer.echo({"text": as_text, "latex": as_latex, "csv": as_csv}[form](tables))
+
+
+def _numbers(pairs: list[str]) -> dict[str, float]:
+    """Hyper-parameters from name=value, or from a JSON object in a file."""
+    numbers: dict[str, float] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        try:
+            if pair.startswith("@"):
+                given = json.loads(Path(pair[1:]).read_text(encoding="utf-8"))
+                numbers |= {key: float(number) for key, number in given.items()}
+            else:
+                numbers[name] = float(value)
+        except OSError as error:
+            raise InputError(f"--set {pair} cannot be read: {error.strerror}") from None
+        except (ValueError, TypeError, AttributeError):
+            raise InputError(
+                f"--set {pair} must be name=number, or @file with a JSON object of numbers"
+            ) from None
+    return numbers
+
+
+_LISTS = ("--datasets", "--algorithms", "--test-envs", "--selection", "--set")
+
+
+def repeat_lists(arguments: list[str]) -> list[str]:
+    """`--algorithms erm wri` and `--algorithms erm,wri` as the option repeated."""
+    spread, option = [], ""
+    for argument in arguments:
+        if argument.startswith("-") and not argument[1:].isdigit():
+            option = argument if argument in _LISTS else ""
+            spread += [] if option else [argument]
+        elif option:
+            spread += [part for each in argument.split(",") if each for part in (option, each)]
+        else:
+            spread.append(argument)
+    return spread
+
+
 def _progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), _Rate(), TimeRemainingColumn())
     return Progress(*columns, console=messages, transient=True)
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: BarTask) -> Text:
+        return Text(f"{task.speed:.3g} steps/s" if task.speed else "")
 
 
 def _update(bar: Progress, task: TaskID, done: int, of: int) -> None:
@@ -128,7 +301,7 @@ def _cell(row: Row) -> str:
 def main() -> None:
     """Entry point: bad input ends with one clear sentence and exit code 2."""
     try:
-        app()
+        app(repeat_lists(sys.argv[1:]))
     except InputError as error:
         messages.print(f"[bold red]wri:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)

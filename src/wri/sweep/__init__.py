@@ -1,5 +1,27 @@
-"""Hyper-parameter draws for sweeps."""
+"""Sweeps: hyper-parameter draws, plan, store, local back end, selection and tables."""
 
+from wri.sweep.data import Data, gather, load_data
+from wri.sweep.local import Forecast, forecast, sweep
+from wri.sweep.outcomes import Described, Outcome
+from wri.sweep.plan import Planned, Question
+from wri.sweep.selection import SELECTIONS, choose
 from wri.sweep.spaces import draw, seed_hash
+from wri.sweep.store import Store
 
-__all__ = ["draw", "seed_hash"]
+__all__ = [
+    "SELECTIONS",
+    "Data",
+    "Described",
+    "Forecast",
+    "Outcome",
+    "Planned",
+    "Question",
+    "Store",
+    "choose",
+    "draw",
+    "forecast",
+    "gather",
+    "load_data",
+    "seed_hash",
+    "sweep",
+]

@@ -32,6 +32,9 @@ class Record(NamedTuple):
     state: Any  # what the objective keeps, WRI's densities
 
 
+Finished = Callable[[Sequence[int], Sequence[Record]], None]
+
+
 def choose_device(device: str = "auto") -> str:
     """ "auto" is CUDA where there is one, else the CPU."""
     if device == "auto":
@@ -51,6 +54,9 @@ def train(
     device: str = "auto",
     dtype: torch.dtype = torch.float32,
     progress: Progress | None = None,
+    stacks: Sequence[Sequence[int]] | None = None,
+    finished: Finished | None = None,
+    threads: int | None = None,
 ) -> list[Record]:
     """Train runs of any kind: they are sorted into stacks, trained, and given back in order.
 
@@ -68,17 +74,26 @@ def train(
         "auto", "cpu", "cuda", …
     progress
         Called with (steps done, steps in all) over all stacks, from the threads that train.
+    stacks
+        Numbers of the runs that share each stack; by `plan_stacks` when not given.
+    finished
+        Called with each stack's numbers and records when it is done, one stack at a time.
+    threads
+        Of each stack on the CPU, so that sums are taken in the same order whatever trains beside
+        it; shared out among the stacks when not given.
 
     Notes
     -----
     On the CPU stacks train side by side, a thread each; PyTorch's number of threads is changed
     meanwhile and given back. On Linux the process keeps freed memory from then on.
     """
-    stacks = plan_stacks(runs)
+    if stacks is None:
+        stacks = plan_stacks(runs)
     board = _Board(len(stacks) * steps, progress)
     records: list[Record | None] = [None] * len(runs)
+    one_at_a_time = Lock()
 
-    def work(stack: list[int]) -> None:
+    def work(stack: Sequence[int]) -> None:
         trained = train_stack(
             [runs[n] for n in stack],
             steps,
@@ -90,8 +105,11 @@ def train(
         )
         for n, record in zip(stack, trained, strict=True):
             records[n] = record
+        if finished is not None:
+            with one_at_a_time:
+                finished(stack, trained)
 
-    _side_by_side(work, stacks, board, 1 if choose_device(device) != "cpu" else None)
+    _side_by_side(work, stacks, board, 1 if choose_device(device) != "cpu" else None, threads)
     return [record for record in records if record is not None]
 
 
@@ -116,7 +134,11 @@ class _Board:
 
 
 def _side_by_side(
-    work: Callable[[list[int]], None], stacks: Sequence[list[int]], board: _Board, most: int | None
+    work: Callable[[Sequence[int]], None],
+    stacks: Sequence[Sequence[int]],
+    board: _Board,
+    most: int | None,
+    each: int | None,
 ) -> None:
     """Several stacks at a time, each on its share of the processor's threads.
 
@@ -124,12 +146,16 @@ def _side_by_side(
     after the other on two. The last ones to train share all threads.
     """
     threads = torch.get_num_threads()
-    workers = min(len(stacks), most or threads)
-    if workers < 2:
+    workers = min(len(stacks), most or max(1, threads // (each or 1)))
+    if workers < 2 and each is None:
         for stack in stacks:
             work(stack)
         return
-    board.share = max(1, threads // workers)
+
+    def share(left: int) -> int:
+        return each or max(1, threads // max(1, min(workers, left)))
+
+    board.share = share(len(stacks))
     torch.set_num_threads(board.share)
     try:
         with ThreadPoolExecutor(workers) as pool:
@@ -137,7 +163,7 @@ def _side_by_side(
             try:
                 for done, job in enumerate(as_completed(jobs), 1):
                     job.result()
-                    board.share = max(1, threads // max(1, min(workers, len(jobs) - done)))
+                    board.share = share(len(jobs) - done)
             except BaseException:  # an error or Ctrl-C: the others end at their next step
                 board.stopped = True
                 pool.shutdown(wait=True, cancel_futures=True)

@@ -32,10 +32,10 @@ def plan_stacks(runs: Sequence[Run], most_rows: int = MOST_ROWS) -> list[list[in
         overhead = runs[numbers[0]].objective.overhead
         for start, stop in cheapest_cuts(rows, overhead * OVERHEAD, sqrt(overhead) * most_rows):
             stacks.append(sorted(numbers[start:stop]))
-    return sorted(stacks, key=lambda stack: -_cost(runs, stack))
+    return sorted(stacks, key=lambda stack: -stack_cost(runs, stack))
 
 
-def _cost(runs: Sequence[Run], stack: Sequence[int]) -> float:
+def stack_cost(runs: Sequence[Run], stack: Sequence[int]) -> float:
     """Work of a stack's step; the largest goes first, so that none is waited for at the end."""
     rows = max(runs[n].batch_rows * len(runs[n].train) for n in stack)
     return runs[stack[0]].objective.overhead * OVERHEAD + len(stack) * rows

@@ -1,0 +1,56 @@
+"""Built-in data sets by name: small, made on the spot, the same for everybody."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from wri.datasets.environments import Environment
+from wri.datasets.gaussian2d import Gaussian2D
+from wri.datasets.simulation import Simulation, SimulationSetting
+from wri.errors import InputError
+
+
+class Named(NamedTuple):
+    about: str
+    make: Callable[[int], list[Environment]]  # from a seed
+
+
+def _simulation(seed: int = 0) -> list[Environment]:
+    setting = SimulationSetting(
+        invariant_shift=0.15, parity=85.0, environments=4, classes=3, d_inv=5, d_spu=5
+    )
+    return Simulation.balanced(setting, 500, seed)[1]
+
+
+def _gaussian2d(seed: int = 0) -> list[Environment]:
+    return Gaussian2D().sample(1000, seed)
+
+
+NAMED = {
+    "simulation": Named(
+        "appendix E.2, small: 4 environments × 500 rows, 5 invariant and 5 spurious columns, "
+        "3 classes",
+        _simulation,
+    ),
+    "gaussian2d": Named(
+        "Figure 1: 3 environments × 1000 rows, an invariant and a spurious column, 2 classes",
+        _gaussian2d,
+    ),
+}
+
+
+def load_named(name: str, seed: int = 0) -> list[Environment]:
+    """Environments of a built-in data set.
+
+    Parameters
+    ----------
+    name
+        A key of `NAMED`.
+    seed
+        Another seed gives another draw of parameters and rows.
+    """
+    if name not in NAMED:
+        raise InputError(
+            f"there is no built-in data set {name!r}, only {', '.join(NAMED)}; a file goes by "
+            "--data FILE --target COLUMN --env COLUMN"
+        )
+    return NAMED[name].make(seed)

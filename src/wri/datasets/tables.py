@@ -1,0 +1,344 @@
+"""Features from a file: CSV, Parquet or NumPy's .npz, with a label and an environment column.
+
+Every other column is a feature. Names of environments and classes are the cells' text, in the
+order of the numbers where all of them are numbers ("2" before "10") and alphabetical otherwise.
+Rows in messages are counted from 1, below the header and without blank lines.
+"""
+
+import csv
+import math
+import warnings
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from wri.datasets.environments import Environment
+from wri.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FEWEST_ROWS = 2  # of an environment: every objective's batches need them
+MOST_FRACTIONS = 20  # more different labels than this, some of them fractions: a measurement
+SHOWN = 10  # names in a message
+UNREADABLE = (
+    *(ValueError, OSError, EOFError, RuntimeError),  # pandas' and arrow's are among them
+    *(csv.Error, zipfile.BadZipFile, zlib.error),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A file's environments, and what its columns and class numbers are called.
+
+    Parameters
+    ----------
+    environments
+        Sorted by name; rows in the file's order; y holds class numbers from 0.
+    features
+        Names of the columns of x.
+    classes
+        Names of the class numbers.
+    """
+
+    environments: list[Environment]
+    features: tuple[str, ...]
+    classes: tuple[str, ...]
+
+
+class Columns(NamedTuple):
+    """What the three formats have in common."""
+
+    features: "pd.DataFrame"
+    target: Any  # [n]
+    environment: Any  # [n]
+
+
+def read_table(path: str | Path, target: str, environment: str) -> Table:
+    """Read a table of numeric features with a label and an environment in every row.
+
+    Parameters
+    ----------
+    path
+        A .csv with a header, comma-separated, in UTF-8; a .parquet (needs pyarrow); or a .npz,
+        where an array `[n]` is a column and an array `[n, D]` named x is the columns x0, x1, ….
+    target
+        The column of labels: texts or numbers, each different one a class.
+    environment
+        The column that says where a row was collected.
+
+    Returns
+    -------
+    Table
+        x is float32 where that loses nothing of the columns' types, otherwise float64.
+
+    Raises
+    ------
+    InputError
+        For anything that cannot be trained on, with the column, the row and the remedy.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name one .csv, .parquet or .npz file in it")
+    if not path.exists():
+        raise InputError(f"{path} does not exist; check the path, or use a built-in data set")
+    ending = path.suffix.lower()
+    if ending not in FORMATS:
+        raise InputError(
+            f"{path} ends in {path.suffix or 'nothing'!r}; save it as .csv, .parquet or .npz"
+        )
+    if target == environment:
+        raise InputError(f"target and environment are both {target!r}; name two columns")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path} is empty; write a table to it first")
+    read, expected = FORMATS[ending]
+    try:
+        columns = read(path, target, environment)
+    except InputError:
+        raise
+    except UNREADABLE as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"{path} cannot be read as {ending} ({reason}); save it again as {expected}, or "
+            "correct its ending"
+        ) from error
+    return _table(path, columns, target, environment)
+
+
+def _read_csv(path: Path, target: str, environment: str) -> Columns:
+    import pandas as pd
+
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header = next(filter(None, csv.reader(file, skipinitialspace=True)), [])
+    if any("\0" in name for name in header):
+        raise ValueError("it is no text")
+    _check_names(path, header, target, environment)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
+        warnings.simplefilter("ignore", pd.errors.DtypeWarning)  # mixed columns are refused below
+        try:
+            frame = pd.read_csv(
+                path,
+                encoding="utf-8-sig",
+                skipinitialspace=True,
+                index_col=False,
+                dtype={target: str, environment: str},  # site 007 keeps its zeros
+            )
+        except pd.errors.ParserWarning as warning:
+            raise ValueError(f"rows are longer than the header of {len(header)}") from warning
+    return Columns(frame, frame.pop(target), frame.pop(environment))
+
+
+def _read_parquet(path: Path, target: str, environment: str) -> Columns:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InputError(
+            f"{path}: reading Parquet needs pyarrow; `pip install pyarrow`, or save it as .csv"
+        ) from error
+    with parquet.ParquetFile(path, memory_map=True) as file:
+        names = file.schema_arrow.names
+        index = [name for name in names if name.startswith("__index_level_")]  # pandas' row names
+        _check_names(path, [n for n in names if n not in index], target, environment)
+        # plain types whoever wrote the file; arrow's columns are freed as they are converted
+        frame = (
+            file.read()
+            .drop_columns(index)
+            .to_pandas(ignore_metadata=True, split_blocks=True, self_destruct=True)
+        )
+    return Columns(frame, frame.pop(target), frame.pop(environment))
+
+
+def _read_npz(path: Path, target: str, environment: str) -> Columns:
+    import pandas as pd
+
+    if not zipfile.is_zipfile(path):
+        raise ValueError("it is no archive")
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: _array(path, archive, name) for name in archive.files}
+    if not arrays:
+        raise InputError(f"{path} holds no arrays; write some with np.savez")
+    for name, array in arrays.items():
+        most = 1 if name in (target, environment) else 2
+        if not 1 <= array.ndim <= most:
+            raise InputError(
+                f"{path}: array {name!r} has the shape {array.shape}; "
+                f"make it {'[n]' if most == 1 else '[n] or [n, D]'}"
+            )
+    rows = {len(array): name for name, array in arrays.items()}
+    if len(rows) > 1:
+        counts = " and ".join(f"{name!r} {count}" for count, name in rows.items())
+        raise InputError(f"{path}: arrays must have equally many rows, not {counts}")
+    names = {
+        name: [name] if array.ndim == 1 else [f"{name}{d}" for d in range(array.shape[1])]
+        for name, array in arrays.items()
+    }
+    _check_names(path, [each for some in names.values() for each in some], target, environment)
+    y, site = arrays.pop(target), arrays.pop(environment)
+    frames = [
+        pd.DataFrame(array, columns=names[name], copy=False) for name, array in arrays.items()
+    ]
+    return Columns(pd.concat(frames, axis=1), y, site)
+
+
+FORMATS = {
+    ".csv": (_read_csv, "comma-separated UTF-8 text with one header line"),
+    ".parquet": (_read_parquet, "a single Parquet file"),
+    ".npz": (_read_npz, "an archive of np.savez"),
+}
+
+
+def _array(path: Path, archive: Any, name: str) -> np.ndarray:
+    """An array in the machine's byte order, the only one that pandas and torch take."""
+    try:
+        array = archive[name]
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+    except (AttributeError, *UNREADABLE) as error:  # bytes for what is no array
+        raise InputError(
+            f"{path}: {name!r} cannot be read as an array ({error}); save plain numbers or texts, "
+            "such as objects.astype(str)"
+        ) from error
+
+
+def _check_names(path: Path, names: Sequence[str], target: str, environment: str) -> None:
+    """Refuse what the names alone tell, before the rows are read."""
+    if not names:
+        raise InputError(f"{path} is empty; write a table to it first")
+    nameless = [c for c, name in enumerate(names, start=1) if not name.strip()]
+    if nameless:
+        raise InputError(
+            f"{path}: column {nameless[0]} has no name; name it, or drop it if it holds row "
+            "numbers (to_csv(index=False) in pandas)"
+        )
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(f"{path}: column {twice[0]!r} occurs twice; rename or drop one of them")
+    for name, option in ((target, "target"), (environment, "environment")):
+        if name not in names:
+            raise InputError(
+                f"{path} has no column {name!r} for the {option}; it has {_listed(names)}"
+            )
+    if len(names) == 2:
+        raise InputError(f"{path} has no features: columns besides {target!r} and {environment!r}")
+
+
+def _table(path: Path, columns: Columns, target: str, environment: str) -> Table:
+    features = columns.features
+    if not len(features):
+        raise InputError(f"{path} has columns and no rows; write rows to it first")
+    environments, sites = _labels(path, environment, columns.environment)
+    sizes = np.bincount(sites)
+    if len(environments) < 2:
+        raise InputError(
+            f"{path}: column {environment!r} holds the one environment {environments[0]!r}; "
+            "at least two are needed, so name another column or add rows from elsewhere"
+        )
+    if sizes.min() < FEWEST_ROWS:
+        raise InputError(
+            f"{path}: environment {environments[sizes.argmin()]!r} of column {environment!r} has "
+            f"{sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or merge it"
+        )
+    classes, y = _labels(path, target, columns.target)
+    _check_classes(path, target, classes, len(y))
+    _check_numbers(path, features)
+    dtype = np.result_type(np.float32, *features.dtypes.unique())
+    rows_of = [np.flatnonzero(sites == e) for e in range(len(environments))]
+    return Table(
+        [
+            Environment(name, np.ascontiguousarray(features.iloc[rows].to_numpy(dtype)), y[rows])
+            for name, rows in zip(environments, rows_of, strict=True)
+        ],
+        tuple(features.columns),
+        classes,
+    )
+
+
+def _labels(path: Path, column: str, values: Any) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names in order, and the number of each row's name."""
+    import pandas as pd
+
+    codes, found = pd.factorize(values)  # −1 where missing
+    names = [str(each) for each in found]
+    numbers = [_number(name) for name in names]
+    for code, (name, number) in enumerate(zip(names, numbers, strict=True)):
+        if not name.strip() or not math.isfinite(number or 0):
+            codes[codes == code] = -1
+    lost = np.flatnonzero(codes < 0)
+    if len(lost):
+        raise InputError(
+            f"{path}: column {column!r}, row {lost[0] + 1} is missing or infinite ({len(lost)} "
+            "in all; NA, NaN and null in a CSV count as missing); fill in or drop such rows"
+        )
+    keys: list[Any] = names if None in numbers else numbers
+    same = Counter(keys)
+    twins = [name for name, key in zip(names, keys, strict=True) if same[key] > 1]
+    if twins:
+        raise InputError(
+            f"{path}: column {column!r} writes one number in several ways, {_listed(twins)}; "
+            "write it in one way"
+        )
+    order = sorted(range(len(names)), key=keys.__getitem__)
+    place = np.empty(len(names), np.int64)
+    place[order] = np.arange(len(names))
+    return tuple(names[code] for code in order), place[codes]
+
+
+def _number(name: str) -> float | None:
+    try:
+        return float(name)
+    except ValueError:
+        return None
+
+
+def _check_classes(path: Path, target: str, classes: tuple[str, ...], rows: int) -> None:
+    if len(classes) == 1:
+        raise InputError(
+            f"{path}: column {target!r} holds the one class {classes[0]!r}; at least two are "
+            "needed, so name another column"
+        )
+    fractions = [name for name in classes if (_number(name) or 0) % 1]
+    if (fractions and len(classes) > MOST_FRACTIONS) or 2 * len(classes) > rows:
+        raise InputError(
+            f"{path}: column {target!r} has {len(classes)} different values in {rows} rows, such "
+            f"as {(fractions or classes)[0]}; sweeps are for classes: name a column of classes, "
+            "or cut this one into some"
+        )
+
+
+def _check_numbers(path: Path, features: "pd.DataFrame") -> None:
+    """Refuse cells that are missing or infinite, then columns that are no numbers."""
+    import pandas as pd
+
+    first, cells, texts = "", 0, []
+    for name, column in features.items():
+        if column.dtype.kind in "fiub":
+            lost = np.flatnonzero(~np.isfinite(column.to_numpy()))
+        else:
+            lost = np.flatnonzero(column.isna())
+            texts.append(name)
+        if len(lost) and not cells:
+            what = "missing" if pd.isna(column.iloc[lost[0]]) else "infinite"
+            first = f"column {name!r}, row {lost[0] + 1} is {what}"
+        cells += len(lost)
+    if cells:
+        raise InputError(
+            f"{path}: {first} ({cells} in all); fill in or drop such rows, or drop the column"
+        )
+    if texts:
+        column = features[texts[0]]
+        row = int(pd.to_numeric(column, errors="coerce").isna().to_numpy().argmax())
+        raise InputError(
+            f"{path}: column {texts[0]!r}, row {row + 1} is {str(column.iloc[row])!r}, not a "
+            f"number; encode or drop {_listed(texts)}"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(repr(name) for name in names[:SHOWN]) + more

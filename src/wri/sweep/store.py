@@ -1,0 +1,279 @@
+"""Where a sweep is kept: one SQLite file that survives being killed at any moment.
+
+The plan (which runs, and which of them share a stack) is written before anything is trained, and
+the results of a stack in one transaction when it is done. So a finished run is never lost and never
+trained twice, and an unfinished stack is trained again as it was planned.
+"""
+
+import fcntl
+import json
+import os
+import sqlite3
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from wri.errors import InputError
+from wri.sweep.outcomes import Described, Outcome
+from wri.sweep.plan import Planned
+from wri.training import Record
+
+APPLICATION = 0x77726953  # "wriS", in the file's header
+VERSION = 1
+_HEADER = b"SQLite format 3\x00"
+_TABLES = """
+CREATE TABLE setting (fields TEXT NOT NULL);
+CREATE TABLE datasets (fingerprint TEXT PRIMARY KEY, name TEXT NOT NULL, described TEXT NOT NULL);
+CREATE TABLE runs (id TEXT PRIMARY KEY, planned TEXT NOT NULL, stack INTEGER NOT NULL);
+CREATE TABLE results (
+    id TEXT PRIMARY KEY REFERENCES runs, steps BLOB NOT NULL, accuracy BLOB NOT NULL,
+    diverged_at INTEGER
+);
+"""
+
+
+class Store:
+    """A store, open for one sweep or for reading.
+
+    Parameters
+    ----------
+    path
+        The file; made when `write` is set and it does not exist.
+    write
+        Whether runs are planned and finished. One process at a time may.
+    """
+
+    def __init__(self, path: Path, write: bool = False) -> None:
+        self.path = path
+        self._lock: int | None = None
+        new = not path.exists()
+        if new and not write:
+            raise InputError(f"there is no store {path}; `wri sweep --store {path}` makes one")
+        if not new:
+            _check_file(path)
+        try:
+            if write:
+                self._lock = _lock(path)
+            with self._errors():
+                if new:
+                    _create(path)
+                self._connection = sqlite3.connect(path, timeout=60, check_same_thread=False)
+                self._check_content()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if hasattr(self, "_connection"):
+            self._connection.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def settle(self, setting: Mapping[str, object]) -> None:
+        """Hold all runs of a store to one setting, so that its tables never mix two."""
+        given = json.loads(json.dumps(setting))
+        with self._errors(), self._connection:
+            rows = self._connection.execute("SELECT fields FROM setting").fetchall()
+            if not rows:
+                text = json.dumps(setting, sort_keys=True)
+                self._connection.execute("INSERT INTO setting VALUES (?)", (text,))
+                return
+        kept = json.loads(rows[0][0])
+        for name in given:
+            if kept[name] != given[name]:
+                raise InputError(
+                    f"{self.path} holds runs with {name} = {kept[name]}, not {given[name]}; give "
+                    "the same, or name another store"
+                )
+
+    def describe(self, fingerprint: str, described: Described) -> None:
+        """Keep what tables need to know of a data set."""
+        values = (described.name, described.environments, described.constant_accuracy)
+        with self._errors(), self._connection:
+            others = self._connection.execute(
+                "SELECT fingerprint FROM datasets WHERE name = ? AND fingerprint != ?",
+                (described.name, fingerprint),
+            ).fetchall()
+            if others:
+                raise InputError(
+                    f"{self.path} holds runs on other rows by the name {described.name!r}; name "
+                    "another store for the changed data"
+                )
+            self._connection.execute(
+                "INSERT OR REPLACE INTO datasets VALUES (?, ?, ?)",
+                (fingerprint, described.name, json.dumps(values)),
+            )
+
+    def add(self, stacks: Sequence[Sequence[Planned]]) -> None:
+        """Write new runs and which of them share a stack, all or none."""
+        with self._errors(), self._connection:
+            (last,) = self._connection.execute("SELECT max(stack) FROM runs").fetchone()
+            first = 0 if last is None else last + 1
+            self._connection.executemany(
+                "INSERT INTO runs VALUES (?, ?, ?)",
+                [
+                    (run.id, run.as_json(), first + n)
+                    for n, stack in enumerate(stacks)
+                    for run in stack
+                ],
+            )
+
+    def known(self) -> set[str]:
+        """Ids of all planned runs."""
+        return {run for (run,) in self._read("SELECT id FROM runs")}
+
+    def pending(self, wanted: set[str]) -> list[list[Planned]]:
+        """Stacks with a wanted run that is not finished, whole and in their order."""
+        rows = self._read(
+            "SELECT stack, id, planned, id IN (SELECT id FROM results) FROM runs "
+            "ORDER BY stack, rowid"
+        )
+        stacks: dict[int, list[Planned]] = {}
+        due = set()
+        for stack, run, planned, finished in rows:
+            stacks.setdefault(stack, []).append(Planned.from_json(planned))
+            if run in wanted and not finished:
+                due.add(stack)
+        return [stacks[stack] for stack in sorted(due)]
+
+    def finish(self, runs: Sequence[Planned], records: Sequence[Record]) -> None:
+        """Write the results of a whole stack."""
+        rows = []
+        for run, record in zip(runs, records, strict=True):
+            accuracy = np.stack(list(record.measures["accuracy"].values()))  # [splits, T]
+            steps = record.steps.astype("<i8").tobytes()
+            rows.append((run.id, steps, accuracy.astype("<f8").tobytes(), record.diverged_at))
+        with self._errors(), self._connection:
+            self._connection.executemany("INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?)", rows)
+
+    def finished(self) -> set[str]:
+        """Ids of the runs that are done."""
+        return {run for (run,) in self._read("SELECT id FROM results")}
+
+    def described(self) -> list[Described]:
+        rows = [json.loads(text) for (text,) in self._read("SELECT described FROM datasets")]
+        return [Described(name, tuple(names), tuple(shares)) for name, names, shares in rows]
+
+    def outcomes(self) -> list[Outcome]:
+        """Every finished run."""
+        found = []
+        for planned, steps, accuracy, diverged_at in self._read(
+            "SELECT planned, steps, accuracy, diverged_at FROM runs JOIN results USING (id) "
+            "ORDER BY stack, runs.rowid"
+        ):
+            run, at = Planned.from_json(planned), np.frombuffer(steps, "<i8")
+            values = np.frombuffer(accuracy, "<f8").reshape(-1, len(at))
+            names = [f"env{n // 2}_{('in', 'out')[n % 2]}" for n in range(len(values))]
+            found.append(
+                Outcome(
+                    run.dataset,
+                    run.algorithm,
+                    run.test_envs,
+                    run.hparams_seed,
+                    run.trial_seed,
+                    at,
+                    dict(zip(names, values, strict=True)),
+                    diverged_at,
+                )
+            )
+        return found
+
+    def _read(self, query: str) -> list[Any]:
+        with self._errors():
+            return self._connection.execute(query).fetchall()
+
+    def _check_content(self) -> None:
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version > VERSION:
+            raise InputError(
+                f"{self.path} was written by a newer wri (format {version}, this one knows "
+                f"{VERSION}); upgrade wri"
+            )
+        (verdict,) = self._connection.execute("PRAGMA quick_check").fetchone()
+        if verdict != "ok":
+            raise InputError(
+                f"{self.path} is damaged ({verdict}); restore a copy or name a new one"
+            )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """SQLite's errors as sentences that say what to do."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "full" in str(error):
+                raise InputError(
+                    f"the disk is full: {self.path} keeps all finished runs; make room and give "
+                    "the same command again"
+                ) from error
+            raise InputError(f"{self.path} cannot be used: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise InputError(
+                f"{self.path} is damaged ({error}); restore a copy or name a new file"
+            ) from error
+
+
+def _create(path: Path) -> None:
+    """An empty store, there at once and whole or not at all."""
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.unlink(missing_ok=True)
+    connection = sqlite3.connect(unfinished)
+    try:
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(_TABLES)
+    finally:
+        connection.close()
+    unfinished.replace(path)
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what is no store before anything opens it."""
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; name one for --store")
+    with path.open("rb") as file:
+        head = file.read(100)
+        size = file.seek(0, os.SEEK_END)
+    if len(head) < 100 or not head.startswith(_HEADER):
+        raise InputError(f"{path} is not a store of wri (no SQLite file); it was not touched")
+    if struct.unpack(">I", head[68:72])[0] != APPLICATION:
+        raise InputError(f"{path} is an SQLite file of another program; it was not touched")
+    (page,), (pages,) = struct.unpack(">H", head[16:18]), struct.unpack(">I", head[28:32])
+    rest = path.with_name(path.name + "-wal")  # what a killed process had not yet moved over
+    in_file = not rest.exists() or rest.stat().st_size == 0
+    if in_file and size < pages * (65536 if page == 1 else page):
+        raise InputError(f"{path} is cut short; restore a copy or name a new file")
+
+
+def _lock(path: Path) -> int:
+    """Hold the store for this process; the system lets go of it however the process ends."""
+    try:
+        handle = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR)
+    except OSError as error:
+        raise InputError(f"the store {path} cannot be made: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise InputError(
+            f"another sweep is at work on {path}; wait for it, or name another store"
+        ) from error
+    return handle

@@ -1,0 +1,298 @@
+"""Tables of a sweep: algorithms by held-out environments, for each way of selecting.
+
+    cell = mean over trials ± std(ddof = 0) / √n, in %          (DomainBed's convention)
+
+A cell needs every trial that the store has of its data set, and an average every held-out
+environment; otherwise the cell says why it is empty.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wri.errors import InputError
+from wri.report.intervals import Interval, paired_interval
+from wri.sweep.outcomes import Described, Outcome
+from wri.sweep.selection import SELECTIONS, Choice, choose
+
+AVERAGE = "average"
+TIE = 1e-9
+"""Means in % closer than this are equal but for rounding."""
+
+PLACE = ("selection", "dataset", "environment", "algorithm")
+COLUMNS = (*PLACE, "mean", "standard_error", "n", "reason")
+Show = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Scores in % of the trials, or the reason why there are none."""
+
+    scores: tuple[float, ...] = ()
+    reason: str = ""
+
+    @property
+    def mean(self) -> float | None:
+        return float(np.mean(self.scores)) if self.scores else None
+
+    @property
+    def standard_error(self) -> float | None:
+        """None for a single trial, which says nothing of the spread."""
+        n = len(self.scores)
+        return float(np.std(self.scores) / np.sqrt(n)) if n > 1 else None
+
+    def __str__(self) -> str:
+        error = self.standard_error
+        return f"{self.mean:.1f}" + ("" if error is None else f" ± {error:.1f}")
+
+
+class Comparison(NamedTuple):
+    """First − second on the averages of the same trials, or the reason why there is none."""
+
+    first: str
+    second: str
+    interval: Interval | None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        found = self.reason if self.interval is None else str(self.interval).replace("-", "−")
+        return f"{self.first} − {self.second}: {found}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One selection on one data set."""
+
+    selection: str
+    dataset: str
+    trials: tuple[int, ...]
+    columns: tuple[str, ...]  # environments held out, then the average
+    lines: dict[str, tuple[Cell, ...]]  # by algorithm
+    n_environments: int  # of the data set, held out or not
+
+    def is_best(self, algorithm: str, column: int) -> bool:
+        """Whether the cell has the highest mean of its column, alone or with others."""
+        means = {a: m for a, line in self.lines.items() if (m := line[column].mean) is not None}
+        return algorithm in means and means[algorithm] >= max(means.values()) - TIE
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why cells are empty, each reason once, in reading order."""
+        cells = (cell for line in self.lines.values() for cell in line)
+        return list(dict.fromkeys(cell.reason for cell in cells if cell.reason))
+
+    @property
+    def title(self) -> str:
+        return f"{self.dataset}, {self.selection}: {SELECTIONS[self.selection].description}"
+
+    @property
+    def legend(self) -> str:
+        n, n_held_out = len(self.trials), len(self.columns) - 1
+        shown = f"% ± standard error over {n} trials" if n > 1 else "% in a single trial"
+        if n_held_out == self.n_environments:
+            return shown
+        return f"{shown}; average over {n_held_out} of {self.n_environments} environments"
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """Every algorithm against ERM, where there is ERM, and the best against the second."""
+        averages = {algorithm: cells[-1] for algorithm, cells in self.lines.items()}
+        erm = next((name for name in averages if name.lower() == "erm"), None)
+        pairs = [(name, erm) for name in averages if erm is not None and name != erm]
+        filled = [name for name, cell in averages.items() if cell.scores]
+        ranked = sorted(filled, key=lambda name: -np.mean(averages[name].scores))
+        if len(ranked) > 1 and set(ranked[:2]) not in map(set, pairs):
+            pairs.append((ranked[0], ranked[1]))
+        return [_compare(a, averages[a], b, averages[b]) for a, b in pairs]
+
+
+def build(
+    outcomes: Iterable[Outcome],
+    described: Iterable[Described],
+    selections: Sequence[str] = tuple(SELECTIONS),
+) -> list[Table]:
+    """Build a table for every selection and data set.
+
+    Parameters
+    ----------
+    outcomes : iterable of Outcome
+        Every finished run of a store.
+    described : iterable of Described
+        The data sets of the runs.
+    selections : sequence of str
+        Names in `SELECTIONS`.
+
+    Returns
+    -------
+    list of Table
+        In the order of the selections, then of the data sets' names.
+    """
+    data = {one.name: one for one in described}
+    runs: dict[str, list[Outcome]] = {}
+    for run in outcomes:
+        runs.setdefault(run.dataset, []).append(run)
+    if unknown := sorted(runs.keys() - data.keys()):
+        raise InputError(f"there are runs of {', '.join(unknown)}, but no such data set is known")
+    return [_table(s, runs[name], data[name]) for s in selections for name in sorted(runs)]
+
+
+def _table(selection: str, runs: list[Outcome], data: Described) -> Table:
+    trials = tuple(sorted({run.trial_seed for run in runs}))
+    held_out = sorted({k for run in runs if len(run.test_envs) == 1 for k in run.test_envs})
+    if not held_out:  # only runs for leave-one-out so far
+        held_out = sorted({k for run in runs for k in run.test_envs})
+    names = [data.environments[k] for k in held_out]
+    by_algorithm: dict[str, list[Outcome]] = {}
+    for run in sorted(runs, key=lambda run: (run.algorithm.lower() != "erm", run.algorithm)):
+        by_algorithm.setdefault(run.algorithm, []).append(run)
+    lines = {}
+    for algorithm, own in by_algorithm.items():
+        cells = [
+            _cell({trial: choose(selection, own, data, algorithm, k, trial) for trial in trials})
+            for k in held_out
+        ]
+        lines[algorithm] = (*cells, _average(cells, names))
+    return Table(selection, data.name, trials, (*names, AVERAGE), lines, len(data.environments))
+
+
+def _cell(choices: Mapping[int, Choice | str]) -> Cell:
+    """From what was chosen in each trial."""
+    scores, reasons = [], dict[str, list[int]]()
+    for trial, choice in choices.items():
+        if isinstance(choice, str):
+            reasons.setdefault(choice, []).append(trial)
+        else:
+            scores.append(100 * choice.score)
+    if not scores and len(reasons) == 1:
+        return Cell(reason=next(iter(reasons)))
+    if not reasons:
+        return Cell(tuple(scores))
+    n, n_empty = len(choices), len(choices) - len(scores)
+    details = "; ".join(f"{r} (trial {', '.join(map(str, of))})" for r, of in reasons.items())
+    verb = "is" if n_empty == 1 else "are"
+    return Cell(reason=f"{n_empty} of {n} trials {verb} missing: {details}")
+
+
+def _average(cells: list[Cell], names: list[str]) -> Cell:
+    empty = [name for name, cell in zip(names, cells, strict=True) if cell.reason]
+    if empty:
+        return Cell(reason=f"no average without {', '.join(empty)}")
+    per_trial = np.mean([cell.scores for cell in cells], axis=0)  # [E, n] -> [n]
+    return Cell(tuple(per_trial.tolist()))
+
+
+def _compare(a: str, first: Cell, b: str, second: Cell) -> Comparison:
+    empty = [name for name, cell in ((a, first), (b, second)) if cell.reason]
+    if empty:
+        return Comparison(a, b, None, f"no average of {' and of '.join(empty)}")
+    if len(first.scores) < 2:
+        return Comparison(a, b, None, "an interval needs at least two trials")
+    scores = [np.array(cell.scores) for cell in (first, second)]
+    return Comparison(a, b, paired_interval(scores[:1], scores[1:]))
+
+
+def as_rows(tables: Iterable[Table]) -> list[dict[str, Any]]:
+    """A dict for every cell, keyed by `COLUMNS`; `reason` only where the mean is None."""
+    rows = []
+    for table in tables:
+        for algorithm, cells in table.lines.items():
+            for name, cell in zip(table.columns, cells, strict=True):
+                place = (table.selection, table.dataset, name, algorithm)
+                row: dict[str, Any] = dict(zip(PLACE, place, strict=True))
+                row |= {"mean": cell.mean, "standard_error": cell.standard_error}
+                row["n"] = len(cell.scores)
+                rows.append(row | ({"reason": cell.reason} if cell.reason else {}))
+    return rows
+
+
+def comparison_rows(tables: Iterable[Table]) -> list[dict[str, Any]]:
+    """A dict for every paired comparison with the fields of `Interval`, or the reason."""
+    rows = []
+    for table in tables:
+        for first, second, found, reason in table.comparisons:
+            row: dict[str, Any] = {"selection": table.selection, "dataset": table.dataset}
+            row |= {"first": first, "second": second}
+            row |= dict.fromkeys(Interval._fields) | {"n": 0} if found is None else found._asdict()
+            rows.append(row | ({"reason": reason} if reason else {}))
+    return rows
+
+
+def as_csv(tables: Iterable[Table]) -> str:
+    """The rows of `as_rows` with an empty field for None."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(as_rows(tables))
+    return text.getvalue()
+
+
+def as_text(tables: Iterable[Table]) -> str:
+    """Aligned plain text; * marks the best of a column, [1] refers to a reason below."""
+    return "\n\n".join(_text(table) for table in tables)
+
+
+def as_latex(tables: Iterable[Table]) -> str:
+    """Tables for booktabs; the best of a column is bold, reasons stand below as footnotes."""
+    return "\n\n".join(_latex(table) for table in tables)
+
+
+def _text(table: Table) -> str:
+    grid = [["", *(f"{name} " for name in table.columns)]]
+    grid += _grid(table, "{}*".format, "{} ".format, "[{}] ".format, str)
+    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+    text = [table.title, f"{table.legend}; * best", ""]
+    for label, *shown in grid:
+        padded = [cell.rjust(width) for cell, width in zip(shown, widths[1:], strict=True)]
+        text.append("  ".join([label.ljust(widths[0]), *padded]).rstrip())
+    if table.reasons:
+        text += ["", *(f"[{k}] {reason}" for k, reason in enumerate(table.reasons, 1))]
+    if table.comparisons:
+        text += ["", "Difference of the averages over the same trials (95 % interval)"]
+    return "\n".join([*text, *map(str, table.comparisons)])
+
+
+def _latex(table: Table) -> str:
+    grid = [["Algorithm", *map(_escape, table.columns)]]
+    grid += _grid(table, r"\textbf{{{}}}".format, str, r"\textsuperscript{{{}}}".format, _escape)
+    header, *body = [" & ".join(line) + r" \\" for line in grid]
+    notes = [rf"\textsuperscript{{{k}}} {_escape(r)}" for k, r in enumerate(table.reasons, 1)]
+    if table.comparisons:
+        notes.append(_escape("Difference of the averages over the same trials (95 % interval):"))
+        notes += [_escape(str(comparison)) for comparison in table.comparisons]
+    start = rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}"
+    caption = rf"\caption{{{_escape(f'{table.title}. {table.legend}; best in bold.')}}}"
+    top = [r"\begin{table}", r"\centering", caption, start, r"\toprule", header, r"\midrule"]
+    below = [rf"\par{{\footnotesize {note}}}" for note in notes]
+    return "\n".join([*top, *body, r"\bottomrule", r"\end{tabular}", *below, r"\end{table}"])
+
+
+def _grid(table: Table, best: Show, other: Show, footnote: Show, escape: Show) -> list[list[str]]:
+    """The lines of a table, each cell shown by the function for its kind."""
+    reasons = table.reasons
+    grid = []
+    for algorithm, cells in table.lines.items():
+        line = [escape(algorithm)]
+        for k, cell in enumerate(cells):
+            mark = best if table.is_best(algorithm, k) else other
+            if cell.reason:
+                line.append(footnote(str(reasons.index(cell.reason) + 1)))
+            else:
+                line.append(mark(escape(str(cell))))
+        grid.append(line)
+    return grid
+
+
+LATEX = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater"}
+ESCAPED = str.maketrans(
+    {character: rf"\text{name}{{}}" for character, name in LATEX.items()}
+    | {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"±": r"$\pm$", "−": "$-$"}
+)
+
+
+def _escape(text: str) -> str:
+    return text.translate(ESCAPED)

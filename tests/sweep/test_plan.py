@@ -1,0 +1,106 @@
+"""Which runs a question needs, and that an id is a run."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from helpers import make_data
+from wri.errors import InputError
+from wri.sweep.plan import Planned, Question
+from wri.sweep.spaces import seed_hash
+
+
+def held_out(question, **options):
+    return [run.test_envs for run in question.plan([make_data(**options)])]
+
+
+def test_only_leave_one_out_needs_pairs():
+    assert held_out(Question(("erm",))) == [(0,), (1,), (2,), (3,)]
+    assert held_out(Question(("erm",), test_envs=(2,))) == [(2,)]
+    pairs = held_out(Question(("erm",), test_envs=(2,), selections=("leave-one-out",)))
+    assert pairs == [(2,), (0, 2), (1, 2), (2, 3)]
+    assert len(held_out(Question(("erm",), selections=("oracle", "leave-one-out")))) == 4 + 6
+
+
+def test_runs_multiply_and_ids_differ():
+    planned = Question(("erm", "wri"), draws=3, trials=2).plan([make_data()])
+    assert len(planned) == 2 * 3 * 2 * 4
+    assert len({run.id for run in planned}) == len(planned)
+
+
+def test_an_id_depends_on_all_that_decides_the_result():
+    first, *_ = Question(("erm",)).plan([make_data()])
+    assert first.id == Question(("erm",)).plan([make_data()])[0].id
+    for change in (
+        {"steps": 7},
+        {"checkpoint_every": 5},
+        {"trial_seed": 1},
+        {"hparams_seed": 1},
+        {"test_envs": (1,)},
+        {"algorithm": "wri"},
+        {"hyper": first.hyper | {"learning_rate": 0.5}},
+        {"fingerprint": "x"},
+    ):
+        assert replace(first, **change).id != first.id
+    assert Planned.from_json(first.as_json()) == first
+
+
+def test_one_changed_cell_is_other_data():
+    changed = make_data()
+    changed.bank.features[3, 2] += 1e-9
+    assert changed.fingerprint != make_data().fingerprint
+
+
+def test_more_trials_add_runs_and_change_none():
+    few = Question(("vrex",), draws=2, trials=1).plan([make_data()])
+    more = Question(("vrex", "erm"), draws=2, trials=3).plan([make_data()])
+    assert {run.id for run in few} <= {run.id for run in more}
+
+
+def test_splits_are_domainbeds():
+    splits = make_data(rows=25).splits(trial_seed=3)
+    order = list(range(25))
+    np.random.RandomState(seed_hash(3, 2)).shuffle(order)
+    assert splits["env2_out"].tolist() == [50 + row for row in order[:5]]
+    assert splits["env2_in"].tolist() == [50 + row for row in order[5:]]
+
+
+def test_a_run_trains_on_the_others_and_measures_all():
+    (planned, *_) = Question(("irm",), steps=5).plan([make_data()])
+    source = make_data()
+    run = planned.run(source, source.splits(0))
+    assert len(run.train) == 3
+    assert all(rows.min() >= 20 for rows in run.train)
+    assert list(run.evaluate) == [f"env{e}_{part}" for e in range(4) for part in ("in", "out")]
+
+
+def test_the_first_draw_is_the_defaults_and_overrides_hold_in_all():
+    plain, drawn = Question(("wri",), draws=2, test_envs=(0,)).plan([make_data()])
+    assert plain.hyper["penalty_weight"] == 1.0
+    assert drawn.hyper["penalty_weight"] != 1.0
+    question = Question(("wri", "erm"), draws=2, overrides={"penalty_weight": 7.0})
+    assert {r.hyper.get("penalty_weight") for r in question.plan([make_data()])} == {7.0, None}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"algorithms": ()}, "name at least one algorithm"),
+        ({"algorithms": ("foo",)}, "unknown objective 'foo'"),
+        ({"algorithms": ("erm",), "draws": 0}, "draws must be at least 1, not 0"),
+        ({"algorithms": ("erm",), "test_envs": (9,)}, "no environment 9; it has 0 .site 0."),
+        ({"algorithms": ("erm",), "overrides": {"foo": 1.0}}, "no algorithm here knows 'foo'"),
+        ({"algorithms": ("erm",), "selections": ("best",)}, "selection must be one of"),
+    ],
+)
+def test_questions_that_make_no_sense(options, message):
+    with pytest.raises(InputError, match=message):
+        Question(**options).plan([make_data()])
+
+
+def test_one_environment_and_two_for_leave_one_out_are_too_few():
+    with pytest.raises(InputError, match="at least two are needed"):
+        make_data(environments=1)
+    with pytest.raises(InputError, match="leave it out of --selection"):
+        held_out(Question(("erm",), selections=("leave-one-out",)), environments=2)

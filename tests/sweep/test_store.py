@@ -1,0 +1,156 @@
+"""A store keeps what was finished, refuses what is no store, and touches neither."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers import make_data
+from wri.errors import InputError
+from wri.stacked import Network
+from wri.sweep.outcomes import Described
+from wri.sweep.plan import Question
+from wri.sweep.store import Store
+from wri.training import Record
+
+
+def record(values):
+    accuracy = {f"env{e}_{part}": np.array(values) for e in range(4) for part in ("in", "out")}
+    return Record(
+        np.arange(len(values)), {"accuracy": accuracy}, None, Network((6, 3)), np.zeros(1), None
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "sweep.db"
+
+
+def planned():
+    return Question(("erm",), trials=2, steps=3).plan([make_data()])
+
+
+def test_what_is_finished_comes_back(path):
+    runs = planned()
+    with Store(path, write=True) as store:
+        store.describe("f", Described("toy", ("a", "b"), (0.5, 0.25)))
+        store.add([runs[:3], runs[3:]])
+        store.finish(runs[:3], [record([0.1, np.nan, 0.3])] * 3)
+    with Store(path) as store:
+        assert store.known() == {run.id for run in runs}
+        assert store.finished() == {run.id for run in runs[:3]}
+        assert store.pending(store.known()) == [runs[3:]]
+        assert store.pending({runs[0].id}) == []
+        (first, *_) = store.outcomes()
+        assert (first.algorithm, first.test_envs, first.trial_seed) == ("erm", (0,), 0)
+        assert np.array_equal(first.accuracy["env3_out"], [0.1, np.nan, 0.3], equal_nan=True)
+        assert store.described() == [Described("toy", ("a", "b"), (0.5, 0.25))]
+
+
+def test_changed_rows_by_the_same_name_are_refused(path):
+    with Store(path, write=True) as store:
+        store.describe("f", Described("toy", ("a",), (0.5,)))
+        with pytest.raises(InputError, match="other rows by the name 'toy'"):
+            store.describe("g", Described("toy", ("a",), (0.5,)))
+
+
+def test_a_second_sweep_gets_a_clear_error_and_a_reader_does_not(path):
+    with Store(path, write=True), Store(path):
+        code = (
+            "from pathlib import Path; from wri.sweep.store import Store; import sys\n"
+            "Store(Path(sys.argv[1]), write=True)"
+        )
+        command = [sys.executable, "-c", code, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert "another sweep is at work" in done.stderr
+    Store(path, write=True).close()
+
+
+def unchanged(path, content, message):
+    path.write_bytes(content)
+    for write in (True, False):
+        with pytest.raises(InputError, match=message):
+            Store(path, write=write)
+        assert path.read_bytes() == content
+
+
+def test_foreign_and_damaged_files_are_not_touched(path, tmp_path):
+    unchanged(path, b"", "is not a store of wri")
+    unchanged(path, b"site,y\na,1\n" * 50, "is not a store of wri")
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    unchanged(path, other.read_bytes(), "SQLite file of another program")
+    path.unlink()
+    with Store(path, write=True) as store:
+        store.add([planned()])
+        store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = path.read_bytes()
+    unchanged(path, whole[: len(whole) // 2], "is cut short")
+
+
+def test_a_newer_format_and_a_missing_store(path, tmp_path):
+    with pytest.raises(InputError, match="there is no store"):
+        Store(path)
+    with Store(path, write=True) as store:
+        store._connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(InputError, match="newer wri"):
+        Store(path)
+    with pytest.raises(InputError, match="is not a file"):
+        Store(tmp_path, write=True)
+    with pytest.raises(InputError, match="cannot be made"):
+        Store(tmp_path / "nowhere" / "s.db", write=True)
+
+
+def test_a_full_disk_loses_nothing(path):
+    """SQLite is held to its present size, which is what a full disk looks like to it."""
+    runs = planned()
+    with Store(path, write=True) as store:
+        store.add([runs[:1], runs[1:]])
+        store.finish(runs[:1], [record([0.5])])
+        (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+        store._connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(InputError, match="the disk is full"):
+            store.finish(runs[1:], [record(np.linspace(0, 1, 5000))] * (len(runs) - 1))
+        assert store.finished() == {runs[0].id}
+        store._connection.execute("PRAGMA max_page_count = 1000000")
+        store.finish(runs[1:], [record([0.5])] * (len(runs) - 1))
+        assert len(store.finished()) == len(runs)
+
+
+def small_disk():
+    """A file system of 1 MB, where this process may mount one."""
+    folder = Path("/tmp/wri-small-disk")
+    folder.mkdir(exist_ok=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True
+    )
+    return folder if mounted.returncode == 0 else None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_disk_that_is_really_full_recovers():
+    folder = small_disk()
+    if folder is None:
+        pytest.skip("this machine allows no mounts")
+    try:
+        runs = planned()
+        with Store(folder / "s.db", write=True) as store:
+            store.add([runs])
+            filler = folder / "filler"
+            with pytest.raises(OSError, match="No space"):
+                filler.write_bytes(bytes(2**20))
+            with pytest.raises(InputError, match="the disk is full"):
+                store.finish(runs, [record(np.linspace(0, 1, 5000))] * len(runs))
+        filler.unlink()
+        with Store(folder / "s.db", write=True) as store:
+            assert store.pending(store.known()) == [runs]
+            store.finish(runs, [record([0.5])] * len(runs))
+            assert len(store.finished()) == len(runs)
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
