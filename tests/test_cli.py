@@ -102,6 +102,26 @@ def test_a_sweep_is_forecast_trained_shown_and_not_repeated(tmp_path):
             "unknown preset 'foo'",
         ),
         (("results", "s.db"), "there is no store s.db"),
+        (
+            ("sweep", "--datasets", "simulation", "--test-envs", "9", "--store", "s.db"),
+            "has no environment 9",
+        ),
+        (
+            (
+                "sweep",
+                "--datasets",
+                "gaussian2d",
+                "--selection",
+                "leave-one-out",
+                "--store",
+                "s.db",
+            ),
+            "leave-one-out holds out two of the 3 environments of 'gaussian2d'",
+        ),
+        (
+            ("sweep", "--datasets", "simulation", "--memory", "inf", "--store", "s.db"),
+            "memory must be a positive number",
+        ),
     ],
 )
 def test_bad_sweeps_are_one_sentence_and_leave_nothing(
@@ -121,4 +141,8 @@ def test_lists_may_be_spread_in_three_ways():
     assert cli.repeat_lists(["sweep", "--algorithms", "erm", "wri", "--json"]) == expected
     assert cli.repeat_lists(["sweep", "--algorithms", "erm,wri", "--json"]) == expected
     assert cli.repeat_lists(expected) == expected
-    assert cli.repeat_lists(["reproduce", "all", "-o", "x"]) == ["reproduce", "all", "-o", "x"]
+    assert cli.repeat_lists(["sweep", "--algorithms=erm,wri", "--json"]) == expected
+    for plain in (["reproduce", "all", "-o", "x"], ["sweep", "--algorithms", "--store", "s"], []):
+        assert cli.repeat_lists(plain) == plain
+    shown = ["results", "--selection", "oracle", "s.db"]
+    assert cli.repeat_lists(shown) == shown

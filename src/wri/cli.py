@@ -30,8 +30,7 @@ from wri.objectives import OBJECTIVES
 from wri.report.page import write_page
 from wri.report.result import Result, Row
 from wri.sweep.data import load_data
-from wri.sweep.local import forecast
-from wri.sweep.local import sweep as run_sweep
+from wri.sweep.local import Sweep, forecast, run_sweep
 from wri.sweep.plan import Question
 from wri.sweep.selection import SELECTIONS
 from wri.sweep.store import Store
@@ -169,17 +168,16 @@ def sweep(
         preset,
         _numbers(set_ or []),
     )
-    asked = load_data(datasets or [], data, target, env)
+    asked = Sweep(question, load_data(datasets or [], data, target, env), 1e9 * memory)
     if dry_run:
         with Store(store) if store.exists() else nullcontext() as held:
-            found = forecast(question, asked, held, 1e9 * memory)
+            found = forecast(asked, held)
         typer.echo(json.dumps(found._asdict()) if as_json else str(found))
         return
     with Store(store, write=True) as kept, _progress() as bar:
         task = bar.add_task("sweep", total=None)
         try:
-            update = partial(_update, bar, task)
-            trained = run_sweep(question, asked, kept, update, 1e9 * memory)
+            trained = run_sweep(asked, kept, partial(_update, bar, task))
         except KeyboardInterrupt:
             bar.stop()
             messages.print(
@@ -187,16 +185,17 @@ def sweep(
                 "command goes on from there",
                 soft_wrap=True,
                 highlight=False,
+                markup=False,
             )
             raise typer.Exit(130) from None
-        outcomes, described = kept.outcomes(), kept.described()
+        outcomes, described, done = kept.outcomes(), kept.described(), len(kept.finished())
     tables = build_tables(outcomes, described, chosen)
     if as_json:
         document = {"store": str(store), "trained": trained, "rows": as_rows(tables)}
         typer.echo(json.dumps(document))
     else:
         typer.echo(as_text(tables))
-        typer.echo(f"{trained} runs trained, {len(outcomes)} in {store}")
+        typer.echo(f"{trained} runs trained, {done} finished ones in {store}")
 
 
 @app.command()
@@ -212,8 +211,8 @@ def results(
 ) -> None:
     """Tables of a sweep: accuracy in each held-out environment, by ways of choosing."""
     with Store(store) as kept:
-        outcomes, described = kept.outcomes(), kept.described()
-    if not outcomes:
+        outcomes, described, done = kept.outcomes(), kept.described(), kept.finished()
+    if not done:
         raise InputError(f"{store} holds no finished run yet; `wri sweep` goes on with it")
     chosen = tuple(selection or SELECTIONS)
     for name in chosen:
@@ -250,16 +249,22 @@ _LISTS = ("--datasets", "--algorithms", "--test-envs", "--selection", "--set")
 
 def repeat_lists(arguments: list[str]) -> list[str]:
     """`--algorithms erm wri` and `--algorithms erm,wri` as the option repeated."""
-    spread, option = [], ""
-    for argument in arguments:
+    spread: list[str] = []
+    option, given = "", False
+    for argument in [*arguments, "--"]:
+        name, equals, value = argument.partition("=")
         if argument.startswith("-") and not argument[1:].isdigit():
-            option = argument if argument in _LISTS else ""
+            spread += [option] if option and not given else []  # without a value: Click says so
+            option, given = (name if name in _LISTS else ""), bool(equals)
+            values = value.split(",") if option and equals else []
+            spread += [part for each in values for part in (option, each)]
             spread += [] if option else [argument]
-        elif option:
+        elif option and not (arguments[0] == "results" and argument not in SELECTIONS):
+            given = True
             spread += [part for each in argument.split(",") if each for part in (option, each)]
         else:
             spread.append(argument)
-    return spread
+    return spread[:-1]
 
 
 def _progress() -> Progress:

@@ -1,8 +1,8 @@
-"""A sweep that is killed goes on as if it had not been."""
+"""A sweep that is interrupted goes on as if it had not been."""
 
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +10,10 @@ import pytest
 
 from helpers import make_data
 from wri.errors import InputError
-from wri.sweep.local import forecast, sweep
-from wri.sweep.plan import Question
-from wri.sweep.store import Store
+from wri.sweep import Question, Store, Sweep, forecast, run_sweep
+from wri.sweep.local import stack_memory
 from wri.sweep.tables import as_rows, build
+from wri.training import train_stack
 
 QUESTION = Question(
     ("erm", "irm", "vrex", "wri"), draws=3, trials=2, steps=80, overrides={"density_steps": 1.0}
@@ -23,43 +23,49 @@ import sys
 from pathlib import Path
 from helpers import make_data
 from test_interruption import QUESTION
-from wri.sweep.local import sweep
-from wri.sweep.store import Store
+from wri.sweep import Store, Sweep, run_sweep
 
 with Store(Path(sys.argv[1]), write=True) as store:
-    print("started", flush=True)
-    sweep(QUESTION, [make_data(rows=60)], store)
+    sweep = Sweep(QUESTION, [make_data(rows=60)], memory=2e6)
+    run_sweep(sweep, store, lambda done, of: print(done, of, flush=True))
 """
 
 
-def start(path):
+def kill_at(path, share):
+    """Run the sweep in a process of its own and kill it at a share of what is left to do."""
     here = Path(__file__).parent
     folders = [str(here), str(here.parent)]
     command = [sys.executable, "-c", f"import sys; sys.path[:0] = {folders}\n{WORKER}", str(path)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        done, of = map(int, line.split())
+        if done >= share * of:
+            process.kill()
+            break
+    process.stdout.close()
+    assert process.wait() == -signal.SIGKILL
 
 
 def finish(path):
     with Store(path, write=True) as store:
-        trained = sweep(QUESTION, [make_data(rows=60)], store)
+        trained = run_sweep(Sweep(QUESTION, [make_data(rows=60)], memory=2e6), store)
         return trained, store.outcomes(), store.described()
 
 
 def test_three_kills_change_nothing(tmp_path):
-    random = np.random.default_rng()
-    disturbed = tmp_path / "disturbed.db"
-    for _ in range(3):
-        process = start(disturbed)
-        assert process.stdout.readline() == "started\n"
-        time.sleep(random.uniform(0, 4))
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    seed = int(np.random.SeedSequence().entropy % 2**32)
+    print("seed of the kills", seed)  # shown when the test fails
+    disturbed, finished = tmp_path / "disturbed.db", []
+    for share in np.random.default_rng(seed).uniform(0.05, 0.6, 3):
+        kill_at(disturbed, share)
+        with Store(disturbed) as store:
+            finished.append(len(store.finished()))
     trained, outcomes, described = finish(disturbed)
     whole, expected, _ = finish(tmp_path / "undisturbed.db")
     assert whole == len(expected) == 4 * 3 * 2 * 4
-    assert trained <= whole
-    assert len(outcomes) == len(expected)
+    assert finished == sorted(finished)  # none was lost
+    assert trained == whole - finished[-1]  # none was repeated
+    assert all(len(outcome.steps) for outcome in outcomes)
     for ours, other in zip(outcomes, expected, strict=True):
         assert (ours.algorithm, ours.test_envs) == (other.algorithm, other.test_envs)
         for split in other.accuracy:
@@ -69,49 +75,61 @@ def test_three_kills_change_nothing(tmp_path):
 
 
 def test_ctrl_c_keeps_what_is_finished_and_a_second_sweep_trains_the_rest(tmp_path):
-    path, question = tmp_path / "s.db", Question(("erm", "groupdro"), trials=2, steps=5)
+    sweep = Sweep(Question(("erm", "groupdro"), trials=2, steps=5), [make_data()])
 
     def interrupt(done, of):
         if done > of / 2:
             raise KeyboardInterrupt
 
-    with Store(path, write=True) as store:
+    with Store(tmp_path / "s.db", write=True) as store:
         with pytest.raises(KeyboardInterrupt):
-            sweep(question, [make_data()], store, interrupt)
+            run_sweep(sweep, store, interrupt)
         kept = len(store.finished())
-        assert sweep(question, [make_data()], store) == 16 - kept
-        assert sweep(question, [make_data()], store) == 0
+        assert run_sweep(sweep, store) == 16 - kept
+        assert run_sweep(sweep, store) == 0
+
+
+def test_unfinished_draws_are_the_reason_of_an_empty_cell(tmp_path):
+    sweep = Sweep(Question(("erm",), draws=3, steps=3), [make_data()])
+    with Store(tmp_path / "s.db", write=True) as store:
+        store.plan(sweep.question.setting, sweep.described, [[run] for run in sweep.planned])
+        (first, *_) = store.pending(store.known())
+        store.finish(first, train_stack([sweep.run(planned) for planned in first], 3))
+        (table, *_) = build(store.outcomes(), store.described(), ["oracle"])
+        reasons = [cell.reason for cell in table.lines["erm"]]
+        assert reasons[:2] == ["2 of 3 draws are not finished", "3 of 3 draws are not finished"]
 
 
 def test_more_trials_train_only_what_is_new(tmp_path):
+    def trained(**options):
+        return run_sweep(Sweep(Question(("erm",), **options), [make_data()]), store)
+
     with Store(tmp_path / "s.db", write=True) as store:
-        assert sweep(Question(("erm",), steps=3), [make_data()], store) == 4
-        assert sweep(Question(("erm",), trials=2, steps=3), [make_data()], store) == 4
+        assert trained(steps=3) == 4
+        assert trained(steps=3, trials=2) == 4
         with pytest.raises(InputError, match="holds runs with steps = 3, not 4"):
-            sweep(Question(("erm",), trials=2, steps=4), [make_data()], store)
+            trained(steps=4, trials=2)
         assert len(store.known()) == 8
 
 
-def test_stacks_fit_into_the_memory_given(tmp_path):
-    question = Question(("erm",), draws=4, trials=4, steps=2)
-    sizes = {}
-    for memory in (2e9, 1e6):
-        with Store(tmp_path / f"{memory}.db", write=True) as store:
-            sweep(question, [make_data(rows=200)], store, memory=memory)
-            assert len(store.finished()) == 64
-            stacks = store._read("SELECT stack, count(*) FROM runs GROUP BY stack")
-            sizes[memory] = max(count for _, count in stacks)
-    assert sizes[1e6] < sizes[2e9]
+def test_stacks_fit_into_the_memory_given():
+    sweep = Sweep(Question(("erm",), draws=4, trials=4), [make_data(rows=200)], memory=5e5)
+    stacks = [[sweep.run(planned) for planned in stack] for stack in sweep.new_stacks(None)]
+    assert max(map(len, stacks)) > 1
+    assert all(stack_memory(runs) <= 5e5 for runs in stacks)
+    assert len(Sweep(sweep.question, sweep.datasets).new_stacks(None)) < len(stacks)
+    with pytest.raises(InputError, match="memory must be a positive number"):
+        Sweep(sweep.question, sweep.datasets, memory=float("inf"))
 
 
 def test_a_forecast_counts_and_writes_nothing(tmp_path):
-    question = Question(("erm", "wri"), draws=2, trials=2, steps=100)
-    found = forecast(question, [make_data()], None)
-    assert (found.runs, found.finished) == (32, 0)
+    sweep = Sweep(Question(("erm", "wri"), draws=2, trials=2, steps=100), [make_data()])
+    found = forecast(sweep, None)
+    assert (found.runs, found.finished, found.to_train) == (32, 0, 32)
     assert found.seconds > 0
     assert found.memory > 0
-    assert "32 runs, 0 of them finished" in str(found)
+    assert "32 runs, 0 of them finished; 32 to train" in str(found)
     with Store(tmp_path / "s.db", write=True) as store:
-        sweep(Question(("erm",), steps=100), [make_data()], store)
-        assert forecast(question, [make_data()], store).finished == 4
+        run_sweep(Sweep(Question(("erm",), steps=100), [make_data()]), store)
+        assert forecast(sweep, store).finished == 4
         assert len(store.known()) == 4

@@ -102,5 +102,8 @@ def test_questions_that_make_no_sense(options, message):
 def test_one_environment_and_two_for_leave_one_out_are_too_few():
     with pytest.raises(InputError, match="at least two are needed"):
         make_data(environments=1)
-    with pytest.raises(InputError, match="leave it out of --selection"):
-        held_out(Question(("erm",), selections=("leave-one-out",)), environments=2)
+    with pytest.raises(InputError, match="leave-one-out holds out two of the 3 environments"):
+        held_out(Question(("vrex",), selections=("leave-one-out",)), environments=3)
+    assert held_out(Question(("erm",), selections=("leave-one-out",)), environments=3)
+    with pytest.raises(InputError, match="vrex needs 2 to train on; leave vrex out"):
+        held_out(Question(("vrex",)), environments=2)

@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers import make_data
 from wri.errors import InputError
 from wri.sweep.outcomes import Described, Outcome
 from wri.sweep.selection import SELECTIONS, choose
 from wri.sweep.tables import as_rows, build
 
-DATA = Described("three sites", ("site A", "site B", "site C"), (0.5, 0.6, 0.5))
+DATA = Described("three sites", ("site A", "site B", "site C"), (0.5, 0.6, 0.5), (0.0, 0.0, 0.0))
 STEPS = np.array([10, 20, 30])
 
 # Site C is held out. Means of A and B, out: .70 .85 .75, .60 .65 .60 and .15 .60 .60.
@@ -126,16 +127,29 @@ def test_a_diverged_run_never_wins(selection, at):
 @pytest.mark.parametrize("selection", EXPECTED)
 def test_nan_never_wins_where_no_divergence_was_noted(selection):
     lost = [replace(diverged(run, 0), hparams_seed=-1, diverged_at=None) for run in example()[:3]]
-    empty = [
-        replace(
-            run,
-            hparams_seed=-2,
-            steps=np.array([], int),
-            accuracy={name: column[:0] for name, column in run.accuracy.items()},
-        )
-        for run in example()[:3]
-    ]
-    assert select(selection, lost + empty + example()) == select(selection, example())
+    assert select(selection, lost + example()) == select(selection, example())
+
+
+def test_a_draw_that_is_not_finished_is_a_reason():
+    first, *others = example()
+    waiting = replace(first, steps=np.array([], int), accuracy={})
+    assert select("oracle", [waiting, *others]) == "1 of 3 draws are not finished"
+
+
+def test_the_constant_predictor_never_passes_the_guard():
+    data = make_data(environments=3, rows=100)
+    described = data.described
+    for trial in range(20):
+        accuracy = {}
+        for e in range(3):
+            targets = data.bank.targets
+            most = np.bincount(targets[data.rows[e]]).argmax()
+            for part in ("in", "out"):
+                rows = data.splits(trial)[f"env{e}_{part}"]
+                accuracy[f"env{e}_{part}"] = np.array([np.mean(targets[rows] == most)])
+        run = Outcome("toy", "erm", (2,), 0, trial, np.array([0]), accuracy)
+        found = choose("guarded-oracle", [run], described, "erm", 2, trial)
+        assert found == "no checkpoint beats the constant predictor in every training environment"
 
 
 def test_a_nan_at_the_first_step_does_not_hide_the_others():
@@ -207,7 +221,7 @@ def test_reasons_name_what_is_missing():
 
 
 def test_two_environments_leave_none_to_train_on():
-    data = Described(DATA.name, ("A", "B"), (0.5, 0.5))
+    data = Described(DATA.name, ("A", "B"), (0.5, 0.5), (0.0, 0.0))
     run = outcome(0, {k: v for k, v in DRAWS[0].items() if "env2" not in k}, (1,))
     reason = "leave-one-out needs at least three environments"
     assert choose("leave-one-out", [run], data, "wri", 1, 0) == reason

@@ -1,10 +1,11 @@
 """A store keeps what was finished, refuses what is no store, and touches neither."""
 
+import contextlib
 import os
 import sqlite3
 import subprocess
 import sys
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +26,10 @@ def record(values):
     )
 
 
+SETTING = {"steps": 3}
+DESCRIBED = Described("toy", ("a", "b"), (0.5, 0.25), (0.2, 0.2))
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "sweep.db"
@@ -37,8 +42,7 @@ def planned():
 def test_what_is_finished_comes_back(path):
     runs = planned()
     with Store(path, write=True) as store:
-        store.describe("f", Described("toy", ("a", "b"), (0.5, 0.25)))
-        store.add([runs[:3], runs[3:]])
+        store.plan(SETTING, {"f": DESCRIBED}, [runs[:3], runs[3:]])
         store.finish(runs[:3], [record([0.1, np.nan, 0.3])] * 3)
     with Store(path) as store:
         assert store.known() == {run.id for run in runs}
@@ -48,14 +52,53 @@ def test_what_is_finished_comes_back(path):
         (first, *_) = store.outcomes()
         assert (first.algorithm, first.test_envs, first.trial_seed) == ("erm", (0,), 0)
         assert np.array_equal(first.accuracy["env3_out"], [0.1, np.nan, 0.3], equal_nan=True)
-        assert store.described() == [Described("toy", ("a", "b"), (0.5, 0.25))]
+        assert store.described() == [DESCRIBED]
+        assert [len(each.steps) for each in store.outcomes()] == [3] * 3 + [0] * 5
 
 
-def test_changed_rows_by_the_same_name_are_refused(path):
+def test_other_rows_settings_and_versions_are_refused(path):
+    runs = planned()
     with Store(path, write=True) as store:
-        store.describe("f", Described("toy", ("a",), (0.5,)))
+        store.plan(SETTING, {"f": DESCRIBED}, [runs[:2]])
         with pytest.raises(InputError, match="other rows by the name 'toy'"):
-            store.describe("g", Described("toy", ("a",), (0.5,)))
+            store.plan(SETTING, {"g": DESCRIBED}, [])
+        with pytest.raises(InputError, match="holds runs with steps = 3, not 4"):
+            store.plan({"steps": 4}, {"f": DESCRIBED}, [])
+        other = replace(runs[0], hyper=runs[0].hyper | {"learning_rate": 0.5})
+        with pytest.raises(InputError, match="another version of this run: erm on toy"):
+            store.plan(SETTING, {"f": DESCRIBED}, [runs[2:], [other]])
+        assert store.known() == {run.id for run in runs[:2]}  # all or nothing
+
+
+def test_a_link_does_not_lead_around_the_lock(path, tmp_path):
+    link = tmp_path / "link.db"
+    with Store(path, write=True):
+        link.symlink_to(path)
+        with pytest.raises(InputError, match="another sweep is at work"):
+            Store(link, write=True)
+
+
+def test_what_is_left_of_a_deleted_store_is_not_taken_for_its_own(path):
+    path.with_name(path.name + "-wal").write_bytes(b"x")
+    with pytest.raises(InputError, match="left of a store that was deleted"):
+        Store(path, write=True)
+
+
+def test_readers_change_nothing(path):
+    runs = planned()
+    code = (
+        "import os, sys; from pathlib import Path; from wri.sweep.store import Store\n"
+        "store = Store(Path(sys.argv[1]), write=True); store.plan({}, {}, []); os._exit(1)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], timeout=60, check=False)
+    rest = path.with_name(path.name + "-wal")
+    before = path.read_bytes(), rest.read_bytes()
+    assert before[1]
+    with Store(path) as store:
+        assert store.known() == set()
+    assert (path.read_bytes(), rest.read_bytes()) == before
+    with Store(path, write=True) as store:
+        store.plan(SETTING, {}, [runs])
 
 
 def test_a_second_sweep_gets_a_clear_error_and_a_reader_does_not(path):
@@ -88,7 +131,7 @@ def test_foreign_and_damaged_files_are_not_touched(path, tmp_path):
     unchanged(path, other.read_bytes(), "SQLite file of another program")
     path.unlink()
     with Store(path, write=True) as store:
-        store.add([planned()])
+        store.plan(SETTING, {}, [planned()])
         store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     whole = path.read_bytes()
     unchanged(path, whole[: len(whole) // 2], "is cut short")
@@ -103,7 +146,7 @@ def test_a_newer_format_and_a_missing_store(path, tmp_path):
         Store(path)
     with pytest.raises(InputError, match="is not a file"):
         Store(tmp_path, write=True)
-    with pytest.raises(InputError, match="cannot be made"):
+    with pytest.raises(InputError, match="cannot be used: No such file"):
         Store(tmp_path / "nowhere" / "s.db", write=True)
 
 
@@ -111,11 +154,11 @@ def test_a_full_disk_loses_nothing(path):
     """SQLite is held to its present size, which is what a full disk looks like to it."""
     runs = planned()
     with Store(path, write=True) as store:
-        store.add([runs[:1], runs[1:]])
+        store.plan(SETTING, {}, [runs[:1], runs[1:]])
         store.finish(runs[:1], [record([0.5])])
         (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
         store._connection.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(InputError, match="the disk is full"):
+        with pytest.raises(InputError, match="the disk is full or fails"):
             store.finish(runs[1:], [record(np.linspace(0, 1, 5000))] * (len(runs) - 1))
         assert store.finished() == {runs[0].id}
         store._connection.execute("PRAGMA max_page_count = 1000000")
@@ -123,34 +166,54 @@ def test_a_full_disk_loses_nothing(path):
         assert len(store.finished()) == len(runs)
 
 
-def small_disk():
-    """A file system of 1 MB, where this process may mount one."""
-    folder = Path("/tmp/wri-small-disk")
-    folder.mkdir(exist_ok=True)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True
-    )
-    return folder if mounted.returncode == 0 else None
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mounts a file system of so many kilobytes, where this process may."""
+    mounted = []
 
+    def mount(kilobytes):
+        folder = tmp_path / f"{kilobytes}k"
+        folder.mkdir()
+        options = ["-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)]
+        done = subprocess.run(["mount", *options], capture_output=True)
+        if done.returncode:
+            pytest.skip("this machine allows no mounts")
+        mounted.append(folder)
+        return folder
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-def test_a_disk_that_is_really_full_recovers():
-    folder = small_disk()
-    if folder is None:
-        pytest.skip("this machine allows no mounts")
-    try:
-        runs = planned()
-        with Store(folder / "s.db", write=True) as store:
-            store.add([runs])
-            filler = folder / "filler"
-            with pytest.raises(OSError, match="No space"):
-                filler.write_bytes(bytes(2**20))
-            with pytest.raises(InputError, match="the disk is full"):
-                store.finish(runs, [record(np.linspace(0, 1, 5000))] * len(runs))
-        filler.unlink()
-        with Store(folder / "s.db", write=True) as store:
-            assert store.pending(store.known()) == [runs]
-            store.finish(runs, [record([0.5])] * len(runs))
-            assert len(store.finished()) == len(runs)
-    finally:
+    yield mount
+    for folder in mounted:
         subprocess.run(["umount", str(folder)], check=True)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+
+
+@needs_root
+def test_a_disk_that_is_really_full_recovers(small_disk):
+    folder, runs = small_disk(1024), planned()
+    with Store(folder / "s.db", write=True) as store:
+        store.plan(SETTING, {}, [runs])
+        filler = folder / "filler"
+        with pytest.raises(OSError, match="No space"):
+            filler.write_bytes(bytes(2**20))
+        with pytest.raises(InputError, match="the disk is full or fails"):
+            store.finish(runs, [record(np.linspace(0, 1, 5000))] * len(runs))
+    filler.unlink()
+    with Store(folder / "s.db", write=True) as store:
+        assert store.pending(store.known()) == [runs]
+        store.finish(runs, [record([0.5])] * len(runs))
+        assert len(store.finished()) == len(runs)
+
+
+@needs_root
+@pytest.mark.parametrize("kilobytes", [8, 16, 24, 32, 48, 64, 84, 108])
+def test_a_store_is_made_whole_or_not_at_all(small_disk, kilobytes):
+    path = small_disk(kilobytes) / "s.db"
+    with contextlib.suppress(InputError), Store(path, write=True) as store:
+        store.plan(SETTING, {}, [planned()])
+    subprocess.run(["mount", "-o", "remount,size=2m", str(path.parent)], check=True)
+    with Store(path, write=True) as store:
+        if not store.known():
+            store.plan(SETTING, {}, [planned()])
+        assert len(store.known()) == 8

@@ -11,7 +11,7 @@ from wri.errors import InputError
 from wri.sweep.outcomes import Described, Outcome
 from wri.sweep.tables import as_csv, as_latex, as_rows, as_text, build, comparison_rows
 
-DATA = Described("two sites", ("site A", "site_B"), (0.5, 0.5))
+DATA = Described("two sites", ("site A", "site_B"), (0.5, 0.5), (0.0, 0.0))
 SCORES = {  # in %, of trials 0, 1, 2 in site A and in site_B
     "wri": ([70, 72, 74], [60, 60, 60]),
     "erm": ([60, 61, 65], [60, 60, 60]),
@@ -184,7 +184,7 @@ def test_latex_is_escaped_marked_and_closed():
 
 
 def test_a_table_for_every_selection_and_data_set():
-    other = Described("another", ("x", "y", "z"), (0.5, 0.5, 0.5))
+    other = Described("another", ("x", "y", "z"), (0.5, 0.5, 0.5), (0.0, 0.0, 0.0))
     tables = build(
         runs() + runs({"erm": ([1], [2])}, other), [DATA, other], ["oracle-early", "oracle"]
     )

@@ -1,7 +1,7 @@
 """Sweeps: hyper-parameter draws, plan, store, local back end, selection and tables."""
 
 from wri.sweep.data import Data, gather, load_data
-from wri.sweep.local import Forecast, forecast, sweep
+from wri.sweep.local import Forecast, Sweep, forecast, run_sweep
 from wri.sweep.outcomes import Described, Outcome
 from wri.sweep.plan import Planned, Question
 from wri.sweep.selection import SELECTIONS, choose
@@ -17,11 +17,12 @@ __all__ = [
     "Planned",
     "Question",
     "Store",
+    "Sweep",
     "choose",
     "draw",
     "forecast",
     "gather",
     "load_data",
+    "run_sweep",
     "seed_hash",
-    "sweep",
 ]

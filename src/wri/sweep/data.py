@@ -62,7 +62,8 @@ class Data:
     def described(self) -> Described:
         shares = [np.bincount(self.bank.targets[rows].astype(int)).max() for rows in self.rows]
         constant = [float(most) / size for most, size in zip(shares, self.sizes, strict=True)]
-        return Described(self.name, self.names, tuple(constant))
+        held_back = [int(size * HOLDOUT) / size for size in self.sizes]
+        return Described(self.name, self.names, tuple(constant), tuple(held_back))
 
     @property
     def rows(self) -> list[np.ndarray]:

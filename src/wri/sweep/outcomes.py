@@ -13,11 +13,12 @@ class Described:
     name: str
     environments: tuple[str, ...]
     constant_accuracy: tuple[float, ...]  # of the best constant prediction in each environment
+    held_back: tuple[float, ...]  # share of each environment's rows that is never trained on
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """One finished run: what it was, and its accuracy at every checkpoint.
+    """One run: what it is, and its accuracy at every checkpoint; none before it is finished.
 
     `accuracy` maps "env0_in", "env0_out", "env1_in", … to `[T]` in [0, 1]: the rows of each
     environment that are trained on when it is not held out, and the others. From the step at

@@ -47,6 +47,15 @@ class Planned:
     def as_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
 
+    @property
+    def place(self) -> str:
+        """Where it stands in a table; a store has one run for each."""
+        held_out = " and ".join(map(str, self.test_envs))
+        return (
+            f"{self.algorithm} on {self.dataset}, environment {held_out} held out, draw "
+            f"{self.hparams_seed}, trial {self.trial_seed}"
+        )
+
     @classmethod
     def from_json(cls, text: str) -> "Planned":
         fields = json.loads(text)
@@ -126,6 +135,7 @@ class Question:
             "checkpoint_every": self.checkpoint_every,
             "preset": self.preset,
             "overrides": dict(self.overrides or {}),
+            "format": FORMAT,
         }
 
     def plan(self, datasets: Iterable[Data]) -> list[Planned]:
@@ -150,7 +160,7 @@ class Question:
                                 self.preset,
                                 hyper,
                             )
-                            for held_out in self._held_out(data)
+                            for held_out in self._held_out(data, algorithm)
                         ]
         return planned
 
@@ -163,19 +173,22 @@ class Question:
                 hyper[name] = known[name].check(value)
         return hyper
 
-    def _held_out(self, data: Data) -> list[tuple[int, ...]]:
+    def _held_out(self, data: Data, algorithm: str) -> list[tuple[int, ...]]:
         every = range(len(data.names))
         chosen: Sequence[int] = every if self.test_envs is None else sorted(set(self.test_envs))
         for e in chosen:
             if e not in every:
                 names = ", ".join(f"{n} ({name})" for n, name in enumerate(data.names))
                 raise InputError(f"data set {data.name!r} has no environment {e}; it has {names}")
-        singles: list[tuple[int, ...]] = [(e,) for e in chosen]
-        if "leave-one-out" not in self.selections:
-            return singles
-        if len(data.names) < 3:
+        pairs = "leave-one-out" in self.selections
+        least = OBJECTIVES[algorithm].least_environments
+        if len(every) - (2 if pairs else 1) < least:
+            how = "leave-one-out holds out two" if pairs else "a sweep holds out one"
             raise InputError(
-                f"leave-one-out holds out two environments at a time, and data set {data.name!r} "
-                f"has {len(data.names)}; leave it out of --selection"
+                f"{how} of the {len(every)} environments of {data.name!r}, and {algorithm} needs "
+                f"{least} to train on; leave {algorithm}{' or leave-one-out' if pairs else ''} out"
             )
+        singles: list[tuple[int, ...]] = [(e,) for e in chosen]
+        if not pairs:
+            return singles
         return singles + [pair for pair in combinations(every, 2) if set(pair) & set(chosen)]

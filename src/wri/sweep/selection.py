@@ -64,7 +64,7 @@ def guarded_oracle(
 ) -> np.ndarray:  # [T]
     """As `oracle_early`, where the constant predictor is beaten in every training environment."""
     beaten = [
-        _accuracy(run, k, "in") > data.constant_accuracy[k] + ROUNDING
+        _whole_accuracy(run, k, data) > data.constant_accuracy[k] + ROUNDING
         for k in _others(held_out, data)
     ]  # [E − 1, T]
     return np.where(np.all(beaten, axis=0), _accuracy(run, held_out, "out"), np.nan)
@@ -145,6 +145,11 @@ def choose(
         if any(absent.values()):
             return _missing(selection, absent, len(draws))
 
+    needed = {(held_out,), *pairs}
+    waiting = {n for envs in needed for n, run in runs[envs].items() if len(run.steps) == 0}
+    if waiting:
+        return f"{len(waiting)} of {len(draws)} draws are not finished"
+
     best: tuple[float, Choice] | None = None
     some_finished = False
     for draw, run in sorted(draws.items()):
@@ -170,6 +175,13 @@ def choose(
 
 def _accuracy(run: Outcome, environment: int, rows: str) -> np.ndarray:  # [T]
     return np.asarray(run.accuracy[f"env{environment}_{rows}"], float)
+
+
+def _whole_accuracy(run: Outcome, environment: int, data: Described) -> np.ndarray:  # [T]
+    """On all rows of an environment, as the constant predictor is measured."""
+    inside, outside = (_accuracy(run, environment, rows) for rows in ("in", "out"))
+    share = data.held_back[environment]
+    return (1 - share) * inside + share * outside
 
 
 def _others(held_out: int, data: Described) -> list[int]:

@@ -12,6 +12,7 @@ import sqlite3
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,7 +30,9 @@ _HEADER = b"SQLite format 3\x00"
 _TABLES = """
 CREATE TABLE setting (fields TEXT NOT NULL);
 CREATE TABLE datasets (fingerprint TEXT PRIMARY KEY, name TEXT NOT NULL, described TEXT NOT NULL);
-CREATE TABLE runs (id TEXT PRIMARY KEY, planned TEXT NOT NULL, stack INTEGER NOT NULL);
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY, place TEXT NOT NULL UNIQUE, planned TEXT NOT NULL, stack INTEGER NOT NULL
+);
 CREATE TABLE results (
     id TEXT PRIMARY KEY REFERENCES runs, steps BLOB NOT NULL, accuracy BLOB NOT NULL,
     diverged_at INTEGER
@@ -51,19 +54,20 @@ class Store:
     def __init__(self, path: Path, write: bool = False) -> None:
         self.path = path
         self._lock: int | None = None
-        new = not path.exists()
-        if new and not write:
-            raise InputError(f"there is no store {path}; `wri sweep --store {path}` makes one")
-        if not new:
-            _check_file(path)
         try:
+            real = path.resolve()  # a link must not lead around the lock
             if write:
-                self._lock = _lock(path)
+                self._lock = _lock(real)
+            new = not real.exists()
+            if new and not write:
+                raise InputError(f"there is no store {path}; `wri sweep --store {path}` makes one")
             with self._errors():
-                if new:
-                    _create(path)
-                self._connection = sqlite3.connect(path, timeout=60, check_same_thread=False)
+                _create(real) if new else _check_file(real)
+                self._connection = _connect(real, write)
                 self._check_content()
+        except OSError as error:
+            self.close()
+            raise InputError(f"the store {path} cannot be used: {error.strerror}") from error
         except BaseException:
             self.close()
             raise
@@ -86,54 +90,60 @@ class Store:
             os.close(self._lock)
             self._lock = None
 
-    def settle(self, setting: Mapping[str, object]) -> None:
-        """Hold all runs of a store to one setting, so that its tables never mix two."""
-        given = json.loads(json.dumps(setting))
-        with self._errors(), self._connection:
-            rows = self._connection.execute("SELECT fields FROM setting").fetchall()
-            if not rows:
-                text = json.dumps(setting, sort_keys=True)
-                self._connection.execute("INSERT INTO setting VALUES (?)", (text,))
-                return
-        kept = json.loads(rows[0][0])
-        for name in given:
-            if kept[name] != given[name]:
+    def check(
+        self, setting: Mapping[str, object], described: Mapping[str, Described]
+    ) -> None:  # by fingerprint
+        """Refuse what does not fit the runs that are here, so that no table mixes two sweeps."""
+        kept = (
+            {} if not (rows := self._read("SELECT fields FROM setting")) else json.loads(rows[0][0])
+        )
+        for name, value in json.loads(json.dumps(setting)).items():
+            if name in kept and kept[name] != value:
                 raise InputError(
-                    f"{self.path} holds runs with {name} = {kept[name]}, not {given[name]}; give "
-                    "the same, or name another store"
+                    f"{self.path} holds runs with {name} = {kept[name]}, not {value}; give the "
+                    "same, or name another store"
+                )
+        known = dict(self._read("SELECT name, fingerprint FROM datasets"))
+        for fingerprint, data in described.items():
+            if known.get(data.name, fingerprint) != fingerprint:
+                raise InputError(
+                    f"{self.path} holds runs on other rows by the name {data.name!r}; name another "
+                    "store for the changed data"
                 )
 
-    def describe(self, fingerprint: str, described: Described) -> None:
-        """Keep what tables need to know of a data set."""
-        values = (described.name, described.environments, described.constant_accuracy)
-        with self._errors(), self._connection:
-            others = self._connection.execute(
-                "SELECT fingerprint FROM datasets WHERE name = ? AND fingerprint != ?",
-                (described.name, fingerprint),
-            ).fetchall()
-            if others:
-                raise InputError(
-                    f"{self.path} holds runs on other rows by the name {described.name!r}; name "
-                    "another store for the changed data"
-                )
-            self._connection.execute(
-                "INSERT OR REPLACE INTO datasets VALUES (?, ?, ?)",
-                (fingerprint, described.name, json.dumps(values)),
-            )
-
-    def add(self, stacks: Sequence[Sequence[Planned]]) -> None:
-        """Write new runs and which of them share a stack, all or none."""
+    def plan(
+        self,
+        setting: Mapping[str, object],
+        described: Mapping[str, Described],
+        stacks: Sequence[Sequence[Planned]],
+    ) -> None:
+        """Write new runs and which of them share a stack, with their data, all or nothing."""
+        self.check(setting, described)
         with self._errors(), self._connection:
             (last,) = self._connection.execute("SELECT max(stack) FROM runs").fetchone()
             first = 0 if last is None else last + 1
+            self._connection.execute("DELETE FROM setting")
+            text = json.dumps(setting, sort_keys=True)
+            self._connection.execute("INSERT INTO setting VALUES (?)", (text,))
             self._connection.executemany(
-                "INSERT INTO runs VALUES (?, ?, ?)",
+                "INSERT OR REPLACE INTO datasets VALUES (?, ?, ?)",
                 [
-                    (run.id, run.as_json(), first + n)
-                    for n, stack in enumerate(stacks)
-                    for run in stack
+                    (fingerprint, data.name, json.dumps(asdict(data)))
+                    for fingerprint, data in described.items()
                 ],
             )
+            for n, stack in enumerate(stacks):
+                for run in stack:
+                    self._add(run, first + n)
+
+    def _add(self, run: Planned, stack: int) -> None:
+        row = (run.id, run.place, run.as_json(), stack)
+        try:
+            self._connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?)", row)
+        except sqlite3.IntegrityError as error:
+            raise InputError(
+                f"{self.path} holds another version of this run: {run.place}; name another store"
+            ) from error
 
     def known(self) -> set[str]:
         """Ids of all planned runs."""
@@ -169,17 +179,25 @@ class Store:
 
     def described(self) -> list[Described]:
         rows = [json.loads(text) for (text,) in self._read("SELECT described FROM datasets")]
-        return [Described(name, tuple(names), tuple(shares)) for name, names, shares in rows]
+        return [
+            Described(
+                row["name"],
+                tuple(row["environments"]),
+                tuple(row["constant_accuracy"]),
+                tuple(row["held_back"]),
+            )
+            for row in rows
+        ]
 
     def outcomes(self) -> list[Outcome]:
-        """Every finished run."""
+        """Every planned run; without checkpoints where it is not finished."""
         found = []
         for planned, steps, accuracy, diverged_at in self._read(
-            "SELECT planned, steps, accuracy, diverged_at FROM runs JOIN results USING (id) "
+            "SELECT planned, steps, accuracy, diverged_at FROM runs LEFT JOIN results USING (id) "
             "ORDER BY stack, runs.rowid"
         ):
-            run, at = Planned.from_json(planned), np.frombuffer(steps, "<i8")
-            values = np.frombuffer(accuracy, "<f8").reshape(-1, len(at))
+            run, at = Planned.from_json(planned), np.frombuffer(steps or b"", "<i8")
+            values = np.frombuffer(accuracy or b"", "<f8").reshape(-1, max(1, len(at)))
             names = [f"env{n // 2}_{('in', 'out')[n % 2]}" for n in range(len(values))]
             found.append(
                 Outcome(
@@ -218,10 +236,10 @@ class Store:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if "full" in str(error):
+            if error.sqlite_errorname.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
                 raise InputError(
-                    f"the disk is full: {self.path} keeps all finished runs; make room and give "
-                    "the same command again"
+                    f"the disk is full or fails ({error}): {self.path} keeps what was finished; "
+                    "make room and give the same command again"
                 ) from error
             raise InputError(f"{self.path} cannot be used: {error}") from error
         except sqlite3.DatabaseError as error:
@@ -232,17 +250,31 @@ class Store:
 
 def _create(path: Path) -> None:
     """An empty store, there at once and whole or not at all."""
+    rest = path.with_name(path.name + "-wal")
+    if rest.exists():
+        raise InputError(f"{rest} is left of a store that was deleted; delete it as well")
     unfinished = path.with_name(path.name + ".new")
     unfinished.unlink(missing_ok=True)
     connection = sqlite3.connect(unfinished)
     try:
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(_TABLES)
+        connection.close()
+        unfinished.replace(path)
     finally:
         connection.close()
-    unfinished.replace(path)
+        unfinished.unlink(missing_ok=True)
+
+
+def _connect(path: Path, write: bool) -> sqlite3.Connection:
+    """Readers leave the file as it is."""
+    mode = "rw" if write else "ro"
+    uri = f"{path.as_uri()}?mode={mode}"
+    connection = sqlite3.connect(uri, timeout=60, check_same_thread=False, uri=True)
+    if write:
+        connection.execute("PRAGMA journal_mode = WAL")
+    return connection
 
 
 def _check_file(path: Path) -> None:
@@ -265,10 +297,7 @@ def _check_file(path: Path) -> None:
 
 def _lock(path: Path) -> int:
     """Hold the store for this process; the system lets go of it however the process ends."""
-    try:
-        handle = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR)
-    except OSError as error:
-        raise InputError(f"the store {path} cannot be made: {error.strerror}") from error
+    handle = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -73,6 +73,7 @@ class Table:
     columns: tuple[str, ...]  # environments held out, then the average
     lines: dict[str, tuple[Cell, ...]]  # by algorithm
     n_environments: int  # of the data set, held out or not
+    draws: dict[str, int]  # hyper-parameter draws of each algorithm
 
     def is_best(self, algorithm: str, column: int) -> bool:
         """Whether the cell has the highest mean of its column, alone or with others."""
@@ -93,9 +94,12 @@ class Table:
     def legend(self) -> str:
         n, n_held_out = len(self.trials), len(self.columns) - 1
         shown = f"% ± standard error over {n} trials" if n > 1 else "% in a single trial"
-        if n_held_out == self.n_environments:
-            return shown
-        return f"{shown}; average over {n_held_out} of {self.n_environments} environments"
+        if n_held_out < self.n_environments:
+            shown += f"; average over {n_held_out} of {self.n_environments} environments"
+        if len(set(self.draws.values())) > 1:
+            numbers = ", ".join(f"{name} {number}" for name, number in self.draws.items())
+            shown += f"; draws differ: {numbers}"
+        return shown
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -156,7 +160,9 @@ def _table(selection: str, runs: list[Outcome], data: Described) -> Table:
             for k in held_out
         ]
         lines[algorithm] = (*cells, _average(cells, names))
-    return Table(selection, data.name, trials, (*names, AVERAGE), lines, len(data.environments))
+    draws = {name: len({run.hparams_seed for run in own}) for name, own in by_algorithm.items()}
+    columns = (*names, AVERAGE)
+    return Table(selection, data.name, trials, columns, lines, len(data.environments), draws)
 
 
 def _cell(choices: Mapping[int, Choice | str]) -> Cell:

@@ -77,7 +77,8 @@ def train(
     stacks
         Numbers of the runs that share each stack; by `plan_stacks` when not given.
     finished
-        Called with each stack's numbers and records when it is done, one stack at a time.
+        Called with each stack's numbers and records when it is done, one stack at a time; the
+        records are not kept and none are given back.
     threads
         Of each stack on the CPU, so that sums are taken in the same order whatever trains beside
         it; shared out among the stacks when not given.
@@ -103,11 +104,12 @@ def train(
             dtype,
             lambda step, of: board.advance(),
         )
-        for n, record in zip(stack, trained, strict=True):
-            records[n] = record
         if finished is not None:
             with one_at_a_time:
                 finished(stack, trained)
+            return
+        for n, record in zip(stack, trained, strict=True):
+            records[n] = record
 
     _side_by_side(work, stacks, board, 1 if choose_device(device) != "cpu" else None, threads)
     return [record for record in records if record is not None]
