@@ -22,14 +22,7 @@ from wri.diagnosis.position import (
     smallest_spurious_gap,
 )
 from wri.errors import InputError
-
-PARAMETERS = (
-    "weights",
-    "invariant_mean",
-    "invariant_covariance",
-    "spurious_slope",
-    "spurious_covariance",
-)
+from wri.experiments.theorem1 import PARAMETERS
 
 
 def moments_of(weighting, d_inv, d_spu, k, seeds=(0,), **changed):
