@@ -81,13 +81,23 @@ def feed(algorithm, run):
 
 
 def test_stack_vs_loop_prints_its_ratios():
-    tiny = "--json --steps 3 --stack 3 --lean 2 --usual 1 --objectives mixup wri"
+    tiny = "--json --steps 3 --stack 3 --lean 2 --usual 1 --objectives wri"
     command = [sys.executable, FOLDER / "stack_vs_loop.py", *tiny.split()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     for key in ("ratios", "ratios_tensor_loop"):
-        assert set(result[key]) == {"mixup", "wri"}
+        assert set(result[key]) == {"wri"}
         assert all(value > 0 for value in result[key].values())
     assert set(result["seconds_per_run"]["wri"]) == {"stack", "lean", "usual"}
+    assert result["peak_mb"] > 0
+
+
+def test_sweep_speed_prints_its_ratios():
+    tiny = "--json --steps 3 --draws 1 --trials 1 --usual 1 --algorithms erm"
+    command = [sys.executable, FOLDER / "sweep_speed.py", *tiny.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["ratios"]["erm"] == result["usual"]["erm"] / result["seconds_per_run"]["erm"]
     assert result["peak_mb"] > 0

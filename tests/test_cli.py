@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -11,31 +13,52 @@ from wri import cli
 from wri.experiments import EXPERIMENTS
 
 
-def wri(*arguments, cwd=None):
-    command = [sys.executable, "-m", "wri.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+class Ended(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def test_reproduce_prints_one_json_document(tmp_path):
-    done = wri("reproduce", "figure1", "--quick", "--json", "--seed", "3", "-o", str(tmp_path))
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def wri(tmp_path, monkeypatch, capsys):
+    """The command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["wri", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return Ended(ended.value.code or 0, *capsys.readouterr())
+
+    return run
+
+
+def test_as_a_process_bad_input_is_one_sentence_and_exit_code_2():
+    command = [sys.executable, "-m", "wri.cli", "reproduce", "figure7"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "there is no experiment 'figure7'; choose one of figure1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_reproduce_prints_one_json_document(wri):
+    done = wri("reproduce", "figure1", "--quick", "--json", "--seed", "3", "-o", "out")
+    assert done.returncode == 0
     document = json.loads(done.stdout)
     assert document["experiment"] == "figure1"
     assert len(document["rows"]) == 8
-    assert all((tmp_path / path).exists() for path in document["figures"])
+    assert all(Path(path).exists() for path in document["figures"])
 
 
-def test_all_runs_every_experiment_and_writes_one_page(tmp_path, monkeypatch, capsys):
+def test_all_runs_every_experiment_and_writes_one_page(wri, monkeypatch):
     chosen = {name: EXPERIMENTS[name] for name in ("figure1", "sample_complexity")}
     monkeypatch.setattr(cli, "EXPERIMENTS", chosen)
-    monkeypatch.setattr(sys, "argv", ["wri", "reproduce", "all", "-o", str(tmp_path)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    done = wri("reproduce", "all", "-o", "out")
+    assert done.returncode == 0
+    shown = " ".join(done.stdout.split())
     for text in ("WRI", "test accuracy", "standard error over 2 seeds", "sample_complexity"):
         assert text in shown
-    page = (tmp_path / "index.html").read_text()
+    page = Path("out/index.html").read_text()
     for name, experiment in chosen.items():
         assert f'<section id="{name}">' in page
         assert experiment.about in page
@@ -50,38 +73,33 @@ def test_every_experiment_has_a_module_that_runs():
         assert module.__doc__
 
 
-def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path):
-    done = wri("reproduce", "figure7")
-    assert done.returncode == 2
-    assert "there is no experiment 'figure7'; choose one of figure1" in done.stderr
-    assert "Traceback" not in done.stderr
-    file = tmp_path / "file"
-    file.write_text("")
-    done = wri("reproduce", "figure1", "-o", str(file))
+def test_folders_and_seeds_that_cannot_be(wri):
+    Path("file").write_text("")
+    done = wri("reproduce", "figure1", "-o", "file")
     assert done.returncode == 2
     assert "cannot be made a folder: File exists" in " ".join(done.stderr.split())
     assert wri("reproduce", "figure1", "--seed", "-1").returncode == 2
 
 
-def test_version():
+def test_version(wri):
     assert wri("--version").stdout.startswith("wri 0.")
 
 
-def test_a_sweep_is_forecast_trained_shown_and_not_repeated(tmp_path):
+def test_a_sweep_is_forecast_trained_shown_and_not_repeated(wri, tmp_path):
     size = ("--datasets", "simulation", "--algorithms", "erm", "vrex", "--trials", "2")
     asked = ("sweep", *size, "--steps", "20", "--store", "s.db")
-    dry = wri(*asked, "--dry-run", "--json", cwd=tmp_path)
+    dry = wri(*asked, "--dry-run", "--json")
     forecast = json.loads(dry.stdout)
     assert (forecast["runs"], forecast["finished"]) == (16, 0)
     assert not list(tmp_path.iterdir())
-    first = json.loads(wri(*asked, "--json", cwd=tmp_path).stdout)
+    first = json.loads(wri(*asked, "--json").stdout)
     assert first["trained"] == 16
-    again = json.loads(wri(*asked, "--json", cwd=tmp_path).stdout)
+    again = json.loads(wri(*asked, "--json").stdout)
     assert (again["trained"], again["rows"]) == (0, first["rows"])
     keys = {"selection", "dataset", "environment", "algorithm", "mean", "standard_error", "n"}
     assert all(keys <= set(row) <= keys | {"reason"} for row in first["rows"])
     assert len(first["rows"]) == 4 * 2 * 5  # selections, algorithms, environments and average
-    shown = wri("results", "s.db", "--format", "csv", cwd=tmp_path).stdout
+    shown = wri("results", "s.db", "--format", "csv").stdout
     assert shown.splitlines()[0].startswith("selection,dataset,environment,algorithm,mean")
     assert "leave-one-out" in shown
     assert "pairs" in shown
@@ -124,15 +142,10 @@ def test_a_sweep_is_forecast_trained_shown_and_not_repeated(tmp_path):
         ),
     ],
 )
-def test_bad_sweeps_are_one_sentence_and_leave_nothing(
-    arguments, message, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["wri", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 2
-    assert message in " ".join(capsys.readouterr().err.split())
+def test_bad_sweeps_are_one_sentence_and_leave_nothing(arguments, message, wri, tmp_path):
+    done = wri(*arguments)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
     assert not list(tmp_path.iterdir())
 
 
