@@ -147,8 +147,7 @@ def run(task: Task) -> Result:
             rows += [row for name in names for row in averages(name, tables[name], kind)]
         else:
             rows += table_rows(task.name, tables[task.name], kind)
-        for name in names:
-            notes += comparisons(name, columns(tables[name]), kind)
+            notes += comparisons(task.name, columns(tables[task.name]), kind)
         if task.name == "figureE5":
             every = [*columns(tables["tableE1"]), *columns(tables["tableE3"])]
             notes += comparisons("tableE1 and tableE3 together", every, kind)
