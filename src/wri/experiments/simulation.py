@@ -145,14 +145,13 @@ def run(task: Task) -> Result:
         tables = {name: trained[name][kind] for name in names}
         if task.name == "figureE5":
             rows += [row for name in names for row in averages(name, tables[name], kind)]
-        else:
-            rows += table_rows(task.name, tables[task.name], kind)
-            notes += comparisons(task.name, columns(tables[task.name]), kind)
-        if task.name == "figureE5":
             every = [*columns(tables["tableE1"]), *columns(tables["tableE3"])]
             notes += comparisons("tableE1 and tableE3 together", every, kind)
             every += columns(tables["tableE2"])[1:]  # its first column is table E.1's
             notes += comparisons("all three together", every, kind)
+        else:
+            rows += table_rows(task.name, tables[task.name], kind)
+            notes += comparisons(task.name, columns(tables[task.name]), kind)
     figures = []
     if task.name == "figureE5":
         figures = style.save(draw(trained), task.output, task.name)
