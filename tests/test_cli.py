@@ -42,21 +42,21 @@ def test_as_a_process_bad_input_is_one_sentence_and_exit_code_2():
 
 
 def test_reproduce_prints_one_json_document(wri):
-    done = wri("reproduce", "figure1", "--quick", "--json", "--seed", "3", "-o", "out")
+    done = wri("reproduce", "figureC1", "--quick", "--json", "--seed", "3", "-o", "out")
     assert done.returncode == 0
     document = json.loads(done.stdout)
-    assert document["experiment"] == "figure1"
+    assert document["experiment"] == "figureC1"
     assert len(document["rows"]) == 8
     assert all(Path(path).exists() for path in document["figures"])
 
 
 def test_all_runs_every_experiment_and_writes_one_page(wri, monkeypatch):
-    chosen = {name: EXPERIMENTS[name] for name in ("figure1", "sample_complexity")}
+    chosen = {name: EXPERIMENTS[name] for name in ("figureC1", "sample_complexity")}
     monkeypatch.setattr(cli, "EXPERIMENTS", chosen)
     done = wri("reproduce", "all", "-o", "out")
     assert done.returncode == 0
     shown = " ".join(done.stdout.split())
-    for text in ("WRI", "test accuracy", "standard error over 2 seeds", "sample_complexity"):
+    for text in ("WRI", "w_spu, equal weights", "over 3 seeds", "sample_complexity"):
         assert text in shown
     page = Path("out/index.html").read_text()
     for name, experiment in chosen.items():
