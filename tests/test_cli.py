@@ -10,7 +10,10 @@ from typing import NamedTuple
 import pytest
 
 from wri import cli
+from wri.datasets import NAMED
 from wri.experiments import EXPERIMENTS
+from wri.objectives import OBJECTIVES
+from wri.sweep import SELECTIONS
 
 
 class Ended(NamedTuple):
@@ -159,3 +162,16 @@ def test_lists_may_be_spread_in_three_ways():
         assert cli.repeat_lists(plain) == plain
     shown = ["results", "--selection", "oracle", "s.db"]
     assert cli.repeat_lists(shown) == shown
+
+
+def test_help_names_what_there_is():
+    assert list(cli.ALGORITHMS) == list(OBJECTIVES)
+    assert list(cli.DATASETS) == list(NAMED)
+    assert list(cli.SELECTIONS) == list(SELECTIONS)
+    needs_pairs = [name for name, each in SELECTIONS.items() if each.needs_pairs]
+    assert needs_pairs == ["leave-one-out"]  # what a sweep does not train for by itself
+
+
+def test_help_and_errors_do_not_wait_for_torch():
+    code = "import sys, wri.cli; sys.exit('torch' in sys.modules or 'scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -1,11 +1,14 @@
-"""The command `wri`."""
+"""The command `wri`.
+
+What a command works with is imported when it runs, so that help and errors come at once.
+"""
 
 import json
 import sys
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -23,19 +26,16 @@ from rich.table import Table
 from rich.text import Text
 
 from wri import __version__
-from wri.datasets import NAMED
 from wri.errors import InputError, check_option
 from wri.experiments import EXPERIMENTS, Task, run_experiment
-from wri.objectives import OBJECTIVES
-from wri.report.page import write_page
-from wri.report.result import Result, Row
-from wri.sweep.data import load_data
-from wri.sweep.local import Sweep, forecast, run_sweep
-from wri.sweep.plan import Question
-from wri.sweep.selection import SELECTIONS
-from wri.sweep.store import Store
-from wri.sweep.tables import as_csv, as_latex, as_rows, as_text, comparison_rows
-from wri.sweep.tables import build as build_tables
+
+if TYPE_CHECKING:
+    from wri.report.result import Result, Row
+
+# what help names; a test holds it to the registries
+ALGORITHMS = ("erm", "irm", "vrex", "groupdro", "mixup", "mldg", "coral", "wri")
+DATASETS = ("simulation", "gaussian2d")
+SELECTIONS = ("training-domain", "leave-one-out", "oracle", "oracle-early", "guarded-oracle")
 
 app = typer.Typer(
     help="Weighted risk invariance: predictors that hold in a new environment.",
@@ -90,10 +90,16 @@ def reproduce(
         False
     ),
 ) -> None:
+    from wri.report.page import write_page
+
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"-o {output} cannot be made a folder: {error.strerror}") from error
+    command = f"wri reproduce {name} --{'full' if full else 'quick'} --seed {seed}"
+    if filtered is not None:
+        command += " --filtered" if filtered else " --unfiltered"
+    about = {each: experiment.about for each, experiment in EXPERIMENTS.items()}
     results = []
     for each in EXPERIMENTS if name == "all" else [name]:
         with _progress() as bar:
@@ -104,23 +110,16 @@ def reproduce(
             typer.echo(json.dumps(results[-1].as_json()))
         else:
             _show(results[-1])
-        command = f"wri reproduce {name} --{'full' if full else 'quick'} --seed {seed}"
-        if filtered is not None:
-            command += " --filtered" if filtered else " --unfiltered"
-        about = {each: experiment.about for each, experiment in EXPERIMENTS.items()}
         page = write_page(results, about, command, output)  # after each, so none is lost
     if not as_json:
         console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
-
-
-SELECTIONS_BY_DEFAULT = tuple(name for name, each in SELECTIONS.items() if not each.needs_pairs)
 
 
 @app.command()
 def sweep(
     store: Annotated[Path, typer.Option(help="File that keeps the runs; made if need be.")],
     datasets: Annotated[
-        list[str] | None, typer.Option(help=f"Built-in data sets: {', '.join(NAMED)}.")
+        list[str] | None, typer.Option(help=f"Built-in data sets: {', '.join(DATASETS)}.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="A CSV, Parquet or .npz file instead of a built-in.")
@@ -128,7 +127,7 @@ def sweep(
     target: Annotated[str | None, typer.Option(help="Column of the label in --data.")] = None,
     env: Annotated[str | None, typer.Option(help="Column of the environment in --data.")] = None,
     algorithms: Annotated[
-        list[str] | None, typer.Option(help=f"Of {', '.join(OBJECTIVES)}; all by default.")
+        list[str] | None, typer.Option(help=f"Of {', '.join(ALGORITHMS)}; all by default.")
     ] = None,
     draws: Annotated[int, typer.Option(help="Hyper-parameter draws; the first is defaults.")] = 1,
     trials: Annotated[int, typer.Option(help="Repetitions of everything.")] = 3,
@@ -156,9 +155,12 @@ def sweep(
     Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. The same
     command again goes on where it was interrupted, and one with more trials adds to the store.
     """
-    chosen = tuple(selection or SELECTIONS_BY_DEFAULT)
+    from wri.sweep import Question, Store, Sweep, forecast, load_data, run_sweep
+    from wri.sweep.tables import as_rows, as_text, build
+
+    chosen = tuple(selection or (name for name in SELECTIONS if name != "leave-one-out"))
     question = Question(
-        tuple(name.lower() for name in algorithms or OBJECTIVES),
+        tuple(name.lower() for name in algorithms or ALGORITHMS),
         draws,
         trials,
         steps,
@@ -189,7 +191,7 @@ def sweep(
             )
             raise typer.Exit(130) from None
         outcomes, described, done = kept.outcomes(), kept.described(), len(kept.finished())
-    tables = build_tables(outcomes, described, chosen)
+    tables = build(outcomes, described, chosen)
     if as_json:
         document = {"store": str(store), "trained": trained, "rows": as_rows(tables)}
         typer.echo(json.dumps(document))
@@ -210,14 +212,17 @@ def results(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Tables of a sweep: accuracy in each held-out environment, by ways of choosing."""
+    from wri.sweep import Store
+    from wri.sweep.tables import as_csv, as_latex, as_rows, as_text, build, comparison_rows
+
     with Store(store) as kept:
         outcomes, described, done = kept.outcomes(), kept.described(), kept.finished()
     if not done:
         raise InputError(f"{store} holds no finished run yet; `wri sweep` goes on with it")
     chosen = tuple(selection or SELECTIONS)
     for name in chosen:
-        check_option("--selection", name, tuple(SELECTIONS))
-    tables = build_tables(outcomes, described, chosen)
+        check_option("--selection", name, SELECTIONS)
+    tables = build(outcomes, described, chosen)
     if as_json:
         typer.echo(json.dumps({"rows": as_rows(tables), "comparisons": comparison_rows(tables)}))
     else:
@@ -281,7 +286,7 @@ def _update(bar: Progress, task: TaskID, done: int, of: int) -> None:
     bar.update(task, completed=done, total=of)
 
 
-def _show(result: Result) -> None:
+def _show(result: "Result") -> None:
     """Tables of algorithms by columns, and where the figures are."""
     for table in result.tables:
         title = f"{result.experiment} {table.title}".strip()
@@ -299,7 +304,7 @@ def _show(result: Result) -> None:
         console.print(f"figure: {path}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _cell(row: Row) -> str:
+def _cell(row: "Row") -> str:
     return row.text + ("" if row.paper is None else f" (paper {row.paper:g})")
 
 

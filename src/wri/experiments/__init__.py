@@ -1,11 +1,13 @@
 """One file for each table and figure of the paper, or for those that share their training."""
 
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from wri.errors import InputError
 from wri.experiments.task import Task
-from wri.report.result import Result
+
+if TYPE_CHECKING:
+    from wri.report.result import Result
 
 
 class Experiment(NamedTuple):
@@ -47,7 +49,7 @@ EXPERIMENTS = {
 """Every experiment, figures and tables by the names the paper gives them."""
 
 
-def run_experiment(task: Task) -> Result:
+def run_experiment(task: Task) -> "Result":
     """Run one experiment and write its figures below the task's output folder."""
     if task.name not in EXPERIMENTS:
         known = ", ".join(EXPERIMENTS)

@@ -48,11 +48,11 @@ from wri.experiments.linear_features import (
     exact_log_densities,
     weights_of,
 )
-from wri.experiments.task import Task, part
+from wri.experiments.task import Task
 from wri.objectives.weighted_risks import Scaling
+from wri.progress import Progress, part
 from wri.report import style
 from wri.report.result import Result, Row
-from wri.training.loop import Progress
 
 SETTING = coupling(mean=(-1.5, 1.5), sd=(1.0, 1.0), slope=(1.0, -0.5), noise=(1.0, 1.0))
 START = (1.0, 1.0, 0.5)

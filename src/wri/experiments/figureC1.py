@@ -20,10 +20,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wri.experiments.linear_features import Rows, coupling, descend, exact_log_densities, weights_of
-from wri.experiments.task import Task, part
+from wri.experiments.task import Task
+from wri.progress import Progress, part
 from wri.report import style
 from wri.report.result import Result, Row
-from wri.training.loop import Progress
 
 SETTING = coupling(
     mean=(0.0, 0.5, -1.0), sd=(1.0, 2.0, 1.5), slope=(1.0, 2.0, 0.3), noise=(0.5, 1.0, 1.0)

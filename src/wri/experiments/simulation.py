@@ -30,11 +30,11 @@ from matplotlib.figure import Figure
 
 from wri.datasets import SimulationSetting
 from wri.experiments.simulation_runs import LINES, ORACLE, TRUE, Dataset, Size, accuracies, passing
-from wri.experiments.task import Task, part
+from wri.experiments.task import Task
+from wri.progress import Progress, part
 from wri.report import style
 from wri.report.intervals import paired_interval
 from wri.report.result import Result, Row
-from wri.training.loop import Progress
 
 FULL, QUICK = Size(5, 5), Size(2, 2)
 TUNED = ("WRI, λ = 3", "WRI overlap, λ = 3")  # compared with the baselines

@@ -16,9 +16,9 @@ from wri.datasets import Simulation, SimulationSetting
 from wri.densities import EnvironmentClassifier, Exact
 from wri.errors import InputError
 from wri.objectives import ERM, IRM, WRI, Objective, VREx
+from wri.progress import Progress
 from wri.sweep import seed_hash
 from wri.training import Bank, Record, Run, train
-from wri.training.loop import Progress
 
 ROWS, TRAIN, SELECT = 1000, 800, 200  # of an environment; to train; of the test, to choose a step
 HIDDEN = (10, 5)  # of 20 features, and the same for the oracle's 10

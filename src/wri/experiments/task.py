@@ -3,11 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from wri.training.loop import Progress
-
-
-def _silent(done: int, of: int) -> None:
-    pass
+from wri.progress import Progress, silent
 
 
 class Task(NamedTuple):
@@ -17,10 +13,5 @@ class Task(NamedTuple):
     full: bool
     seed: int
     output: Path
-    progress: Progress = _silent
+    progress: Progress = silent
     filtered: bool | None = None  # tables E.1–E.3: with the published filter, without, or both
-
-
-def part(progress: Progress, n: int, parts: int) -> Progress:
-    """Progress of the nth of several equal parts as progress of the whole."""
-    return lambda done, of: progress(n * of + done, parts * of)

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from wri.errors import InputError
+from wri.progress import Progress
 from wri.sweep.data import Data
 from wri.sweep.outcomes import Described
 from wri.sweep.plan import Planned, Question
 from wri.sweep.store import Store
 from wri.training import Run, plan_stacks, train, train_stack
-from wri.training.loop import Progress
 from wri.training.stacks import MOST_ROWS, stack_cost
 
 PROBE = 5  # steps that are timed for a forecast

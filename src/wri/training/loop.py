@@ -11,14 +11,13 @@ from torch import Tensor
 
 from wri.errors import InputError
 from wri.objectives.base import Model, Moment, Start
+from wri.progress import Progress
 from wri.stacked import Adam, Network, Streams, clip_norm, differentiate
 from wri.training.evaluation import Evaluator
 from wri.training.memory import keep_freed_memory
 from wri.training.runs import Run
 from wri.training.sampler import Features, Sampler, StackDraws
 from wri.training.stacks import plan_stacks
-
-Progress = Callable[[int, int], None]
 
 
 class Record(NamedTuple):
