@@ -80,12 +80,17 @@ def feed(algorithm, run):
         algorithm.update(batch.x[0], batch.y[0])
 
 
-def test_stack_vs_loop_prints_its_ratios():
-    tiny = "--json --steps 3 --stack 3 --lean 2 --usual 1 --objectives wri"
-    command = [sys.executable, FOLDER / "stack_vs_loop.py", *tiny.split()]
+def printed_by(script, arguments):
+    """What a benchmark prints with --json."""
+    command = [sys.executable, FOLDER / script, "--json", *arguments.split()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def test_stack_vs_loop_prints_its_ratios():
+    tiny = "--steps 3 --stack 3 --lean 2 --usual 1 --objectives wri"
+    result = printed_by("stack_vs_loop.py", tiny)
     for key in ("ratios", "ratios_tensor_loop"):
         assert set(result[key]) == {"wri"}
         assert all(value > 0 for value in result[key].values())
@@ -94,10 +99,8 @@ def test_stack_vs_loop_prints_its_ratios():
 
 
 def test_sweep_speed_prints_its_ratios():
-    tiny = "--json --steps 3 --draws 1 --trials 1 --usual 1 --algorithms erm"
-    command = [sys.executable, FOLDER / "sweep_speed.py", *tiny.split()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = printed_by(
+        "sweep_speed.py", "--steps 3 --draws 1 --trials 1 --usual 1 --algorithms erm"
+    )
     assert result["ratios"]["erm"] == result["usual"]["erm"] / result["seconds_per_run"]["erm"]
     assert result["peak_mb"] > 0

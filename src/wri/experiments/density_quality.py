@@ -55,6 +55,7 @@ from wri.report import style
 from wri.report.result import Result, Row
 
 SETTING = coupling(mean=(-1.5, 1.5), sd=(1.0, 1.0), slope=(1.0, -0.5), noise=(1.0, 1.0))
+TRUE_LOGS = exact_log_densities(SETTING)
 START = (1.0, 1.0, 0.5)
 LAMBDA, BATCH = 10.0, 1024
 ROWS, STEPS, EVERY = 10_000, 3000, 25
@@ -165,14 +166,14 @@ def training(seeds: range, steps: int, scaling: Scaling, progress: Progress) -> 
 def compare(model: Tensor, densities: LearnedDensities) -> Comparison:
     phi = model[:, :1] * GRID  # [R, G], as if x_spu had no weight
     learned = densities(model, phi[:, None])[:, :, 0].exp()
-    true = exact_log_densities(SETTING)(model, phi[:, None])[:, :, 0].exp()
+    true = TRUE_LOGS(model, phi[:, None])[:, :, 0].exp()
     return Comparison(learned, true)
 
 
 def limit_error() -> float:
     """Relative error of √(p_j / p_i) for an invariant model, mean over environments."""
     invariant = torch.tensor([[1.0, 0.0, 1.0]], dtype=torch.float64)
-    logs = exact_log_densities(SETTING)(invariant, GRID[None, None])[:, :, 0]  # [1, E, G]
+    logs = TRUE_LOGS(invariant, GRID[None, None])[:, :, 0]  # [1, E, G]
     root = (0.5 * (logs - logs.flip(1))).exp()
     return float(Comparison(root, logs.exp()).relative_error.mean())
 

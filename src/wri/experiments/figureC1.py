@@ -60,10 +60,10 @@ def paths(rows: int, seeds: range, steps: int, progress: Progress) -> Paths:
     for n, (name, weight) in enumerate(LAMBDA.items()):
         every = torch.full_like(start[:, 0], weight)
         models = descend(sampled, numbers, start, every, densities, "relative", rows)
-        path = []
+        path, report = [], part(progress, n, len(LAMBDA))
         for step, model in enumerate(islice(models, steps), 1):
             path.append(weights_of(model))
-            part(progress, n, len(LAMBDA))(step, steps)
+            report(step, steps)
         weights = torch.stack(path).unflatten(1, (len(STARTS), len(seeds))).numpy()
         found |= {(name, where): weights[:, k] for k, where in enumerate(STARTS)}
     return found

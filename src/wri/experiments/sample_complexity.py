@@ -16,6 +16,7 @@ environments agree: they change nothing for overlap and ratio weights, but each 
 weights a factor √3/2 of the effective sample size.
 """
 
+from functools import cache
 from time import perf_counter
 from typing import NamedTuple
 
@@ -99,6 +100,7 @@ def weights_at(x: np.ndarray, distance: float) -> dict[Weighting, tuple[np.ndarr
     return {w: (each[1, 0], each[0, 1]) for w, each in weights.items()}
 
 
+@cache
 def exact(weighting: Weighting, distance: float) -> Exact:
     step = GRID[1] - GRID[0]
     wrong = norm.cdf(-np.abs(GRID))  # P(l = 1 | x); l² = l

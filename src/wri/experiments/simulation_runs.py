@@ -8,6 +8,7 @@ is what is shown. Rows are independent draws, so the splits are the first rows a
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +18,8 @@ from wri.densities import EnvironmentClassifier, Exact
 from wri.errors import InputError
 from wri.objectives import ERM, IRM, WRI, Objective, VREx
 from wri.progress import Progress
-from wri.sweep import seed_hash
-from wri.training import Bank, Record, Run, train
+from wri.sweep import gather, seed_hash
+from wri.training import Record, Run, train
 
 ROWS, TRAIN, SELECT = 1000, 800, 200  # of an environment; to train; of the test, to choose a step
 HIDDEN = (10, 5)  # of 20 features, and the same for the oracle's 10
@@ -63,13 +64,14 @@ class Dataset:
     def __init__(self, setting: SimulationSetting, seed: int) -> None:
         self.seed, self._draw = seed, seed_hash(seed, repr(setting))
         self.simulation, environments = Simulation.balanced(setting, ROWS, self._draw)
-        x = np.concatenate([e.x for e in environments])
-        y = np.concatenate([e.y for e in environments])
-        self.all_features = Bank(x, y, classes=setting.classes)
-        self.invariant_features = Bank(x[:, : setting.d_inv], y, classes=setting.classes)
-        rows = np.arange(len(y)).reshape(setting.environments, ROWS)
-        self.train = list(rows[:-1, :TRAIN])
-        self.evaluate = {"select": rows[-1, :SELECT], "shown": rows[-1, SELECT:]}
+        data = gather("simulation", environments, setting.classes)
+        self.all_features = data.bank
+        self.invariant_features = replace(
+            data.bank, features=data.bank.features[:, : setting.d_inv]
+        )
+        *training, test = data.rows
+        self.train = [rows[:TRAIN] for rows in training]
+        self.evaluate = {"select": test[:SELECT], "shown": test[SELECT:]}
         self.true_densities = Exact(lambda x: self.simulation.log_invariant(x)[..., :-1])
 
     def run(self, line: str, seed: int | str) -> Run:

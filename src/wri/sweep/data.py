@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -50,12 +51,12 @@ class Data:
                     "each is held back, so at least 5 are needed: drop or merge it"
                 )
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Of names and rows, so that changed data are other runs."""
         digest = hashlib.sha256(repr((self.names, self.sizes, self.bank.loss.name)).encode())
         for rows in (self.bank.features, self.bank.targets):
-            digest.update(np.ascontiguousarray(rows).tobytes())
+            digest.update(np.ascontiguousarray(rows).data)
         return digest.hexdigest()[:16]
 
     @property

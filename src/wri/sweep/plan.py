@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -40,7 +41,7 @@ class Planned:
     hyper: Mapping[str, float]
     format: int = FORMAT
 
-    @property
+    @cached_property
     def id(self) -> str:
         return hashlib.sha256(self.as_json().encode()).hexdigest()[:20]
 

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -53,24 +53,18 @@ class Store:
 
     def __init__(self, path: Path, write: bool = False) -> None:
         self.path = path
-        self._lock: int | None = None
-        try:
+        with ExitStack() as held, self._errors():
             real = path.resolve()  # a link must not lead around the lock
             if write:
-                self._lock = _lock(real)
+                held.callback(os.close, _lock(real))
             new = not real.exists()
             if new and not write:
                 raise InputError(f"there is no store {path}; `wri sweep --store {path}` makes one")
-            with self._errors():
-                _create(real) if new else _check_file(real)
-                self._connection = _connect(real, write)
-                self._check_content()
-        except OSError as error:
-            self.close()
-            raise InputError(f"the store {path} cannot be used: {error.strerror}") from error
-        except BaseException:
-            self.close()
-            raise
+            _create(real) if new else _check_file(real)
+            self._connection = _connect(real, write)
+            held.callback(self._connection.close)
+            self._check_content()
+            self._held = held.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -84,19 +78,14 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        if hasattr(self, "_connection"):
-            self._connection.close()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._held.close()
 
     def check(
         self, setting: Mapping[str, object], described: Mapping[str, Described]
     ) -> None:  # by fingerprint
         """Refuse what does not fit the runs that are here, so that no table mixes two sweeps."""
-        kept = (
-            {} if not (rows := self._read("SELECT fields FROM setting")) else json.loads(rows[0][0])
-        )
+        rows = self._read("SELECT fields FROM setting")
+        kept = json.loads(rows[0][0]) if rows else {}
         for name, value in json.loads(json.dumps(setting)).items():
             if name in kept and kept[name] != value:
                 raise InputError(
@@ -232,9 +221,11 @@ class Store:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """SQLite's errors as sentences that say what to do."""
+        """The system's and SQLite's errors as sentences that say what to do."""
         try:
             yield
+        except OSError as error:
+            raise InputError(f"the store {self.path} cannot be used: {error.strerror}") from error
         except sqlite3.OperationalError as error:
             if error.sqlite_errorname.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
                 raise InputError(
