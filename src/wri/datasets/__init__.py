@@ -1,20 +1,39 @@
 """Everything that yields environments."""
 
+from wri.datasets.coloured_mnist import (
+    COLOURED_MNIST,
+    ColouredDigits,
+    coloured_mnist,
+    digit_shares,
+    ideal_accuracy,
+)
 from wri.datasets.environments import Environment
 from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.linear_gaussian import LinearGaussian
+from wri.datasets.mirrored import Mirrored, mirror
+from wri.datasets.mnist import Mnist, load_mnist, where_mnist
 from wri.datasets.named import NAMED, load_named
 from wri.datasets.simulation import Simulation, SimulationSetting
 from wri.datasets.tables import Table, read_table
 
 __all__ = [
+    "COLOURED_MNIST",
     "NAMED",
+    "ColouredDigits",
     "Environment",
     "Gaussian2D",
     "LinearGaussian",
+    "Mirrored",
+    "Mnist",
     "Simulation",
     "SimulationSetting",
     "Table",
+    "coloured_mnist",
+    "digit_shares",
+    "ideal_accuracy",
+    "load_mnist",
     "load_named",
+    "mirror",
     "read_table",
+    "where_mnist",
 ]

@@ -30,6 +30,9 @@ EXPERIMENTS = {
     ),
     "figureD3": Experiment("density_quality", "error of learned densities over time"),
     "figureD4": Experiment("density_quality", "learned against true densities"),
+    "table1": Experiment(
+        "table1", "penalties of predictors that see the digit, the colour or both, without pixels"
+    ),
     "tableE1": Experiment(
         "simulation", "accuracy in a simulation as the invariant means move apart"
     ),
@@ -41,6 +44,7 @@ EXPERIMENTS = {
         "accuracy in a simulation as the spurious features agree ever more in training",
     ),
     "figureE5": Experiment("simulation", "tables E.1 to E.3 as a figure"),
+    "figureE6": Experiment("figureE6", "mirrored digits, the out-of-domain test of table 3"),
     "theorem1": Experiment("theorem1", "weighted risk invariance discards spurious dimensions"),
     "sample_complexity": Experiment(
         "sample_complexity", "spread of weighted risks by kind of weight (appendix B)"

