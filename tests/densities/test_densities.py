@@ -5,7 +5,14 @@ import pytest
 import torch
 
 from wri.datasets import Gaussian2D
-from wri.densities import Bounded, EnvironmentClassifier, Exact, Gaussian, Mixture
+from wri.densities import (
+    Bounded,
+    EnvironmentClassifier,
+    Exact,
+    FittedClassifier,
+    Gaussian,
+    Mixture,
+)
 from wri.errors import InputError
 from wri.stacked import Adam, differentiate
 
@@ -18,6 +25,7 @@ DENSITIES = {
     "gaussian": Gaussian(),
     "mixture": Mixture(2),
     "classifier": EnvironmentClassifier(8),
+    "fitted-classifier": FittedClassifier(8, steps=20),
     "exact": Exact(lambda x: torch.stack([x[..., 0], x.sum(-1), -x[..., 1]], -1)),
 }
 
@@ -120,6 +128,18 @@ def test_trained_classifier_gives_the_true_log_ratio():
     true = setting.log_invariant(torch.cat([grid, grid], -1))
     ratio = true[:, 0] - true[:, 1]
     torch.testing.assert_close(learned[0] - learned[1], ratio, atol=0.2, rtol=0)
+
+
+def test_fitted_classifier_gives_the_true_log_ratio_for_environments_of_unequal_size():
+    setting = Gaussian2D(invariant_sd=(2.0, 1.0), spurious_mean=(0, 0), spurious_sd=(1, 1))
+    large, small = (e.x[:, :1] for e in setting.sample(8000, seed=0))
+    density = FittedClassifier(16, steps=600)
+    flat = torch.tensor(density.fit([large, small[:2000]]))[None]
+    grid = torch.linspace(-2, 2, 9, dtype=torch.float64)[:, None]
+    learned = density.log_density(flat, grid[None], 2, {})[0]
+    true = setting.log_invariant(torch.cat([grid, grid], -1))
+    torch.testing.assert_close(learned[0] - learned[1], true[:, 0] - true[:, 1], atol=0.2, rtol=0)
+    assert np.array_equal(flat[0], density.fit([large, small[:2000]]))
 
 
 def test_exact_refuses_a_function_of_other_environments():

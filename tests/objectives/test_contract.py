@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from helpers import make_bank
-from wri.densities import EnvironmentClassifier, Exact, Gaussian, Mixture
+from wri.densities import EnvironmentClassifier, Exact, FittedClassifier, Gaussian, Mixture
 from wri.errors import InputError
 from wri.objectives import CORAL, ERM, IRM, MLDG, OBJECTIVES, WRI, GroupDRO, VREx, make_objective
 from wri.stacked import LOSSES
@@ -26,6 +26,11 @@ VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
     "wri-exact": WRI(density=Exact(lambda x: -x[..., :3].square())),
     "wri-running": WRI(scaling="relative", running_mean=True),
     "wri-phi": WRI(density_on="phi"),
+    "wri-outputs": WRI(density_on="outputs"),
+    "wri-tilted": WRI(weighting="tilted", density=EnvironmentClassifier(5), normalised=True),
+    "irm-preset": make_objective("irm", "wri"),
+    "vrex-preset": make_objective("vrex", "wri"),
+    "wri-preset": make_objective("wri", "wri", density=FittedClassifier(5, steps=20)),
 }
 
 
@@ -34,6 +39,7 @@ def hyper_for(objective, k):
     settings = {
         "learning_rate": 0.01 * (1 + k),
         "weight_decay": 1e-3 * k,
+        "final_rate": 1 - 0.15 * k,
         "batch_size": [8, 16, 40, 64, 5, 100, 33][k],
         "clip_norm": [np.inf, 1.0, 0.5, np.inf, 2.0, np.inf, 0.1][k],
         "anneal_steps": [0, 3, 5, 7, 1, 0, 12][k],
@@ -243,7 +249,7 @@ def test_the_circle_finds_the_gaps_of_its_pairs():
 
 
 def test_a_classifier_cannot_give_density_weights():
-    with pytest.raises(InputError, match="use weighting='overlap' or 'ratio'"):
+    with pytest.raises(InputError, match="use weighting='overlap', 'tilted' or 'ratio'"):
         WRI(weighting="density", density=EnvironmentClassifier())
 
 

@@ -152,3 +152,66 @@ def test_bad_calls_name_what_is_wrong():
         wri_penalty(losses, logs[..., :1])
     with pytest.raises(InputError, match="one environment; at least two"):
         wri_penalty(losses[:, :1], logs[:, :1, :1])
+
+
+def random_batch(batch=40, environments=3, seed=0):
+    torch.manual_seed(seed)
+    losses = torch.rand(environments, batch, dtype=torch.float64)
+    logs = torch.randn(environments, environments, batch, dtype=torch.float64)
+    return losses, logs
+
+
+def test_tilted_weights_split_the_overlap_gap_in_two():
+    """o·(1 − o) + o² = o: the two tilted gaps of a pair add up to the overlap gap."""
+    losses, logs = random_batch()
+    tilted = weighted_gaps(losses, logs, "tilted").gap
+    overlap = weighted_gaps(losses, logs, "overlap").gap
+    torch.testing.assert_close(tilted - tilted.T, overlap)
+
+
+def test_tilted_gaps_by_hand():
+    losses = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
+    ratio = torch.tensor([[1.0, 3.0], [1.0, 1.0]]).log()  # d_2/d_1 at 1's rows, d_1/d_2 at 2's
+    logs = torch.stack(
+        [torch.stack([torch.zeros(2), ratio[1]]), torch.stack([ratio[0], torch.zeros(2)])]
+    )
+    gap = weighted_gaps(losses, logs, "tilted").gap  # o = ½, ¾ on 1's rows and ½, ½ on 2's
+    towards_first = (1 / 4 * 1 + 3 / 16 * 2) / 2 - (1 / 4 * 3 + 1 / 4 * 5) / 2
+    towards_second = (1 / 4 * 3 + 1 / 4 * 5) / 2 - (1 / 4 * 1 + 9 / 16 * 2) / 2
+    assert gap[1, 0].item() == pytest.approx(towards_first)
+    assert gap[0, 1].item() == pytest.approx(towards_second)
+
+
+@pytest.mark.parametrize("weighting", ["density", "overlap", "tilted"])
+def test_normalised_risks_of_equal_losses_agree_whatever_the_weights(weighting):
+    _, logs = random_batch()
+    losses = torch.full((3, 40), 0.7, dtype=torch.float64)
+    penalty = wri_penalty(losses, logs, weighting, normalised=True)
+    assert penalty.item() == pytest.approx(0.0, abs=1e-20)
+    assert wri_penalty(losses, logs, weighting).item() > 1e-4
+
+
+def test_risk_scaling_compares_the_gap_with_the_weighted_risks():
+    losses = torch.tensor([[1.0, 2.0], [4.0, 4.0]])
+    penalty = wri_penalty(losses, torch.zeros(2, 2, 2), "uniform", "risk")
+    assert penalty.item() == pytest.approx(((1.5 - 4) / 2.75) ** 2)
+
+
+def test_the_product_of_half_batches_has_no_bias():
+    """With equal risks a batch's squared gap is its variance; the product's mean is zero."""
+    torch.manual_seed(0)
+    losses = torch.rand(4000, 2, 16, dtype=torch.float64)
+    logs = torch.zeros(4000, 2, 2, 16, dtype=torch.float64)
+    square = wri_penalty(losses, logs, "uniform")
+    halves = wri_penalty(losses, logs, "uniform", form="halves")
+    assert square.mean().item() == pytest.approx(2 / 12 / 16, rel=0.1)
+    assert abs(halves.mean()) < 4 * halves.std() / 4000**0.5 < 2e-3
+
+
+def test_half_batches_weigh_their_rows_anew():
+    losses, logs = random_batch()
+    weight = torch.zeros(3, 40, dtype=torch.float64)
+    weight[:, :20] = 1 / 20  # the rest is padding
+    padded = wri_penalty(losses, logs, "overlap", row_weight=weight, form="halves")
+    short = wri_penalty(losses[:, :20], logs[..., :20], "overlap", form="halves")
+    torch.testing.assert_close(padded, short)

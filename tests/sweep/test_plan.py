@@ -7,6 +7,7 @@ import pytest
 
 from helpers import make_data
 from wri.errors import InputError
+from wri.objectives import make_objective
 from wri.sweep.plan import Planned, Question
 from wri.sweep.spaces import seed_hash
 
@@ -29,11 +30,29 @@ def test_runs_multiply_and_ids_differ():
     assert len({run.id for run in planned}) == len(planned)
 
 
+def test_trials_may_begin_anywhere():
+    later = Question(("erm",), trials=2, first_trial=100).plan([make_data()])
+    assert {run.trial_seed for run in later} == {100, 101}
+    with pytest.raises(InputError, match="first_trial must not be negative"):
+        Question(("erm",), first_trial=-1)
+
+
+def test_a_preset_brings_its_options_along():
+    (plain, *_), (ours, *_) = (
+        Question(("wri",), preset=preset).plan([make_data()]) for preset in ("cmnist", "wri")
+    )
+    assert "weighting='density'" in plain.objective
+    assert "weighting='overlap'" in ours.objective
+    data = make_data()
+    assert ours.run(data, data.splits(0)).objective == make_objective("wri", "wri")
+
+
 def test_an_id_depends_on_all_that_decides_the_result():
     first, *_ = Question(("erm",)).plan([make_data()])
     assert first.id == Question(("erm",)).plan([make_data()])[0].id
     for change in (
         {"steps": 7},
+        {"objective": "ERM(other=1)"},
         {"checkpoint_every": 5},
         {"trial_seed": 1},
         {"hparams_seed": 1},

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from wri.objectives import OBJECTIVES
+from wri.objectives.hyperparameters import PRESETS
 from wri.sweep import draw, seed_hash
 
 
@@ -28,7 +29,7 @@ def test_two_seeds_and_the_name_decide():
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("preset", ["domainbed", "cmnist", "simulation"])
+@pytest.mark.parametrize("preset", PRESETS)
 def test_draws_lie_in_their_ranges_and_differ(name, preset):
     draws = [draw(OBJECTIVES[name], seed, preset=preset) for seed in range(1, 40)]
     for parameter in OBJECTIVES[name].hyperparameters():

@@ -28,6 +28,34 @@ def test_checkpoints_come_after_steps_0_n_2n_and_the_last(bank, environments):
     assert record.measures["accuracy"]["out"].shape == (4,)
 
 
+def test_the_step_size_falls_along_half_a_cosine(bank, environments):
+    """Of two steps the second has the share f + (1 − f)/2 of the step size."""
+
+    def trained(steps, final_rate):
+        run = make_run(bank, environments, final_rate=final_rate)
+        return train_stack([run], steps, dtype=torch.float64)[0].parameters
+
+    first = trained(1, 1.0)
+    whole = trained(2, 1.0) - first
+    for final_rate in (0.0, 0.3):
+        np.testing.assert_array_equal(trained(1, final_rate), first)
+        share = final_rate + (1 - final_rate) / 2
+        np.testing.assert_allclose(trained(2, final_rate) - first, share * whole, rtol=1e-9)
+
+
+@pytest.mark.parametrize("objective", [IRM, VREx, WRI])
+def test_dividing_the_loss_by_a_constant_is_nothing_to_adam(bank, environments, objective):
+    """The square root in Adam takes any common factor out; only a λ that moves is felt."""
+    hyper = {"penalty_weight": 50.0, "anneal_steps": 0}
+    constant = {"early_weight": 50.0} if objective is not WRI else {"weighting": "uniform"}
+    runs = [
+        make_run(bank, environments, objective=objective(divided=divided, **constant), **hyper)
+        for divided in (False, True)
+    ]
+    plain, divided = (train_stack([run], 20, dtype=torch.float64)[0] for run in runs)
+    np.testing.assert_allclose(divided.parameters, plain.parameters, rtol=1e-3, atol=1e-5)
+
+
 @pytest.mark.parametrize("measures", [("accuracy",), ("loss",), ("loss", "accuracy")])
 def test_measures_are_those_of_a_plain_module(bank, environments, measures):
     runs = [make_run(bank, environments, seed) for seed in (0, 1)]

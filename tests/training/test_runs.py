@@ -6,6 +6,7 @@ import pytest
 from helpers import make_bank
 from wri.errors import InputError
 from wri.objectives import ERM, OBJECTIVES, WRI, VREx
+from wri.objectives.hyperparameters import PRESETS
 from wri.stacked import LOGISTIC
 from wri.training import Bank, Run
 
@@ -84,7 +85,7 @@ def test_an_environment_with_a_single_class_is_a_warning():
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("preset", ["domainbed", "cmnist", "simulation"])
+@pytest.mark.parametrize("preset", PRESETS)
 def test_every_presets_defaults_are_valid(name, preset):
     run = Run(OBJECTIVES[name](), Bank(X, Y), TWO, preset=preset)
     assert set(run.hyper) == {p.name for p in OBJECTIVES[name].hyperparameters()}

@@ -18,11 +18,11 @@ OBJECTIVES: dict[str, type[Objective]] = {
 }
 
 
-def make_objective(name: str, **options: Any) -> Objective:
-    """The objective of that name, with its options."""
+def make_objective(name: str, preset: str = "domainbed", **options: Any) -> Objective:
+    """The objective of that name as a preset has it, with further options."""
     if name not in OBJECTIVES:
         raise InputError(f"unknown objective {name!r}; choose one of {', '.join(OBJECTIVES)}")
-    return OBJECTIVES[name](**options)
+    return OBJECTIVES[name](**{**OBJECTIVES[name].presets.get(preset, {}), **options})
 
 
 __all__ = [

@@ -103,8 +103,13 @@ class Objective(ABC):
     name: ClassVar[str]
     own_hyperparameters: ClassVar[tuple[HyperParameter, ...]] = ()
     least_environments: ClassVar[int] = 2
-    order_matters: ClassVar[bool] = False
-    """Whether it matters which rows of a batch stand side by side."""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Options that a preset of hyper-parameters brings along, where they are not the defaults."""
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether it matters which rows of a batch stand side by side."""
+        return False
 
     @property
     def overhead(self) -> float:
@@ -137,6 +142,25 @@ class Objective(ABC):
     def state_of(self, state: Any, run: int) -> Any:
         """What is worth keeping of one run's state when training ends."""
         return None
+
+
+def penalised(risk: Tensor, weight: Tensor, penalty: Tensor, divided: bool) -> Tensor:  # [R]
+    """Risk + λ · penalty, divided by max(1, λ) on request: a large λ then takes small steps."""
+    loss = risk + weight * penalty
+    return loss / weight.clamp_min(1) if divided else loss
+
+
+def halves(values: Tensor) -> tuple[Tensor, Tensor]:  # [..., B] -> twice [..., B/2]
+    """Every second example and the others."""
+    return values[..., ::2], values[..., 1::2]
+
+
+def half_weights(weight: Tensor | None) -> tuple[Tensor, Tensor] | tuple[None, None]:
+    """Weights of the two halves, each summing to one."""
+    if weight is None:
+        return None, None
+    first, second = halves(weight)
+    return first / first.sum(-1, keepdim=True), second / second.sum(-1, keepdim=True)
 
 
 def scheduled(moment: Moment, before: float) -> Tensor:  # [R]

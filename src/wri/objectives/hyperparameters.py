@@ -1,12 +1,15 @@
 """The one place that says what a hyper-parameter is: its range, defaults and distributions.
 
-Each objective lists its own; `COMMON` belongs to every run. A preset is a published setting:
+Each objective lists its own; `COMMON` belongs to every run. A preset is a setting with a name:
 
     domainbed    appendix E.5 of the paper, on DomainBed's pretrained features
-    cmnist       the ColoredMNIST family
+    cmnist       the ColoredMNIST family as the paper prints it
+    published    the same numbers; WRI's weights as the paper's code ran them
     simulation   the multi-dimensional simulation
+    wri          ours for the ColoredMNIST family, for all objectives alike
 
-Where a preset is silent the first one speaks.
+Where a preset is silent the first one speaks. What a preset changes beyond numbers is in each
+objective's `presets`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +21,8 @@ import numpy as np
 
 from wri.errors import InputError
 
-PRESETS = ("domainbed", "cmnist", "simulation")
+PRESETS = ("domainbed", "cmnist", "published", "simulation", "wri")
+SAME_NUMBERS = {"published": "cmnist"}
 
 
 class Distribution(Protocol):
@@ -68,6 +72,7 @@ class HyperParameter:
     domainbed: Setting
     cmnist: Setting | None = None
     simulation: Setting | None = None
+    wri: Setting | None = None
     low: float = 0.0
     high: float = inf
     whole: bool = False
@@ -75,7 +80,7 @@ class HyperParameter:
     def setting(self, preset: str) -> Setting:
         if preset not in PRESETS:
             raise InputError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}")
-        return getattr(self, preset) or self.domainbed
+        return getattr(self, SAME_NUMBERS.get(preset, preset)) or self.domainbed
 
     def check(self, value: float) -> float:
         """The value, or an error that names the parameter and its range."""
@@ -100,7 +105,15 @@ COMMON = (
         "step size of Adam",
         domainbed=Setting(1e-2, LogUniform(5e-3, 1e-1)),
         simulation=Setting(0.04),
+        wri=Setting(1e-2, LogUniform(5e-3, 3e-2)),
         low=1e-12,
+    ),
+    HyperParameter(
+        "final_rate",
+        "share of the step size that is left at the end, along half a cosine; 1 keeps it",
+        domainbed=Setting(1.0),
+        wri=Setting(0.0),
+        high=1.0,
     ),
     HyperParameter(
         "weight_decay",
@@ -108,12 +121,14 @@ COMMON = (
         domainbed=Setting(0.0, LogUniform(1e-6, 1e-2)),
         cmnist=Setting(0.0),
         simulation=Setting(1e-5),
+        wri=Setting(0.0),
     ),
     HyperParameter(
         "batch_size",
         "rows of each environment in a step; an environment with no more rows is used whole",
         domainbed=Setting(256, LogUniform(2**6, 2**11, whole=True)),
         simulation=Setting(2048),
+        wri=Setting(2048, Choice((1024, 2048, 4096))),
         low=2,
         whole=True,
     ),
@@ -136,12 +151,14 @@ def annealing(domainbed: Setting, cmnist: Setting) -> tuple[HyperParameter, Hype
             domainbed=domainbed,
             cmnist=cmnist,
             simulation=Setting(0),
+            wri=Setting(100, Choice((0, 50, 100))),
             whole=True,
         ),
         HyperParameter(
             "ramp_steps",
             "steps over which the weight then grows from its early value; 0 switches it on",
             domainbed=Setting(0),
+            wri=Setting(100, Choice((0, 100, 200))),
             whole=True,
         ),
     )

@@ -6,16 +6,28 @@ The gradient in the dummy scale w has a closed form (`stacked.losses`), so no se
 pass is needed. `form="halves"` multiplies the gradients of two half-batches, which is unbiased
 and DomainBed's choice; `form="square"` squares the gradient of the whole, as the paper of IRM
 writes. Before the annealing step λ is 1, as in DomainBed, or 0 with `early_weight=0`.
+`divided` divides the loss by max(1, λ).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
 from wri.densities.base import HyperValues
 from wri.errors import check_option
-from wri.objectives.base import Batch, Model, Moment, Objective, scheduled, weighted_mean
+from wri.objectives.base import (
+    Batch,
+    Model,
+    Moment,
+    Objective,
+    half_weights,
+    halves,
+    penalised,
+    scheduled,
+    weighted_mean,
+)
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, annealing
 
 
@@ -36,27 +48,25 @@ def irm_penalty(
     check_option("form", form, ("square", "halves"))
     if form == "square":
         return weighted_mean(scale_gradients, weight).square()
-    halves = []
-    for start in (0, 1):
-        part = None if weight is None else weight[..., start::2]
-        if part is not None:
-            part = part / part.sum(-1, keepdim=True)
-        halves.append(weighted_mean(scale_gradients[..., start::2], part))
-    return halves[0] * halves[1]
+    parts = zip(halves(scale_gradients), half_weights(weight), strict=True)
+    first, second = (weighted_mean(*part) for part in parts)
+    return first * second
 
 
 @dataclass(frozen=True)
 class IRM(Objective):
     form: Literal["halves", "square"] = "halves"
     early_weight: float = 1.0
+    divided: bool = False
     name = "irm"
-    order_matters = True
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"wri": {"divided": True}}
     own_hyperparameters = (
         HyperParameter(
             "penalty_weight",
             "λ, weight of the squared gradient",
             domainbed=Setting(1e2, LogUniform(1e-1, 1e5)),
             simulation=Setting(10.0),
+            wri=Setting(1e4, LogUniform(1e1, 1e6)),
         ),
         *annealing(
             domainbed=Setting(50, LogUniform(1, 500, whole=True)),
@@ -67,12 +77,17 @@ class IRM(Objective):
     def __post_init__(self) -> None:
         check_option("form", self.form, ("halves", "square"))
 
+    @property
+    def order_matters(self) -> bool:
+        return self.form == "halves"
+
     def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
         outputs = model.outputs(batch.x)  # [R, E, B, C]
         losses, gradients = model.loss.with_scale_gradient(outputs, batch.y)  # [R, E, B]
         risks = batch.mean(losses)  # [R, E]
         penalty = irm_penalty(gradients, self.form, batch.weight).mean(-1)
-        return risks.mean(-1) + scheduled(moment, self.early_weight) * penalty, state
+        weight = scheduled(moment, self.early_weight)
+        return penalised(risks.mean(-1), weight, penalty, self.divided), state
 
     def resets_at(self, hyper: HyperValues) -> Tensor:
         return hyper["anneal_steps"]

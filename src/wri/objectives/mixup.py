@@ -21,7 +21,6 @@ from wri.objectives.pairs import circle, take_environments
 @dataclass(frozen=True)
 class Mixup(Objective):
     name = "mixup"
-    order_matters = True
     own_hyperparameters = (
         HyperParameter(
             "alpha",
@@ -30,6 +29,10 @@ class Mixup(Objective):
             low=1e-3,
         ),
     )
+
+    @property
+    def order_matters(self) -> bool:
+        return True
 
     def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
         environments = batch.x.shape[1]

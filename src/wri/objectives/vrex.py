@@ -2,16 +2,18 @@
 
     mean_e R_e + λ · Var_e R_e                            (Krueger et al., 2021)
 
-Before the annealing step λ is 1, as in DomainBed, or 0 with `early_weight=0`.
+Before the annealing step λ is 1, as in DomainBed, or 0 with `early_weight=0`. `divided` divides
+the loss by max(1, λ).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from wri.densities.base import HyperValues
-from wri.objectives.base import Batch, Model, Moment, Objective, scheduled
+from wri.objectives.base import Batch, Model, Moment, Objective, penalised, scheduled
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, annealing
 
 
@@ -23,13 +25,16 @@ def vrex_penalty(risks: Tensor) -> Tensor:  # [..., E] -> [...]
 @dataclass(frozen=True)
 class VREx(Objective):
     early_weight: float = 1.0
+    divided: bool = False
     name = "vrex"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"wri": {"divided": True}}
     own_hyperparameters = (
         HyperParameter(
             "penalty_weight",
             "λ, weight of the variance of the risks",
             domainbed=Setting(1e1, LogUniform(1e-1, 1e5)),
             simulation=Setting(10.0),
+            wri=Setting(1e2, LogUniform(1e0, 1e5)),
         ),
         *annealing(
             domainbed=Setting(50, LogUniform(1, 500, whole=True)),
@@ -40,7 +45,7 @@ class VREx(Objective):
     def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
         risks = batch.mean(model.losses(batch.x, batch.y))  # [R, E]
         weight = scheduled(moment, self.early_weight)
-        return risks.mean(-1) + weight * vrex_penalty(risks), state
+        return penalised(risks.mean(-1), weight, vrex_penalty(risks), self.divided), state
 
     def resets_at(self, hyper: HyperValues) -> Tensor:
         return hyper["anneal_steps"]

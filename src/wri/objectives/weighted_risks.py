@@ -5,17 +5,21 @@
 Weights α_ij on i's rows:
 
     density     d_j
-    overlap     d_j / (d_i + d_j)
+    overlap     o = d_j / (d_i + d_j)
+    tilted      two at once for every pair: overlap weights times d_i / (d_i + d_j), so o·(1 − o) on
+                i's rows and o² on j's, and the same with i and j exchanged
     ratio       d_j / d_i towards the reference environment j, the first; the reference's own rows 1
     uniform     1: WRI is VREx then
     published   density weights as the paper's code ran them: weight and loss are averaged before
                 they are multiplied, so the weights never act on single examples
 
-Scalings of a squared gap, with l̄ and d̄ the pair's mean loss and mean weight:
+A weighted risk may be `normalised`, divided by the mean weight of its own rows: R_ij / E_i[α_ij].
+Scalings of a squared gap, with l̄, d̄ and R̄ the pair's mean loss, weight and weighted risk:
 
-    none g²,   product g²/(d̄·l̄),   loss (g/l̄)²,   relative (g/(d̄·l̄))²
+    none g²,   product g²/(d̄·l̄),   loss (g/l̄)²,   relative (g/(d̄·l̄))²,   risk (g/R̄)²
 
-Gradients flow through l̄ and d̄.
+Gradients flow through l̄, d̄ and R̄. The square of a batch's gap is too large by the gap's variance;
+`form="halves"` multiplies the gaps of two half-batches instead, which is not.
 """
 
 from typing import Literal, NamedTuple, get_args
@@ -24,18 +28,23 @@ import torch
 from torch import Tensor
 
 from wri.errors import InputError, check_option
-from wri.objectives.base import weighted_mean
+from wri.objectives.base import half_weights, halves, weighted_mean
 
-Weighting = Literal["density", "overlap", "ratio", "uniform", "published"]
-Scaling = Literal["none", "product", "loss", "relative"]
+Weighting = Literal["density", "overlap", "tilted", "ratio", "uniform", "published"]
+Scaling = Literal["none", "product", "loss", "relative", "risk"]
+Form = Literal["square", "halves"]
 
 
 class Gaps(NamedTuple):
-    """Weighted risks side by side: entry [j, i] belongs to i's rows weighted towards j."""
+    """Weighted risks side by side: entry [j, i] belongs to i's rows weighted towards j.
+
+    Under tilted weights [j, i] is the pair's gap where i is common, [i, j] that where j is.
+    """
 
     gap: Tensor  # [..., E, E], R_ij − R_ji
-    mean_weight: Tensor  # [..., E, E], symmetric: d̄
-    mean_loss: Tensor  # [..., E, E], symmetric: l̄
+    mean_weight: Tensor  # [..., E, E]: d̄
+    mean_loss: Tensor  # [..., E, E]: l̄
+    mean_risk: Tensor  # [..., E, E]: R̄
 
 
 def pair_weights(log_densities: Tensor, weighting: Weighting = "density") -> Tensor:
@@ -46,7 +55,7 @@ def pair_weights(log_densities: Tensor, weighting: Weighting = "density") -> Ten
         return torch.ones_like(log_densities)
     own = log_densities.diagonal(dim1=-3, dim2=-2).movedim(-1, -2)  # [..., i, B]
     towards = log_densities - own.unsqueeze(-3)  # log d_j/d_i
-    if weighting == "overlap":
+    if weighting in ("overlap", "tilted"):
         return towards.sigmoid()
     reference = torch.zeros_like(towards[..., :1, :])  # rows of the first environment
     return torch.cat([reference, towards[..., 1:, :]], dim=-2).exp()
@@ -57,34 +66,58 @@ def weighted_gaps(
     log_densities: Tensor,  # [..., E density, E rows, B]
     weighting: Weighting = "density",
     row_weight: Tensor | None = None,  # [..., E, B]
+    normalised: bool = False,
 ) -> Gaps:
     weights = pair_weights(log_densities, weighting)  # [..., j, i, B]
     shares = None if row_weight is None else row_weight.unsqueeze(-3)
-    mean_weight = weighted_mean(weights, shares)  # [..., j, i]
     mean_loss = weighted_mean(losses, row_weight).unsqueeze(-2)  # [..., 1, i]
-    if weighting == "published":
-        risks = mean_weight * mean_loss
+
+    def weigh(weights: Tensor) -> tuple[Tensor, Tensor]:  # mean weight and risk [..., j, i]
+        mean_weight = weighted_mean(weights, shares)
+        if weighting == "published":
+            risks = mean_weight * mean_loss
+        else:
+            risks = weighted_mean(weights * losses.unsqueeze(-3), shares)
+        if not normalised:
+            return mean_weight, risks
+        return torch.ones_like(mean_weight), risks / mean_weight.clamp_min(_tiny(mean_weight))
+
+    if weighting == "tilted":
+        (own_weight, own), (other_weight, other) = weigh(weights * (1 - weights)), weigh(weights**2)
     else:
-        risks = weighted_mean(weights * losses.unsqueeze(-3), shares)  # [..., j, i]
-    both_weights = (mean_weight + mean_weight.transpose(-1, -2)) / 2
-    both_losses = (mean_loss + mean_loss.transpose(-1, -2)) / 2
-    return Gaps(risks - risks.transpose(-1, -2), both_weights, both_losses)
+        (own_weight, own) = (other_weight, other) = weigh(weights)
+    there = other.transpose(-1, -2)
+    return Gaps(
+        own - there,
+        (own_weight + other_weight.transpose(-1, -2)) / 2,
+        (mean_loss + mean_loss.transpose(-1, -2)) / 2,
+        (own + there) / 2,
+    )
 
 
-def scaled_penalty(gaps: Gaps, weighting: Weighting, scaling: Scaling) -> Tensor:  # [...]
-    """Mean over unordered pairs of the scaled squared gaps."""
-    gap, tiny = gaps.gap, torch.finfo(gaps.gap.dtype).tiny  # no overlap: no penalty
-    if scaling == "loss":
-        gap = gap / gaps.mean_loss.clamp_min(tiny)
-    elif scaling == "relative":
-        gap = gap / (gaps.mean_weight * gaps.mean_loss).clamp_min(tiny)
-    squares = gap.square()
-    if scaling == "product":
-        squares = squares / (gaps.mean_weight * gaps.mean_loss).clamp_min(tiny)
+def scaled_gaps(gaps: Gaps, scaling: Scaling) -> Tensor:  # [..., E, E]
+    """Gaps in the unit in which they are squared."""
+    if scaling == "none":
+        return gaps.gap
+    unit = {
+        "product": gaps.mean_weight * gaps.mean_loss,
+        "loss": gaps.mean_loss,
+        "relative": gaps.mean_weight * gaps.mean_loss,
+        "risk": gaps.mean_risk,
+    }[scaling].clamp_min(_tiny(gaps.gap))  # no overlap: no penalty
+    return gaps.gap / (unit.sqrt() if scaling == "product" else unit)
+
+
+def over_pairs(squares: Tensor, weighting: Weighting) -> Tensor:  # [..., E, E] -> [...]
+    """Mean over the pairs that the weighting compares."""
     environments = squares.shape[-1]
     if weighting == "ratio":  # only the pairs with the reference environment
         return squares[..., 0, 1:].mean(-1)
     return squares.sum((-1, -2)) / (environments * (environments - 1))
+
+
+def _tiny(like: Tensor) -> float:
+    return torch.finfo(like.dtype).tiny
 
 
 def wri_penalty(
@@ -93,6 +126,8 @@ def wri_penalty(
     weighting: Weighting = "density",
     scaling: Scaling = "none",
     row_weight: Tensor | None = None,
+    normalised: bool = False,
+    form: Form = "square",
 ) -> Tensor:
     """Mean squared gap of the pairwise weighted risks, for any leading axes.
 
@@ -104,11 +139,16 @@ def wri_penalty(
         Every environment's log density at every example, `[..., E, E, B]`: first whose
         density, then whose example.
     weighting
-        "density", "overlap", "ratio", "uniform" or "published"; see the head of `weighted_risks`.
+        "density", "overlap", "tilted", "ratio", "uniform" or "published"; see the head of
+        `weighted_risks`.
     scaling
-        "none", "product", "loss" or "relative"; see the head of `weighted_risks`.
+        "none", "product", "loss", "relative" or "risk"; see the head of `weighted_risks`.
     row_weight
         Weights that sum to one over each environment's examples; equal when not given.
+    normalised
+        Divide every weighted risk by the mean weight of its rows.
+    form
+        "square", or "halves" for the product of the gaps of the two interleaved half-batches.
 
     Returns
     -------
@@ -117,6 +157,7 @@ def wri_penalty(
     """
     check_option("weighting", weighting, get_args(Weighting))
     check_option("scaling", scaling, get_args(Scaling))
+    check_option("form", form, get_args(Form))
     if losses.shape[-2] < 2:
         raise InputError("losses hold one environment; at least two are needed to compare")
     if log_densities.shape[-3:] != (losses.shape[-2], *losses.shape[-2:]):
@@ -124,16 +165,24 @@ def wri_penalty(
             f"losses of shape {tuple(losses.shape)} need log_densities of shape [..., E, E, B], "
             f"not {tuple(log_densities.shape)}"
         )
-    if scaling == "relative":
+    if scaling == "relative" or normalised:
         log_densities = without_unit(log_densities, weighting)
-    gaps = weighted_gaps(losses, log_densities, weighting, row_weight)
-    return scaled_penalty(gaps, weighting, scaling)
+    parts = [(losses, log_densities, row_weight)]
+    if form == "halves":
+        parts = list(
+            zip(halves(losses), halves(log_densities), half_weights(row_weight), strict=True)
+        )
+    gaps = [
+        scaled_gaps(weighted_gaps(loss, logs, weighting, weight, normalised), scaling)
+        for loss, logs, weight in parts
+    ]
+    return over_pairs(gaps[0] * gaps[-1], weighting)
 
 
 def without_unit(log_densities: Tensor, weighting: Weighting) -> Tensor:
     """Each pair's densities in units of their largest value, which keeps clear of underflow.
 
-    The relative scaling does not change with a pair's unit.
+    Neither the relative scaling nor normalised risks change with a pair's unit.
     """
     if weighting not in ("density", "published"):
         return log_densities

@@ -14,13 +14,13 @@ before the densities' first update. The paper prints sums where its code has mea
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wri.densities import Bounded, Density
+from wri.densities import Bounded, Density, FittedClassifier
 from wri.densities.base import HyperValues
 from wri.errors import InputError, check_option
 from wri.objectives.base import (
@@ -30,24 +30,20 @@ from wri.objectives.base import (
     Moment,
     Objective,
     Start,
+    penalised,
     scheduled,
     weighted_mean,
 )
-from wri.objectives.hyperparameters import (
-    Choice,
-    HyperParameter,
-    LogUniform,
-    Setting,
-    Uniform,
-    annealing,
-)
+from wri.objectives.density_hyperparameters import DENSITY_HYPERPARAMETERS
+from wri.objectives.hyperparameters import Choice, HyperParameter, LogUniform, Setting, annealing
 from wri.objectives.pairs import circle, compare
 from wri.objectives.weighted_risks import (
+    Form,
     Scaling,
     Weighting,
-    scaled_penalty,
+    over_pairs,
+    scaled_gaps,
     weighted_gaps,
-    without_unit,
     wri_penalty,
 )
 from wri.stacked import Adam, clip_norm, differentiate
@@ -59,6 +55,7 @@ Ratio weights compare with their one reference in any case.
 """
 
 DENSITY_CLIP = 10.0  # norm of a density step's gradient
+Seen = Literal["x", "phi", "outputs"]
 RUNNING = 0.9  # share of the past in the running mean of d̄
 
 
@@ -80,8 +77,9 @@ class WRI(Objective):
     density
         How the densities are modelled; the paper's bounded network by default.
     density_on
-        What the densities see: the inputs "x", as the paper's experiments ran, or Φ(x), "phi".
-        The predictor's steps take the densities as given and send no gradient through them.
+        What the densities see: the inputs "x", as the paper's experiments ran, Φ(x), "phi", or the
+        predictor's "outputs". The predictor's steps take the densities as given and send no
+        gradient through them.
     density_scaling
         Scaling of the penalty in the density steps.
     running_mean
@@ -89,16 +87,34 @@ class WRI(Objective):
         multi-dimensional simulation).
     early_weight
         λ before the annealing step.
+    normalised, form
+        Of the predictor's penalty; see `weighted_risks`.
+    divided
+        Divide the predictor's loss by max(1, λ).
     """
 
     weighting: Weighting = "density"
     scaling: Scaling = "loss"
     density: Density = field(default_factory=Bounded)
-    density_on: Literal["x", "phi"] = "x"
+    density_on: Seen = "x"
     density_scaling: Scaling = "relative"
     running_mean: bool = False
     early_weight: float = 0.0
+    normalised: bool = False
+    form: Form = "square"
+    divided: bool = False
     name = "wri"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "published": {"weighting": "published"},
+        "wri": {
+            "weighting": "overlap",
+            "scaling": "risk",
+            "density": FittedClassifier(),
+            "normalised": True,
+            "form": "halves",
+            "divided": True,
+        },
+    }
     own_hyperparameters = (
         HyperParameter(
             "penalty_weight",
@@ -106,84 +122,20 @@ class WRI(Objective):
             domainbed=Setting(1.0, LogUniform(1e-1, 5e1)),
             cmnist=Setting(500.0, LogUniform(1e-1, 1e3)),
             simulation=Setting(10.0),
+            wri=Setting(1e2, LogUniform(1e1, 1e3)),
         ),
         *annealing(domainbed=Setting(0, Choice((0, 10))), cmnist=Setting(0, Choice((0, 10)))),
-        HyperParameter(
-            "density_every",
-            "ω, predictor steps from one density update to the next",
-            domainbed=Setting(1, Choice((1, 2, 4, 8))),
-            simulation=Setting(1),
-            low=1,
-            whole=True,
-        ),
-        HyperParameter(
-            "density_steps",
-            "n_d, steps in a density update",
-            domainbed=Setting(4, Choice((4, 16, 32))),
-            cmnist=Setting(4, Choice((1, 2, 4))),
-            simulation=Setting(2),
-            low=1,
-            whole=True,
-        ),
-        HyperParameter(
-            "density_learning_rate",
-            "step size of the densities' Adam",
-            domainbed=Setting(2e-2, LogUniform(1e-2, 5e-2)),
-            cmnist=Setting(4e-2, LogUniform(1e-2, 5e-2)),
-            simulation=Setting(4e-2),
-            low=1e-12,
-        ),
-        HyperParameter(
-            "density_weight_decay",
-            "weight decay of the densities",
-            domainbed=Setting(1e-5, LogUniform(1e-6, 1e-2)),
-            simulation=Setting(1e-5),
-        ),
-        HyperParameter(
-            "density_batch_size",
-            "rows of each environment in a density step",
-            domainbed=Setting(256, Choice((128, 256))),
-            simulation=Setting(64),
-            low=2,
-            whole=True,
-        ),
-        HyperParameter(
-            "density_penalty_weight",
-            "λ_d, weight of the squared gaps in the density steps",
-            domainbed=Setting(5.0, LogUniform(5.0, 5e1)),
-            cmnist=Setting(50.0, LogUniform(5.0, 5e1)),
-            simulation=Setting(50.0),
-        ),
-        HyperParameter(
-            "density_log_weight",
-            "β, weight of −log d on an environment's own rows",
-            domainbed=Setting(2.0, LogUniform(5e-2, 5.0)),
-            cmnist=Setting(0.1, LogUniform(5e-2, 1.0)),
-            simulation=Setting(0.1),
-        ),
-        HyperParameter(
-            "min_density",
-            "smallest value of the bounded density",
-            domainbed=Setting(0.05, Uniform(0.01, 0.2)),
-            cmnist=Setting(0.1, Uniform(0.01, 0.15)),
-            simulation=Setting(0.1),
-            low=1e-12,
-        ),
-        HyperParameter(
-            "max_density",
-            "largest value of the bounded density",
-            domainbed=Setting(1.0, Uniform(0.4, 2.0)),
-            cmnist=Setting(1.0, Uniform(1.0, 2.0)),
-            simulation=Setting(1.0),
-            low=1e-12,
-        ),
+        *DENSITY_HYPERPARAMETERS,
     )
 
     def __post_init__(self) -> None:
         check_option("weighting", self.weighting, get_args(Weighting))
         check_option("scaling", self.scaling, get_args(Scaling))
         check_option("density_scaling", self.density_scaling, get_args(Scaling))
-        check_option("density_on", self.density_on, ("x", "phi"))
+        check_option("form", self.form, get_args(Form))
+        check_option("density_on", self.density_on, get_args(Seen))
+        if self.running_mean and self.form != "square":
+            raise InputError("running_mean is for form='square'; half-batches have no mean weight")
         if self.running_mean and self.scaling not in ("product", "relative"):
             raise InputError(
                 f"running_mean is for scalings with a mean weight, product and relative, "
@@ -192,12 +144,19 @@ class WRI(Objective):
         if self.weighting in ("density", "published") and not self.density.comparable_over_x:
             raise InputError(
                 f"{self.weighting} weighting compares densities at different points, which "
-                f"{type(self.density).__name__} cannot give; use weighting='overlap' or 'ratio'"
+                f"{type(self.density).__name__} cannot give; use weighting='overlap', 'tilted' or "
+                "'ratio'"
             )
 
     def initial(self, start: Start) -> State:
         runs, environments = len(start.seeds), start.environments
-        width = start.network.widths[0] if self.density_on == "x" else start.network.feature_width
+        network = start.network
+        widths = {
+            "x": network.widths[0],
+            "phi": network.feature_width,
+            "outputs": network.widths[-1],
+        }
+        width = widths[self.density_on]
         rows = self.density.initial(start.seeds, environments, width)
         if self._fitted_once:
             splits = [start.draws.split(run) for run in range(runs)]
@@ -251,35 +210,44 @@ class WRI(Objective):
         self, model: Model, batch: Batch, state: State, moment: Moment
     ) -> tuple[Tensor, State]:
         phi = model.represent(batch.x)  # [R, E, B, F]
-        losses = model.loss.per_example(model.head(phi), batch.y)  # [R, E, B]
+        outputs = model.head(phi)  # [R, E, B, C]
+        losses = model.loss.per_example(outputs, batch.y)  # [R, E, B]
         risk = batch.mean(losses).mean(-1)
         after = self._circle(losses.shape[1], moment)  # drawn at every step, needed or not
         weight = torch.where(state.fitted, scheduled(moment, self.early_weight), 0.0)
         if not weight.any():
             return risk, state
-        seen = batch.x if self.density_on == "x" else phi.detach()
+        seen = self._seen(batch.x, phi, outputs).detach()
         with torch.no_grad():
             compared = compare(self.density, state.flat, seen, after, moment.hyper)
         logs, in_force = compared.log_densities, weight != 0
-        if self.scaling == "relative" and not self.running_mean:
-            logs = without_unit(logs, self.weighting)
         if not in_force.all():  # nothing may come back from runs without a penalty, NaN least
             losses = torch.where(in_force[:, None, None], losses, 1.0)
             logs = torch.where(in_force.view(-1, *[1] * (logs.dim() - 1)), logs, 0.0)
-        gaps = weighted_gaps(
-            compared.pair(losses),
-            logs,
-            self.weighting,
-            None if batch.weight is None else compared.pair(batch.weight),
-        )
-        if state.mean_weight is not None:
+        row_weight = None if batch.weight is None else compared.pair(batch.weight)
+        if state.mean_weight is None:
+            penalty = wri_penalty(
+                compared.pair(losses),
+                logs,
+                self.weighting,
+                self.scaling,
+                row_weight,
+                self.normalised,
+                self.form,
+            )
+        else:
+            gaps = weighted_gaps(losses, logs, self.weighting, row_weight, self.normalised)
             mean = state.mean_weight.lerp(gaps.mean_weight, 1 - RUNNING)
             mean = torch.where(state.mean_weight.isnan(), gaps.mean_weight, mean)
-            gaps = gaps._replace(mean_weight=mean)
+            scaled = scaled_gaps(gaps._replace(mean_weight=mean), self.scaling)
+            penalty = over_pairs(scaled.square(), self.weighting)
             kept = torch.where(in_force[:, None, None], mean, state.mean_weight)
             state = state._replace(mean_weight=kept)
-        penalty = scaled_penalty(gaps, self.weighting, self.scaling)
-        return risk + weight * _over_pairs(penalty), state
+        return penalised(risk, weight, _over_circle(penalty), self.divided), state
+
+    def _seen(self, x: Tensor, phi: Tensor, outputs: Tensor) -> Tensor:
+        """What the densities see of a batch."""
+        return {"x": x, "phi": phi, "outputs": outputs}[self.density_on]
 
     def after_step(self, model: Model, state: State, moment: Moment, draws: Draws) -> State:
         if not self._learns:
@@ -338,8 +306,9 @@ class WRI(Objective):
     def _fixed(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
         """What the predictor, which stands still, gives for several steps' rows at once."""
         phi = model.represent(batch.x)  # [R, S, E, B, F]
-        losses = model.loss.per_example(model.head(phi), batch.y)  # [R, S, E, B]
-        return (batch.x if self.density_on == "x" else phi), losses
+        outputs = model.head(phi)  # [R, S, E, B, C]
+        losses = model.loss.per_example(outputs, batch.y)  # [R, S, E, B]
+        return self._seen(batch.x, phi, outputs), losses
 
     def _density_gradient(
         self, flat: Tensor, seen: Tensor, losses: Tensor, weight: Tensor | None, here: Moment
@@ -357,20 +326,21 @@ class WRI(Objective):
                 self.density_scaling,
                 None if weight is None else compared.pair(weight),
             )
-            loss = loss + here.hyper["density_penalty_weight"] * _over_pairs(penalty)
+            loss = loss + here.hyper["density_penalty_weight"] * _over_circle(penalty)
         return differentiate(loss, flat)
 
     def _refit(self, model: Model, state: State, runs: Tensor, draws: Draws) -> None:
-        """Fit the densities of `runs` on Φ of their whole environments.
+        """Fit the densities of `runs` on what they see of their whole environments.
 
         Where Φ has run away there is nothing to fit: the run's next loss is NaN and marks it.
         """
         for run in runs.tolist():
             alone = model._replace(flat=model.flat.detach()[run : run + 1])
-            features = [
-                alone.represent(state.flat.new_tensor(rows)[None])[0].cpu().numpy()
-                for rows in draws.environments(run)
-            ]
+            features = []
+            for rows in draws.environments(run):
+                x = state.flat.new_tensor(rows)[None]
+                phi = alone.represent(x)
+                features.append(self._seen(x, phi, alone.head(phi))[0].cpu().numpy())
             state.flat[run] = torch.nan
             if not all(np.isfinite(rows).all() for rows in features):
                 continue
@@ -382,5 +352,5 @@ class WRI(Objective):
                 continue
 
 
-def _over_pairs(penalty: Tensor) -> Tensor:  # [R] or [R, P] -> [R]
+def _over_circle(penalty: Tensor) -> Tensor:  # [R] or [R, P] -> [R]
     return penalty.flatten(1).mean(-1) if penalty.dim() > 1 else penalty

@@ -22,7 +22,7 @@ from wri.sweep.selection import SELECTIONS
 from wri.sweep.spaces import draw, seed_hash
 from wri.training import Run
 
-FORMAT = 1  # raised when equal questions no longer give equal results
+FORMAT = 2  # raised when equal questions no longer give equal results
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Planned:
     steps: int
     checkpoint_every: int
     preset: str
+    objective: str  # with the options that the preset brings, written out
     hyper: Mapping[str, float]
     format: int = FORMAT
 
@@ -68,7 +69,7 @@ class Planned:
         train = [splits[f"env{e}_in"] for e in environments if e not in self.test_envs]
         numbers = (*self.test_envs, self.hparams_seed, self.trial_seed)
         seed = seed_hash(self.dataset, self.algorithm, *numbers)
-        objective = make_objective(self.algorithm)
+        objective = make_objective(self.algorithm, self.preset)
         return Run(objective, data.bank, train, self.hyper, seed, splits, preset=self.preset)
 
 
@@ -92,6 +93,8 @@ class Question:
         Where defaults and distributions of hyper-parameters come from.
     overrides
         Hyper-parameters that no run draws but all have.
+    first_trial
+        Number of the first trial; the others follow it.
     """
 
     algorithms: tuple[str, ...]
@@ -103,11 +106,14 @@ class Question:
     test_envs: tuple[int, ...] | None = None
     preset: str = "domainbed"
     overrides: Mapping[str, float] | None = None
+    first_trial: int = 0
 
     def __post_init__(self) -> None:
         for name in ("draws", "trials", "steps", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.first_trial < 0:
+            raise InputError(f"first_trial must not be negative, not {self.first_trial}")
         if not self.algorithms:
             raise InputError(f"name at least one algorithm of {', '.join(OBJECTIVES)}")
         for algorithm in self.algorithms:
@@ -145,7 +151,7 @@ class Question:
         for data in datasets:
             fingerprint = data.fingerprint
             for algorithm in dict.fromkeys(self.algorithms):
-                for trial in range(self.trials):
+                for trial in range(self.first_trial, self.first_trial + self.trials):
                     for n in range(self.draws):
                         hyper = self._hyper(algorithm, n, trial)
                         planned += [
@@ -159,6 +165,7 @@ class Question:
                                 self.steps,
                                 self.checkpoint_every,
                                 self.preset,
+                                repr(make_objective(algorithm, self.preset)),
                                 hyper,
                             )
                             for held_out in self._held_out(data, algorithm)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from math import cos, pi
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -241,6 +242,7 @@ class _Stack:
         for step, rows in enumerate(self.sampler.stream(steps)):
             self._reset(step)
             moment = Moment(step, self.hyper, self.random)
+            rate = self.hyper["learning_rate"] * self._rate_left(step / steps)
             batch = self.features.batch(rows, self.sampler.weight)
             losses, self.state = self.objective.loss(self.model, batch, self.state, moment)
             gradient = differentiate(losses, self.model.flat)
@@ -251,12 +253,17 @@ class _Stack:
                 self.adam.step(
                     self.flat,
                     gradient,
-                    self.hyper["learning_rate"],
+                    rate,
                     self.hyper["weight_decay"],
                     None if self.all_alive else self.alive,
                 )
             self.state = self.objective.after_step(self.model, self.state, moment, self.draws)
             yield step
+
+    def _rate_left(self, done: float) -> Tensor:  # [R]
+        """Share of the step size when `done` of the run is behind it."""
+        final = self.hyper["final_rate"]
+        return final + (1 - final) * (1 + cos(pi * done)) / 2
 
     def _reset(self, step: int) -> None:
         if self.resets_at is not None and step > 0:
