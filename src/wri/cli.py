@@ -8,7 +8,7 @@ import sys
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # what help names; a test holds it to the registries
 ALGORITHMS = ("erm", "irm", "vrex", "groupdro", "mixup", "mldg", "coral", "wri")
 DATASETS = ("simulation", "gaussian2d")
+PRESETS = ("domainbed", "cmnist", "published", "simulation", "wri")
 SELECTIONS = ("training-domain", "leave-one-out", "oracle", "oracle-early", "guarded-oracle")
 
 app = typer.Typer(
@@ -86,6 +87,19 @@ def reproduce(
             help="Simulation tables: data seeds filtered as published, or all. Both by default.",
         ),
     ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Tables 2 and 3: paper, published or wri (by default).")
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(help="Tables 2 and 3, ablation: ae, cnn or pca.")
+    ] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="How many features.")] = None,
+    combine: Annotated[
+        str | None, typer.Option(help="Table 3, the environments' densities: mean or maximum.")
+    ] = None,
+    negatives: Annotated[
+        str | None, typer.Option(help="Table 3, the common digits: all or same.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document an experiment.")] = (
         False
     ),
@@ -97,14 +111,26 @@ def reproduce(
     except OSError as error:
         raise InputError(f"-o {output} cannot be made a folder: {error.strerror}") from error
     command = f"wri reproduce {name} --{'full' if full else 'quick'} --seed {seed}"
-    if filtered is not None:
-        command += " --filtered" if filtered else " --unfiltered"
+    choices: dict[str, Any] = {
+        "filtered": filtered,
+        "preset": preset,
+        "features": features,
+        "width": width,
+        "combine": combine,
+        "negatives": negatives,
+    }
+    for option, value in choices.items():
+        if option == "filtered" and value is not None:
+            command += " --filtered" if value else " --unfiltered"
+        elif value is not None:
+            command += f" --{option} {value}"
     about = {each: experiment.about for each, experiment in EXPERIMENTS.items()}
     results = []
     for each in EXPERIMENTS if name == "all" else [name]:
         with _progress() as bar:
             update = partial(_update, bar, bar.add_task(each, total=None))
-            task = Task(each, full, seed, output, update, filtered)
+            heeded = EXPERIMENTS[each].options if name == "all" else choices
+            task = Task(each, full, seed, output, update, **{k: choices[k] for k in heeded})
             results.append(run_experiment(task))
         if as_json:
             typer.echo(json.dumps(results[-1].as_json()))
@@ -131,6 +157,7 @@ def sweep(
     ] = None,
     draws: Annotated[int, typer.Option(help="Hyper-parameter draws; the first is defaults.")] = 1,
     trials: Annotated[int, typer.Option(help="Repetitions of everything.")] = 3,
+    first_trial: Annotated[int, typer.Option(help="Number of the first repetition.")] = 0,
     steps: Annotated[int, typer.Option(help="Steps of each run.")] = 500,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 10,
     test_envs: Annotated[
@@ -140,7 +167,7 @@ def sweep(
         list[str] | None, typer.Option(help=f"Ways to choose: {', '.join(SELECTIONS)}.")
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="Of hyper-parameters: domainbed, cmnist or simulation.")
+        str, typer.Option(help=f"Of hyper-parameters: {', '.join(PRESETS)}.")
     ] = "domainbed",
     set_: Annotated[
         list[str] | None,
@@ -169,6 +196,7 @@ def sweep(
         None if test_envs is None else tuple(test_envs),
         preset,
         _numbers(set_ or []),
+        first_trial,
     )
     asked = Sweep(question, load_data(datasets or [], data, target, env), 1e9 * memory)
     if dry_run:
@@ -227,6 +255,31 @@ def results(
         typer.echo(json.dumps({"rows": as_rows(tables), "comparisons": comparison_rows(tables)}))
     else:
         typer.echo({"text": as_text, "latex": as_latex, "csv": as_csv}[form](tables))
+
+
+@app.command()
+def data(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Which data sets are here, where they were found, and how to get the rest."""
+    from wri.cache import cache_folder
+    from wri.datasets import COLOURED_MNIST, NAMED, where_mnist
+    from wri.datasets.mnist import REMEDY
+
+    found = where_mnist()
+    document = {
+        "made on the spot": {name: each.about for name, each in NAMED.items()},
+        "mnist": {"found": found, "for": list(COLOURED_MNIST), "remedy": REMEDY},
+        "cache": str(cache_folder()),
+    }
+    if as_json:
+        typer.echo(json.dumps(document))
+        return
+    for name, each in NAMED.items():
+        typer.echo(f"{name}: {each.about}; made on the spot")
+    where = f"in {found}" if found else f"not here, fetched when it is needed; {REMEDY}"
+    typer.echo(f"MNIST, for {', '.join(COLOURED_MNIST)} (tables 1 to 3): {where}")
+    typer.echo(f"features and downloads are kept in {cache_folder()}")
 
 
 def _numbers(pairs: list[str]) -> dict[str, float]:

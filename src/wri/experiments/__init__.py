@@ -1,19 +1,30 @@
 """One file for each table and figure of the paper, or for those that share their training."""
 
+from collections.abc import Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from wri.errors import InputError
-from wri.experiments.task import Task
+from wri.errors import InputError, check_option
+from wri.experiments.task import OPTIONS, Task
 
 if TYPE_CHECKING:
     from wri.report.result import Result
 
 
+Options = Mapping[str, tuple[str, ...] | None]
+"""Fields of a Task that an experiment heeds, with their values where these are few."""
+
+
 class Experiment(NamedTuple):
     module: str  # in this room; its function `run` takes a Task
     about: str
+    options: Options = MappingProxyType({})
 
+
+FILTERED: Options = {"filtered": None}
+PRESETS: Options = {"preset": ("paper", "published", "wri")}
+FEATURES: Options = {"features": ("ae", "cnn", "pca"), "width": None}
 
 EXPERIMENTS = {
     "figure1": Experiment(
@@ -33,17 +44,31 @@ EXPERIMENTS = {
     "table1": Experiment(
         "table1", "penalties of predictors that see the digit, the colour or both, without pixels"
     ),
+    "table2": Experiment(
+        "table2",
+        "ERM, IRM, VREx and WRI on coloured digits of unequal difficulty, as a sweep",
+        {**PRESETS, **FEATURES},
+    ),
+    "table3": Experiment(
+        "table3",
+        "mirrored digits told from common ones, by WRI's density and the others' confidence",
+        {**PRESETS, **FEATURES, "combine": ("mean", "maximum"), "negatives": ("all", "same")},
+    ),
+    "ablation": Experiment(
+        "ablation", "table 2's WRI with one thing changed at a time, and why it wins", FEATURES
+    ),
     "tableE1": Experiment(
-        "simulation", "accuracy in a simulation as the invariant means move apart"
+        "simulation", "accuracy in a simulation as the invariant means move apart", FILTERED
     ),
     "tableE2": Experiment(
-        "simulation", "accuracy in a simulation as the invariant covariances differ"
+        "simulation", "accuracy in a simulation as the invariant covariances differ", FILTERED
     ),
     "tableE3": Experiment(
         "simulation",
         "accuracy in a simulation as the spurious features agree ever more in training",
+        FILTERED,
     ),
-    "figureE5": Experiment("simulation", "tables E.1 to E.3 as a figure"),
+    "figureE5": Experiment("simulation", "tables E.1 to E.3 as a figure", FILTERED),
     "figureE6": Experiment("figureE6", "mirrored digits, the out-of-domain test of table 3"),
     "theorem1": Experiment("theorem1", "weighted risk invariance discards spurious dimensions"),
     "sample_complexity": Experiment(
@@ -58,9 +83,23 @@ def run_experiment(task: Task) -> "Result":
     if task.name not in EXPERIMENTS:
         known = ", ".join(EXPERIMENTS)
         raise InputError(f"there is no experiment {task.name!r}; choose one of {known}, or all")
+    _check_options(task)
     module = import_module(f"wri.experiments.{EXPERIMENTS[task.name].module}")
     result: Result = module.run(task)
     return result
+
+
+def _check_options(task: Task) -> None:
+    known = EXPERIMENTS[task.name].options
+    for option in OPTIONS:
+        value, values = getattr(task, option), known.get(option)
+        if value is None:
+            continue
+        if option not in known:
+            heeded = f"only {', '.join(known)}" if known else "none of these options"
+            raise InputError(f"{task.name} does not heed {option}: {heeded}; leave it out")
+        if values is not None:
+            check_option(option, value, values)
 
 
 __all__ = ["EXPERIMENTS", "Experiment", "Task", "run_experiment"]

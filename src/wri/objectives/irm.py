@@ -66,7 +66,7 @@ class IRM(Objective):
             "λ, weight of the squared gradient",
             domainbed=Setting(1e2, LogUniform(1e-1, 1e5)),
             simulation=Setting(10.0),
-            wri=Setting(1e4, LogUniform(1e1, 1e6)),
+            wri=Setting(1e5, LogUniform(1e1, 1e6)),
         ),
         *annealing(
             domainbed=Setting(50, LogUniform(1, 500, whole=True)),

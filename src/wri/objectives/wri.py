@@ -122,7 +122,7 @@ class WRI(Objective):
             domainbed=Setting(1.0, LogUniform(1e-1, 5e1)),
             cmnist=Setting(500.0, LogUniform(1e-1, 1e3)),
             simulation=Setting(10.0),
-            wri=Setting(1e2, LogUniform(1e1, 1e3)),
+            wri=Setting(30.0, LogUniform(3.0, 3e2)),
         ),
         *annealing(domainbed=Setting(0, Choice((0, 10))), cmnist=Setting(0, Choice((0, 10)))),
         *DENSITY_HYPERPARAMETERS,

@@ -1,0 +1,196 @@
+"""The ablation: table 2's WRI of preset `wri`, with one thing changed at a time.
+
+Every line is trained with its preset's defaults on the same trials, so nothing is chosen among
+draws. Beside the accuracies at the last step stands what the line's penalty says of two ideal
+predictors under the logistic loss, on all training rows and with the weights as they are at the
+end of training:
+
+    digit     p(y | digit), the label noise known: the penalty should be zero
+    colour    p(y | colour) of the two training environments together: it should not
+
+Weights on all of x are not covered by the paper's Proposition 1; these columns show how much the
+digit predictor is blamed for it. The lines `paper` and `published` are the paper's objective as
+printed and as its code ran it, with its own defaults, on the same features and on the paper's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+import torch
+
+from wri.datasets import COLOURED_MNIST, ColouredDigits
+from wri.densities import Bounded, EnvironmentClassifier, Mixture
+from wri.experiments.coloured import (
+    EXTRACTORS,
+    NAMES,
+    TRAINING,
+    WIDTHS,
+    choose_extractor,
+    digits,
+    load_features,
+)
+from wri.experiments.coloured_runs import Variant, as_outcome, train_variants
+from wri.experiments.coloured_tables import choose_each, ideal_line, lines
+from wri.experiments.task import Task
+from wri.features import Extractor
+from wri.objectives import WRI
+from wri.objectives.weighted_risks import wri_penalty
+from wri.progress import Progress, part
+from wri.report.result import Result, Row
+from wri.sweep import Data
+from wri.training import Record, Run
+
+DATASETS = ("hcmnist", "hcmnist-cs")
+FULL_STEPS, QUICK_STEPS = 500, 100
+FULL_TRIALS, QUICK_TRIALS = 5, 2
+SELECTIONS = {"oracle": "last step", "guarded-oracle": "guarded oracle"}
+UNIT = 1e-3  # of the ideal predictors' penalties
+BASE = WRI(**WRI.presets["wri"])
+
+
+VARIANTS = {
+    "wri": Variant(BASE),
+    "weights: uniform": Variant(replace(BASE, weighting="uniform")),
+    "weights: tilted, two for a pair": Variant(replace(BASE, weighting="tilted")),
+    "weights: classifier trained along": Variant(replace(BASE, density=EnvironmentClassifier())),
+    "weights: classifier on Φ": Variant(
+        replace(BASE, density=EnvironmentClassifier(), density_on="phi")
+    ),
+    "weights: classifier on the outputs": Variant(
+        replace(BASE, density=EnvironmentClassifier(), density_on="outputs")
+    ),
+    "weights: overlap of mixtures": Variant(replace(BASE, density=Mixture(10))),
+    "weights: overlap of bounded networks": Variant(replace(BASE, density=Bounded())),
+    "weights: densities of bounded networks": Variant(
+        replace(BASE, density=Bounded(), weighting="density")
+    ),
+    "penalty: not normalised": Variant(replace(BASE, normalised=False, scaling="relative")),
+    "penalty: square of the batch's gap": Variant(replace(BASE, form="square")),
+    "penalty: loss not divided by λ": Variant(replace(BASE, divided=False)),
+    "penalty: switched on, not ramped": Variant(BASE, {"ramp_steps": 0}),
+    "penalty: ramped from the first step": Variant(BASE, {"anneal_steps": 0}),
+    "steps: learning rate not decayed": Variant(BASE, {"final_rate": 1.0}),
+    "steps: batches of 256": Variant(BASE, {"batch_size": 256}),
+    "steps: batches of 8192": Variant(BASE, {"batch_size": 8192}),
+    "features: autoencoder": Variant(BASE, features="ae"),
+    "features: PCA": Variant(BASE, features="pca"),
+    "paper": Variant(WRI(), preset="cmnist"),
+    "published": Variant(WRI(weighting="published"), preset="published"),
+    "paper, autoencoder": Variant(WRI(), preset="cmnist", features="ae"),
+    "published, autoencoder": Variant(
+        WRI(weighting="published"), preset="published", features="ae"
+    ),
+}
+
+
+def run(task: Task) -> Result:
+    start = perf_counter()
+    count, steps = (FULL_TRIALS, FULL_STEPS) if task.full else (QUICK_TRIALS, QUICK_STEPS)
+    trials = range(task.seed, task.seed + count)
+    own = choose_extractor(task, "cnn")
+    rows = []
+    for n, dataset in enumerate(DATASETS):
+        progress = part(task.progress, n, len(DATASETS))
+        rows += table(dataset, VARIANTS, own, trials, steps, task.full, progress)
+    notes = [
+        f"{steps} steps, trials {trials[0]} to {trials[-1]}; features unless named: {own!r}.",
+        "penalty of digit, penalty of colour: of ideal predictors, in units of 1e-3, each line in "
+        "its own scaling; their ratio is what can be compared.",
+    ]
+    return Result(task.name, rows, [], perf_counter() - start, notes, "trials")
+
+
+def table(
+    dataset: str,
+    variants: Mapping[str, Variant[WRI]],
+    own: Extractor,
+    trials: Sequence[int],
+    steps: int,
+    full: bool,
+    progress: Progress,
+) -> list[Row]:
+    """All lines of one data set, trained at once."""
+    kinds = {name: variant.features for name, variant in variants.items()}
+    used = {
+        kind: own if kind is None else EXTRACTORS[kind](width=WIDTHS[kind])
+        for kind in kinds.values()
+        if kind is None or full
+    }
+    data = {
+        kind: load_features(dataset, full, extractor, part(progress, 0, 2))
+        for kind, extractor in used.items()
+    }
+    shown = {name: variant for name, variant in variants.items() if variant.features in data}
+    records = train_variants(data, shown, trials, steps, part(progress, 1, 2))
+    ideal = IdealLosses(digits(dataset, full), dataset)
+    rows = []
+    for selection, title in SELECTIONS.items():
+        label = f"{NAMES[dataset]}, {title}"
+        rows += ideal_line(dataset, label)
+        for name, variant in shown.items():
+            described = data[variant.features].described
+            outcomes = [
+                as_outcome(name, dataset, trial, record)
+                for trial, record in zip(trials, records[name], strict=True)
+            ]
+            chosen = choose_each(selection, outcomes, described, name, trials)
+            rows += lines(name, chosen, dataset, None, label)
+            if selection == "oracle":
+                rows += ideal.rows(name, variant, data[variant.features], records[name], label)
+    return rows
+
+
+class IdealLosses:
+    """Losses of the ideal predictors on the training environments' rows."""
+
+    def __init__(self, environments: Sequence[ColouredDigits], dataset: str) -> None:
+        chosen = [environments[e] for e in TRAINING]
+        noise = COLOURED_MNIST[dataset].label_noise
+        agree = float(np.mean(np.concatenate([e.colour == e.y for e in chosen])))
+        self.losses = {
+            "digit": [_log_loss((e.digits < 5) == e.y, 1 - noise[e.digits]) for e in chosen],
+            "colour": [_log_loss(e.colour == e.y, np.full(len(e), agree)) for e in chosen],
+        }
+
+    def rows(
+        self, name: str, variant: Variant[WRI], data: Data, records: Sequence[Record], table: str
+    ) -> list[Row]:
+        """What the variant's penalty gives them, with each trial's own weights."""
+        return [
+            Row.of(
+                name,
+                f"penalty of {predictor}",
+                [penalty(variant, losses, data, record) / UNIT for record in records],
+                table=table,
+            )
+            for predictor, losses in self.losses.items()
+        ]
+
+
+def _log_loss(right: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    return -np.log(np.where(right, probability, 1 - probability))
+
+
+def penalty(
+    variant: Variant[WRI], losses: Sequence[np.ndarray], data: Data, record: Record
+) -> float:
+    """Of a predictor with these losses, under the weights that a run ended with."""
+    objective = variant.objective
+    count = min(len(own) for own in losses)  # environments differ by a row
+    rows = [data.rows[e][:count] for e in TRAINING]
+    x = torch.as_tensor(np.stack([data.bank.features[own] for own in rows]))[None]  # [1, E, B, D]
+    flat = torch.as_tensor(record.parameters)[None]
+    phi = record.network.represent(flat, x)
+    seen = {"x": x, "phi": phi, "outputs": record.network.head(flat, phi)}[objective.density_on]
+    hyper = {
+        key: torch.tensor([value])
+        for key, value in Run(
+            objective, data.bank, rows, variant.hyper, preset=variant.preset
+        ).hyper.items()
+    }
+    logs = objective.density.log_density(torch.as_tensor(record.state), seen, len(rows), hyper)
+    each = torch.as_tensor(np.stack([own[:count] for own in losses]), dtype=logs.dtype)[None]
+    shape = objective.weighting, objective.scaling, None, objective.normalised
+    return wri_penalty(each, logs, *shape).item()

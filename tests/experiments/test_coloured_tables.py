@@ -1,0 +1,151 @@
+"""Tables on coloured digits: what is shown of a checkpoint, and that anti-colour is named."""
+
+import numpy as np
+import pytest
+import torch
+
+from wri.datasets import ideal_accuracy
+from wri.datasets.coloured_mnist import coloured_mnist
+from wri.datasets.mnist import Mnist
+from wri.experiments import Task, ablation, coloured, run_experiment, table2
+from wri.experiments.ablation import IdealLosses, penalty
+from wri.experiments.coloured_runs import Variant
+from wri.experiments.coloured_tables import (
+    Chosen,
+    against,
+    choose_each,
+    is_anti_colour,
+    lines,
+    regrets,
+)
+from wri.objectives import WRI
+from wri.sweep import Choice, Described, Outcome, gather
+from wri.training import Record, Run
+
+DATA = Described("hcmnist", ("+90%", "+80%", "-90%"), (0.51, 0.5, 0.5), (0.2, 0.2, 0.2))
+
+
+def choice(first, second, test):
+    accuracy = {"env0_out": first, "env1_out": second, "env2_in": test}
+    return Choice(0, 100, test, accuracy)
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Blots of ten shapes instead of MNIST, few of them."""
+    random = np.random.default_rng(0)
+    shapes = random.integers(0, 256, (10, 28, 28))
+    digits = random.integers(0, 10, 900).astype(np.uint8)
+    noise = random.integers(-40, 40, (900, 28, 28))
+    images = np.clip(shapes[digits] + noise, 0, 255).astype(np.uint8)
+    mnist = Mnist(images, digits)
+    monkeypatch.setattr(
+        coloured, "coloured_mnist", lambda name, seed, rows: coloured_mnist(name, seed, mnist)
+    )
+    return mnist
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "anti"),
+    [
+        ((0.10, 0.20, 0.90), True),
+        ((0.16, 0.42, 0.67), True),
+        ((0.80, 0.42, 0.67), True),
+        ((0.90, 0.80, 0.10), False),
+        ((0.85, 0.60, 0.82), False),
+        ((0.40, 0.40, 0.40), False),
+    ],
+)
+def test_anti_colour_loses_in_training_and_wins_in_the_test(accuracies, anti):
+    assert is_anti_colour(choice(*accuracies), DATA) == anti
+
+
+def test_regret_is_the_worst_environments_distance_to_the_ideal():
+    ideal = 100 * ideal_accuracy("hcmnist")
+    accuracy = ideal - np.array([[0, 0, 0], [1, 5, 2], [-3, -4, 1]])
+    np.testing.assert_allclose(regrets(accuracy, "hcmnist"), [0, 5, 1])
+
+
+def test_a_line_shows_what_was_chosen_and_the_paper_beside_the_test():
+    steps = np.array([0, 10])
+    accuracy = {
+        "env0_in": np.array([0.9, 0.1]),
+        "env0_out": np.array([0.8, 0.1]),
+        "env1_in": np.array([0.7, 0.2]),
+        "env1_out": np.array([0.7, 0.2]),
+        "env2_in": np.array([0.6, 0.9]),
+        "env2_out": np.array([0.6, 0.9]),
+    }
+    outcomes = [Outcome("hcmnist", "wri", (2,), 0, trial, steps, accuracy) for trial in (3, 4)]
+    early = choose_each("oracle-early", outcomes, DATA, "wri", (3, 4))
+    assert early.accuracy.tolist() == [[10, 20, 90]] * 2
+    assert early.anti_colour.all()
+    guarded = choose_each("guarded-oracle", outcomes, DATA, "wri", (3, 4))
+    np.testing.assert_allclose(guarded.accuracy, [[80, 70, 60]] * 2)
+    rows = {row.column: row for row in lines("WRI", guarded, "hcmnist", (75.1, 2.9), "")}
+    assert rows["test"].ours == pytest.approx(60)
+    assert (rows["test"].paper, rows["+90%"].paper) == (75.1, None)
+    assert rows["anti-colour"].ours == 0
+
+
+def test_comparisons_say_where_a_trial_is_missing():
+    one = Chosen(np.array([[90.0, 80, 70], [90, 80, 72]]), np.zeros(2, bool), [])
+    other = Chosen(np.array([[90.0, 80, 60], [90, 80, 61]]), np.zeros(2, bool), [])
+    empty = Chosen(np.zeros((1, 3)), np.zeros(1, bool), ["no checkpoint"])
+    said = against("WRI", one, {"ERM": other, "IRM": empty}, "here")
+    assert "ERM +10.5" in said
+    assert "IRM (a trial has no admissible checkpoint)" in said
+
+
+def test_penalties_of_the_ideal_predictors_under_uniform_weights(stand_in):
+    """They are the squared relative differences of the environments' mean losses."""
+    environments = coloured_mnist("hcmnist-cs", 0, stand_in)
+    ideal = IdealLosses(environments, "hcmnist-cs")
+    data = gather("hcmnist-cs", [e.idealised for e in environments], classes=2)
+    variant = Variant(WRI(weighting="uniform", scaling="risk", normalised=True))
+    rows = [data.rows[e] for e in (0, 1)]
+    network = Run(variant.objective, data.bank, rows).network
+    flat = network.initial([0]).astype(np.float32)
+    state = variant.objective.density.initial([0], 2, 2).astype(np.float32)
+    record = Record(np.array([0]), {}, None, network, flat[0], state)
+    for predictor, losses in ideal.losses.items():
+        first, second = (own[:300].mean() for own in losses)
+        expected = ((first - second) / ((first + second) / 2)) ** 2
+        found = penalty(variant, losses, data, record)
+        assert found == pytest.approx(expected, rel=1e-4), predictor
+    digit = ideal.losses["digit"][0]
+    noise = np.array([0.05, 0.25])
+    assert set(digit.round(6)) <= set((-np.log([*noise, *(1 - noise)])).round(6))
+
+
+def small(name, folder, **options):
+    return Task(name, False, 0, folder, features="pca", width=8, **options)
+
+
+def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
+    monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(table2, "QUICK", table2.Size(draws=2, trials=2, steps=20))
+    result = run_experiment(small("table2", tmp_path))
+    titles = [table.title for table in result.tables]
+    assert len(titles) == 2 * 4
+    assert titles[2].startswith("HCMNIST, guarded-oracle")
+    labels = [name for name, _ in result.tables[0].lines]
+    assert labels == ["ideal digit predictor", "ERM", "IRM", "VREx", "WRI"]
+    assert (tmp_path / "table2-wri-pca8-quick.db").exists()
+    again = run_experiment(small("table2", tmp_path))
+    assert again.rows == result.rows
+    assert all(path.exists() for path in result.figures)
+
+
+def test_the_ablation_trains_every_line_on_the_same_trials(stand_in, tmp_path, monkeypatch):
+    monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(ablation, "QUICK_STEPS", 5)
+    torch.manual_seed(0)
+    chosen = ("wri", "weights: uniform", "weights: classifier on Φ", "paper")
+    monkeypatch.setattr(ablation, "VARIANTS", {name: ablation.VARIANTS[name] for name in chosen})
+    result = run_experiment(small("ablation", tmp_path))
+    first = result.tables[0]
+    assert first.title == "HCMNIST, last step"
+    assert [name for name, _ in first.lines] == ["ideal digit predictor", *chosen]
+    assert first.columns[-2:] == ["penalty of digit", "penalty of colour"]
+    assert all(cell is not None for cell in dict(first.lines)["wri"])
