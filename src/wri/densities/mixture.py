@@ -26,6 +26,7 @@ class Mixture(Density):
 
     components: int = 3
     regularisation: float = 1e-3  # added to the covariances' diagonal
+    tolerance: float = 1e-3  # EM ends when the mean log-likelihood gains less
     learning: ClassVar[Literal["refit"]] = "refit"
 
     def _packing(self, environments: int, width: int) -> Packing:
@@ -54,7 +55,12 @@ class Mixture(Density):
                     f"environment {e} has {len(rows)} rows, fewer than the mixture's "
                     f"{self.components} components; give Mixture(components=...) a smaller number"
                 )
-            model = GaussianMixture(self.components, reg_covar=self.regularisation, random_state=0)
+            model = GaussianMixture(
+                self.components,
+                tol=self.tolerance,
+                reg_covar=self.regularisation,
+                random_state=0,
+            )
             fits.append(model.fit(rows))
         factors = np.stack([m.precisions_cholesky_ for m in fits]).swapaxes(-1, -2)
         volumes = np.log(np.diagonal(factors, axis1=-2, axis2=-1)).sum(-1)

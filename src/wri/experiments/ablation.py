@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from wri.datasets import COLOURED_MNIST, ColouredDigits
-from wri.densities import Bounded, EnvironmentClassifier, Mixture
+from wri.densities import Bounded, EnvironmentClassifier, FittedClassifier, Mixture
 from wri.experiments.coloured import (
     EXTRACTORS,
     NAMES,
@@ -54,6 +54,7 @@ VARIANTS = {
     "wri": Variant(BASE),
     "weights: uniform": Variant(replace(BASE, weighting="uniform")),
     "weights: tilted, two for a pair": Variant(replace(BASE, weighting="tilted")),
+    "weights: classifier hardly regularised": Variant(replace(BASE, density=FittedClassifier())),
     "weights: classifier trained along": Variant(replace(BASE, density=EnvironmentClassifier())),
     "weights: classifier on Φ": Variant(
         replace(BASE, density=EnvironmentClassifier(), density_on="phi")

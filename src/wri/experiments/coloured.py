@@ -4,9 +4,11 @@ from wri.datasets import ColouredDigits, coloured_mnist
 from wri.experiments.task import Task
 from wri.features import CNN, PCA, Autoencoder, Extractor, feature_environments
 from wri.progress import Progress
+from wri.report.style import ALGORITHM_NAMES
 from wri.sweep import Data, gather
 
 NAMES = {"cmnist": "CMNIST", "hcmnist": "HCMNIST", "hcmnist-cs": "HCMNIST-CS"}
+ALGORITHMS = {name: ALGORITHM_NAMES[name] for name in ("erm", "irm", "vrex", "wri")}
 PRESETS = {"paper": "cmnist", "published": "published", "wri": "wri"}
 """What the tables call a preset, and what the objectives do."""
 

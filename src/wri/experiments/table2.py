@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 
 from wri.datasets import ideal_accuracy
 from wri.experiments.coloured import (
+    ALGORITHMS,
     NAMES,
     PRESETS,
     TEST,
@@ -39,7 +40,6 @@ from wri.report import style
 from wri.report.result import Result, Row
 from wri.sweep import SELECTIONS, Question, Store, Sweep, run_sweep
 
-ALGORITHMS = {name: style.ALGORITHM_NAMES[name] for name in ("erm", "irm", "vrex", "wri")}
 DATASETS = ("hcmnist", "hcmnist-cs")
 SHOWN = ("oracle", "oracle-early", "guarded-oracle", "training-domain")
 PRINTED = {

@@ -109,7 +109,7 @@ class WRI(Objective):
         "wri": {
             "weighting": "overlap",
             "scaling": "risk",
-            "density": FittedClassifier(),
+            "density": FittedClassifier(weight_decay=1e-2),
             "normalised": True,
             "form": "halves",
             "divided": True,

@@ -1,0 +1,194 @@
+"""Table 3: scores by hand, mixtures of known clusters, and the whole on digits made up."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from wri.datasets import Mnist, coloured_mnist
+from wri.errors import InputError
+from wri.experiments import Task, coloured, run_experiment, table3
+from wri.experiments.table3 import Evidence, Predictor, Seen, Size
+from wri.objectives import ERM, WRI
+from wri.stacked import Network
+from wri.training import Record, Run
+
+MIRRORED = (3, 4, 6, 7, 9)
+
+
+@pytest.fixture(scope="module")
+def standin():
+    """Ten shapes without symmetry, shaded anew in each picture."""
+    random = np.random.default_rng(0)
+    shapes = np.kron(random.integers(0, 2, (10, 7, 7)), np.ones((4, 4), int))
+    digits = random.permutation(np.repeat(np.arange(10, dtype=np.uint8), 120))
+    shades = random.integers(0, 200, (1200, 28, 28))
+    return Mnist((255 * shapes[digits] * 3 // 4 + shades // 4).astype(np.uint8), digits)
+
+
+@pytest.fixture
+def environments(standin, tmp_path, monkeypatch):
+    draw = partial(coloured_mnist, mnist=standin)
+    monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(coloured, "coloured_mnist", draw)
+    monkeypatch.setattr(coloured, "QUICK_ROWS", 1200)
+    monkeypatch.setattr(table3, "QUICK", Size(2, 30))
+    monkeypatch.setattr(table3, "COMPONENTS", {"x": (1, 10), "phi": (1, 2)})
+    return draw("cmnist", coloured.DATA_SEED)
+
+
+def by_cell(result):
+    return {(row.table, row.algorithm, row.column): row for row in result.rows}
+
+
+def test_two_environments_as_one_score():
+    densities = np.array([[0.2, 0.5], [0.6, 0.5]])
+    assert np.allclose(np.exp(table3.combined(np.log(densities), "mean")), [0.4, 0.5])
+    assert np.allclose(np.exp(table3.combined(np.log(densities), "maximum")), [0.6, 0.5])
+    far = np.array([[-1000.0], [-5000.0]])
+    assert np.allclose(table3.combined(far, "mean"), -1000 - np.log(2))
+
+
+def test_same_negatives_are_the_digits_that_are_mirrored():
+    unaltered = np.arange(10)
+    assert table3.are_negatives(unaltered, np.array([4, 7, 4]), "all").all()
+    kept = table3.are_negatives(unaltered, np.array([4, 7, 4]), "same")
+    assert unaltered[kept].tolist() == [4, 7]
+
+
+@pytest.fixture
+def environments_of_bank():
+    return [np.arange(0, 60), np.arange(60, 120)]
+
+
+def record(network, parameters, state=None, diverged_at=None):
+    return Record(np.array([0]), {}, diverged_at, network, parameters, state)
+
+
+def test_confidence_is_the_largest_softmax():
+    linear = Network((2, 3))  # outputs = weight @ x + bias
+    weight, bias = np.array([[1.0, 0], [0, 1], [-1, 2]]), np.array([0.0, 1, -1])
+    one = Predictor(None, record(linear, np.concatenate([weight.ravel(), bias])))
+    x = np.array([[0.5, -2.0], [3.0, 1.0]])
+    powers = np.exp(x @ weight.T + bias)
+    largest = (powers / powers.sum(1, keepdims=True)).max(1)
+    assert np.allclose(np.exp(one.confidence(x)), largest)
+    sure = one.confidence(np.array([[20.0, 0.0], [30.0, 0.0]]))
+    assert sure[0] < sure[1]  # both are 1 in single precision
+
+
+def test_wris_own_density_lies_within_the_runs_bounds(bank, environments_of_bank):
+    bounds = {"min_density": 0.02, "max_density": 1.5}
+    run = Run(WRI(), bank, environments_of_bank, bounds)
+    start = WRI().density.initial([0], 2, bank.features.shape[1])
+
+    def density(state, combine):
+        one = Predictor(run, record(run.network, run.network.initial([0])[0], state))
+        return np.exp(one.own_density(combine, bank.features))
+
+    halfway = np.sqrt(0.02 * 1.5)  # σ(0) = ½ in the logarithm
+    assert np.allclose(density(0 * start, "mean"), halfway)
+    assert np.allclose(density(0 * start, "maximum"), halfway)
+    mean, highest = density(30 * start, "mean"), density(30 * start, "maximum")
+    assert mean.min() >= 0.02 - 1e-12
+    assert highest.max() <= 1.5 + 1e-12
+    assert highest.max() > 1.4
+    assert (mean < highest + 1e-12).all()
+    assert (mean < highest - 0.1).any()
+
+
+def clusters(random, count):
+    """Two environments with rows about three corners, in unequal shares."""
+    corners = np.array([[0, 0], [9, 0], [0, 9]])
+    which = [random.choice(3, count, p=shares) for shares in ([0.6, 0.2, 0.2], [0.2, 0.4, 0.4])]
+    return [corners[own] + random.normal(size=(count, 2)) for own in which]
+
+
+@pytest.fixture
+def three():
+    random = np.random.default_rng(0)
+    return [Seen(clusters(random, 400), clusters(random, 200)) for _ in range(2)]
+
+
+def test_held_back_training_rows_choose_the_number_of_components(three):
+    done = []
+    found = table3.fit_evidence(
+        three, [table3.as_it_is] * 2, (1, 3), lambda *steps: done.append(steps)
+    )
+    assert [each.mixture.components for each in found] == [3, 3]
+    assert done == [(1, 3), (2, 3), (3, 3)]
+    few = Seen([rows[:40] for rows in three[0].train], three[0].held_back)
+    found = table3.fit_evidence([few], [table3.as_it_is], (3, 20), lambda *steps: None)
+    assert found[0].mixture.components == 3
+
+
+def test_evidence_is_low_between_the_clusters_and_heeds_their_shares(three):
+    evidence = Evidence.fit(three[0].train, table3.as_it_is, 3)
+    at_corner, between = evidence.score("mean", np.array([[9.0, 0.0], [4.5, 4.5]]))
+    assert at_corner > between + 5
+    first, second = evidence.log_densities(np.array([[0.0, 0.0]]))[:, 0]
+    assert np.exp(first - second) == pytest.approx(3, rel=0.3)
+
+
+def test_units_do_not_matter_to_evidence(three):
+    points = np.random.default_rng(1).normal(4, 5, size=(50, 2))
+    plain = Evidence.fit(three[0].train, table3.as_it_is, 3).score("mean", points)
+    large = Evidence.fit(three[0].train, lambda x: 1000 * x, 3).score("mean", points)
+    assert np.allclose(plain, large, atol=1e-2)
+
+
+def test_trials_with_a_diverged_run_are_left_out_of_every_line(bank, environments_of_bank):
+    run = Run(ERM(), bank, environments_of_bank)
+    parts = run.network, run.network.initial([0])[0]
+    fine, broken = (Predictor(run, record(*parts, diverged_at=step)) for step in (None, 7))
+    trained = {name: {4: fine, 5: fine, 6: fine} for name in table3.ALGORITHMS}
+    trained["irm"][5] = broken
+    kept, notes = table3.survivors(trained)
+    assert {tuple(each) for each in kept.values()} == {(4, 6)}
+    assert notes == ["Trial 5 is left out: IRM diverged."]
+    trained["erm"][4] = broken
+    with pytest.raises(InputError, match="diverged in 2 of 3 trials"):
+        table3.survivors(trained)
+
+
+def test_the_whole_table_with_evidence_of_its_own(environments, tmp_path):
+    told = []
+    result = run_experiment(
+        Task("table3", False, 0, tmp_path, lambda done, of: told.append(done / of), width=8)
+    )
+    rows = by_cell(result)
+    assert [len(table.lines) for table in result.tables] == [5, 4]
+    assert {row.n for row in result.rows} == {2}
+    cell = rows[table3.AS_PRINTED, "WRI", "AUROC"]
+    assert (cell.paper, cell.paper_spread) == (0.595, 0.039)
+    assert cell.ours > 0.95  # ten shapes, ten components: what is mirrored lies far away
+    assert rows[table3.AS_PRINTED, "WRI's confidence", "AUROC"].paper is None
+    assert rows[table3.ON_PHI, "WRI", "AUROC"].paper is None
+    rates = [rows[table3.AS_PRINTED, "IRM", column] for column in table3.COLUMNS[:4]]
+    assert [row.paper for row in rates] == [29.8, 46.8, 66.4, 84.8]
+    assert all(0 <= row.ours <= 100 for row in rates)
+    assert told == sorted(told)
+    assert told[-1] == 1
+    assert result.notes[0].startswith("Preset wri, features PCA(width=8), densities combined by")
+    assert "Density on x: mixtures of 10 components." in result.notes
+    assert any("WRI minus ERM" in note and "over 2 trials" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("preset", ["paper", "published"])
+def test_the_whole_table_with_wris_own_densities(preset, environments, tmp_path):
+    options = {"preset": preset, "combine": "maximum", "negatives": "same", "width": 8}
+    result = run_experiment(Task("table3", False, 3, tmp_path, **options))
+    assert [table.title for table in result.tables] == [table3.AS_PRINTED]
+    assert all(0 <= row.ours <= 1 for row in result.rows if row.column == "AUROC")
+    same = np.isin(environments[2].digits, MIRRORED).sum()
+    assert f"combined by their maximum; {same} common rows (same digits)" in result.notes[0]
+    assert "The preset anneals IRM and VREx so long that λ never comes into force." in result.notes
+
+
+def test_equal_tasks_give_equal_tables(environments, tmp_path):
+    tables = [
+        run_experiment(Task("table3", False, seed, tmp_path, preset="paper", width=8)).rows
+        for seed in (0, 0, 1)
+    ]
+    assert tables[0] == tables[1]
+    assert tables[0] != tables[2]
