@@ -26,8 +26,9 @@ DATA = Described("hcmnist", ("+90%", "+80%", "-90%"), (0.51, 0.5, 0.5), (0.2, 0.
 
 
 def choice(first, second, test):
-    accuracy = {"env0_out": first, "env1_out": second, "env2_in": test}
-    return Choice(0, 100, test, accuracy)
+    values = (first, first, second, second, test, test)
+    names = (f"env{e}_{rows}" for e in range(3) for rows in ("in", "out"))
+    return Choice(0, 100, test, dict(zip(names, values, strict=True)))
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@
 
 Training environments are measured on the rows that are held back, the test on all others than
 those that choose. A checkpoint is `anti-colour` if it loses to the constant predictor in a training
-environment and beats it in the test: it reads the colour the wrong way round and is not invariant.
+environment, which the guarded oracle does not admit, and beats it in the test: it reads the colour
+the wrong way round and is not invariant.
 """
 
 from collections.abc import Sequence
@@ -53,9 +54,12 @@ def _accuracies(choice: Choice) -> list[float]:
 
 
 def is_anti_colour(choice: Choice, data: Described) -> bool:
-    constant = data.constant_accuracy
-    loses = any(choice.accuracy[f"env{e}_out"] < constant[e] for e in TRAINING)
-    return loses and choice.score > constant[TEST]
+    def beats(e: int) -> bool:
+        inside, outside = (choice.accuracy[f"env{e}_{rows}"] for rows in ("in", "out"))
+        share = data.held_back[e]
+        return (1 - share) * inside + share * outside > data.constant_accuracy[e]
+
+    return beats(TEST) and not all(beats(e) for e in TRAINING)
 
 
 def regrets(accuracy: np.ndarray, dataset: str) -> np.ndarray:  # [trial, E] -> [trial]

@@ -21,6 +21,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wri.datasets import ideal_accuracy
@@ -46,6 +47,7 @@ PRINTED = {
     "hcmnist": {"ERM": (53.8, 2.3), "IRM": (67.2, 2.7), "VREx": (67.4, 2.3), "WRI": (75.1, 2.9)},
     "hcmnist-cs": {"ERM": (51.1, 0.9), "IRM": (61.3, 4.7), "VREx": (58.2, 2.3), "WRI": (74.7, 3.8)},
 }
+DRAWN = {"oracle": "last step", "guarded-oracle": "guarded oracle"}
 MARKERS = {"ERM": "o", "IRM": "s", "VREx": "D", "WRI": "^"}
 AT_FULL_SIZE = {"paper": "ae", "published": "ae", "wri": "cnn"}
 
@@ -78,7 +80,7 @@ def run(task: Task) -> Result:
     trained = perf_counter()
     notes = [f"Preset {preset}, features {extractor!r}, {len(sweep.planned)} runs in {path}."]
     rows: list[Row] = []
-    drawn = {}
+    shown: dict[tuple[str, str], dict[str, Chosen]] = {}
     for data in datasets:
         for selection in SHOWN:
             found = {
@@ -87,9 +89,8 @@ def run(task: Task) -> Result:
             }
             rows += table_rows(data.name, selection, found)
             notes += table_notes(data.name, selection, found)
-            if selection == "guarded-oracle":
-                drawn[data.name] = found
-    figures = style.save(draw(drawn), task.output, f"table2-{preset}")
+            shown[selection, data.name] = found
+    figures = style.save(draw(shown), task.output, f"table2-{preset}")
     notes.append(
         f"Features {prepared - start:.0f} s, or as long as it takes to read them; sweep "
         f"{trained - prepared:.0f} s, or as long as what was missing of it."
@@ -138,33 +139,42 @@ def table_notes(dataset: str, selection: str, found: Mapping[str, Chosen]) -> li
     return [*notes, against("WRI", found["WRI"], others, where)]
 
 
-def draw(found: Mapping[str, Mapping[str, Chosen]]) -> Figure:
-    """Accuracy in every environment under the guarded oracle, beside the ideal digit predictor."""
-    order = (*TRAINING, TEST)
-    with style.figure(8, 3.4) as drawn:
-        axes = drawn.subplots(1, len(found), sharey=True, squeeze=False)[0]
-        for ax, (dataset, chosen) in zip(axes, found.items(), strict=True):
-            ideal = 100 * ideal_accuracy(dataset)[list(order)]
-            ax.plot(range(3), ideal, "_", color=style.BLACK, ms=34, label=IDEAL)
-            for n, (label, each) in enumerate(chosen.items()):
-                if not len(each.accuracy):
-                    continue
-                cells = [Row.of(label, "", each.accuracy[:, e]) for e in order]
-                ax.errorbar(
-                    np.arange(3) + 0.12 * (n - (len(chosen) - 1) / 2),
-                    [cell.ours for cell in cells],
-                    [cell.spread or 0.0 for cell in cells],
-                    fmt=MARKERS[label],
-                    color=style.ALGORITHM_COLOURS[label.lower()],
-                    ms=6,
-                    label=label,
-                )
+def draw(found: Mapping[tuple[str, str], Mapping[str, Chosen]]) -> Figure:
+    """Accuracy in every environment, a row of panels for each selection in `DRAWN`."""
+    with style.figure(8, 5.6) as drawn:
+        grid = drawn.subplots(len(DRAWN), len(DATASETS), sharex=True, sharey=True)
+        for axes, (selection, label) in zip(grid, DRAWN.items(), strict=True):
+            for ax, dataset in zip(axes, DATASETS, strict=True):
+                draw_panel(ax, dataset, found[selection, dataset])
+            axes[0].set_ylabel(f"accuracy (%)\n{label}")
+        for ax, dataset in zip(grid[0], DATASETS, strict=True):
             ax.set_title(NAMES[dataset])
-            ax.set_xticks(range(3), ["+90%\n(training)", "+80%\n(training)", "−90%\n(test)"])
-            ax.set_xlim(-0.5, 2.5)
-            ax.grid(axis="y", color="#E5E5E5", lw=0.6)
-            ax.set_axisbelow(True)
-        axes[0].set_ylabel("accuracy (%)")
-        handles, labels = axes[0].get_legend_handles_labels()
+        handles, labels = grid[0, 0].get_legend_handles_labels()
         drawn.legend(handles, labels, loc="outside lower center", ncols=5)
     return drawn
+
+
+def draw_panel(ax: Axes, dataset: str, found: Mapping[str, Chosen]) -> None:
+    order = (*TRAINING, TEST)
+    places = np.arange(len(order))
+    for n, ideal in enumerate(100 * ideal_accuracy(dataset)[list(order)]):
+        ax.plot(
+            [n - 0.35, n + 0.35], [ideal, ideal], color=style.BLACK, label=IDEAL if n == 0 else None
+        )
+    for n, (label, chosen) in enumerate(found.items()):
+        if not len(chosen.accuracy):
+            continue
+        cells = [Row.of(label, "", chosen.accuracy[:, e]) for e in order]
+        ax.errorbar(
+            places + 0.15 * (n - (len(found) - 1) / 2),
+            [cell.ours for cell in cells],
+            [cell.spread or 0.0 for cell in cells],
+            fmt=MARKERS[label],
+            color=style.ALGORITHM_COLOURS[label.lower()],
+            ms=6,
+            label=label,
+        )
+    ax.set_xticks(places, ["+90%\n(training)", "+80%\n(training)", "−90%\n(test)"])
+    ax.set_xlim(-0.5, len(order) - 0.5)
+    ax.grid(axis="y", color="#E5E5E5", lw=0.6)
+    ax.set_axisbelow(True)
