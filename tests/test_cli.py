@@ -11,7 +11,8 @@ import pytest
 
 from wri import cli
 from wri.datasets import NAMED
-from wri.experiments import EXPERIMENTS
+from wri.errors import InputError
+from wri.experiments import EXPERIMENTS, run_experiment
 from wri.objectives import OBJECTIVES
 from wri.objectives.hyperparameters import PRESETS
 from wri.sweep import SELECTIONS
@@ -173,6 +174,21 @@ def test_options_that_an_experiment_does_not_heed_are_refused(wri):
     assert done.returncode == 2
     assert "preset" in done.stderr
     assert "paper, published, wri" in done.stderr
+
+
+def test_all_goes_on_where_one_experiment_cannot(wri, monkeypatch):
+    def refuse(task):
+        if task.name == "figure4":
+            raise InputError("its data are missing")
+        return run_experiment(task)
+
+    chosen = {name: EXPERIMENTS[name] for name in ("figure4", "figureC1")}
+    monkeypatch.setattr(cli, "EXPERIMENTS", chosen)
+    monkeypatch.setattr(cli, "run_experiment", refuse)
+    done = wri("reproduce", "all", "-o", "out")
+    assert done.returncode == 2
+    assert "figure4: its data are missing" in done.stderr
+    assert "figureC1" in done.stdout
 
 
 def test_data_says_where_mnist_is_or_how_to_get_it(wri, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Where downloads are kept between processes."""
+"""Where downloads and features are kept between processes."""
 
 import os
 from pathlib import Path

@@ -27,7 +27,7 @@ from rich.text import Text
 
 from wri import __version__
 from wri.errors import InputError, check_option
-from wri.experiments import EXPERIMENTS, Task, run_experiment
+from wri.experiments import EXPERIMENTS, Task, check_task, run_experiment
 
 if TYPE_CHECKING:
     from wri.report.result import Result, Row
@@ -74,7 +74,11 @@ _ABOUT = (
 def reproduce(
     name: Annotated[str, typer.Argument(help="One of the names above, or all.")],
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="Minutes of work, or about a minute at most.")
+        bool,
+        typer.Option(
+            "--full/--quick",
+            help="The paper's size, minutes (hours for a first autoencoder), or a minute at most.",
+        ),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="First seed; the others follow it.")] = 0,
     output: Annotated[
@@ -125,20 +129,33 @@ def reproduce(
         elif value is not None:
             command += f" --{option} {value}"
     about = {each: experiment.about for each, experiment in EXPERIMENTS.items()}
-    results = []
+    tasks = []
     for each in EXPERIMENTS if name == "all" else [name]:
+        heeded = EXPERIMENTS[each].options if name == "all" else choices
+        tasks.append(Task(each, full, seed, output, **{k: choices[k] for k in heeded}))
+        check_task(tasks[-1])  # before the first is run
+    results: list[Result] = []
+    page, failed = None, False
+    for task in tasks:
         with _progress() as bar:
-            update = partial(_update, bar, bar.add_task(each, total=None))
-            heeded = EXPERIMENTS[each].options if name == "all" else choices
-            task = Task(each, full, seed, output, update, **{k: choices[k] for k in heeded})
-            results.append(run_experiment(task))
+            update = partial(_update, bar, bar.add_task(task.name, total=None))
+            try:
+                results.append(run_experiment(task._replace(progress=update)))
+            except InputError as error:
+                if len(tasks) == 1:
+                    raise
+                failed = True
+                _complain(f"{task.name}: {error}")
+                continue
         if as_json:
             typer.echo(json.dumps(results[-1].as_json()))
         else:
             _show(results[-1])
         page = write_page(results, about, command, output)  # after each, so none is lost
-    if not as_json:
+    if page is not None and not as_json:
         console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
+    if failed:
+        raise typer.Exit(2)
 
 
 @app.command()
@@ -277,7 +294,11 @@ def data(
         return
     for name, each in NAMED.items():
         typer.echo(f"{name}: {each.about}; made on the spot")
-    where = f"in {found}" if found else f"not here, fetched when it is needed; {REMEDY}"
+    where = (
+        f"in {found}, verified when it is read"
+        if found
+        else f"not here, fetched when it is needed; {REMEDY}"
+    )
     typer.echo(f"MNIST, for {', '.join(COLOURED_MNIST)} (tables 1 to 3): {where}")
     typer.echo(f"features and downloads are kept in {cache_folder()}")
 
@@ -366,8 +387,12 @@ def main() -> None:
     try:
         app(repeat_lists(sys.argv[1:]))
     except InputError as error:
-        messages.print(f"[bold red]wri:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        _complain(str(error))
         sys.exit(2)
+
+
+def _complain(text: str) -> None:
+    messages.print(f"[bold red]wri:[/] {escape(text)}", soft_wrap=True, highlight=False)
 
 
 if __name__ == "__main__":

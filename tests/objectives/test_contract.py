@@ -256,6 +256,8 @@ def test_a_classifier_cannot_give_density_weights():
 def test_unknown_names_propose_the_known_ones():
     with pytest.raises(InputError, match="unknown objective 'wir'; choose one of erm, irm"):
         make_objective("wir")
+    with pytest.raises(InputError, match="preset"):
+        make_objective("wri", "wir")
     with pytest.raises(InputError, match="density_on must be one of x, phi"):
         WRI(density_on="z")
     with pytest.raises(InputError, match="form must be one of halves, square"):

@@ -215,3 +215,15 @@ def test_half_batches_weigh_their_rows_anew():
     padded = wri_penalty(losses, logs, "overlap", row_weight=weight, form="halves")
     short = wri_penalty(losses[:, :20], logs[..., :20], "overlap", form="halves")
     torch.testing.assert_close(padded, short)
+
+
+@pytest.mark.parametrize("weighting", ["density", "overlap", "tilted"])
+def test_normalised_risks_do_not_underflow(weighting):
+    """Environments far apart: weights are tiny, their normalised risks are not."""
+    losses = torch.rand(2, 50)
+    logs = torch.zeros(2, 2, 50)
+    logs[1, 0], logs[0, 1] = -60 - 100 * torch.rand(50), -150 - 100 * torch.rand(50)
+    gaps = weighted_gaps(losses, logs, weighting, normalised=True)
+    double = weighted_gaps(losses.double(), logs.double(), weighting, normalised=True)
+    torch.testing.assert_close(gaps.gap.double(), double.gap, atol=1e-4, rtol=1e-4)
+    assert gaps.mean_risk[1, 0] > 0.01

@@ -30,6 +30,13 @@ def test_runs_multiply_and_ids_differ():
     assert len({run.id for run in planned}) == len(planned)
 
 
+def test_runs_of_another_version_are_refused():
+    (first, *_) = Question(("erm",)).plan([make_data()])
+    assert Planned.from_json(first.as_json()) == first
+    with pytest.raises(InputError, match="written by another version of wri"):
+        Planned.from_json(replace(first, format=1).as_json())
+
+
 def test_trials_may_begin_anywhere():
     later = Question(("erm",), trials=2, first_trial=100).plan([make_data()])
     assert {run.trial_seed for run in later} == {100, 101}

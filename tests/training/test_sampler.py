@@ -81,6 +81,20 @@ def test_a_whole_environment_is_shuffled_where_neighbours_matter(bank):
     assert first[0, 0].tolist() != second[0, 0].tolist()
 
 
+def test_a_whole_environment_is_drawn_from_where_halves_must_be_independent(bank):
+    """Halves of one finite set always deviate to opposite sides, which WRI's product would like."""
+    environments = [np.arange(30), np.arange(30, 60)]
+    runs = [Run(WRI(form="halves"), bank, environments, {"batch_size": 64}, seed=1)]
+    sampler, _ = make_sampler(runs)
+    deviations = []
+    for rows in sampler.stream(2000):
+        assert rows.shape == (1, 2, 30)
+        own = rows[0, 0].double() - 14.5
+        deviations.append((own[::2].mean() * own[1::2].mean()).item())
+    error = np.std(deviations) / 2000**0.5
+    assert abs(np.mean(deviations)) < 4 * error < 1  # −5 for a set that is split in two
+
+
 def test_batches_depend_on_the_runs_seed_alone(bank):
     runs = make_runs(bank)
     (together, _), (alone, _) = make_sampler(runs), make_sampler(runs[:1])

@@ -6,7 +6,7 @@ for equally large environments (batches hold as many rows of each). Differences 
 environments at one x are true log ratios, so overlap and ratio weights may use it; values at
 different x may not be compared. The −log d term is its cross-entropy, and nothing else is
 minimised: along with the predictor (`EnvironmentClassifier`), or before it and once for all runs
-with the same training rows (`FittedClassifier`).
+of a stack with the same training rows (`FittedClassifier`).
 """
 
 from collections.abc import Sequence

@@ -80,16 +80,17 @@ EXPERIMENTS = {
 
 def run_experiment(task: Task) -> "Result":
     """Run one experiment and write its figures below the task's output folder."""
-    if task.name not in EXPERIMENTS:
-        known = ", ".join(EXPERIMENTS)
-        raise InputError(f"there is no experiment {task.name!r}; choose one of {known}, or all")
-    _check_options(task)
+    check_task(task)
     module = import_module(f"wri.experiments.{EXPERIMENTS[task.name].module}")
     result: Result = module.run(task)
     return result
 
 
-def _check_options(task: Task) -> None:
+def check_task(task: Task) -> None:
+    """Refuse an experiment or an option that there is not."""
+    if task.name not in EXPERIMENTS:
+        names = ", ".join(EXPERIMENTS)
+        raise InputError(f"there is no experiment {task.name!r}; choose one of {names}, or all")
     known = EXPERIMENTS[task.name].options
     for option in OPTIONS:
         value, values = getattr(task, option), known.get(option)
@@ -102,4 +103,4 @@ def _check_options(task: Task) -> None:
             check_option(option, value, values)
 
 
-__all__ = ["EXPERIMENTS", "Experiment", "Task", "run_experiment"]
+__all__ = ["EXPERIMENTS", "Experiment", "Task", "check_task", "run_experiment"]

@@ -2,8 +2,8 @@
 
     regret   how far the accuracy lies below the ideal digit predictor's, in the worst environment
 
-Training environments are measured on the rows that are held back, the test on all others than
-those that choose. A checkpoint is `anti-colour` if it loses to the constant predictor in a training
+Training environments are measured on the rows that are held back (from the predictor; extractors
+have seen them), the test on all others than those that choose. A checkpoint is `anti-colour` if it loses to the constant predictor in a training
 environment, which the guarded oracle does not admit, and beats it in the test: it reads the colour
 the wrong way round and is not invariant.
 """
@@ -17,7 +17,7 @@ from wri.datasets import ideal_accuracy
 from wri.experiments.coloured import TEST, TRAINING
 from wri.report.intervals import paired_interval
 from wri.report.result import Row
-from wri.sweep import Choice, Described, Outcome, choose
+from wri.sweep import Choice, Described, Outcome, beats_constant, choose
 
 IDEAL = "ideal digit predictor"
 COLUMNS = ("test", "+90%", "+80%", "worst regret", "anti-colour")
@@ -54,12 +54,8 @@ def _accuracies(choice: Choice) -> list[float]:
 
 
 def is_anti_colour(choice: Choice, data: Described) -> bool:
-    def beats(e: int) -> bool:
-        inside, outside = (choice.accuracy[f"env{e}_{rows}"] for rows in ("in", "out"))
-        share = data.held_back[e]
-        return (1 - share) * inside + share * outside > data.constant_accuracy[e]
-
-    return beats(TEST) and not all(beats(e) for e in TRAINING)
+    beats = [bool(beats_constant(choice.accuracy, e, data)) for e in (*TRAINING, TEST)]
+    return beats[TEST] and not all(beats[e] for e in TRAINING)
 
 
 def regrets(accuracy: np.ndarray, dataset: str) -> np.ndarray:  # [trial, E] -> [trial]
@@ -83,6 +79,15 @@ def lines(
     rows.append(Row.of(name, "worst regret", regrets(chosen.accuracy, dataset), table=table))
     count = float(chosen.anti_colour.sum())
     return [*rows, Row(name, "anti-colour", count, None, 1, table=table)]
+
+
+def refused(name: str, chosen: Chosen, where: str) -> list[str]:
+    """Why trials have no checkpoint in a line."""
+    of = len(chosen.accuracy) + len(chosen.refusals)
+    return [
+        f"{where}, {name}: {reason} ({chosen.refusals.count(reason)} of {of} trials)."
+        for reason in dict.fromkeys(chosen.refusals)
+    ]
 
 
 def ideal_line(dataset: str, table: str) -> list[Row]:

@@ -8,7 +8,8 @@ goes on where it was interrupted (`<output>/table2-….db`, which `wri results` 
                 features; weights act on single examples
     published   the same with WRI's weights as the paper's code ran them
     wri         ours: the ablation says what differs; all four algorithms get the same features,
-                batches, annealing, ramp and decay, and draws of λ over at least two decades
+                batches, annealing, ramp and decay, and draws of λ over two decades around the
+                default that was chosen for each on trials from 100 on
 
 Selections are those of sweeps. An oracle chooses on rows of the test environment and may be won by
 reading the colour the wrong way round, so the guarded one admits only checkpoints that beat the
@@ -34,12 +35,21 @@ from wri.experiments.coloured import (
     choose_extractor,
     load_features,
 )
-from wri.experiments.coloured_tables import IDEAL, Chosen, against, choose_each, ideal_line, lines
+from wri.experiments.coloured_tables import (
+    IDEAL,
+    Chosen,
+    against,
+    choose_each,
+    ideal_line,
+    lines,
+    refused,
+)
 from wri.experiments.task import Task
+from wri.features import Extractor
 from wri.progress import part
 from wri.report import style
 from wri.report.result import Result, Row
-from wri.sweep import SELECTIONS, Question, Store, Sweep, run_sweep
+from wri.sweep import SELECTIONS, Question, Store, Sweep, run_sweep, seed_hash
 
 DATASETS = ("hcmnist", "hcmnist-cs")
 SHOWN = ("oracle", "oracle-early", "guarded-oracle", "training-domain")
@@ -58,7 +68,7 @@ class Size(NamedTuple):
     steps: int
 
 
-FULL, QUICK = Size(10, 5, 500), Size(3, 2, 100)
+FULL, QUICK = Size(10, 5, 500), Size(2, 2, 250)
 
 
 def run(task: Task) -> Result:
@@ -71,9 +81,8 @@ def run(task: Task) -> Result:
     ]
     prepared = perf_counter()
     sweep = Sweep(question(task, preset), datasets)
-    kind = type(extractor).__name__.lower()
-    size = "full" if task.full else "quick"
-    path = task.output / f"table2-{preset}-{kind}{extractor.width}-{size}.db"
+    name = file_name(task, preset, extractor)
+    path = task.output / f"{name}-{sweep_key(sweep)}.db"
     with Store(path, write=True) as store:
         run_sweep(sweep, store, part(task.progress, 1, 2))
         outcomes = [run for run in store.outcomes() if run.trial_seed in trials(task)]
@@ -90,12 +99,23 @@ def run(task: Task) -> Result:
             rows += table_rows(data.name, selection, found)
             notes += table_notes(data.name, selection, found)
             shown[selection, data.name] = found
-    figures = style.save(draw(shown), task.output, f"table2-{preset}")
+    figures = style.save(draw(shown), task.output, name)
     notes.append(
         f"Features {prepared - start:.0f} s, or as long as it takes to read them; sweep "
         f"{trained - prepared:.0f} s, or as long as what was missing of it."
     )
     return Result(task.name, rows, figures, perf_counter() - start, notes, "trials")
+
+
+def file_name(task: Task, preset: str, extractor: Extractor) -> str:
+    kind, size = type(extractor).__name__.lower(), "full" if task.full else "quick"
+    return f"table2-{preset}-{kind}{extractor.width}-{size}"
+
+
+def sweep_key(sweep: Sweep) -> str:
+    """Of what a preset and an extractor stand for: other objectives or rows are another store."""
+    objectives = sorted({planned.objective for planned in sweep.planned})
+    return f"{seed_hash(*objectives, *sweep.described):08x}"
 
 
 def size_of(task: Task) -> Size:
@@ -130,11 +150,7 @@ def table_rows(dataset: str, selection: str, found: Mapping[str, Chosen]) -> lis
 def table_notes(dataset: str, selection: str, found: Mapping[str, Chosen]) -> list[str]:
     """Which trials had no choice, and WRI against the others."""
     where = f"{NAMES[dataset]}, {selection}"
-    notes = [
-        f"{where}, {label}: {reason} ({chosen.refusals.count(reason)} trials)."
-        for label, chosen in found.items()
-        for reason in dict.fromkeys(chosen.refusals)
-    ]
+    notes = [said for label, chosen in found.items() for said in refused(label, chosen, where)]
     others = {label: chosen for label, chosen in found.items() if label != "WRI"}
     return [*notes, against("WRI", found["WRI"], others, where)]
 

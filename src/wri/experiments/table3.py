@@ -18,9 +18,10 @@ Such mixtures owe nothing to WRI and would serve any predictor. A second table t
 on the last hidden layer Φ(x) of each of the four: what a density brings in the place of confidence,
 and what the predictor does.
 
-A mixture is fitted on the rows that train. The number of its components is the one of `COMPONENTS`
-(no larger ones are tried, for time) under which the rows of the training environments that the
-first trial holds back are likeliest; all trials use it. No row of the test environment takes part.
+A mixture is fitted on rows that train, 10,000 of an environment at most. The number of its
+components is the one of `COMPONENTS` (no larger ones are tried, for time) under which the rows of
+the training environments that the first trial holds back are likeliest; all trials use it. No row
+of the test environment takes part.
 Full: 5 trials of 500 steps, quick: 2 of 250, each with DomainBed's split.
 """
 

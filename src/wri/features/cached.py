@@ -194,5 +194,6 @@ def _transformed(
             raise ValueError(f"it holds {x.dtype} of the shape {x.shape}")
         return x
 
-    key = content_key("features", features.key, images)
+    parameters = features.fitted.parameters()  # not their recipe: fitted elsewhere they may differ
+    key = content_key("features", *(parameters[name] for name in sorted(parameters)), images)
     return remembered(folder, key, lambda: {"x": features.fitted.transform(images)}, use)

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from wri.errors import InputError
+from wri.errors import InputError, check_option
 from wri.objectives.base import Objective
 from wri.objectives.coral import CORAL
 from wri.objectives.erm import ERM
 from wri.objectives.groupdro import GroupDRO
+from wri.objectives.hyperparameters import PRESETS
 from wri.objectives.irm import IRM
 from wri.objectives.mixup import Mixup
 from wri.objectives.mldg import MLDG
@@ -20,6 +21,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
 
 def make_objective(name: str, preset: str = "domainbed", **options: Any) -> Objective:
     """The objective of that name as a preset has it, with further options."""
+    check_option("preset", preset, PRESETS)
     if name not in OBJECTIVES:
         raise InputError(f"unknown objective {name!r}; choose one of {', '.join(OBJECTIVES)}")
     return OBJECTIVES[name](**{**OBJECTIVES[name].presets.get(preset, {}), **options})

@@ -10,7 +10,7 @@ Risks are means over the last axis, `batch.mean`, so a shorter environment count
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -107,9 +107,13 @@ class Objective(ABC):
     """Options that a preset of hyper-parameters brings along, where they are not the defaults."""
 
     @property
-    def order_matters(self) -> bool:
-        """Whether it matters which rows of a batch stand side by side."""
-        return False
+    def whole(self) -> Literal["as it is", "shuffled", "drawn"]:
+        """How an environment that fits into a batch is used.
+
+        Every row once, as it is or shuffled (where it matters which rows stand side by side), or
+        drawn from with replacement like a larger one (where halves must be independent).
+        """
+        return "as it is"
 
     @property
     def overhead(self) -> float:

@@ -66,7 +66,7 @@ class IRM(Objective):
             "λ, weight of the squared gradient",
             domainbed=Setting(1e2, LogUniform(1e-1, 1e5)),
             simulation=Setting(10.0),
-            wri=Setting(1e5, LogUniform(1e1, 1e6)),
+            wri=Setting(1e5, LogUniform(1e4, 1e6)),
         ),
         *annealing(
             domainbed=Setting(50, LogUniform(1, 500, whole=True)),
@@ -78,8 +78,8 @@ class IRM(Objective):
         check_option("form", self.form, ("halves", "square"))
 
     @property
-    def order_matters(self) -> bool:
-        return self.form == "halves"
+    def whole(self) -> Literal["as it is", "shuffled"]:
+        return "shuffled" if self.form == "halves" else "as it is"
 
     def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
         outputs = model.outputs(batch.x)  # [R, E, B, C]

@@ -8,7 +8,7 @@ have are used.                                            (Zhang et al., 2018; W
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -31,8 +31,8 @@ class Mixup(Objective):
     )
 
     @property
-    def order_matters(self) -> bool:
-        return True
+    def whole(self) -> Literal["shuffled"]:
+        return "shuffled"
 
     def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
         environments = batch.x.shape[1]

@@ -34,7 +34,7 @@ class VREx(Objective):
             "λ, weight of the variance of the risks",
             domainbed=Setting(1e1, LogUniform(1e-1, 1e5)),
             simulation=Setting(10.0),
-            wri=Setting(3e2, LogUniform(1e0, 1e5)),
+            wri=Setting(1e3, LogUniform(1e2, 1e4)),
         ),
         *annealing(
             domainbed=Setting(50, LogUniform(1, 500, whole=True)),

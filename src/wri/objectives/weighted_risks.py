@@ -26,6 +26,7 @@ from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from wri.errors import InputError, check_option
 from wri.objectives.base import half_weights, halves, weighted_mean
@@ -48,17 +49,61 @@ class Gaps(NamedTuple):
 
 
 def pair_weights(log_densities: Tensor, weighting: Weighting = "density") -> Tensor:
-    """α_ij at i's rows, `[..., j, i, B]`, from log d_e there, `[..., e, i, B]`."""
+    """α_ij at i's rows, `[..., j, i, B]`, from log d_e there, `[..., e, i, B]`.
+
+    Of tilted weights the overlap weights that both are made of.
+    """
     if weighting in ("density", "published"):
         return log_densities.exp()
     if weighting == "uniform":
         return torch.ones_like(log_densities)
-    own = log_densities.diagonal(dim1=-3, dim2=-2).movedim(-1, -2)  # [..., i, B]
-    towards = log_densities - own.unsqueeze(-3)  # log d_j/d_i
     if weighting in ("overlap", "tilted"):
-        return towards.sigmoid()
+        return _towards(log_densities).sigmoid()
+    return _log_ratios(log_densities).exp()
+
+
+def _towards(log_densities: Tensor) -> Tensor:  # [..., j, i, B]
+    """log d_j/d_i at i's rows."""
+    own = log_densities.diagonal(dim1=-3, dim2=-2).movedim(-1, -2)  # [..., i, B]
+    return log_densities - own.unsqueeze(-3)
+
+
+def _log_ratios(log_densities: Tensor) -> Tensor:  # [..., j, i, B]
+    towards = _towards(log_densities)
     reference = torch.zeros_like(towards[..., :1, :])  # rows of the first environment
-    return torch.cat([reference, towards[..., 1:, :]], dim=-2).exp()
+    return torch.cat([reference, towards[..., 1:, :]], dim=-2)
+
+
+Sides = tuple[Tensor, Tensor]
+"""Weights `[..., j, i, B]` where i is common and where j is; one and the same unless tilted."""
+
+
+def _weights(log_densities: Tensor, weighting: Weighting) -> Sides:
+    weights = pair_weights(log_densities, weighting)
+    if weighting == "tilted":
+        return weights * (1 - weights), weights.square()
+    return weights, weights
+
+
+def _weights_in_own_units(log_densities: Tensor, weighting: Weighting) -> Sides:
+    """Weights divided by their largest over the rows: none underflow that count."""
+
+    def scaled(logs: Tensor) -> Tensor:
+        largest = logs.detach().amax(-1, keepdim=True)
+        return (logs - largest.clamp_min(torch.finfo(logs.dtype).min)).exp()
+
+    if weighting == "tilted":
+        towards = _towards(log_densities)
+        there = logsigmoid(towards)
+        return scaled(there + logsigmoid(-towards)), scaled(2 * there)
+    if weighting == "overlap":
+        logs = logsigmoid(_towards(log_densities))
+    elif weighting == "ratio":
+        logs = _log_ratios(log_densities)
+    else:
+        logs = torch.zeros_like(log_densities) if weighting == "uniform" else log_densities
+    weights = scaled(logs)
+    return weights, weights
 
 
 def weighted_gaps(
@@ -68,7 +113,8 @@ def weighted_gaps(
     row_weight: Tensor | None = None,  # [..., E, B]
     normalised: bool = False,
 ) -> Gaps:
-    weights = pair_weights(log_densities, weighting)  # [..., j, i, B]
+    chosen = _weights_in_own_units if normalised else _weights
+    here, there = chosen(log_densities, weighting)  # [..., j, i, B]
     shares = None if row_weight is None else row_weight.unsqueeze(-3)
     mean_loss = weighted_mean(losses, row_weight).unsqueeze(-2)  # [..., 1, i]
 
@@ -82,16 +128,14 @@ def weighted_gaps(
             return mean_weight, risks
         return torch.ones_like(mean_weight), risks / mean_weight.clamp_min(_tiny(mean_weight))
 
-    if weighting == "tilted":
-        (own_weight, own), (other_weight, other) = weigh(weights * (1 - weights)), weigh(weights**2)
-    else:
-        (own_weight, own) = (other_weight, other) = weigh(weights)
-    there = other.transpose(-1, -2)
+    own_weight, own = weigh(here)
+    other_weight, other = (own_weight, own) if there is here else weigh(there)
+    other = other.transpose(-1, -2)
     return Gaps(
-        own - there,
+        own - other,
         (own_weight + other_weight.transpose(-1, -2)) / 2,
         (mean_loss + mean_loss.transpose(-1, -2)) / 2,
-        (own + there) / 2,
+        (own + other) / 2,
     )
 
 
@@ -165,7 +209,7 @@ def wri_penalty(
             f"losses of shape {tuple(losses.shape)} need log_densities of shape [..., E, E, B], "
             f"not {tuple(log_densities.shape)}"
         )
-    if scaling == "relative" or normalised:
+    if scaling == "relative" and not normalised:
         log_densities = without_unit(log_densities, weighting)
     parts = [(losses, log_densities, row_weight)]
     if form == "halves":
@@ -182,7 +226,7 @@ def wri_penalty(
 def without_unit(log_densities: Tensor, weighting: Weighting) -> Tensor:
     """Each pair's densities in units of their largest value, which keeps clear of underflow.
 
-    Neither the relative scaling nor normalised risks change with a pair's unit.
+    The relative scaling does not change with a pair's unit.
     """
     if weighting not in ("density", "published"):
         return log_densities

@@ -199,6 +199,10 @@ class WRI(Objective):
     def overhead(self) -> float:
         return 32.0 if self._learns else 2.0
 
+    @property
+    def whole(self) -> Literal["as it is", "drawn"]:
+        return "drawn" if self.form == "halves" else "as it is"
+
     def resets_at(self, hyper: HyperValues) -> Tensor:
         return hyper["anneal_steps"]
 

@@ -4,7 +4,7 @@ from wri.sweep.data import Data, gather, load_data
 from wri.sweep.local import Forecast, Sweep, forecast, run_sweep
 from wri.sweep.outcomes import Described, Outcome
 from wri.sweep.plan import Planned, Question
-from wri.sweep.selection import SELECTIONS, Choice, choose
+from wri.sweep.selection import SELECTIONS, Choice, beats_constant, choose
 from wri.sweep.spaces import draw, seed_hash
 from wri.sweep.store import Store
 
@@ -19,6 +19,7 @@ __all__ = [
     "Question",
     "Store",
     "Sweep",
+    "beats_constant",
     "choose",
     "draw",
     "forecast",

@@ -61,6 +61,11 @@ class Planned:
     @classmethod
     def from_json(cls, text: str) -> "Planned":
         fields = json.loads(text)
+        if fields.get("format") != FORMAT:
+            raise InputError(
+                "this store was written by another version of wri, whose runs this one cannot "
+                "compare with its own; read it with that version, or name another store"
+            )
         return cls(**fields | {"test_envs": tuple(fields["test_envs"])})
 
     def run(self, data: Data, splits: Mapping[str, np.ndarray]) -> Run:

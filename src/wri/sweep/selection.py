@@ -63,10 +63,7 @@ def guarded_oracle(
     run: Outcome, held_out: int, data: Described, pairs: Sequence[Outcome]
 ) -> np.ndarray:  # [T]
     """As `oracle_early`, where the constant predictor is beaten in every training environment."""
-    beaten = [
-        _whole_accuracy(run, k, data) > data.constant_accuracy[k] + ROUNDING
-        for k in _others(held_out, data)
-    ]  # [E − 1, T]
+    beaten = [beats_constant(run.accuracy, k, data) for k in _others(held_out, data)]  # [E − 1, T]
     return np.where(np.all(beaten, axis=0), _accuracy(run, held_out, "out"), np.nan)
 
 
@@ -177,11 +174,14 @@ def _accuracy(run: Outcome, environment: int, rows: str) -> np.ndarray:  # [T]
     return np.asarray(run.accuracy[f"env{environment}_{rows}"], float)
 
 
-def _whole_accuracy(run: Outcome, environment: int, data: Described) -> np.ndarray:  # [T]
-    """On all rows of an environment, as the constant predictor is measured."""
-    inside, outside = (_accuracy(run, environment, rows) for rows in ("in", "out"))
+def beats_constant(
+    accuracy: Mapping[str, np.ndarray] | Mapping[str, float], environment: int, data: Described
+) -> np.ndarray:
+    """Whether accuracies, of one checkpoint or all, exceed the constant predictor's on all rows."""
+    inside, outside = (np.asarray(accuracy[f"env{environment}_{k}"], float) for k in ("in", "out"))
     share = data.held_back[environment]
-    return (1 - share) * inside + share * outside
+    whole = (1 - share) * inside + share * outside
+    return whole > data.constant_accuracy[environment] + ROUNDING
 
 
 def _others(held_out: int, data: Described) -> list[int]:

@@ -1,8 +1,8 @@
 """Batches for a stack: every run draws from its own rows with its own generator.
 
 Rows are drawn evenly with replacement, as DomainBed's loaders do; an environment that has no more
-rows than the batch is used whole, each row once. Batches are padded to the largest of the stack;
-padding has weight zero.
+rows than the batch is used whole, each row once, unless the objective wants it drawn from, too.
+Batches are padded to the largest of the stack; padding has weight zero.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -47,7 +47,7 @@ class Sampler:
         purpose: str,
         dtype: torch.dtype,
     ) -> None:
-        self._shuffled = runs[0].objective.order_matters
+        self._whole = runs[0].objective.whole
         self._generators = [generator(run.seed, purpose) for run in runs]
         self._tables = [
             np.concatenate(list(run.train)) + s
@@ -75,10 +75,12 @@ class Sampler:
         position = np.zeros((steps, len(counts), self.size), dtype=np.int64)
         drawn = self._generators[run].random((steps, len(counts), longest))
         position[..., :longest] = drawn * counts[:, None]
-        for e in np.flatnonzero(taken == counts):  # the whole environment
+        for e in np.flatnonzero((taken == counts) & (self._whole != "drawn")):
             position[:, e] = 0
-            order = drawn[:, e, : counts[e]].argsort(-1) if self._shuffled else range(counts[e])
-            position[:, e, : counts[e]] = order
+            own = drawn[:, e, : counts[e]]
+            position[:, e, : counts[e]] = (
+                own.argsort(-1) if self._whole == "shuffled" else range(counts[e])
+            )
         return self._tables[run][position + starts[:, None]]
 
     def stream(self, steps: int) -> Iterator[Tensor]:  # [R, E, B] each
