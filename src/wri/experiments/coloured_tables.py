@@ -3,9 +3,9 @@
     regret   how far the accuracy lies below the ideal digit predictor's, in the worst environment
 
 Training environments are measured on the rows that are held back (from the predictor; extractors
-have seen them), the test on all others than those that choose. A checkpoint is `anti-colour` if it loses to the constant predictor in a training
-environment, which the guarded oracle does not admit, and beats it in the test: it reads the colour
-the wrong way round and is not invariant.
+have seen them), the test on all others than those that choose. A checkpoint is `anti-colour` if it
+loses to the constant predictor in a training environment, which the guarded oracle does not admit,
+and beats it in the test: it reads the colour the wrong way round and is not invariant.
 """
 
 from collections.abc import Sequence
