@@ -13,10 +13,11 @@ MAY_IMPORT = {
     "datasets": set(),
     "features": {"datasets"},
     "diagnosis": set(),
-    "ood": set(),
+    "ood": {"densities", "stacked"},
     "training": {"objectives", "densities", "stacked"},
     "sweep": {"training", "objectives", "stacked", "datasets", "report"},
     "report": set(),
+    "estimators": {"training", "objectives", "densities", "stacked", "ood"},
     "experiments": {
         "report",
         "sweep",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wri.errors import InputError
-from wri.ood import auroc, detection_rates
+from wri.ood import auroc, detection_rates, risk_coverage
 
 COMMON, STRANGE = [1.0, 3.0, 4.0, 5.0, 5.0], [0.0, 2.0, 3.0, 3.0]
 
@@ -93,3 +93,30 @@ def test_what_cannot_be_measured_is_refused(common, strange, said):
 def test_rates_are_shares(rate):
     with pytest.raises(InputError, match="shares from 0 to 1"):
         detection_rates([1.0], [0.0], [0.5, rate])
+
+
+def test_risk_and_coverage_by_hand():
+    # the two highest rows are tied: kept together, at half an error each
+    curve = risk_coverage([5, 5, 3, 1], [0, 1, 0, 1])
+    assert np.allclose(curve.coverage, [0.5, 0.75, 1])
+    assert np.allclose(curve.risk, [1 / 2, 1 / 3, 1 / 2])
+    assert curve.area == pytest.approx((1 / 2 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
+
+
+def test_the_risk_at_full_coverage_is_the_mean_loss_and_equal_scores_keep_it():
+    random = np.random.default_rng(0)
+    losses = random.random(100)
+    assert risk_coverage(random.normal(size=100), losses).risk[-1] == pytest.approx(losses.mean())
+    assert risk_coverage(np.zeros(100), losses).area == pytest.approx(losses.mean())
+
+
+def test_no_score_beats_the_losses_themselves():
+    random = np.random.default_rng(0)
+    losses = random.random(50)
+    best, worst = risk_coverage(-losses, losses).area, risk_coverage(losses, losses).area
+    assert best < risk_coverage(random.normal(size=50), losses).area < worst
+
+
+def test_scores_and_losses_must_be_equally_many():
+    with pytest.raises(InputError, match="3 scores and 2 losses"):
+        risk_coverage([1, 2, 3], [0, 1])

@@ -1,5 +1,6 @@
-"""What is common and what is strange: measures of scores that tell the two apart."""
+"""What is common and what is strange: evidence for rows, and measures of scores."""
 
-from wri.ood.measures import auroc, detection_rates
+from wri.ood.evidence import Evidence
+from wri.ood.measures import RiskCoverage, auroc, detection_rates, risk_coverage
 
-__all__ = ["auroc", "detection_rates"]
+__all__ = ["Evidence", "RiskCoverage", "auroc", "detection_rates", "risk_coverage"]

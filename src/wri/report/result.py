@@ -71,7 +71,7 @@ class Row:
         if not self.spread:
             return f"{self.ours:.0f}" if 1000 <= abs(self.ours) < 1e6 else f"{self.ours:.3g}"
         digits = max(0, 1 - floor(log10(self.spread)))
-        if digits > 4:
+        if digits > 4 and abs(self.ours) < 0.1:
             return f"{self.ours:.1e} ± {self.spread:.0e}"
         return f"{self.ours:.{digits}f} ± {self.spread:.{digits}f}"
 

@@ -1,0 +1,92 @@
+"""A classifier for each objective: cross-entropy, any labels, two classes or more."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from wri.errors import InputError
+from wri.estimators.base import Estimator
+from wri.stacked import CROSS_ENTROPY
+
+
+class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+    """The log-loss of class probabilities softmax(head(Φ(x))); parameters as in `Estimator`."""
+
+    _loss = CROSS_ENTROPY
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of every row."""
+        outputs = self._outputs(self._standardised(X))
+        return self.classes_[outputs.argmax(1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities `[n_rows, n_classes]`, columns as in `classes_`."""
+        return softmax(self._outputs(self._standardised(X)), axis=1)
+
+    @property
+    def _n_outputs(self) -> int:
+        return len(self.classes_)
+
+    def _encode(self, y: np.ndarray) -> np.ndarray:
+        check_classification_targets(y)
+        self.classes_, number = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError(
+                f"y holds one class, {self.classes_[0]!r}; a classifier needs two classes"
+            )
+        return number
+
+    def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C − 1]
+        """Log-odds against the last class: what all outputs share does not matter."""
+        return outputs[:, :-1] - outputs[:, -1:]
+
+
+class ERMClassifier(Classifier):
+    """Empirical risk minimisation: the environments' mean risk and nothing else."""
+
+    _objective = "erm"
+
+
+class IRMClassifier(Classifier):
+    """Invariant risk minimisation: no environment may want another scale of the outputs."""
+
+    _objective = "irm"
+
+
+class VRExClassifier(Classifier):
+    """Variance risk extrapolation: the environments' risks must agree."""
+
+    _objective = "vrex"
+
+
+class GroupDROClassifier(Classifier):
+    """Group distributionally robust optimisation: the worst environments count most."""
+
+    _objective = "groupdro"
+
+
+class MixupClassifier(Classifier):
+    """Mixup between environments: lines between rows instead of rows."""
+
+    _objective = "mixup"
+
+
+class MLDGClassifier(Classifier):
+    """Meta-learning: a step on some environments must help the others."""
+
+    _objective = "mldg"
+
+
+class CORALClassifier(Classifier):
+    """Correlation alignment: Φ(x) has the same mean and covariance everywhere."""
+
+    _objective = "coral"
+
+
+class WRIClassifier(Classifier):
+    """Weighted risk invariance: risks agree where both environments have rows."""
+
+    _objective = "wri"

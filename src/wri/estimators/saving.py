@@ -1,0 +1,315 @@
+"""Models on disk: a folder of two files, neither of which can run anything.
+
+    model.json         format version, estimator, its parameters, features, labels, thresholds, how
+                       it was trained, and the SHA-256 of the other file
+    model.safetensors  weights, units of inputs and target, densities, scores of held-out rows
+
+A loaded model predicts, scores and gives verdicts to the last bit. Two things are not kept:
+`objective_`, which only `fit` needs, and parameters that are objects (densities in `options`, a
+RandomState); of these the folder holds a description, and the loaded model has the default.
+
+Nothing that a folder says is trusted: links are not followed, sizes are looked at before contents,
+and every name, type and shape must be the one that `model.json` implies.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args
+
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+from sklearn.utils.validation import check_is_fitted
+
+import wri
+from wri.densities import Mixture
+from wri.errors import InputError, check_option
+from wri.estimators.base import Estimator
+from wri.estimators.classifiers import Classifier
+from wri.estimators.model_folder import (
+    FORMAT,
+    LARGEST,
+    RECORD,
+    TENSORS,
+    named,
+    read,
+    require,
+    write,
+)
+from wri.estimators.regressors import Regressor
+from wri.estimators.scaling import Scaling
+from wri.estimators.verdicts import EvidenceOn
+from wri.ood.evidence import Densities, Evidence, Tail
+from wri.stacked import Network
+
+VERSION = 1
+ESTIMATORS: dict[str, type[Estimator]] = {
+    own.__name__: own
+    for kind in (Classifier, Regressor)
+    for own in kind.__subclasses__()
+    if own.__module__ == kind.__module__
+}
+Types = tuple[type, ...]
+TYPES: Mapping[Types, str] = {
+    (str,): "format wri_version estimator selection sha256",
+    (int,): "format_version features steps held_out_rows components calibrating_rows tail_power",
+    (float,): "rare_threshold outside_threshold tail_spread",
+    (dict,): "parameters not_kept environments hyper",
+    (dict, NoneType): "classes",
+    (list,): "widths",
+    (list, NoneType): "feature_names state",
+    (int, NoneType): "candidates",
+}
+ENTRIES = {name: types for types, names in TYPES.items() for name in names.split()}
+LABELS = {"dtype": (str,), "values": (list,)}
+LABEL_TYPE = re.compile(r"\|b1|\|O|\|[iu]1|[<>][iuf][248]|[<>]U[1-9]\d{0,3}")
+
+
+def save(model: Estimator, folder: str | os.PathLike[str]) -> None:
+    """Write a fitted model to a new or empty folder, or over an old model: whole or not at all."""
+    check_is_fitted(model, "evidence_")
+    target = Path(folder).resolve()
+    try:  # what is written can be read
+        files = _encode(model)
+        for name, data in files.items():
+            require(len(data) <= LARGEST[name], f"{name} would have {len(data):,} bytes")
+        _decode(target, files[RECORD], lambda: files[TENSORS])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"this model cannot be saved: {error.__cause__ or error}") from error
+    write(target, files)
+
+
+def load(folder: str | os.PathLike[str], kind: type[Estimator] = Estimator) -> Estimator:
+    """The model that `save` wrote, if it is of that kind. Runs nothing from the folder."""
+    home = Path(folder).resolve()
+    if not home.is_dir():
+        raise InputError(f"{home} is not a folder; give the one that save wrote")
+    model = _decode(home, read(home, RECORD), lambda: read(home, TENSORS))
+    if not isinstance(model, kind):
+        name = type(model).__name__
+        raise InputError(f"{home / RECORD}: holds {name}, not {kind.__name__}; use {name}.load")
+    return model
+
+
+def _encode(model: Estimator) -> dict[str, bytes]:
+    """The two files."""
+    name = type(model).__name__
+    require(ESTIMATORS.get(name) is type(model), f"{name} is not one of wri's own estimators")
+    parameters, not_kept = {}, {}
+    for key, value in model.get_params(deep=False).items():
+        try:
+            parameters[key] = _plain(value)
+        except (TypeError, ValueError):
+            not_kept[key] = re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value))[:500]
+    if not_kept:
+        lost = f"{', '.join(not_kept)}: objects are not saved; the loaded model predicts the same,"
+        warnings.warn(f"{lost} but its fit would take the default", stacklevel=4)
+    evidence, densities, tail = model.evidence_, model.evidence_.densities, model.evidence_.tail
+    losses, state = model.candidate_losses_, model.state_
+    names = getattr(model, "feature_names_in_", None)
+    arrays = {
+        "parameters": model.parameters_,
+        "input": np.stack(model.input_scaling_),  # mean and scale
+        "target": np.stack(model.target_scaling_),
+        "densities.units": np.stack([densities.mean, densities.scale]),
+        "densities": densities.parameters,
+        "scores": np.stack([tail.scores, tail.shares]),  # of the rows that set thresholds
+        **({} if losses is None else {"candidate_losses": losses}),
+    }
+    # in C's order, which safetensors takes for granted
+    tensors = {name: np.array(array, np.float64, order="C") for name, array in arrays.items()}
+    if isinstance(state, np.ndarray):
+        tensors["state"] = np.array(state, order="C")
+    data = safetensors.numpy.save(tensors)
+    record = {
+        "format": FORMAT,
+        "format_version": VERSION,
+        "wri_version": wri.__version__,
+        "estimator": name,
+        "parameters": parameters,
+        "not_kept": not_kept,
+        "features": model.n_features_in_,
+        "feature_names": None if names is None else names.tolist(),
+        "classes": _labels(model.classes_) if isinstance(model, Classifier) else None,
+        "environments": _labels(model.environments_),
+        "widths": [int(width) for width in model.network_.widths],
+        "rare_threshold": float(evidence.rare),
+        "outside_threshold": float(evidence.outside),
+        "components": densities.form.components,
+        "calibrating_rows": len(tail.scores),
+        "tail_power": int(tail.power),
+        "tail_spread": float(tail.spread),
+        "hyper": {k: "inf" if v == math.inf else _plain(v) for k, v in model.hyper_.items()},
+        "steps": int(model.n_steps_),
+        "selection": model.selection_,
+        "held_out_rows": int(model.n_held_out_),
+        "candidates": None if losses is None else len(losses),
+        "state": list(tensors["state"].shape) if "state" in tensors else None,
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    return {RECORD: (json.dumps(record, indent=1) + "\n").encode(), TENSORS: data}
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it; a TypeError or ValueError where JSON has none."""
+    return json.loads(json.dumps(value, allow_nan=False, default=np.generic.item))
+
+
+def _labels(labels: np.ndarray) -> dict[str, Any]:
+    return {"dtype": labels.dtype.str, "values": _plain(labels.tolist())}
+
+
+def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[], bytes]) -> Estimator:
+    """The model of two files; the second is asked for when the first has been found good."""
+    with named(folder / RECORD):
+        record = _record(record_data)
+        model = _unfilled(record)
+        shapes = _implied(model, record)
+    with named(folder / TENSORS):
+        data = tensor_data()
+        arrays = _arrays(data, shapes)
+        same = hashlib.sha256(data).hexdigest() == record["sha256"]
+        require(same, f"its contents are not those that {RECORD} was written with")
+        model.parameters_, model.state_ = arrays["parameters"], arrays.get("state")
+        model.candidate_losses_ = arrays.get("candidate_losses")
+        model.input_scaling_ = _scaling(arrays, "input")
+        model.target_scaling_ = _scaling(arrays, "target")
+        unit, form = _scaling(arrays, "densities.units"), Mixture(record["components"])
+        densities = Densities(form, arrays["densities"], *unit, model.n_environments_)
+        scores, shares = arrays["scores"]
+        ascending = shares[0] > 0 and (np.diff(arrays["scores"]) >= 0).all()
+        require(bool(ascending), "scores must ascend")
+    power, spread = record["tail_power"], record["tail_spread"]
+    tail = Tail(scores, shares, float(scores[power]), float(shares[power]), spread, power)
+    rare, outside = record["rare_threshold"], record["outside_threshold"]
+    model.evidence_ = Evidence(densities, tail, rare, outside)
+    return model
+
+
+def _record(data: bytes) -> dict[str, Any]:
+    """`model.json`, of our version and with the entries it must have."""
+    try:
+        record = json.loads(data)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"is not JSON ({error})") from error
+    ours = isinstance(record, dict) and record.get("format") == FORMAT
+    require(ours, f'has no entry "format": "{FORMAT}"')
+    version, writer = record.get("format_version"), record.get("wri_version")
+    if type(version) is int and version > VERSION:
+        raise InputError(
+            f"written by wri {writer!r:.40} in format {version}; wri {wri.__version__} reads "
+            f"formats up to {VERSION}: pip install --upgrade weighted-risk-invariance"
+        )
+    require(version == VERSION, f"format_version must be {VERSION}, not {version!r:.40}")
+    _check_entries(record, ENTRIES, "the file")
+    return record
+
+
+def _check_names(found: Iterable[str], known: Iterable[str], what: str) -> None:
+    odd = ", ".join(sorted(set(found) ^ set(known)))
+    require(not odd, f"{what} missing or unknown: {odd:.200}")
+
+
+def _check_entries(entries: Mapping[str, Any], known: Mapping[str, Types], what: str) -> None:
+    """Exactly these names, each with a value of the right type."""
+    _check_names(entries, known, f"{what} has entries")
+    for name, types in known.items():
+        require(type(entries[name]) in types, f"{name} has the wrong type: {entries[name]!r:.40}")
+
+
+def _unfilled(record: Mapping[str, Any]) -> Any:
+    """The model without its arrays."""
+    name, features, names = record["estimator"], record["features"], record["feature_names"]
+    require(name in ESTIMATORS, f"estimator {name!r:.40} is unknown")
+    model: Any = ESTIMATORS[name](**record["parameters"])
+    model.hidden = tuple(model.hidden)
+    check_option("evidence_on", model.evidence_on, get_args(EvidenceOn))
+    require(type(model.environment) in (str, int, NoneType), "environment must name a column")
+    model.n_features_in_ = features
+    if names is not None:
+        fit = len(names) == features and {*map(type, names)} == {str}
+        require(fit, f"feature_names must be {features} names")
+        model.feature_names_in_ = np.array(names, dtype=object)
+    model.environments_ = _label_array(record["environments"], "environments", 1)
+    model.n_environments_ = len(model.environments_)
+    if isinstance(model, Classifier):
+        model.classes_ = _label_array(record["classes"] or {}, "classes", 2)
+    else:
+        require(record["classes"] is None, "a regressor has no classes")
+    outputs = model._n_outputs or 1
+    model.hyper_ = {k: math.inf if v == "inf" else v for k, v in record["hyper"].items()}
+    require({*map(type, model.hyper_.values())} <= {int, float}, "hyper must hold numbers")
+    model.n_steps_, model.selection_ = record["steps"], record["selection"]
+    model.n_held_out_, widths = record["held_out_rows"], tuple(record["widths"])
+    whole = len(widths) > 1 and all(type(width) is int and width > 0 for width in widths)
+    fit = whole and (widths[0], widths[-1]) == (features, outputs)
+    require(fit, f"widths must lead from {features} features to {outputs} outputs")
+    model.network_ = Network(widths)
+    return model
+
+
+def _label_array(labels: Mapping[str, Any], what: str, fewest: int) -> np.ndarray:
+    _check_entries(labels, LABELS, what)
+    values, dtype = labels["values"], labels["dtype"]
+    if LABEL_TYPE.fullmatch(dtype) and {*map(type, values)} <= {str, int, float, bool}:
+        array = np.array(values, dtype)
+        same = array.tolist() == values and [*map(type, array.tolist())] == [*map(type, values)]
+        if same and len(set(values)) == len(values) >= fewest:
+            return array
+    raise ValueError(f"{what} must be {fewest} or more different strings, numbers or booleans")
+
+
+def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Shape of every tensor, and whether the evidence's numbers are possible."""
+    components, rows = record["components"], record["calibrating_rows"]
+    require(components > 0 and 0 < record["tail_power"] < rows, "the evidence is out of range")
+    rare, outside = record["rare_threshold"], record["outside_threshold"]
+    right = -math.inf < outside <= rare < math.inf and 0 < record["tail_spread"] < math.inf
+    require(right, "thresholds must be numbers, and outside <= rare")
+    widths = model.network_.widths
+    free_outputs = widths[-1] - isinstance(model, Classifier)
+    seen = {"x": widths[0], "phi": widths[-2], "outputs": free_outputs}[model.evidence_on]
+    implied: dict[str, tuple[int, ...]] = {
+        "parameters": (model.network_.packing.size,),
+        "input": (2, widths[0]),
+        "target": (2,),
+        "densities.units": (2, seen),
+        "densities": (Mixture(components)._packing(model.n_environments_, seen).size,),
+        "scores": (2, rows),
+    }
+    if record["candidates"] is not None:
+        implied["candidate_losses"] = (record["candidates"], model.n_environments_)
+    if record["state"] is not None:
+        implied["state"] = tuple(record["state"])
+    return implied
+
+
+def _arrays(data: bytes, implied: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """The tensors, with the names, types and shapes that they must have, all of them numbers."""
+    try:
+        found = safetensors.numpy.load(data)
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise ValueError(f"is cut off or damaged ({error})") from error
+    _check_names(found, implied, "has tensors")
+    for name, shape in implied.items():
+        array, types = found[name], ("float64", "float32" if name == "state" else "float64")
+        right = array.shape == shape and array.dtype.name in types
+        given, due = f"{array.dtype}{list(array.shape)}", f"float64{list(shape)}"
+        require(right, f"{name} is {given:.200}, but {RECORD} implies {due:.200}")
+        # a candidate that diverged has no loss
+        finite = name == "candidate_losses" or bool(np.isfinite(array).all())
+        require(finite, f"{name} holds NaN or infinity")
+    return {name: array.copy() for name, array in found.items()}  # writable, as torch wants them
+
+
+def _scaling(arrays: Mapping[str, np.ndarray], name: str) -> Scaling:
+    mean, scale = arrays[name]
+    require(bool((scale > 0).all()), f"{name} must have positive scales")
+    return Scaling(mean, scale)

@@ -1,0 +1,97 @@
+"""The part of an estimator that says how much evidence there is for a row's prediction.
+
+Densities and thresholds are fitted after the predictor, whatever its objective, on what the
+predictor makes of the rows; see `wri.ood.evidence`. One sign: higher is more common.
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from wri.estimators.scaling import Scaling
+from wri.estimators.search import Rows
+from wri.ood.evidence import Evidence
+from wri.stacked import Network
+
+EvidenceOn = Literal["outputs", "phi", "x"]
+
+
+class EvidenceMixin:
+    """Scores, rarity and verdicts for an estimator that standardises and has a network."""
+
+    evidence_on: EvidenceOn
+    rare: float
+    outside: float
+    environments_: np.ndarray
+    input_scaling_: Scaling
+    network_: Network
+    parameters_: np.ndarray
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log density of every row in the mixture of the training environments, equal shares.
+
+        Parameters
+        ----------
+        X
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        scores
+            `[n_rows]`, higher = more common.
+        """
+        z = self._represent(self._standardised(X))
+        return self.evidence_.score(z)
+
+    def score_environments(self, X: Any) -> np.ndarray:
+        """Log density of every row in each training environment, `[n_rows, n_environments_]`."""
+        z = self._represent(self._standardised(X))
+        return self.evidence_.score_environments(z)
+
+    def rarity(self, X: Any) -> np.ndarray:
+        """Percentage of the training environments' held-out rows that score at most as high.
+
+        Higher = more common: 3 says that three rows in a hundred were as rare or rarer.
+        """
+        z = self._represent(self._standardised(X))
+        return self.evidence_.rarity(z)
+
+    def verdict(self, X: Any) -> np.ndarray:
+        """ "supported", "rare" or "outside" for every row: is there evidence for its prediction?"""
+        z = self._represent(self._standardised(X))
+        return self.evidence_.verdict(z)
+
+    def nearest_environment(self, X: Any) -> np.ndarray:
+        """Label of the training environment in which every row is most common."""
+        z = self._represent(self._standardised(X))
+        return self.environments_[self.evidence_.nearest(z)]
+
+    def _standardised(self, X: Any) -> np.ndarray:
+        raise NotImplementedError
+
+    def _outputs(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
+        raise NotImplementedError
+
+    def _fit_evidence(self, X: np.ndarray, rows: Rows) -> None:
+        z = self._represent(self.input_scaling_.apply(X))
+        self.n_held_out_ = sum(len(own) for own in rows.held_out)
+        self.evidence_ = Evidence.fit(
+            [z[own] for own in rows.fitted],
+            [z[own] for own in rows.calibrating],
+            self.rare,
+            self.outside,
+        )
+
+    def _represent(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, F]
+        """What the evidence sees."""
+        if self.evidence_on == "x":
+            return standardised
+        if self.evidence_on == "outputs":
+            return self._free_outputs(self._outputs(standardised))
+        rows = torch.as_tensor(standardised)[None]
+        return self.network_.represent(torch.as_tensor(self.parameters_)[None], rows)[0].numpy()
+
+    def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:
+        """Outputs without what the prediction does not depend on."""
+        return outputs

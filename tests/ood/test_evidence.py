@@ -1,0 +1,72 @@
+"""Evidence: a density that decays, and thresholds that keep their promise."""
+
+import numpy as np
+import pytest
+
+from wri.errors import InputError
+from wri.ood import Evidence
+from wri.ood.evidence import Tail
+
+
+def gaussians(n, means, seed, width=2):
+    random = np.random.default_rng(seed)
+    return [random.normal(mean, 1, (n, width)) for mean in means]
+
+
+def test_the_log_density_of_gaussians():
+    evidence = Evidence.fit(gaussians(20_000, [0, 4], 0), gaussians(500, [0, 4], 1))
+    points = np.array([[0.0, 0.0], [4.0, 4.0], [2.0, 2.0], [-1.0, 1.0]])
+    squares = np.stack([((points - mean) ** 2).sum(1) for mean in (0, 4)], axis=1)
+    expected = -squares / 2 - np.log(2 * np.pi)
+    assert np.allclose(evidence.score(points), np.logaddexp(*expected.T) - np.log(2), atol=0.1)
+    each = evidence.score_environments(points)
+    assert np.allclose(each[expected > -6], expected[expected > -6], atol=0.1)
+    assert evidence.nearest(points).tolist()[:2] == [0, 1]
+
+
+def test_the_unit_of_the_representation_shifts_all_scores_alike():
+    fitted, held_out = gaussians(500, [0, 1], 0), gaussians(200, [0, 1], 1)
+    plain = Evidence.fit(fitted, held_out)
+    scaled = Evidence.fit([10 * rows for rows in fitted], [10 * rows for rows in held_out])
+    points = gaussians(50, [0], 2)[0]
+    assert np.allclose(scaled.score(10 * points), plain.score(points) - 2 * np.log(10))
+    assert (scaled.verdict(10 * points) == plain.verdict(points)).all()
+
+
+@pytest.mark.parametrize("n", [50, 400])
+def test_new_rows_are_flagged_at_the_nominal_rates(n):
+    """Over draws of the held-out rows; a single draw of 2·50 rows is off by a point or two."""
+    flagged, outside = [], []
+    for seed in range(15):
+        evidence = Evidence.fit(gaussians(4 * n, [0, 2], seed), gaussians(n, [0, 2], 100 + seed))
+        verdicts = evidence.verdict(np.concatenate(gaussians(2000, [0, 2], 200 + seed)))
+        flagged.append((verdicts != "supported").mean())
+        outside.append((verdicts == "outside").mean())
+    assert np.mean(flagged) == pytest.approx(0.05, abs=0.015)
+    assert 0.0025 < np.mean(outside) < 0.01
+
+
+def test_rarity_by_hand():
+    # environments count alike: the one row of the second is half of the whole
+    tail = Tail.of([np.arange(40.0), np.array([20.0])])
+    assert np.allclose(tail.share(np.array([20.0, 39.0, 50.0])), [0.5 * 21 / 40 + 0.5, 1, 1])
+    # the nine lowest lie 9 + 8 + … + 1 = 45 below the tenth
+    assert tail.share(np.array([9.0 - 45]))[0] == pytest.approx(0.5 * 10 / 40 / 2**9)
+
+
+@pytest.mark.parametrize("share", [1e-4, 0.005, 0.03, 0.05, 0.5])
+def test_thresholds_and_shares_are_inverse(share):
+    tail = Tail.of([np.random.default_rng(0).normal(size=200)])
+    assert tail.share(np.array([tail.threshold(share)]))[0] == pytest.approx(share)
+
+
+def test_a_constant_representation_supports_itself_alone():
+    rows = [np.ones((30, 1)), np.ones((30, 1))]
+    evidence = Evidence.fit(rows, rows)
+    assert evidence.verdict(np.array([[3.0]])).tolist() == ["outside"]
+
+
+def test_shares_out_of_order_are_refused():
+    rows = gaussians(30, [0], 0)
+    with pytest.raises(InputError, match="outside <= rare"):
+        Evidence.fit(rows, rows, rare=0.01, outside=0.05)
