@@ -14,7 +14,7 @@ demo: $(READY)
 	@echo "The pictures are in $(CURDIR)/demo: open figure1.png"
 
 test: lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: $(READY)
 	$(BIN)/ruff check .
