@@ -14,7 +14,7 @@ demo: $(READY)
 	@echo "The pictures are in $(CURDIR)/demo: open figure1.png"
 
 test: lint types
-	$(BIN)/python -m pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # a worker for each core, a thread for each worker
 
 lint: $(READY)
 	$(BIN)/ruff check .
