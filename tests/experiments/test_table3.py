@@ -33,7 +33,7 @@ def environments(standin, tmp_path, monkeypatch):
     monkeypatch.setattr(coloured, "coloured_mnist", draw)
     monkeypatch.setattr(coloured, "QUICK_ROWS", 1200)
     monkeypatch.setattr(table3, "QUICK", Size(2, 30))
-    monkeypatch.setattr(table3, "COMPONENTS", {"x": (1, 10), "phi": (1, 2)})
+    monkeypatch.setattr(table3, "COMPONENTS", {"x": (1, 10, 99), "phi": (1, 2, 99)})
     return draw("cmnist", coloured.DATA_SEED)
 
 

@@ -46,7 +46,7 @@ from wri.sweep import Data
 from wri.training import Record
 
 DATASETS = ("hcmnist", "hcmnist-cs")
-FULL_STEPS, QUICK_STEPS = 500, 250
+FULL_STEPS, QUICK_STEPS = 500, 200
 FULL_TRIALS, QUICK_TRIALS = 5, 2
 SELECTIONS = {"oracle": "last step", "guarded-oracle": "guarded oracle"}
 UNIT = 1e-3  # of the ideal predictors' penalties

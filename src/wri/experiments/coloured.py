@@ -17,7 +17,7 @@ TRAINING = (0, 1)
 DATA_SEED = 0
 """Of the data sets' one draw and of the extractors; trials split the same rows anew."""
 
-QUICK_ROWS = 12_000  # of 70,000
+QUICK_ROWS = 9_000  # of 70,000
 EXTRACTORS = {"ae": Autoencoder, "cnn": CNN, "pca": PCA}
 WIDTHS = {"ae": 64, "cnn": 32, "pca": 64}
 

@@ -154,10 +154,12 @@ def run(task: Task) -> Result:
     tables = {AS_PRINTED: lines}
     if preset == "wri":
         rows = [seen(data, trial) for trial in trained["wri"]]
-        found = fit_evidence(rows, [as_it_is] * len(rows), COMPONENTS["x"], stage(2))
+        found = fit_evidence(rows, [as_it_is] * len(rows), ladder("x", task.full), stage(2))
         lines["WRI"] = over_trials([partial(each.score, combine) for each in found], shown)
         notes.append(f"Density on x: mixtures of {found[0].mixture.components} components.")
-        tables[ON_PHI], numbers = on_phi(rows, trained, combine, shown, stage(3))
+        tables[ON_PHI], numbers = on_phi(
+            rows, trained, ladder("phi", task.full), combine, shown, stage(3)
+        )
         notes += [f"Density on Φ(x): mixtures of {numbers} components.", WHOSE_MERIT]
     else:
         scores = [partial(one.own_density, combine) for one in trained["wri"].values()]
@@ -283,6 +285,11 @@ class Evidence(NamedTuple):
         return float(np.mean(own))
 
 
+def ladder(what: str, full: bool) -> tuple[int, ...]:
+    """Numbers of components to choose from; a quick look leaves out the largest."""
+    return COMPONENTS[what] if full else COMPONENTS[what][:-1]
+
+
 def fit_evidence(
     trials: Sequence[Seen], views: Sequence[OfRows], components: Sequence[int], progress: Progress
 ) -> list[Evidence]:
@@ -300,14 +307,19 @@ def fit_evidence(
 
 
 def on_phi(
-    trials: Sequence[Seen], trained: Trained, combine: str, shown: Shown, progress: Progress
+    trials: Sequence[Seen],
+    trained: Trained,
+    components: Sequence[int],
+    combine: str,
+    shown: Shown,
+    progress: Progress,
 ) -> tuple[Lines, str]:
     """By densities of every algorithm's own representation; and their numbers of components."""
     lines, numbers = {}, []
     for n, (name, each) in enumerate(trained.items()):
         views = [one.represent for one in each.values()]
         own = part(progress, n, len(trained))
-        found = fit_evidence(trials, views, COMPONENTS["phi"], own)
+        found = fit_evidence(trials, views, components, own)
         scores = [partial(evidence.score, combine) for evidence in found]
         lines[ALGORITHMS[name]] = over_trials(scores, shown)
         numbers.append(f"{found[0].mixture.components} ({ALGORITHMS[name]})")
