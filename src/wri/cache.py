@@ -1,7 +1,11 @@
 """Where downloads and features are kept between processes."""
 
 import os
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
 
 
 def cache_folder() -> Path:
@@ -11,3 +15,17 @@ def cache_folder() -> Path:
     shared = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(shared) if Path(shared).is_absolute() else Path.home() / ".cache"
     return base / "wri"
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], compressed: bool = False) -> None:
+    """An .npz written aside and moved into place: a reader meets the whole file or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            save = np.savez_compressed if compressed else np.savez
+            save(file, allow_pickle=False, **arrays)
+        os.replace(name, path)
+    except BaseException:  # Ctrl-C, too, leaves nothing behind
+        os.unlink(name)
+        raise

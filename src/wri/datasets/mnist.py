@@ -14,7 +14,6 @@ Wherever it came from, the arrays' SHA-256 are those of the published files.
 import gzip
 import os
 import pickle
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ from urllib.request import urlopen
 
 import numpy as np
 
-from wri.cache import cache_folder
+from wri.cache import cache_folder, write_arrays
 from wri.errors import InputError
 
 
@@ -260,7 +259,8 @@ def _download(folder: Path, fetch: Fetch) -> Mnist:
             failures.append(f"{mirror} ({error})")
             continue
         with suppress(OSError):  # what cannot be kept is fetched again by the next process
-            _keep(arrays, folder)
+            named = {part.npz: array for part, array in zip(PARTS, arrays, strict=True)}
+            write_arrays(folder / ARCHIVE, named, compressed=True)
         return mnist
     given = os.environ.get("WRI_DATA")
     raise InputError(
@@ -269,17 +269,3 @@ def _download(folder: Path, fetch: Fetch) -> Mnist:
         + f" or {folder}, no installed {HUB}, and no mirror gave it: {', '.join(failures)}. "
         + REMEDY
     )
-
-
-def _keep(arrays: Sequence[np.ndarray], folder: Path) -> None:
-    """Written aside and moved into place, so that a reader meets the whole file or none."""
-    folder.mkdir(parents=True, exist_ok=True)
-    named = {part.npz: array for part, array in zip(PARTS, arrays, strict=True)}
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as file:
-        try:
-            np.savez_compressed(file, allow_pickle=False, **named)
-            file.close()
-            Path(file.name).replace(folder / ARCHIVE)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise

@@ -28,13 +28,14 @@ from wri.experiments.coloured import (
     EXTRACTORS,
     NAMES,
     TRAINING,
+    UNEQUAL,
     WIDTHS,
     choose_extractor,
     digits,
     load_features,
 )
 from wri.experiments.coloured_runs import Variant, as_outcome, train_variants
-from wri.experiments.coloured_tables import choose_each, ideal_line, lines, refused
+from wri.experiments.coloured_tables import SHORT, choose_each, ideal_line, lines, refused
 from wri.experiments.task import Task
 from wri.features import Extractor
 from wri.objectives import WRI, make_objective
@@ -45,10 +46,8 @@ from wri.report.result import Result, Row
 from wri.sweep import Data
 from wri.training import Record
 
-DATASETS = ("hcmnist", "hcmnist-cs")
 FULL_STEPS, QUICK_STEPS = 500, 200
 FULL_TRIALS, QUICK_TRIALS = 5, 2
-SELECTIONS = {"oracle": "last step", "guarded-oracle": "guarded oracle"}
 UNIT = 1e-3  # of the ideal predictors' penalties
 BASE = cast(WRI, make_objective("wri", "wri"))
 PUBLISHED = cast(WRI, make_objective("wri", "published"))
@@ -94,7 +93,7 @@ def run(task: Task) -> Result:
     trials = range(task.seed, task.seed + count)
     own = choose_extractor(task, "cnn")
     shown = {n: v for n, v in VARIANTS.items() if task.full or v.features is None}
-    datasets = DATASETS if task.full else DATASETS[-1:]
+    datasets = UNEQUAL if task.full else UNEQUAL[-1:]
     rows: list[Row] = []
     said: list[str] = []
     for n, dataset in enumerate(datasets):
@@ -138,7 +137,7 @@ def table(
     ideal = IdealLosses(digits(dataset, full), dataset)
     rows: list[Row] = []
     notes: list[str] = []
-    for selection, title in SELECTIONS.items():
+    for selection, title in SHORT.items():
         label = f"{NAMES[dataset]}, {title}"
         rows += ideal_line(dataset, label)
         for name, variant in variants.items():

@@ -12,6 +12,7 @@ ALGORITHMS = {name: ALGORITHM_NAMES[name] for name in ("erm", "irm", "vrex", "wr
 PRESETS = {"paper": "cmnist", "published": "published", "wri": "wri"}
 """What the tables call a preset, and what the objectives do."""
 
+UNEQUAL = ("hcmnist", "hcmnist-cs")  # digits of unequal difficulty, without and with shift
 TEST = 2  # the environment that is held out
 TRAINING = (0, 1)
 DATA_SEED = 0

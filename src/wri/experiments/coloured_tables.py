@@ -20,6 +20,9 @@ from wri.report.result import Row
 from wri.sweep import Choice, Described, Outcome, beats_constant, choose
 
 IDEAL = "ideal digit predictor"
+SHORT = {"oracle": "last step", "guarded-oracle": "guarded oracle"}
+"""Selections that figures and the ablation show."""
+
 COLUMNS = ("test", "+90%", "+80%", "worst regret", "anti-colour")
 
 

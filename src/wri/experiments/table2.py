@@ -32,11 +32,13 @@ from wri.experiments.coloured import (
     PRESETS,
     TEST,
     TRAINING,
+    UNEQUAL,
     choose_extractor,
     load_features,
 )
 from wri.experiments.coloured_tables import (
     IDEAL,
+    SHORT,
     Chosen,
     against,
     choose_each,
@@ -51,13 +53,11 @@ from wri.report import style
 from wri.report.result import Result, Row
 from wri.sweep import SELECTIONS, Question, Store, Sweep, run_sweep, seed_hash
 
-DATASETS = ("hcmnist", "hcmnist-cs")
 SHOWN = ("oracle", "oracle-early", "guarded-oracle", "training-domain")
 PRINTED = {
     "hcmnist": {"ERM": (53.8, 2.3), "IRM": (67.2, 2.7), "VREx": (67.4, 2.3), "WRI": (75.1, 2.9)},
     "hcmnist-cs": {"ERM": (51.1, 0.9), "IRM": (61.3, 4.7), "VREx": (58.2, 2.3), "WRI": (74.7, 3.8)},
 }
-DRAWN = {"oracle": "last step", "guarded-oracle": "guarded oracle"}
 MARKERS = {"ERM": "o", "IRM": "s", "VREx": "D", "WRI": "^"}
 AT_FULL_SIZE = {"paper": "ae", "published": "ae", "wri": "cnn"}
 
@@ -76,8 +76,8 @@ def run(task: Task) -> Result:
     preset = task.preset or "wri"
     extractor = choose_extractor(task, AT_FULL_SIZE[preset])
     datasets = [
-        load_features(name, task.full, extractor, part(task.progress, n, 2 * len(DATASETS)))
-        for n, name in enumerate(DATASETS)
+        load_features(name, task.full, extractor, part(task.progress, n, 2 * len(UNEQUAL)))
+        for n, name in enumerate(UNEQUAL)
     ]
     prepared = perf_counter()
     sweep = Sweep(question(task, preset), datasets)
@@ -156,14 +156,14 @@ def table_notes(dataset: str, selection: str, found: Mapping[str, Chosen]) -> li
 
 
 def draw(found: Mapping[tuple[str, str], Mapping[str, Chosen]]) -> Figure:
-    """Accuracy in every environment, a row of panels for each selection in `DRAWN`."""
+    """Accuracy in every environment, a row of panels for each selection in `SHORT`."""
     with style.figure(8, 5.6) as drawn:
-        grid = drawn.subplots(len(DRAWN), len(DATASETS), sharex=True, sharey=True)
-        for axes, (selection, label) in zip(grid, DRAWN.items(), strict=True):
-            for ax, dataset in zip(axes, DATASETS, strict=True):
+        grid = drawn.subplots(len(SHORT), len(UNEQUAL), sharex=True, sharey=True)
+        for axes, (selection, label) in zip(grid, SHORT.items(), strict=True):
+            for ax, dataset in zip(axes, UNEQUAL, strict=True):
                 draw_panel(ax, dataset, found[selection, dataset])
             axes[0].set_ylabel(f"accuracy (%)\n{label}")
-        for ax, dataset in zip(grid[0], DATASETS, strict=True):
+        for ax, dataset in zip(grid[0], UNEQUAL, strict=True):
             ax.set_title(NAMES[dataset])
         handles, labels = grid[0, 0].get_legend_handles_labels()
         drawn.legend(handles, labels, loc="outside lower center", ncols=5)

@@ -5,16 +5,16 @@ it cannot be read. Nothing in it is pickled.
 """
 
 import hashlib
-import os
-import tempfile
 import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
+
+from wri.cache import write_arrays
 
 KEY = "key"
 UNREADABLE = (OSError, EOFError, ValueError, KeyError, NotImplementedError, zlib.error)
@@ -51,7 +51,7 @@ def remembered(
             warnings.warn(f"{path} is damaged or not ours, and made anew ({error})", stacklevel=2)
     arrays = dict(make())
     try:
-        _write(path, arrays | {KEY: np.array(key)})
+        write_arrays(path, arrays | {KEY: np.array(key)})
     except OSError as error:
         warnings.warn(
             f"{path} cannot be written ({error}), so these features will be made again next time; "
@@ -69,15 +69,3 @@ def _read(path: Path, key: str) -> dict[str, np.ndarray]:
     if str(arrays.pop(KEY)) != key:
         raise ValueError("it holds another key")
     return arrays
-
-
-def _write(path: Path, arrays: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            np.savez(file, **arrays)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

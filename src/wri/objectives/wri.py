@@ -158,7 +158,7 @@ class WRI(Objective):
         }
         width = widths[self.density_on]
         rows = self.density.initial(start.seeds, environments, width)
-        if self._fitted_once:
+        if self._fitted_once and self.weighting != "uniform":
             splits = [start.draws.split(run) for run in range(runs)]
             one_run = {split: run for run, split in enumerate(splits)}
             fits = {

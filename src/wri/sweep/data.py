@@ -59,7 +59,7 @@ class Data:
             digest.update(np.ascontiguousarray(rows).data)
         return digest.hexdigest()[:16]
 
-    @property
+    @cached_property
     def described(self) -> Described:
         shares = [np.bincount(self.bank.targets[rows].astype(int)).max() for rows in self.rows]
         constant = [float(most) / size for most, size in zip(shares, self.sizes, strict=True)]
