@@ -21,12 +21,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from wri.errors import InputError, check_option
 from wri.estimators.bar import progress_bar
 from wri.estimators.defaults import tabular_hyper, tabular_objective
-from wri.estimators.environments import Environments, read_environments, without_column
-from wri.estimators.scaling import refuse_gaps
+from wri.estimators.environments import read_environments, without_column
 from wri.estimators.search import Problem, choose, hold_out
 from wri.estimators.verdicts import EvidenceMixin, EvidenceOn
 from wri.objectives import Objective
 from wri.objectives.hyperparameters import complete
+from wri.rows import Environments, refuse_gaps
 from wri.stacked import SQUARED, Loss
 from wri.training.runs import FEWEST_ROWS
 

@@ -5,24 +5,13 @@ The column is what reaches `fit` everywhere, through pipelines and cross-validat
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from wri.errors import InputError
-
-
-class Environments(NamedTuple):
-    """The environments of all rows."""
-
-    labels: np.ndarray  # [E], sorted where they can be
-    number: np.ndarray  # [N], each row's place in `labels`
-
-    @property
-    def rows(self) -> list[np.ndarray]:
-        """Row numbers of each environment."""
-        return [np.flatnonzero(self.number == e) for e in range(len(self.labels))]
+from wri.rows import Environments, number_environments
 
 
 def without_column(X: Any, column: str | None) -> Any:
@@ -54,42 +43,16 @@ def read_environments(
             )
         if column not in X.columns:
             raise InputError(f"X has no column {column!r}, which environment= names")
-        found = _numbered(X[column], f"column {column!r}", n_rows)
+        found = number_environments(X[column], f"column {column!r}", n_rows)
         # with metadata routing on, cross-validation hands over groups as well
-        if groups is not None and not _same(found, _numbered(groups, "groups", n_rows)):
+        if groups is not None and not _same(found, number_environments(groups, "groups", n_rows)):
             raise InputError(
                 f"groups and the column {column!r} tell different environments; leave one out"
             )
         return found
     if groups is None:
         return Environments(np.array(["all"], dtype=object), np.zeros(n_rows, int))
-    return _numbered(groups, "groups", n_rows)
-
-
-def _numbered(given: Iterable[Any], what: str, n_rows: int) -> Environments:
-    labels = pd.Series(_column(given))
-    if len(labels) != n_rows:
-        raise InputError(f"{what} has {len(labels)} labels for {n_rows} rows; give one a row")
-    missing = np.flatnonzero(labels.isna())
-    if len(missing):
-        raise InputError(
-            f"{what} has no label in row {missing[0]} ({len(missing)} such rows); fill or drop them"
-        )
-    number, distinct = pd.factorize(labels)
-    distinct = np.asarray(distinct)
-    try:
-        order = sorted(range(len(distinct)), key=lambda k: distinct[k])
-    except TypeError:  # labels of several types: as they come
-        order = list(range(len(distinct)))
-    return Environments(distinct[order], np.argsort(order)[number])
-
-
-def _column(given: Iterable[Any]) -> Any:
-    if isinstance(given, np.ndarray | pd.Series | pd.Index):
-        if given.ndim != 1:
-            raise InputError(f"groups must be a list of labels, not of the shape {given.shape}")
-        return np.asarray(given)
-    return list(given)
+    return number_environments(groups, "groups", n_rows)
 
 
 def _same(first: Environments, second: Environments) -> bool:

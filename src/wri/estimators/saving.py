@@ -44,9 +44,9 @@ from wri.estimators.model_folder import (
     write,
 )
 from wri.estimators.regressors import Regressor
-from wri.estimators.scaling import Scaling
 from wri.estimators.verdicts import EvidenceOn
 from wri.ood.evidence import Densities, Evidence, Tail
+from wri.rows import Scaling
 from wri.stacked import Network
 
 VERSION = 1

@@ -16,9 +16,9 @@ import numpy as np
 
 from wri.errors import InputError
 from wri.estimators.defaults import PRESET
-from wri.estimators.scaling import Scaling
 from wri.objectives import Objective
 from wri.progress import Progress
+from wri.rows import Scaling
 from wri.stacked import SQUARED, Loss, generator
 from wri.training import Bank, Record, Run, train
 from wri.training.runs import FEWEST_ROWS

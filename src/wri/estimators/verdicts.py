@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from wri.estimators.scaling import Scaling
 from wri.estimators.search import Rows
 from wri.ood.evidence import Evidence
+from wri.rows import Scaling
 from wri.stacked import Network
 
 EvidenceOn = Literal["outputs", "phi", "x"]

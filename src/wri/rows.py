@@ -1,0 +1,127 @@
+"""Rows as everybody gives them: columns without gaps, in one unit, each from an environment."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+
+from wri.errors import InputError
+
+
+class Environments(NamedTuple):
+    """The environments of all rows."""
+
+    labels: np.ndarray  # [E], sorted where they can be
+    number: np.ndarray  # [N], each row's place in `labels`
+
+    @property
+    def rows(self) -> list[np.ndarray]:
+        """Row numbers of each environment."""
+        return [np.flatnonzero(self.number == e) for e in range(len(self.labels))]
+
+
+def number_environments(given: Iterable[Any], what: str, n_rows: int) -> Environments:
+    """Distinct labels in order, and each row's place among them.
+
+    Parameters
+    ----------
+    given
+        One label a row, of any hashable type.
+    what
+        What errors call the labels.
+    n_rows
+        How many there must be.
+    """
+    labels = pd.Series(_column(given))
+    if len(labels) != n_rows:
+        raise InputError(f"{what} has {len(labels)} labels for {n_rows} rows; give one a row")
+    missing = np.flatnonzero(labels.isna())
+    if len(missing):
+        raise InputError(
+            f"{what} has no label in row {missing[0]} ({len(missing)} such rows); fill or drop them"
+        )
+    number, distinct = pd.factorize(labels)
+    distinct = np.asarray(distinct)
+    try:
+        order = sorted(range(len(distinct)), key=lambda k: distinct[k])
+    except TypeError:  # labels of several types: as they come
+        order = list(range(len(distinct)))
+    return Environments(distinct[order], np.argsort(order)[number])
+
+
+def _column(given: Iterable[Any]) -> Any:
+    if isinstance(given, np.ndarray | pd.Series | pd.Index):
+        if given.ndim != 1:
+            raise InputError(f"groups must be a list of labels, not of the shape {given.shape}")
+        return np.asarray(given)
+    return list(given)
+
+
+class Sites(NamedTuple):
+    """A table of numbers with the environment of every row."""
+
+    x: np.ndarray  # [n, D]
+    names: tuple[str, ...]  # [D]
+    environments: Environments
+
+
+def read_sites(X: Any, groups: Iterable[Any]) -> Sites:
+    """A table of numbers without gaps from at least two environments.
+
+    Parameters
+    ----------
+    X
+        DataFrame, or anything that NumPy makes a table of numbers.
+    groups
+        The environment of every row, any hashable labels.
+    """
+    names = None if not isinstance(X, pd.DataFrame) else [str(name) for name in X.columns]
+    try:
+        x = np.asarray(X, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"X must hold numbers only ({error}); encode texts and categories first"
+        ) from error
+    if x.ndim != 2:
+        raise InputError(f"X must be a table [rows, columns], not of the shape {x.shape}")
+    refuse_gaps(x, names)
+    environments = number_environments(groups, "groups", len(x))
+    if len(environments.labels) < 2:
+        raise InputError("groups name one environment; at least two are needed to compare")
+    numbered = names or [f"column {column}" for column in range(x.shape[1])]
+    return Sites(x, tuple(numbered), environments)
+
+
+class Scaling(NamedTuple):
+    """z = (x − mean) / scale; constant columns keep their scale."""
+
+    mean: np.ndarray  # [D], or a number
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Self:
+        mean, scale = values.mean(0), values.std(0)
+        # a column that differs by rounding only is constant
+        flat = scale <= 10 * np.finfo(float).eps * np.abs(mean)
+        return cls(mean, np.where(flat | (scale == 0), 1.0, scale))
+
+    def apply(self, values: np.ndarray) -> np.ndarray:
+        return (values - self.mean) / self.scale
+
+    def undo(self, values: np.ndarray) -> np.ndarray:
+        return values * self.scale + self.mean
+
+
+def refuse_gaps(X: np.ndarray, names: Any) -> None:
+    """NaN or infinity in X is an error that names its first cell."""
+    finite = np.isfinite(X)
+    if finite.all():
+        return
+    row, column = np.argwhere(~finite)[0]
+    where = f"column {column}" if names is None else f"column {str(names[column])!r}"
+    kind = "NaN" if np.isnan(X[row, column]) else "infinity"
+    raise InputError(
+        f"X contains {kind}: row {row}, {where} ({np.sum(~finite)} cells that are NaN or infinity "
+        "in all); fill them first, for example with sklearn.impute.SimpleImputer, or drop the rows"
+    )
