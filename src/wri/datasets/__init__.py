@@ -9,6 +9,7 @@ from wri.datasets.coloured_mnist import (
 )
 from wri.datasets.environments import Environment
 from wri.datasets.gaussian2d import Gaussian2D
+from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.linear_gaussian import LinearGaussian
 from wri.datasets.mirrored import Mirrored, mirror
 from wri.datasets.mnist import Mnist, load_mnist, where_mnist
@@ -31,9 +32,11 @@ __all__ = [
     "coloured_mnist",
     "digit_shares",
     "ideal_accuracy",
+    "load_heart",
     "load_mnist",
     "load_named",
     "mirror",
     "read_table",
+    "where_heart",
     "where_mnist",
 ]

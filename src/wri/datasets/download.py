@@ -1,0 +1,43 @@
+"""What loaders of published data share: the folder `WRI_DATA`, and files over HTTPS."""
+
+import os
+from collections.abc import Callable, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from typing import NamedTuple
+from urllib.request import urlopen
+
+SECONDS = 15.0  # without a byte from a server
+MOST_BYTES = 20_000_000  # of a download; the largest file, MNIST's images, has half as many
+FAILURES = (OSError, HTTPException)  # what a fetch may raise
+
+Fetch = Callable[[str], bytes]
+"""The bytes behind an address."""
+
+
+class Source(NamedTuple):
+    """Where data lie on this machine, and how they came there."""
+
+    path: Path
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.origin})"
+
+
+def fetch_https(address: str) -> bytes:
+    with urlopen(address, timeout=SECONDS) as answer:
+        data: bytes = answer.read(MOST_BYTES)
+    return data
+
+
+def given_folders(below: Sequence[str]) -> list[Path]:
+    """The folders of these names below `WRI_DATA`; none when it is not set."""
+    given = os.environ.get("WRI_DATA")
+    return [Path(given).expanduser() / each for each in below] if given else []
+
+
+def given_words() -> str:
+    """`WRI_DATA` for a message that says where was looked."""
+    given = os.environ.get("WRI_DATA")
+    return f"WRI_DATA={given}" if given else "WRI_DATA (not set)"
