@@ -20,6 +20,11 @@ class Environments(NamedTuple):
         """Row numbers of each environment."""
         return [np.flatnonzero(self.number == e) for e in range(len(self.labels))]
 
+    def take(self, rows: np.ndarray) -> "Environments":
+        """The environments of some rows; labels that none of them has are dropped."""
+        left, number = np.unique(self.number[rows], return_inverse=True)
+        return Environments(self.labels[left], number)
+
 
 def number_environments(given: Iterable[Any], what: str, n_rows: int) -> Environments:
     """Distinct labels in order, and each row's place among them.
@@ -100,8 +105,10 @@ class Scaling(NamedTuple):
     scale: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Self:
-        mean, scale = values.mean(0), values.std(0)
+    def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        """The unit of these rows, equal where they have no weights."""
+        mean = np.average(values, 0, weights)
+        scale = np.sqrt(np.average(np.square(values - mean), 0, weights))
         # a column that differs by rounding only is constant
         flat = scale <= 10 * np.finfo(float).eps * np.abs(mean)
         return cls(mean, np.where(flat | (scale == 0), 1.0, scale))

@@ -4,10 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from hospitals import hospital, hospitals, new_hospital
+from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 import wri
+from wri.densities import Gaussian
 from wri.errors import InputError
+from wri.estimators.search import hold_out
 
 QUICK = {"steps": 30}
 FEATURES = ["cause", "marker", "noise"]
@@ -52,7 +55,8 @@ def test_scores_mix_the_environments_and_verdicts_follow_rarity(trained):
     rarity, verdict = trained.rarity(X), trained.verdict(X)
     assert (np.diff(rarity[mixed.argsort()]) >= 0).all()
     assert rarity[verdict == "outside"].max(initial=0) <= 0.5 + 1e-9
-    assert rarity[verdict == "rare"].max() <= 5 + 1e-9 < rarity[verdict == "supported"].min()
+    assert rarity[verdict == "rare"].max() <= 5 + 1e-9
+    assert rarity[verdict == "supported"].min() >= 5 - 1e-9
 
 
 @pytest.mark.parametrize("options", [{}, {"early_stopping": True}, {"batch_size": 16}])
@@ -196,6 +200,42 @@ def test_evidence_falls_away_from_all_rows(on):
     assert scores[0] > scores[1] > scores[2]
     assert model.verdict(far)[2] == "outside"
     assert model.n_held_out_ == 4 * 12
+
+
+@pytest.mark.parametrize("name", ["VRExClassifier", "IRMRegressor", "WRIClassifier"])
+def test_rows_count_by_their_weights(name):
+    """Weight two is coming twice, weight zero is not being there, for held-out rows as well."""
+    X, y, site = hospitals(60)
+    times = np.random.default_rng(0).integers(0, 3, len(y))
+    where = np.repeat(np.arange(len(y)), times)
+    model = getattr(wri, name)(steps=30, learning_rate=1e-3)
+    if name == "WRIClassifier":  # classifiers of environments draw rows
+        model.set_params(
+            options={"weighting": "density", "density": Gaussian()},
+            hyper={"density_batch_size": 500},
+        )
+    first = clone(model).fit(X, y, site, sample_weight=times)
+    second = clone(model).fit(X[where], y[where], site[where])
+    assert np.allclose(first._outputs(X), second._outputs(X), atol=1e-6)
+    unweighted = clone(model).fit(X, y, site)
+    assert not np.allclose(first._outputs(X), unweighted._outputs(X), atol=1e-3)
+
+
+def test_an_environment_without_weight_is_not_there():
+    X, y, site = hospitals(60)
+    there = site != "site 1"
+    first = wri.ERMClassifier(**QUICK).fit(X, y, site, sample_weight=there.astype(float))
+    second = wri.ERMClassifier(**QUICK).fit(X[there], y[there], site[there])
+    assert first.environments_.tolist() == ["site 0", "site 2", "site 3"]
+    assert np.allclose(first.predict_proba(X), second.predict_proba(X))
+
+
+def test_rows_that_are_alike_stand_on_one_side():
+    X = np.repeat(np.random.default_rng(0).normal(size=(60, 2)), 3, axis=0)
+    rows = hold_out([np.arange(90), np.arange(90, 180)], X, None, 0.2, seed=0)
+    for fitted, held_out in zip(*rows, strict=True):
+        assert len(held_out) == 18
+        assert not set(map(tuple, X[fitted])) & set(map(tuple, X[held_out]))
 
 
 def test_verbose_shows_a_bar(capsys):

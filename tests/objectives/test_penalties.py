@@ -1,5 +1,7 @@
 """Hand-computed values and known limits of the baselines."""
 
+import numpy as np
+import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -34,6 +36,17 @@ def test_coral_is_the_mean_over_pairs():
             covariances = (torch.cov(phi[i].T) - torch.cov(phi[j].T)).square().mean()
             expected.append(means + covariances)
     torch.testing.assert_close(coral_penalty(phi), torch.stack(expected).mean())
+
+
+def test_coral_weighs_rows_as_numpys_covariance_does():
+    random = np.random.default_rng(0)
+    phi, weight = random.normal(size=(2, 9, 3)), random.gamma(1.0, size=(2, 9))
+    weight /= weight.sum(-1, keepdims=True)
+    means = [np.average(x, 0, w) for x, w in zip(phi, weight, strict=True)]
+    spreads = [np.cov(x.T, aweights=w) for x, w in zip(phi, weight, strict=True)]
+    expected = np.mean((means[0] - means[1]) ** 2) + np.mean((spreads[0] - spreads[1]) ** 2)
+    found = coral_penalty(torch.tensor(phi), torch.tensor(weight))
+    assert found.item() == pytest.approx(expected)
 
 
 def test_coral_leaves_padding_out():

@@ -9,9 +9,9 @@ from torch import nn
 
 from helpers import as_module, make_bank
 from wri.errors import InputError
-from wri.objectives import ERM, IRM, WRI, VREx
+from wri.objectives import ERM, IRM, MLDG, WRI, GroupDRO, VREx
 from wri.stacked import SQUARED
-from wri.training import Run, choose_device, plan_stacks, train, train_stack
+from wri.training import Bank, Run, choose_device, plan_stacks, train, train_stack
 from wri.training.stacks import OVERHEAD, cheapest_cuts
 
 SPLITS = {"in": np.arange(0, 90), "out": np.arange(90, 200)}
@@ -226,3 +226,34 @@ def test_a_number_has_no_accuracy(environments):
 def test_unknown_measure(bank, environments):
     with pytest.raises(InputError, match="unknown measure 'auc'; choose from accuracy, loss"):
         train_stack([make_run(bank, environments)], 2, measures=("auc",))
+
+
+OBJECTIVES = [ERM(), IRM(form="square"), VREx(), GroupDRO(), MLDG(), WRI(weighting="uniform")]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: objective.name)
+def test_a_row_of_weight_two_is_a_row_that_comes_twice(objective):
+    """In whole environments, for what is minimised and for what is measured."""
+    bank, times = make_bank(rows=60), np.random.default_rng(0).integers(1, 4, 60)
+    where = np.repeat(np.arange(60), times)
+    repeated = Bank(bank.features[where], bank.targets[where], classes=3)
+    counted = Bank(bank.features, bank.targets, classes=3, weights=times.astype(float))
+
+    def trained(bank, rows):
+        train = [np.flatnonzero(rows // 20 == e) for e in (0, 1)]
+        hyper = {"batch_size": 500, "learning_rate": 1e-2}
+        run = Run(objective, bank, train, hyper, 1, {"out": np.flatnonzero(rows >= 40)})
+        return train_stack([run], 10, 9, ("accuracy", "loss"), dtype=torch.float64)[0]
+
+    first, second = trained(repeated, where), trained(counted, np.arange(60))
+    np.testing.assert_allclose(first.parameters, second.parameters, atol=1e-9)
+    for measure in ("accuracy", "loss"):
+        expected = first.measures[measure]["out"]
+        np.testing.assert_allclose(second.measures[measure]["out"], expected, atol=1e-9)
+
+
+def test_bad_weights_are_named():
+    with pytest.raises(InputError, match="weight of row 2 is 0"):
+        Bank(np.ones((3, 1)), np.zeros(3), weights=np.array([1.0, 2.0, 0.0]))
+    with pytest.raises(InputError, match="list of 3"):
+        Bank(np.ones((3, 1)), np.zeros(3), weights=np.ones(2))

@@ -6,8 +6,8 @@ import torch
 
 from helpers import make_bank
 from wri.objectives import ERM, IRM, WRI
-from wri.training import Run
-from wri.training.sampler import Features, Sampler, StackDraws
+from wri.training import Bank, Run
+from wri.training.sampler import Features, Sampler, StackDraws, in_proportion
 
 
 def make_runs(bank, objective=None):
@@ -125,3 +125,48 @@ def test_how_far_ahead_rows_are_drawn_does_not_matter(bank, monkeypatch, ahead):
     monkeypatch.setattr("wri.training.sampler.AHEAD", ahead)
     for expected, rows in zip(reference, make_sampler(make_runs(bank))[0].stream(9), strict=True):
         torch.testing.assert_close(rows, expected)
+
+
+def weighted(bank):
+    weights = np.random.default_rng(5).gamma(1.0, size=len(bank.features))
+    return Bank(bank.features, bank.targets, bank.loss, weights=weights)
+
+
+@pytest.mark.parametrize("objective", [ERM(), IRM(), WRI(form="halves")])
+def test_rows_are_drawn_by_their_weights(bank, objective):
+    """From environments that do not fit into the batch, and wherever rows are shuffled or drawn."""
+    size = 8 if objective.whole == "as it is" else 64
+    bank = weighted(bank)
+    run = Run(objective, bank, [np.arange(50), np.arange(50, 100)], {"batch_size": size}, seed=1)
+    sampler, _ = make_sampler([run])
+    assert (sampler.weight == 1 / min(size, 50)).all()
+    counts = np.zeros(200)
+    for rows in sampler.stream(4000):
+        np.add.at(counts, rows[0, 0].numpy(), 1)
+    share = bank.weights[:50] / bank.weights[:50].sum()
+    expected = 4000 * min(size, 50) * share
+    chi_squared = ((counts[:50] - expected) ** 2 / expected).sum()
+    assert counts[50:].sum() == 0
+    assert chi_squared < 95  # 49 degrees of freedom: beyond 1e-4
+
+
+def test_whole_environments_keep_their_weights(bank):
+    bank = weighted(bank)
+    plain = make_bank(seed=1)
+    environments = [np.arange(30), np.arange(30, 40)]
+    runs = [Run(ERM(), each, environments, {"batch_size": 64}, seed=1) for each in (bank, plain)]
+    sampler, _ = make_sampler(runs)
+    for e, rows in enumerate(environments):
+        expected = bank.weights[rows] / bank.weights[rows].sum()
+        np.testing.assert_allclose(sampler.weight[0, e, : len(rows)], expected)
+        np.testing.assert_allclose(sampler.weight[1, e, : len(rows)], 1 / len(rows))
+    assert sampler.weight[:, 1, 10:].sum() == 0
+
+
+def test_rows_repeat_in_proportion_to_their_weights():
+    assert in_proportion(np.array([1.0, 1.0, 1.0])).tolist() == [0, 1, 2]
+    assert in_proportion(np.array([2.0, 1.0, 1.0, 4.0])).tolist() == [0, 1, 3, 3]
+    weights = np.random.default_rng(0).gamma(1.0, size=500)
+    counts = np.bincount(in_proportion(weights), minlength=500)
+    assert counts.sum() == 500
+    assert (np.abs(counts - 500 * weights / weights.sum()) < 1).all()

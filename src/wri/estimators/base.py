@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from wri.errors import InputError, check_option
 from wri.estimators.bar import progress_bar
@@ -138,7 +138,13 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, groups: Iterable[Any] | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        groups: Iterable[Any] | None = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Train on all environments, then fit the evidence.
 
         Parameters
@@ -150,6 +156,10 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         groups
             The environment of every row, any hashable labels. Without them and without
             `environment` there is one environment, and plain ERM is trained.
+        sample_weight
+            How much each row counts among those of its environment, equal when not given: a row of
+            weight two is a row that comes twice, one of weight zero does not exist. Environments
+            count alike whatever their rows weigh.
         """
         check_option("evidence_on", self.evidence_on, get_args(EvidenceOn))
         if not 0 <= self.validation_fraction < 1:
@@ -168,13 +178,22 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         )
         refuse_gaps(X, getattr(self, "feature_names_in_", None))
         environments = read_environments(table, len(X), groups, self.environment)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+            present = weights > 0
+            X, y, weights = X[present], y[present], weights[present]
+            environments = environments.take(present)
         targets = self._encode(y)
         self._look_at(environments, targets)
         self.environments_ = environments.labels
         self.n_environments_ = len(environments.labels)
 
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        rows = hold_out(environments.rows, self.validation_fraction, seed)
+        contents = np.column_stack([X, targets])
+        rows = hold_out(environments.rows, contents, weights, self.validation_fraction, seed)
         objective = tabular_objective(self._objective, self.options)
         given = self._given(objective)
         if self.n_environments_ < objective.least_environments:
@@ -191,6 +210,7 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
             targets,
             self._loss,
             self._n_outputs,
+            weights,
             rows,
             objective,
             tuple(self.hidden),
@@ -199,7 +219,7 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
             self.device,
         )
         self._train(problem, candidates)
-        self._fit_evidence(X, rows)
+        self._fit_evidence(X, weights, rows)
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:

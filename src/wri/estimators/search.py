@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from wri.errors import InputError
-from wri.estimators.defaults import PRESET
+from wri.estimators.defaults import PRESET, WHOLE
 from wri.objectives import Objective
 from wri.progress import Progress
 from wri.rows import Scaling
@@ -40,17 +41,29 @@ class Rows(NamedTuple):
         return [held if len(held) else fitted for held, fitted in pairs]
 
 
-def hold_out(environments: Sequence[np.ndarray], share: float, seed: int) -> Rows:
-    """Put a share of every environment's rows aside, drawn evenly."""
+def hold_out(
+    environments: Sequence[np.ndarray],
+    contents: np.ndarray,
+    weights: np.ndarray | None,
+    share: float,
+    seed: int,
+) -> Rows:
+    """Put a share of every environment's rows aside, drawn by lot.
+
+    Rows with the same contents share a lot: a row that comes twice stands on one side only, and a
+    row that comes twice counts like a row of weight two.
+    """
     random = generator(seed, "held-out rows")
-    fitted, held_out = [], []
+    held = np.zeros(len(contents), bool)
     for rows in environments:
-        order = random.permutation(rows)
-        n = round(share * len(rows)) if len(rows) >= FEWEST_SPLIT else 0
-        n = min(n, len(rows) - FEWEST_ROWS)
-        held_out.append(np.sort(order[:n]))
-        fitted.append(np.sort(order[n:]))
-    return Rows(fitted, held_out)
+        distinct, place = np.unique(contents[rows], axis=0, return_inverse=True)
+        lots = random.permutation(len(distinct))[place]
+        weight = np.bincount(lots, None if weights is None else weights[rows])
+        middle = (weight.cumsum() - weight / 2) / weight.sum()
+        chosen = (middle < share) & (len(distinct) >= FEWEST_SPLIT)
+        chosen[-FEWEST_ROWS:] = False
+        held[rows] = chosen[lots]
+    return Rows([rows[~held[rows]] for rows in environments], [r[held[r]] for r in environments])
 
 
 class Prepared(NamedTuple):
@@ -75,6 +88,7 @@ class Problem:
     y: np.ndarray  # class numbers, or numbers
     loss: Loss
     n_classes: int | None
+    weights: np.ndarray | None
     rows: Rows
     objective: Objective
     hidden: tuple[int, ...]
@@ -89,12 +103,14 @@ class Problem:
     def prepare(self, environments: Sequence[int]) -> Prepared:
         """The bank in units of the rows that are learned from in these environments."""
         learned = np.concatenate([self.rows.fitted[e] for e in environments])
-        inputs = Scaling.of(self.X[learned])
+        weights = None if self.weights is None else self.weights[learned]
+        inputs = Scaling.of(self.X[learned], weights)
         target = Scaling(np.zeros(()), np.ones(()))
         if self.loss is SQUARED:
-            target = Scaling.of(self.y[learned])
+            target = Scaling.of(self.y[learned], weights)
         y = target.apply(self.y) if self.loss is SQUARED else self.y
-        return Prepared(Bank(inputs.apply(self.X), y, self.loss, self.n_classes), inputs, target)
+        bank = Bank(inputs.apply(self.X), y, self.loss, self.n_classes, self.weights)
+        return Prepared(bank, inputs, target)
 
     def run(
         self,
@@ -113,8 +129,21 @@ class Problem:
     def train(
         self, runs: Sequence[Run], steps: int, every: int, progress: Progress
     ) -> list[Record]:
-        # one thread a stack: results do not depend on the machine's number of processors
-        return train(runs, steps, every, ("loss",), self.device, progress=progress, threads=1)
+        return train(
+            runs,
+            steps,
+            every,
+            ("loss",),
+            self.device,
+            # small tables cost no more in double precision, and depend less on their rows' order
+            torch.float64 if self._small else torch.float32,
+            progress,
+            threads=1,  # a stack: results do not depend on the machine's number of processors
+        )
+
+    @property
+    def _small(self) -> bool:
+        return sum(len(rows) for rows in self.rows.fitted) <= WHOLE
 
     def left_out_losses(
         self, candidates: Sequence[Mapping[str, float]], every: int, progress: Progress

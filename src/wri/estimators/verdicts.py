@@ -13,6 +13,7 @@ from wri.estimators.search import Rows
 from wri.ood.evidence import Evidence
 from wri.rows import Scaling
 from wri.stacked import Network
+from wri.training.sampler import in_proportion
 
 EvidenceOn = Literal["outputs", "phi", "x"]
 
@@ -73,12 +74,16 @@ class EvidenceMixin:
     def _outputs(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
         raise NotImplementedError
 
-    def _fit_evidence(self, X: np.ndarray, rows: Rows) -> None:
+    def _fit_evidence(self, X: np.ndarray, weights: np.ndarray | None, rows: Rows) -> None:
         z = self._represent(self.input_scaling_.apply(X))
         self.n_held_out_ = sum(len(own) for own in rows.held_out)
+
+        def taken(own: np.ndarray) -> np.ndarray:
+            return z[own] if weights is None else z[own[in_proportion(weights[own])]]
+
         self.evidence_ = Evidence.fit(
-            [z[own] for own in rows.fitted],
-            [z[own] for own in rows.calibrating],
+            [taken(own) for own in rows.fitted],
+            [taken(own) for own in rows.calibrating],
             self.rare,
             self.outside,
         )

@@ -90,7 +90,7 @@ class Draws(ABC):
 
     @abstractmethod
     def environments(self, run: int) -> list[np.ndarray]:
-        """A run's whole training environments, `[n_e, D]` each."""
+        """A run's whole training environments, `[n_e, D]` each; rows repeat by their weights."""
 
     @abstractmethod
     def split(self, run: int) -> Hashable:

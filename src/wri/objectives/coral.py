@@ -25,21 +25,19 @@ def coral_penalty(features: Tensor, weight: Tensor | None = None) -> Tensor:
     features
         `[..., E, B, F]`.
     weight
-        `[..., E, B]`, summing to one over B and equal on all rows that count; equal when not
-        given.
+        `[..., E, B]`, summing to one over B; equal when not given.
     """
     rows = features.shape[-2]
     columns = features.movedim(-1, -2)  # [..., E, F, B]
     if weight is None:
-        share: Tensor | float = 1 / (rows - 1)
         mean = columns.mean(-1)  # [..., E, F]
         centred = columns - mean[..., None]
-        covariance = centred @ centred.transpose(-1, -2) * share
+        covariance = centred @ centred.transpose(-1, -2) / (rows - 1)
     else:
-        share = weight.amax(-1)[..., None, None]  # one over the rows that count
         mean = (columns * weight[..., None, :]).sum(-1)
-        centred = (columns - mean[..., None]) * (weight > 0)[..., None, :]
-        covariance = centred @ centred.transpose(-1, -2) * (share / (1 - share))
+        centred = columns - mean[..., None]
+        freedom = 1 - weight.square().sum(-1)[..., None, None]  # (n − 1)/n for n equal weights
+        covariance = (centred * weight[..., None, :]) @ centred.transpose(-1, -2) / freedom
     return _spread(mean, 1) + _spread(covariance, 2)
 
 

@@ -15,6 +15,11 @@ MEASURES = ("accuracy", "loss")
 MOST_ROWS = 65_536  # rows over all runs that are evaluated at a time
 
 
+def _size(run: Run, rows: np.ndarray) -> float:
+    """Rows of a split, or what they weigh."""
+    return len(rows) if run.bank.weights is None else float(run.bank.weights[rows].sum())
+
+
 class Evaluator:
     """Mean accuracy or loss on every run's evaluation splits.
 
@@ -42,16 +47,20 @@ class Evaluator:
                     split_of[k, rows] = s
             used = np.flatnonzero((split_of < len(self.splits)).any(0))
             x, y = bank.tensors(dtype, device, used)
+            counts = None
+            if bank.weights is not None:
+                counts = torch.as_tensor(bank.weights[used], dtype=dtype, device=device)
             which = None if len(numbers) == len(runs) else torch.tensor(numbers, device=device)
-            self._groups.append((which, x, y, torch.as_tensor(split_of[:, used], device=device)))
-        sizes = [[len(rows) for rows in run.evaluate.values()] for run in runs]
+            splits = torch.as_tensor(split_of[:, used], device=device)
+            self._groups.append((which, x, y, counts, splits))
+        sizes = [[_size(run, rows) for rows in run.evaluate.values()] for run in runs]
         self._sizes = torch.tensor(sizes, dtype=dtype, device=device)  # [R, S]
 
     @torch.no_grad()
     def __call__(self, model: Model) -> np.ndarray:  # [M, R, S]
         shape = (len(self.measures), self._runs, len(self.splits) + 1)  # the last: in no split
         sums = model.flat.new_zeros(shape)
-        for numbers, x, y, split_of in self._groups:
+        for numbers, x, y, counts, split_of in self._groups:
             here = model
             if numbers is not None:
                 here = model._replace(flat=model.flat[numbers])
@@ -63,6 +72,8 @@ class Evaluator:
                 targets = y[rows].expand(len(split_of), -1)
                 for m, measure in enumerate(self.measures):
                     values = self._values(measure, here, outputs, targets)
+                    if counts is not None:
+                        values = values * counts[rows]
                     group_sums[m].scatter_add_(1, split_of[:, rows], values)
             sums[:, slice(None) if numbers is None else numbers] = group_sums
         means = sums[..., :-1] / self._sizes  # a split without rows gives NaN

@@ -32,12 +32,16 @@ class Bank:
         One of the losses in `wri.stacked`.
     classes
         Number of classes for "cross_entropy"; counted from the targets when not given.
+    weights
+        How much each row counts among those of its environment, `[N]`, positive; equal when not
+        given.
     """
 
     features: np.ndarray
     targets: np.ndarray
     loss: Loss = CROSS_ENTROPY
     classes: int | None = None
+    weights: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         features, targets = np.asarray(self.features), np.asarray(self.targets)
@@ -67,6 +71,8 @@ class Bank:
         if len(lost):
             raise InputError(f"the target in row {lost[0]} is {targets[lost[0]]}; drop such rows")
         self._check_classes(targets)
+        if self.weights is not None:
+            object.__setattr__(self, "weights", self._checked_weights(len(features)))
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "targets", targets)
 
@@ -77,6 +83,20 @@ class Bank:
         x = torch.as_tensor(self.features[rows], dtype=dtype, device=device)
         y = torch.as_tensor(self.targets[rows], device=device)
         return x, y.to(torch.long if self.loss.classes else dtype)
+
+    def _checked_weights(self, n_rows: int) -> np.ndarray:
+        weights = np.asarray(self.weights, np.float64)
+        if weights.shape != (n_rows,):
+            raise InputError(
+                f"weights must be a list of {n_rows}, not of the shape {weights.shape}"
+            )
+        wrong = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
+        if len(wrong):
+            raise InputError(
+                f"the weight of row {wrong[0]} is {weights[wrong[0]]}; weights must be positive: "
+                "drop rows that do not count"
+            )
+        return weights
 
     def _check_classes(self, targets: np.ndarray) -> None:
         if self.loss is SQUARED:

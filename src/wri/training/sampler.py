@@ -1,8 +1,9 @@
 """Batches for a stack: every run draws from its own rows with its own generator.
 
-Rows are drawn evenly with replacement, as DomainBed's loaders do; an environment that has no more
-rows than the batch is used whole, each row once, unless the objective wants it drawn from, too.
-Batches are padded to the largest of the stack; padding has weight zero.
+Rows are drawn with replacement, as DomainBed's loaders do, and evenly, or by their weights where
+the bank has some. An environment that has no more rows than the batch is used whole, each row once
+with its weight, unless the objective wants it drawn from, too. Batches are padded to the largest of
+the stack; padding has weight zero.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -18,6 +19,13 @@ from wri.training.runs import Run
 
 AHEAD = 2**20  # row numbers that are drawn at a time
 AT_ONCE = 2**13  # rows of a run's density steps that are looked up at a time
+
+
+def in_proportion(weights: np.ndarray) -> np.ndarray:  # [n] -> [n]
+    """As many places as there are weights, each in proportion to its weight, up to one."""
+    n = len(weights)
+    ends = np.floor(n * weights.cumsum() / weights.sum() + 0.5).astype(int)
+    return np.repeat(np.arange(n), np.diff(ends, prepend=0))
 
 
 class Features:
@@ -59,14 +67,29 @@ class Sampler:
         self._taken = np.minimum(self._counts, np.array(sizes)[:, None])  # [R, E]
         self.size = int(self._taken.max())  # B
         self._device = features.x.device
+        self._row_weights = [
+            None if run.bank.weights is None else [run.bank.weights[rows] for rows in run.train]
+            for run in runs
+        ]
         self.weight = self._weights(dtype)
 
     def _weights(self, dtype: torch.dtype) -> Tensor | None:  # [R, E, B]
-        if (self._taken == self.size).all():
+        if (self._taken == self.size).all() and all(w is None for w in self._row_weights):
             return None
         real = np.arange(self.size) < self._taken[..., None]
-        weight = torch.as_tensor(real / self._taken[..., None], dtype=dtype)
-        return weight.to(self._device)
+        weight = real / self._taken[..., None]
+        for run, weights in enumerate(self._row_weights):
+            if weights is not None:
+                for e in self._used_whole(run):
+                    weight[run, e, : len(weights[e])] = weights[e] / weights[e].sum()
+        return torch.as_tensor(weight, dtype=dtype).to(self._device)
+
+    def _used_whole(self, run: int) -> np.ndarray:
+        """Environments whose rows all stand in every batch."""
+        whole = self._whole != "drawn"
+        if self._row_weights[run] is not None:  # shuffled rows would need their weights shuffled
+            whole = self._whole == "as it is"
+        return np.flatnonzero((self._taken[run] == self._counts[run]) & whole)
 
     def rows(self, run: int, steps: int) -> np.ndarray:  # [steps, E, B]
         """The next `steps` batches of one run; padding repeats an environment's first row."""
@@ -74,14 +97,25 @@ class Sampler:
         longest = int(taken.max())
         position = np.zeros((steps, len(counts), self.size), dtype=np.int64)
         drawn = self._generators[run].random((steps, len(counts), longest))
-        position[..., :longest] = drawn * counts[:, None]
-        for e in np.flatnonzero((taken == counts) & (self._whole != "drawn")):
+        position[..., :longest] = self._places(run, drawn)
+        for e in self._used_whole(run):
             position[:, e] = 0
             own = drawn[:, e, : counts[e]]
             position[:, e, : counts[e]] = (
                 own.argsort(-1) if self._whole == "shuffled" else range(counts[e])
             )
         return self._tables[run][position + starts[:, None]]
+
+    def _places(self, run: int, drawn: np.ndarray) -> np.ndarray:  # [steps, E, B]
+        """Places in each environment from numbers drawn in [0, 1)."""
+        weights = self._row_weights[run]
+        if weights is None:
+            return drawn * self._counts[run][:, None]
+        places = np.empty_like(drawn)
+        for e, own in enumerate(weights):
+            ends = own.cumsum()
+            places[:, e] = np.searchsorted(ends / ends[-1], drawn[:, e], "right")
+        return places
 
     def stream(self, steps: int) -> Iterator[Tensor]:  # [R, E, B] each
         """All runs' batches, step by step."""
@@ -122,8 +156,10 @@ class StackDraws(Draws):
             start = stop
 
     def environments(self, run: int) -> list[np.ndarray]:
-        features = self._runs[run].bank.features
-        return [features[rows] for rows in self._runs[run].train]
+        bank, train = self._runs[run].bank, self._runs[run].train
+        if bank.weights is not None:
+            train = [rows[in_proportion(bank.weights[rows])] for rows in train]
+        return [bank.features[rows] for rows in train]
 
     def split(self, run: int) -> Hashable:
         bank, train = self._runs[run].bank, self._runs[run].train
