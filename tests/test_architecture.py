@@ -12,7 +12,7 @@ MAY_IMPORT = {
     "objectives": {"densities", "stacked"},
     "datasets": set(),
     "features": {"datasets"},
-    "diagnosis": {"densities", "stacked", "report"},
+    "diagnosis": {"densities", "stacked", "ood", "report"},
     "ood": {"densities", "stacked"},
     "training": {"objectives", "densities", "stacked"},
     "sweep": {"training", "objectives", "stacked", "datasets", "report"},

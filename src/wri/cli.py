@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # what help names; a test holds it to the registries
 ALGORITHMS = ("erm", "irm", "vrex", "groupdro", "mixup", "mldg", "coral", "wri")
-DATASETS = ("simulation", "gaussian2d")
+DATASETS = ("simulation", "gaussian2d", "hospitals")
 PRESETS = ("domainbed", "cmnist", "published", "simulation", "wri")
 SELECTIONS = ("training-domain", "leave-one-out", "oracle", "oracle-early", "guarded-oracle")
 

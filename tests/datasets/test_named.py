@@ -10,7 +10,7 @@ from wri.errors import InputError
 
 @pytest.mark.parametrize(
     ("name", "environments", "rows", "columns", "classes"),
-    [("simulation", 4, 500, 10, 3), ("gaussian2d", 3, 1000, 2, 2)],
+    [("simulation", 4, 500, 10, 3), ("gaussian2d", 3, 1000, 2, 2), ("hospitals", 5, 500, 3, 2)],
 )
 def test_sizes_are_those_that_the_description_gives(name, environments, rows, columns, classes):
     data = load_named(name)
@@ -33,7 +33,9 @@ def test_everybody_gets_the_same_rows_and_another_seed_gives_others(name):
         assert not np.array_equal(one.x, other.x)
 
 
-@pytest.mark.parametrize(("name", "invariant"), [("simulation", 5), ("gaussian2d", 1)])
+@pytest.mark.parametrize(
+    ("name", "invariant"), [("simulation", 5), ("gaussian2d", 1), ("hospitals", 1)]
+)
 def test_spurious_columns_help_in_training_and_mislead_in_the_last_environment(name, invariant):
     *training, last = load_named(name)
     x, y = (np.concatenate([e[field] for e in training]) for field in (1, 2))
@@ -44,5 +46,7 @@ def test_spurious_columns_help_in_training_and_mislead_in_the_last_environment(n
 
 
 def test_an_unknown_name_lists_the_known_ones_and_the_way_for_files():
-    with pytest.raises(InputError, match=r"'rows.csv', only simulation, gaussian2d; .* --data"):
+    with pytest.raises(
+        InputError, match=r"'rows.csv', only simulation, gaussian2d, hospitals; .* --data"
+    ):
         load_named("rows.csv")

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
-from wri.datasets import Gaussian2D, LinearGaussian
+from wri.datasets import Gaussian2D, Hospital, LinearGaussian, hospitals
+from wri.datasets.hospitals import TRAINING
 from wri.errors import InputError
 
 
@@ -107,3 +109,29 @@ def test_bad_settings_are_refused():
             good.spurious_slope,
             good.spurious_covariance,
         )
+
+
+def test_what_smoking_does_is_the_same_in_every_hospital_and_the_marker_is_not():
+    """Slopes of a logistic regression on both: 2 and 2·s_e, without an offset."""
+    for hospital, (name, x, y) in zip(TRAINING, hospitals(40_000, seed=0), strict=True):
+        assert name == hospital.name
+        assert x[:, 0].mean() == pytest.approx(hospital.smoking, abs=0.02)
+        fitted = LogisticRegression(C=np.inf).fit(x, y)
+        np.testing.assert_allclose(fitted.coef_[0], [2, 2 * hospital.marker, 0], atol=0.1)
+        assert fitted.intercept_[0] == pytest.approx(0, abs=0.1)
+
+
+def test_a_hospitals_best_accuracy_is_that_of_the_sign_of_smoking():
+    for smoking in (-1.0, 0.0, 2.0):
+        hospital = Hospital("any", smoking, 0.5)
+        _, x, y = hospital.sample(200_000, seed=3)
+        assert np.mean((x[:, 0] > 0) == y) == pytest.approx(hospital.best_accuracy, abs=0.004)
+
+
+def test_patients_of_a_hospital_do_not_depend_on_the_others():
+    alone = TRAINING[2].sample(50, seed=4)
+    assert np.array_equal(alone.x, hospitals(50, seed=4)[2].x)
+    given = TRAINING[2].sample(50, seed=4, smoking=np.full(50, 7.0))
+    assert (given.x[:, 0] == 7).all()
+    with pytest.raises(InputError, match="smoking must be a list of 50"):
+        TRAINING[2].sample(50, seed=4, smoking=np.zeros(3))

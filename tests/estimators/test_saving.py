@@ -90,6 +90,7 @@ def test_a_classifier_comes_back(classifier, tmp_path):
     assert loaded.score(X, y) == classifier.score(X, y)
     assert np.array_equal(loaded.state_, classifier.state_)
     assert loaded.hyper_ == classifier.hyper_
+    assert loaded.score_new_site(X).meaning == classifier.score_new_site(X).meaning
     lost = {"options": None}
     assert loaded.get_params() == classifier.get_params() | lost
     assert set(vars(classifier)) - set(vars(loaded)) == {"objective_"}
@@ -264,7 +265,7 @@ def test_a_newer_version(folder):
         (lambda r: r["parameters"].update(shell="rm"), "shell"),
         (lambda r: r["parameters"].update(hidden=3), "model.json: .*save the model again"),
         (lambda r: r["parameters"].update(environment=["a"]), "environment must name a column"),
-        (lambda r: r["parameters"].update(evidence_on=[]), "evidence_on must be one of"),
+        (lambda r: r.update(evidence_on="y"), "evidence_on must be one of"),
         (lambda r: r.update(feature_names=["a"]), "feature_names must be 3 names"),
         (lambda r: r["environments"].update(dtype="<U999999999"), "environments must be"),
         (lambda r: r["environments"].update(values=["a", "a"]), "environments must be"),

@@ -10,6 +10,7 @@ from wri.datasets.coloured_mnist import (
 from wri.datasets.environments import Environment
 from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.heart import load_heart, where_heart
+from wri.datasets.hospitals import Hospital, hospitals
 from wri.datasets.linear_gaussian import LinearGaussian
 from wri.datasets.mirrored import Mirrored, mirror
 from wri.datasets.mnist import Mnist, load_mnist, where_mnist
@@ -23,6 +24,7 @@ __all__ = [
     "ColouredDigits",
     "Environment",
     "Gaussian2D",
+    "Hospital",
     "LinearGaussian",
     "Mirrored",
     "Mnist",
@@ -31,6 +33,7 @@ __all__ = [
     "Table",
     "coloured_mnist",
     "digit_shares",
+    "hospitals",
     "ideal_accuracy",
     "load_heart",
     "load_mnist",

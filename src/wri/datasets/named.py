@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from wri.datasets.environments import Environment
 from wri.datasets.gaussian2d import Gaussian2D
+from wri.datasets.hospitals import REVERSED, TRAINING, hospitals
 from wri.datasets.simulation import Simulation, SimulationSetting
 from wri.errors import InputError
 
@@ -25,6 +26,10 @@ def _gaussian2d(seed: int = 0) -> list[Environment]:
     return Gaussian2D().sample(1000, seed)
 
 
+def _hospitals(seed: int = 0) -> list[Environment]:
+    return hospitals(500, seed, (*TRAINING, REVERSED))
+
+
 NAMED = {
     "simulation": Named(
         "appendix E.2, small: 4 environments × 500 rows, 5 invariant and 5 spurious columns, "
@@ -34,6 +39,11 @@ NAMED = {
     "gaussian2d": Named(
         "Figure 1: 3 environments × 1000 rows, an invariant and a spurious column, 2 classes",
         _gaussian2d,
+    ),
+    "hospitals": Named(
+        "the paper's example: 5 environments × 500 rows, smoking, a marker that misleads in the "
+        "last one, and noise, 2 classes",
+        _hospitals,
     ),
 }
 

@@ -1,6 +1,10 @@
 """Do the environments differ enough, and in what."""
 
+from wri.diagnosis.changing_features import ChangingFeatures, changing_features
+from wri.diagnosis.design import DesignPosition, design_position
+from wri.diagnosis.overlap import Overlap, environment_logs, environment_overlap
 from wri.diagnosis.position import GeneralPosition, general_position
+from wri.diagnosis.risk_gaps import RiskGaps, risk_gaps
 from wri.diagnosis.weight_quality import bernstein_bound, effective_sample_size
 from wri.diagnosis.weighted_moments import (
     WeightedMoments,
@@ -10,12 +14,21 @@ from wri.diagnosis.weighted_moments import (
 )
 
 __all__ = [
+    "ChangingFeatures",
+    "DesignPosition",
     "GeneralPosition",
+    "Overlap",
+    "RiskGaps",
     "WeightedMoments",
     "bernstein_bound",
+    "changing_features",
+    "design_position",
     "effective_sample_size",
     "empirical_moments",
+    "environment_logs",
+    "environment_overlap",
     "gaussian_moments",
     "general_position",
+    "risk_gaps",
     "row_weights",
 ]

@@ -24,7 +24,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities `[n_rows, n_classes]`, columns as in `classes_`."""
-        return softmax(self._outputs(self._standardised(X)), axis=1)
+        return self._predictions(self._outputs(self._standardised(X)))
 
     @property
     def _n_outputs(self) -> int:
@@ -38,6 +38,9 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
                 f"y holds one class, {self.classes_[0]!r}; a classifier needs two classes"
             )
         return number
+
+    def _predictions(self, outputs: np.ndarray) -> np.ndarray:
+        return softmax(outputs, axis=1)
 
     def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C − 1]
         """Log-odds against the last class: what all outputs share does not matter."""

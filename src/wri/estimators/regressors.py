@@ -20,8 +20,10 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """The expected target of every row."""
-        outputs = self._outputs(self._standardised(X))
-        return self.target_scaling_.undo(outputs[:, 0])
+        return self._predictions(self._outputs(self._standardised(X)))[:, 0]
+
+    def _predictions(self, outputs: np.ndarray) -> np.ndarray:
+        return self.target_scaling_.undo(outputs)
 
     def _encode(self, y: np.ndarray) -> np.ndarray:
         return np.asarray(y, np.float64)

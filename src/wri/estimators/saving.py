@@ -2,7 +2,8 @@
 
     model.json         format version, estimator, its parameters, features, labels, thresholds, how
                        it was trained, and the SHA-256 of the other file
-    model.safetensors  weights, units of inputs and target, densities, scores of held-out rows
+    model.safetensors  weights, units of inputs and target, densities, scores of held-out rows with
+                       their losses, predictions and what the evidence sees of them
 
 A loaded model predicts, scores and gives verdicts to the last bit. Two things are not kept:
 `objective_`, which only `fit` needs, and parameters that are objects (densities in `options`, a
@@ -45,7 +46,7 @@ from wri.estimators.model_folder import (
 )
 from wri.estimators.regressors import Regressor
 from wri.estimators.verdicts import EvidenceOn
-from wri.ood.evidence import Densities, Evidence, Tail
+from wri.ood.evidence import Densities, Evidence, Known, Tail
 from wri.rows import Scaling
 from wri.stacked import Network
 
@@ -58,7 +59,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
 }
 Types = tuple[type, ...]
 TYPES: Mapping[Types, str] = {
-    (str,): "format wri_version estimator selection sha256",
+    (str,): "format wri_version estimator evidence_on selection sha256",
     (int,): "format_version features steps held_out_rows components calibrating_rows tail_power",
     (float,): "rare_threshold outside_threshold tail_spread",
     (dict,): "parameters not_kept environments hyper",
@@ -121,6 +122,7 @@ def _encode(model: Estimator) -> dict[str, bytes]:
         "densities.units": np.stack([densities.mean, densities.scale]),
         "densities": densities.parameters,
         "scores": np.stack([tail.scores, tail.shares]),  # of the rows that set thresholds
+        "known": np.column_stack(model.known_),
         **({} if losses is None else {"candidate_losses": losses}),
     }
     # in C's order, which safetensors takes for granted
@@ -139,6 +141,7 @@ def _encode(model: Estimator) -> dict[str, bytes]:
         "feature_names": None if names is None else names.tolist(),
         "classes": _labels(model.classes_) if isinstance(model, Classifier) else None,
         "environments": _labels(model.environments_),
+        "evidence_on": model.evidence_on_,
         "widths": [int(width) for width in model.network_.widths],
         "rare_threshold": float(evidence.rare),
         "outside_threshold": float(evidence.outside),
@@ -184,6 +187,13 @@ def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[], bytes]) 
         unit, form = _scaling(arrays, "densities.units"), Mixture(record["components"])
         densities = Densities(form, arrays["densities"], *unit, model.n_environments_)
         scores, shares = arrays["scores"]
+        *seen, environment = arrays["known"].T
+        numbers = environment.astype(int)
+        every = np.array_equal(np.unique(environment), np.arange(model.n_environments_))
+        require(every, "known must hold rows of every environment")
+        predicted = model.network_.widths[-1]
+        z, (losses, *predictions) = seen[: -predicted - 1], seen[-predicted - 1 :]
+        model.known_ = Known(np.column_stack(z), losses, np.column_stack(predictions), numbers)
         ascending = shares[0] > 0 and (np.diff(arrays["scores"]) >= 0).all()
         require(bool(ascending), "scores must ascend")
     power, spread = record["tail_power"], record["tail_spread"]
@@ -230,7 +240,8 @@ def _unfilled(record: Mapping[str, Any]) -> Any:
     require(name in ESTIMATORS, f"estimator {name!r:.40} is unknown")
     model: Any = ESTIMATORS[name](**record["parameters"])
     model.hidden = tuple(model.hidden)
-    check_option("evidence_on", model.evidence_on, get_args(EvidenceOn))
+    check_option("evidence_on", record["evidence_on"], get_args(EvidenceOn))
+    model.evidence_on_ = record["evidence_on"]
     require(type(model.environment) in (str, int, NoneType), "environment must name a column")
     model.n_features_in_ = features
     if names is not None:
@@ -275,7 +286,7 @@ def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]
     require(right, "thresholds must be numbers, and outside <= rare")
     widths = model.network_.widths
     free_outputs = widths[-1] - isinstance(model, Classifier)
-    seen = {"x": widths[0], "phi": widths[-2], "outputs": free_outputs}[model.evidence_on]
+    seen = {"x": widths[0], "phi": widths[-2], "outputs": free_outputs}[model.evidence_on_]
     implied: dict[str, tuple[int, ...]] = {
         "parameters": (model.network_.packing.size,),
         "input": (2, widths[0]),
@@ -283,6 +294,7 @@ def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]
         "densities.units": (2, seen),
         "densities": (Mixture(components)._packing(model.n_environments_, seen).size,),
         "scores": (2, rows),
+        "known": (rows, seen + 1 + widths[-1] + 1),  # z, loss, predictions, environment
     }
     if record["candidates"] is not None:
         implied["candidate_losses"] = (record["candidates"], model.n_environments_)

@@ -4,16 +4,19 @@ Densities and thresholds are fitted after the predictor, whatever its objective,
 predictor makes of the rows; see `wri.ood.evidence`. One sign: higher is more common.
 """
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
 from wri.estimators.search import Rows
-from wri.ood.evidence import Evidence
+from wri.ood.evidence import Evidence, Known
 from wri.rows import Scaling
 from wri.stacked import Network
 from wri.training.sampler import in_proportion
+
+if TYPE_CHECKING:
+    from wri.diagnosis.new_site import NewSite
 
 EvidenceOn = Literal["outputs", "phi", "x"]
 
@@ -22,6 +25,8 @@ class EvidenceMixin:
     """Scores, rarity and verdicts for an estimator that standardises and has a network."""
 
     evidence_on: EvidenceOn
+    evidence_on_: EvidenceOn
+    known_: Known
     rare: float
     outside: float
     environments_: np.ndarray
@@ -68,31 +73,73 @@ class EvidenceMixin:
         z = self._represent(self._standardised(X))
         return self.environments_[self.evidence_.nearest(z)]
 
+    def score_new_site(self, X: Any) -> "NewSite":
+        """What to expect at a site whose outcomes are not known yet.
+
+        Parameters
+        ----------
+        X
+            Rows of the site, like those in `fit`.
+
+        Returns
+        -------
+        site
+            The nearest training environment, shares of rows that are rare or outside, and the loss
+            and the mean prediction to expect; `meaning` says it in words, `plot()` in a picture.
+        """
+        from wri.diagnosis.new_site import describe_new_site  # it draws, and so loads Matplotlib
+
+        standardised = self._standardised(X)
+        z = self._represent(standardised)
+        predictions = self._predictions(self._outputs(standardised))
+        return describe_new_site(self.evidence_, self.known_, self.environments_, z, predictions)
+
     def _standardised(self, X: Any) -> np.ndarray:
         raise NotImplementedError
 
     def _outputs(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
         raise NotImplementedError
 
-    def _fit_evidence(self, X: np.ndarray, weights: np.ndarray | None, rows: Rows) -> None:
-        z = self._represent(self.input_scaling_.apply(X))
+    def _predictions(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C]
+        raise NotImplementedError
+
+    def _losses(self, outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
+        raise NotImplementedError
+
+    def _fit_evidence(
+        self, X: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, rows: Rows
+    ) -> None:
+        self.evidence_on_ = self.evidence_on
         self.n_held_out_ = sum(len(own) for own in rows.held_out)
+        standardised = self.input_scaling_.apply(X)
+        z = self._represent(standardised)
 
-        def taken(own: np.ndarray) -> np.ndarray:
-            return z[own] if weights is None else z[own[in_proportion(weights[own])]]
+        def taken(environments: list[np.ndarray]) -> list[np.ndarray]:
+            if weights is None:
+                return environments
+            return [own[in_proportion(weights[own])] for own in environments]
 
+        calibrating = taken(rows.calibrating)
         self.evidence_ = Evidence.fit(
-            [taken(own) for own in rows.fitted],
-            [taken(own) for own in rows.calibrating],
+            [z[own] for own in taken(rows.fitted)],
+            [z[own] for own in calibrating],
             self.rare,
             self.outside,
+        )
+        kept = np.concatenate(calibrating)
+        outputs = self._outputs(standardised[kept])
+        self.known_ = Known(
+            z[kept],
+            self._losses(outputs, targets[kept]),
+            self._predictions(outputs),
+            np.repeat(np.arange(len(calibrating)), [len(own) for own in calibrating]),
         )
 
     def _represent(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, F]
         """What the evidence sees."""
-        if self.evidence_on == "x":
+        if self.evidence_on_ == "x":
             return standardised
-        if self.evidence_on == "outputs":
+        if self.evidence_on_ == "outputs":
             return self._free_outputs(self._outputs(standardised))
         rows = torch.as_tensor(standardised)[None]
         return self.network_.represent(torch.as_tensor(self.parameters_)[None], rows)[0].numpy()

@@ -18,7 +18,7 @@ One sign: **higher is more common**, for scores and for rarity.
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -172,3 +172,18 @@ class Evidence:
     def nearest(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
         """Number of the environment in which every row is most common."""
         return self.score_environments(z).argmax(1)
+
+
+class Known(NamedTuple):
+    """Training rows that were held out, environments in equal shares."""
+
+    z: np.ndarray  # [n, F], what the evidence sees
+    losses: np.ndarray  # [n]
+    predictions: np.ndarray  # [n, C], class probabilities, or [n, 1] numbers
+    environment: np.ndarray  # [n]
+
+    @property
+    def shares(self) -> np.ndarray:  # [n]
+        """Of each row, so that every environment counts alike."""
+        sizes = np.bincount(self.environment)
+        return 1 / (sizes[self.environment] * np.count_nonzero(sizes))

@@ -1,0 +1,236 @@
+"""General position of a user's own rows: do these environments rule out predictors of some columns?
+
+    f(x) = a · E[y | x_other] + w_spuᵀ x_spu,   gap_ij = R_ij(f) − R_ji(f)
+
+The smallest gap over all a and w_spu ≠ 0 (`position`), from rows weighted by overlap,
+p_j / (p_i + p_j) of the other columns. These enter through one column, their least-squares
+prediction of y. If each had a weight of its own, k environments would rule out nothing unless
+C(k, 2) > d: in 10 columns of any 4 some odd weights bring all gaps to zero.
+
+Chance alone makes moments of n rows differ. It is measured where there is nothing to find: y and
+the spurious columns do not depend on the environment given the others. Labels are permuted so that
+this is true and all else stays: two rows exchange theirs, e and e', with the odds
+
+    p_e'(a) p_e(b) : p_e(a) p_e'(b)       (Berrett, Wang, Barber and Samworth, 2020)
+
+of their other columns. Environments then keep their numbers of rows, their shift and their weights;
+plain permutations would undo the shift and with it the loss of effective rows. The largest gap of
+20 such permutations is exceeded by chance in one of 21 cases.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from wri.diagnosis.inputs import listed, numbers, read_target, standardised
+from wri.diagnosis.overlap import environment_logs
+from wri.diagnosis.position import EXACT, GeneralPosition, general_position, smallest_spurious_gap
+from wri.diagnosis.weighted_moments import WeightedMoments, empirical_moments, row_weights
+from wri.errors import InputError
+from wri.report import style
+from wri.rows import Scaling, Sites, read_sites
+
+SWEEPS = 50
+"""Exchanges of every row's label: enough to forget where it began."""
+
+
+@dataclass(frozen=True, eq=False)
+class DesignPosition:
+    """Whether environments rule out predictors that use the columns held for spurious."""
+
+    position: GeneralPosition  # its tolerance is the largest gap by chance
+    spurious: tuple[str, ...]
+    others: tuple[str, ...]
+    chance: np.ndarray  # [permutations], the smallest gaps with permuted labels
+    needed: int  # with fewer environments some predictor has equal risks whatever the rows
+
+    @property
+    def excludes_spurious(self) -> bool:
+        """Whether equal weighted risks mean that the columns are ignored."""
+        return self.position.excludes_spurious
+
+    @property
+    def meaning(self) -> str:
+        """What was found and what to do, in plain words."""
+        number, gap, names = self.position.environments, self.position.spurious_gap, self._names()
+        them = "them" if self.spurious[1:] else "it"
+        least = f"weighted risks of such a predictor differ by {gap:.2g} of the risk of predicting"
+        if self.excludes_spurious:
+            return (
+                f"These {number} environments rule out linear predictors that use {names}: {least} "
+                f"the mean, or more, and chance explains at most {self.chance.max():.2g}. "
+                f"Asking for equal weighted risks makes a predictor ignore {them}."
+            )
+        if number < self.needed:
+            return (
+                f"These {number} environments are too few to rule out predictors that use {names}: "
+                "some linear predictor has equal weighted risks whatever the rows. Have at least "
+                f"{self.needed} environments, or hold fewer columns for spurious."
+            )
+        return (
+            f"These {number} environments do not rule out predictors that use {names}: {least} the "
+            f"mean, and chance explains up to {self.chance.max():.2g}. Add environments in which y "
+            f"relates to {them} in other ways, add rows, or hold fewer columns for spurious."
+        )
+
+    def plot(self) -> Figure:
+        """The gap of these environments above those by chance."""
+        gap, most = self.position.spurious_gap, self.position.tolerance
+        colour = style.VERMILLION if self.excludes_spurious else style.GREY
+        with style.figure(6.2, 1.9) as drawn:
+            axes = drawn.subplots()
+            axes.axvline(most, color=style.GREY, linestyle="--", linewidth=0.8)
+            axes.plot(self.chance, np.zeros(len(self.chance)), "|", color=style.BLUE, markersize=14)
+            axes.plot([gap], [1], "D", color=colour, markersize=7, clip_on=False)
+            axes.set_yticks([0, 1], ["by chance (labels permuted)", "these environments"])
+            axes.set_ylim(-0.6, 1.6)
+            right = max(1.1 * gap, 1.1 * most, 0.01)
+            axes.set_xlim(-0.02 * right, right)
+            axes.set_xlabel("smallest relative gap of a predictor that uses the columns")
+            verdict = "ruled out" if self.excludes_spurious else "not ruled out"
+            axes.set_title(f"{self._names(3)}: {verdict}", loc="left", parse_math=False)
+        return drawn
+
+    def _names(self, most: int = 6) -> str:
+        return listed(self.spurious, most)
+
+
+def design_position(
+    X: Any,
+    y: Any,
+    groups: Any,
+    spurious: Sequence[str | int] | str | int,
+    logs: np.ndarray | None = None,
+    permutations: int = 20,
+    seed: int = 0,
+) -> DesignPosition:
+    """Whether your environments rule out predictors that use some columns.
+
+    Predictors are linear: any weights on these columns, beside a multiple of what the others
+    predict. Labels permuted among rows say which gaps are chance.
+
+    Parameters
+    ----------
+    X
+        Table of numbers without gaps, DataFrame or array.
+    y
+        Target of every row: numbers, or two classes.
+    groups
+        The environment of every row, any labels.
+    spurious
+        Columns held for spurious, by name or number: for instance `changing_features(...).flagged`.
+    logs
+        Every environment's log density of the other columns at every row, `[n, E]`, environments in
+        sorted order, up to a number a row. None asks a classifier of environments.
+    permutations
+        How often chance is tried; fewer than 20 do not give a level of 5 %.
+    seed
+        Of permutations, folds and searches.
+
+    Returns
+    -------
+    DesignPosition
+        Its `meaning` says what was found and what to do, `plot()` shows the gap beside chance.
+    """
+    if permutations < 1:
+        raise InputError(f"permutations must be at least 1, not {permutations}")
+    sites = read_sites(X, groups)
+    target = _centred_target(y, len(sites.x))
+    chosen = _columns(sites, spurious)
+    z = standardised(sites.x)
+    others = [k for k in range(len(sites.names)) if k not in chosen]
+    _refuse_dependent(z[:, chosen], [sites.names[k] for k in chosen])
+    number = sites.environments.number
+    if logs is None:
+        logs = np.zeros((len(z), len(sites.environments.labels)))
+        if others:
+            logs = environment_logs(z[:, others], sites.environments, seed=seed)
+    _check_logs(logs, sites)
+    prediction = z[:, others] @ np.linalg.lstsq(z[:, others], target, rcond=None)[0]
+    used = [prediction] if prediction.std() > 1e-9 else []
+    columns = np.column_stack([*used, z[:, chosen]])  # [n, 1 + d_spu]
+    places = range(len(used), columns.shape[1])
+
+    def moments(labels: np.ndarray) -> WeightedMoments:
+        return empirical_moments(columns, target, labels, row_weights(logs, labels, "overlap"))
+
+    random = np.random.default_rng(seed)
+    permuted = [moments(_exchanged(number, logs, random)) for _ in range(permutations)]
+    stacked = WeightedMoments(*(np.stack(parts) for parts in zip(*permuted, strict=True)))
+    chance = smallest_spurious_gap(stacked, places, seed=seed).value
+    tolerance = max(float(chance.max()), EXACT)
+    return DesignPosition(
+        general_position(moments(number), places, seed=seed, tolerance=tolerance),
+        tuple(sites.names[k] for k in chosen),
+        tuple(sites.names[k] for k in others),
+        chance,
+        _needed(columns.shape[1], uniform=bool((np.ptp(logs, 1) == 0).all())),
+    )
+
+
+def _needed(unknowns: int, uniform: bool) -> int:
+    """The least k with more equations than unknowns; one distribution for all pairs gives k − 1."""
+    return next(k for k in range(2, unknowns + 3) if (k - 1 if uniform else comb(k, 2)) > unknowns)
+
+
+def _exchanged(number: np.ndarray, logs: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Labels permuted so that they depend on nothing but what `logs` see."""
+    labels, half = number.copy(), len(number) // 2
+    for _ in range(SWEEPS):
+        a, b = random.permutation(len(labels))[: 2 * half].reshape(2, half)
+        of_a, of_b = labels[a], labels[b]
+        odds = logs[a, of_b] - logs[a, of_a] + logs[b, of_a] - logs[b, of_b]
+        swap = np.log(random.random(half)) < -np.logaddexp(0, -odds)
+        labels[a], labels[b] = np.where(swap, of_b, of_a), np.where(swap, of_a, of_b)
+    return labels
+
+
+def _columns(sites: Sites, spurious: Sequence[str | int] | str | int) -> list[int]:
+    given = [spurious] if isinstance(spurious, str | int | np.integer) else list(spurious)
+    if not given:
+        raise InputError("spurious names no column: there is nothing to rule out; name one or more")
+    found = []
+    for column in given:
+        named = isinstance(column, str)
+        places = range(len(sites.names))
+        fits = [k for k in places if (sites.names[k] if named else k) == column]
+        if len(fits) != 1 or fits[0] in found:
+            have = listed(sites.names)
+            why = "twice" if fits else f"which is not in X: it has {have}, or numbers from 0"
+            raise InputError(f"spurious names column {column!r}, {why}")
+        found += fits
+    return found
+
+
+def _refuse_dependent(z: np.ndarray, names: list[str]) -> None:
+    for k, name in enumerate(names):
+        if np.linalg.matrix_rank(z[:, : k + 1]) <= k:
+            why = f"follows from {listed(tuple(names[:k]))}" if z[:, k].any() else "is constant"
+            raise InputError(f"spurious column {name!r} {why}: leave it out of spurious")
+
+
+def _centred_target(y: Any, n: int) -> np.ndarray:
+    y = read_target(y, n)
+    if y.dtype.kind not in "biuf":
+        coded, classes = pd.factorize(y, sort=True)
+        if len(classes) > 2:
+            raise InputError(
+                f"y holds {len(classes)} classes; ask about one against the rest, for example "
+                f"y == {classes[0]!r}"
+            )
+        y = coded
+    return Scaling.of(numbers(y)).apply(numbers(y))
+
+
+def _check_logs(logs: np.ndarray, sites: Sites) -> None:
+    shape = (len(sites.x), len(sites.environments.labels))
+    if logs.shape != shape:
+        raise InputError(f"logs must have the shape {shape}, one column an environment")
+    own = np.take_along_axis(logs, sites.environments.number[:, None], 1)
+    if np.isnan(logs).any() or np.isposinf(logs).any() or not np.isfinite(own).all():
+        raise InputError("logs must be numbers, and finite for each row's own environment")

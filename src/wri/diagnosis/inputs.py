@@ -1,0 +1,58 @@
+"""Columns and targets as users give them, and names as sentences give them."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from wri.errors import InputError
+from wri.rows import Scaling
+
+MANY = 20
+"""More whole numbers than this may be classes or numbers: the user says which."""
+
+
+def standardised(x: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
+    """Columns of mean 0 and SD 1; zero where constant, not the mean's rounding."""
+    return np.where(np.ptp(x, 0) > 0, Scaling.of(x).apply(x), 0)
+
+
+def read_target(y: Any, n: int) -> np.ndarray:  # [n]
+    """One value a row, without gaps, not all the same."""
+    y = np.asarray(y)
+    if y.shape != (n,):
+        raise InputError(f"y must hold one value a row, [{n}], not the shape {y.shape}")
+    missing = np.flatnonzero(pd.isna(y) | (np.isinf(y) if y.dtype.kind == "f" else False))
+    if len(missing):
+        raise InputError(
+            f"y has no finite value in row {missing[0]} ({len(missing)} such rows); drop them"
+        )
+    if len(pd.unique(y)) < 2:
+        raise InputError(f"y is {y[0]!r} in every row; give rows with different values")
+    return y
+
+
+def holds_classes(y: np.ndarray, classes: bool | None) -> bool:
+    """Whether y is to be read as classes: None asks y."""
+    distinct = len(pd.unique(y))
+    if classes is None and y.dtype.kind in "iu" and distinct > MANY:
+        raise InputError(
+            f"y holds {distinct} different whole numbers; say classes=False if they are numbers, "
+            "classes=True if they are classes"
+        )
+    return bool(distinct == 2 or y.dtype.kind != "f") if classes is None else classes
+
+
+def numbers(y: np.ndarray) -> np.ndarray:
+    """y as numbers of floating point."""
+    try:
+        return y.astype(float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"y must hold numbers with classes=False ({error})") from error
+
+
+def listed(names: tuple[str, ...], most: int = 6) -> str:
+    """Names in a sentence, the first `most` of them."""
+    more = len(names) - most
+    shown = [*names[:most], *([f"{more} more"] if more > 0 else [])]
+    return " and ".join([", ".join(shown[:-1])] * (len(shown) > 1) + shown[-1:])
