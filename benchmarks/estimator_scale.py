@@ -1,9 +1,9 @@
 """Time and memory of one `fit`, and how they grow with rows, columns and environments.
 
 Simulated sites: a fifth of the columns are causes, a fifth markers whose strength differs from site
-to site, the rest noise; two classes. Every fit runs in a process of its own, default settings, no
-candidates; its peak memory counts the interpreter, PyTorch and the data. `ratio` is the time over
-that of the first line, in the same run.
+to site, the rest noise; two classes. Every fit runs in a process of its own, default settings or
+with hidden layers, no candidates; its peak memory counts the interpreter, PyTorch and the data.
+`ratio` is the time over that of the estimator's first line, in the same run.
 """
 
 import argparse
@@ -49,19 +49,20 @@ def sites(size: Size, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return x, y, site
 
 
-def one_fit(name: str, size: Size) -> dict[str, float]:
+def one_fit(name: str, hidden: tuple[int, ...], size: Size) -> dict[str, float]:
     import wri
 
     x, y, site = sites(size)
     start = time.perf_counter()
-    model = getattr(wri, name)().fit(x, y, groups=site)
+    model = getattr(wri, name)(hidden=hidden).fit(x, y, groups=site)
     seconds = time.perf_counter() - start
     assert model.n_environments_ == size.environments
     return {"seconds": seconds, "megabytes": getrusage(RUSAGE_SELF).ru_maxrss / 1000}
 
 
-def in_a_process(name: str, size: Size) -> dict[str, float]:
+def in_a_process(name: str, hidden: tuple[int, ...], size: Size) -> dict[str, float]:
     command = [sys.executable, __file__, "--one", name, *map(str, asdict(size).values())]
+    command += ["--hidden", *map(str, hidden)]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(answer.stdout)
     return found
@@ -70,18 +71,20 @@ def in_a_process(name: str, size: Size) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--estimators", nargs="+", default=["WRIClassifier", "ERMClassifier"])
+    parser.add_argument("--hidden", type=int, nargs="*", default=[], help="a network's widths")
     parser.add_argument("--quick", action="store_true", help="two small sizes")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     parser.add_argument("--one", nargs=4, metavar=("NAME", "ROWS", "COLUMNS", "ENVIRONMENTS"))
     given = parser.parse_args()
+    hidden = tuple(given.hidden)
     if given.one:
-        print(json.dumps(one_fit(given.one[0], Size(*map(int, given.one[1:])))))
+        print(json.dumps(one_fit(given.one[0], hidden, Size(*map(int, given.one[1:])))))
         return
     found = []
     for name in given.estimators:
         first = None
         for size in sizes(given.quick):
-            line = {"estimator": name, **asdict(size), **in_a_process(name, size)}
+            line = {"estimator": name, **asdict(size), **in_a_process(name, hidden, size)}
             first = first or line["seconds"]
             line["ratio"] = line["seconds"] / first
             found.append(line)

@@ -104,3 +104,10 @@ def test_sweep_speed_prints_its_ratios():
     )
     assert result["ratios"]["erm"] == result["usual"]["erm"] / result["seconds_per_run"]["erm"]
     assert result["peak_mb"] > 0
+
+
+def test_estimator_scale_measures_time_and_memory():
+    lines = printed_by("estimator_scale.py", "--quick --estimators ERMClassifier --hidden 4")
+    assert [line["rows"] for line in lines] == [2000, 4000]
+    assert lines[1]["ratio"] == lines[1]["seconds"] / lines[0]["seconds"]
+    assert all(line["megabytes"] > 50 for line in lines)

@@ -3,8 +3,9 @@
 Chosen on simulated hospitals (`benchmarks/estimator_defaults.py`), not on anybody's data: Adam on
 whole environments where they are small, its rate along half a cosine; penalties come into force
 after a quarter of the steps and grow over another quarter. Weights decay as if some rows more said
-that they are zero, so small tables are held tighter than large ones. Losses are not divided by λ,
-or decay would be λ times as strong beside the risk.
+that they are zero, so small tables are held tighter than large ones. Linear predictors take steps
+that are large enough to arrive. Losses are not divided by λ, or decay would be λ times as strong
+beside the risk.
 
 WRI takes overlap weights from a classifier of environments; a network's Φ(x) is what it sees, anew
 as Φ moves, for an invariant predictor's Φ holds nothing spurious, and so neither do its weights. It
@@ -24,7 +25,15 @@ from wri.objectives import Objective, make_objective
 PRESET = "wri"
 WHOLE = 2048  # rows up to which environments are taken whole
 BATCH = 1024  # rows of an environment in a step otherwise
-LINEAR_DECAY, NETWORK_DECAY, MOST_DECAY = 3.0, 30.0, 0.1  # rows, rows, and the rate itself
+
+
+class Pace(NamedTuple):
+    learning_rate: float
+    decay_rows: float
+
+
+LINEAR, NETWORK = Pace(0.1, 3.0), Pace(0.01, 30.0)
+MOST_DECAY = 0.1
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "irm": {"form": "square", "divided": False},
@@ -63,11 +72,11 @@ class Task(NamedTuple):
 
 def tabular_hyper(objective: Objective, given: Mapping[str, float], task: Task) -> dict[str, float]:
     """The hyper-parameters given that the objective has, defaults for the others."""
-    decay = (NETWORK_DECAY if task.hidden else LINEAR_DECAY) / task.rows
+    pace = NETWORK if task.hidden else LINEAR
     numbers: dict[str, float] = {
-        "learning_rate": 1e-2,
+        "learning_rate": pace.learning_rate,
         "final_rate": 0.0 if task.decays else 1.0,
-        "weight_decay": min(decay, MOST_DECAY),
+        "weight_decay": min(pace.decay_rows / task.rows, MOST_DECAY),
         "batch_size": WHOLE if task.largest <= WHOLE else BATCH,
         "anneal_steps": task.steps // 4,
         "ramp_steps": task.steps // 4,

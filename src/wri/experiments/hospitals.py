@@ -152,5 +152,7 @@ def draw(accuracy: dict[tuple[str, str], list[float]]) -> Figure:
             ax.set(title=column, xlabel=ACCURACY)
         labels = [style.ALGORITHM_NAMES[name] for name in reversed(CLASSIFIERS)]
         axes[0].set_yticks(range(len(labels)), labels)
-        axes[0].text(100 * best(column) - 1, 0, "cause alone", fontsize=8, ha="right", va="center")
+        axes[0].set_ylim(-0.6, len(labels) - 0.4)
+        middle = len(labels) - 1.5  # between two lines of dots
+        axes[0].text(100 * best(column) - 1, middle, "cause alone", fontsize=8, ha="right")
     return drawn
