@@ -81,21 +81,36 @@ def read_sites(X: Any, groups: Iterable[Any]) -> Sites:
     groups
         The environment of every row, any hashable labels.
     """
-    names = None if not isinstance(X, pd.DataFrame) else [str(name) for name in X.columns]
+    shape = np.shape(X)
+    if len(shape) != 2:
+        raise InputError(f"X must be a table [rows, columns], not of the shape {shape}")
+    environments = number_environments(groups, "groups", shape[0])
+    if len(environments.labels) < 2:
+        raise InputError("groups name one environment; at least two are needed to compare")
+    names = None
+    if isinstance(X, pd.DataFrame):
+        names = [str(name) for name in X.columns]
+        _refuse_environment(X, environments)
     try:
         x = np.asarray(X, np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"X must hold numbers only ({error}); encode texts and categories first"
         ) from error
-    if x.ndim != 2:
-        raise InputError(f"X must be a table [rows, columns], not of the shape {x.shape}")
     refuse_gaps(x, names)
-    environments = number_environments(groups, "groups", len(x))
-    if len(environments.labels) < 2:
-        raise InputError("groups name one environment; at least two are needed to compare")
     numbered = names or [f"column {column}" for column in range(x.shape[1])]
     return Sites(x, tuple(numbered), environments)
+
+
+def _refuse_environment(X: pd.DataFrame, environments: Environments) -> None:
+    """A column that names the environments is no feature of theirs."""
+    for place, name in enumerate(X.columns):
+        number, labels = pd.factorize(X.iloc[:, place])
+        pairs = np.unique(np.stack([number, environments.number]), axis=1)
+        if pairs.shape[1] == len(labels) == len(environments.labels):
+            raise InputError(
+                f"column {str(name)!r} of X says the same as groups; leave it out of X"
+            )
 
 
 class Scaling(NamedTuple):

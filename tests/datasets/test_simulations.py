@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from wri.datasets import Gaussian2D, Hospital, LinearGaussian, hospitals
-from wri.datasets.hospitals import TRAINING
+from wri.datasets.hospitals import TRAINING, drawn_hospitals
 from wri.errors import InputError
 
 
@@ -135,3 +135,11 @@ def test_patients_of_a_hospital_do_not_depend_on_the_others():
     assert (given.x[:, 0] == 7).all()
     with pytest.raises(InputError, match="smoking must be a list of 50"):
         TRAINING[2].sample(50, seed=4, smoking=np.zeros(3))
+
+
+def test_drawn_hospitals_have_markers_that_mislead_at_the_next():
+    for seed in range(20):
+        drawn = drawn_hospitals(seed)
+        assert drawn == drawn_hospitals(seed) != drawn_hospitals(seed + 1)
+        assert min(hospital.marker for hospital in drawn.training) > 0
+        assert drawn.reversed_marker.marker < drawn.unrelated_marker.marker == 0

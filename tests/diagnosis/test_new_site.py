@@ -5,7 +5,9 @@ import pytest
 
 from wri import ERMClassifier, ERMRegressor
 from wri.datasets.hospitals import Hospital, hospitals
+from wri.diagnosis.new_site import expected_change
 from wri.errors import InputError
+from wri.ood.evidence import Known
 
 LIGHT, HEAVY = Hospital("light", -1.0, 0.0), Hospital("heavy", 1.0, 0.0)
 
@@ -27,18 +29,60 @@ def log_losses(model, site):
 
 @pytest.mark.parametrize("smoking", [-1.5, -1.0, 0.0, 1.0, 1.8])
 def test_the_expected_loss_is_the_one_that_outcomes_give(model, smoking):
-    site = Hospital("new", smoking, 0.0).sample(3000, 1)
-    found = model.score_new_site(site.x)
-    losses = log_losses(model, site)
-    known = log_losses(model, Hospital("light", -1.0, 0.0).sample(3000, 2))
-    known = (known.mean() + log_losses(model, HEAVY.sample(3000, 2)).mean()) / 2
-    slack = 4 * losses.std() / 3000**0.5
-    change = losses.mean() - known
-    middle, half = (found.loss.low + found.loss.high) / 2, (found.loss.high - found.loss.low) / 2
-    assert abs(change - middle) < 2 * half + slack
-    assert found.loss.new - found.loss.training == pytest.approx(middle)
-    assert half < 0.1
-    assert found.predictions[1] == pytest.approx(site.y.mean(), abs=0.06)
+    site = Hospital("new", smoking, 0.0)
+    found = model.score_new_site(site.sample(3000, 1).x)
+    known = [log_losses(model, each.sample(20_000, 2)).mean() for each in (LIGHT, HEAVY)]
+    change = log_losses(model, site.sample(20_000, 2)).mean() - np.mean(known)
+    low, high = found.loss.low, found.loss.high
+    assert abs(change - (low + high) / 2) < 0.75 * (high - low) < 0.15  # three standard errors
+    assert found.predictions[1] == pytest.approx(site.sample(20_000, 3).y.mean(), abs=0.06)
+
+
+@pytest.mark.parametrize("rows", [20, 200])
+@pytest.mark.parametrize("same", [True, False])
+def test_intervals_of_the_change_hold_as_often_as_they_say(rows, same):
+    """For sites drawn from the training mixture, where nothing changes, and for another."""
+    random = np.random.default_rng(0)
+    middle, held = 0.0, 0
+
+    def outcomes(centre, n):
+        chance = 1 / (1 + np.exp(-2 * random.normal(centre, 1, n)))
+        sick = random.random(n) < chance
+        return np.column_stack([1 - chance, chance]), -np.log(np.where(sick, chance, 1 - chance))
+
+    def many(centres):
+        return np.mean([outcomes(centre, 200_000)[1].mean() for centre in centres])
+
+    training, new = (-1.0, 1.0), ((-1.0, 1.0) if same else (0.3,))
+    truth = many(new) - many(training)
+    for _ in range(100):
+        predictions, losses = (
+            np.concatenate(part)
+            for part in zip(*(outcomes(centre, 150) for centre in training), strict=True)
+        )
+        known = Known.of(predictions, losses, [np.ones(150)] * 2)
+        at = np.concatenate([outcomes(centre, rows // len(new))[0] for centre in new])
+        found = expected_change(known, at)
+        held += found.low <= truth <= found.high
+        middle += (found.low + found.high) / 200
+    assert held >= 88
+    assert middle == pytest.approx(truth, abs=0.02)
+
+
+def test_weights_of_held_out_rows_are_heeded():
+    predictions = np.column_stack([np.full(80, 0.5), np.full(80, 0.5)])
+    losses = np.repeat([0.1, 0.9], 40)
+    known = Known.of(predictions, losses, [np.repeat([3.0, 1.0], 40)])
+    assert known.shares @ known.losses == pytest.approx((3 * 0.1 + 0.9) / 4)
+
+
+def test_without_held_out_rows_no_loss_is_promised():
+    x, y, site = rows(hospitals(100, 0, (LIGHT, HEAVY)))
+    model = ERMClassifier(steps=20, validation_fraction=0.0).fit(x, y, groups=site)
+    found = model.score_new_site(HEAVY.sample(50, 1).x)
+    assert found.loss is None
+    assert found.training_predictions is None
+    assert "were held out" in found.meaning
 
 
 def test_the_nearest_site_and_the_usual_shares(model):
@@ -60,6 +104,9 @@ def test_a_site_beyond_the_evidence(model):
     found = model.score_new_site(mixed)
     assert 0.15 < found.rare + found.outside < 0.4
     assert "more than chance" in found.meaning
+    assert found.nearest == "heavy"
+    alone = model.score_new_site(mixed[:400])
+    assert found.loss.new == pytest.approx(alone.loss.new, abs=0.02)  # the strange are left out
 
 
 def test_regression_speaks_in_the_units_of_y():
@@ -68,6 +115,7 @@ def test_regression_speaks_in_the_units_of_y():
     model = ERMRegressor(steps=150).fit(x, y, groups=site)
     found = model.score_new_site(HEAVY.sample(300, 4).x)
     assert 0.5e4 < found.loss.training < 6e4  # the noise alone has 1e4
+    assert "squared error" in found.meaning
     assert found.predictions[0] == pytest.approx(1000, rel=0.2)
     assert found.training_predictions[0] == pytest.approx(0, abs=200)
 

@@ -4,6 +4,7 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
@@ -154,3 +155,12 @@ def test_heat_maps_can_be_read(labels):
     cells = [len(ax.texts) for ax in drawn.axes[:2]]
     assert cells == [len(labels) ** 2 if len(labels) <= 20 else 0] * 2
     assert not unreadable(drawn)
+
+
+@pytest.mark.parametrize("coded", [["a", "b", "c"], [0, 1, 2], [7.5, -1.0, 0.0]])
+def test_a_column_that_is_the_environment_is_no_feature(coded):
+    site = np.arange(60) % 3
+    X = pd.DataFrame({"cause": np.random.default_rng(0).normal(size=60)})
+    X["site"] = np.array(coded)[site]
+    with pytest.raises(InputError, match="column 'site' of X says the same as groups"):
+        environment_overlap(X, [f"site {e}" for e in site])

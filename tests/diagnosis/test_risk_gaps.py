@@ -230,7 +230,7 @@ def test_input_is_refused_by_name(monkeypatch):
     refused("on must be columns without gaps, \\[30, F\\]", on=np.zeros((29, 2)))
     refused("on must be columns without gaps", on=np.full(30, np.nan))
     refused("on must hold numbers", on=rows[["site"]])
-    refused("X must hold numbers only", on="x")
+    refused("column .site. of X says the same as groups", on="x")
     refused("level must lie between 0 and 1, not 95", level=95)
     refused("draws must be at least 2, not 1", draws=1)
     refused("groups name one environment", groups=["a"] * 30)
@@ -240,3 +240,13 @@ def test_input_is_refused_by_name(monkeypatch):
     number = LinearRegression().fit(rows[["cause"]], rows.cause)
     with pytest.raises(InputError, match="y must hold numbers for a regressor"):
         risk_gaps(number, rows[["cause"]], rows.y, rows.site)
+
+
+@pytest.mark.parametrize(("fitted", "asked"), [(int, bool), (bool, int), (float, bool)])
+def test_true_is_one(fitted, asked):
+    rows = hospitals(40)
+    y = rows.y == "ill"
+    model = LogisticRegression().fit(rows[["cause"]], y.astype(fitted))
+    same = risk_gaps(model, rows[["cause"]], y.astype(fitted), rows.site, draws=20)
+    other = risk_gaps(model, rows[["cause"]], y.astype(asked), rows.site, draws=20)
+    assert np.array_equal(same.weighted_gaps, other.weighted_gaps)

@@ -239,6 +239,42 @@ def test_rows_that_are_alike_stand_on_one_side():
         assert not set(map(tuple, X[fitted])) & set(map(tuple, X[held_out]))
 
 
+def test_heavy_rows_do_not_decide_how_many_are_held_out():
+    random = np.random.default_rng(0)
+    X, weights = random.normal(size=(500, 2)), random.pareto(0.5, 500) + 1e-3
+    for seed in range(10):
+        (held,) = hold_out([np.arange(500)], X, weights, 0.2, seed).held_out
+        assert len(held) <= 150
+        assert weights[held].sum() < 0.5 * weights.sum()
+
+
+def test_a_few_rows_are_not_worth_holding_out():
+    X, y, site = hospitals(40)
+    model = wri.ERMClassifier(validation_fraction=0.02, **QUICK).fit(X, y, groups=site)
+    assert model.n_held_out_ == 0
+    assert set(model.verdict(X)) <= {"supported", "rare", "outside"}
+
+
+def test_weights_that_sum_to_one_are_hardly_counts():
+    X, y, site = hospitals(40)
+    with pytest.warns(UserWarning, match="sums to 1 for 160 rows.*multiply them by 160"):
+        wri.ERMClassifier(**QUICK).fit(X, y, site, sample_weight=np.full(160, 1 / 160))
+
+
+@pytest.mark.parametrize("name", ["IRM", "VREx", "CORAL", "WRI"])
+def test_every_penalty_changes_the_default_predictor(name):
+    X, y, site = hospitals(60)
+    kind = getattr(wri, f"{name}Classifier")
+    first, second = (kind(steps=40, penalty_weight=w).fit(X, y, site) for w in (0.0, 100.0))
+    assert np.abs(first.predict_proba(X) - second.predict_proba(X)).max() > 0.01
+
+
+def test_coral_needs_a_hidden_layer():
+    X, y, site = hospitals(40)
+    with pytest.raises(InputError, match="CORAL aligns hidden layers"):
+        wri.CORALClassifier(hidden=()).fit(X, y, groups=site)
+
+
 def test_verbose_shows_a_bar(capsys):
     X, y, site = hospitals(40)
     wri.ERMClassifier(steps=5, verbose=True).fit(X, y, groups=site)

@@ -1,5 +1,6 @@
 """A saved model comes back bit for bit; a folder that is not one is refused and runs nothing."""
 
+import hashlib
 import json
 import os
 import pickle
@@ -243,6 +244,17 @@ def test_wrong_tensors(folder):
     changed = {**tensors, "parameters": weights + 1e-9}
     (folder / "model.safetensors").write_bytes(safetensors.numpy.save(changed))
     refused(folder, r"not those that model\.json was written with")
+
+
+@pytest.mark.parametrize(("column", "value"), [(-3, -1.0), (-2, 0.5), (-2, 9.0), (-1, 0.0)])
+def test_held_out_rows_that_cannot_be(column, value, folder):
+    """A negative loss, half an environment, one too many, a share of nothing."""
+    tensors = safetensors.numpy.load((folder / "model.safetensors").read_bytes())
+    tensors["known"][0, column] = value
+    edit_tensors(folder, known=tensors["known"])
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    edit(folder, lambda record: record.update(sha256=digest))
+    refused(folder, "known holds rows that cannot be")
 
 
 def test_a_newer_version(folder):

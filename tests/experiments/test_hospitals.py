@@ -33,6 +33,8 @@ def test_wri_holds_where_the_marker_is_reversed(simulated):
     assert accuracy["cause alone", reversed_marker] == pytest.approx(100 * REVERSED.best_accuracy)
     assert all(path.stat().st_size > 5000 for path in simulated.figures)
     assert any(note.startswith("WRI minus ERM: +") for note in simulated.notes)
+    drawn = cells(simulated, hospitals.DRAWN)
+    assert set(drawn) == {(a, c) for a in ("ERM", "WRI", "cause alone") for _, c in accuracy}
 
 
 def test_a_shifted_marker_makes_no_patient_strange_and_an_unseen_cause_does(simulated):

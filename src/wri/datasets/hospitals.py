@@ -15,6 +15,7 @@ so a predictor gains by the marker in every training hospital, and loses by it a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.integrate import quad
@@ -79,6 +80,30 @@ TRAINING = (
 )
 REVERSED = Hospital("new, marker reversed", 0.0, -1.0)
 UNRELATED = Hospital("new, marker unrelated", 0.0, 0.0)
+
+
+class Drawn(NamedTuple):
+    """Hospitals of one draw."""
+
+    training: tuple[Hospital, ...]
+    reversed_marker: Hospital
+    unrelated_marker: Hospital
+
+
+def drawn_hospitals(seed: int) -> Drawn:
+    """Four training hospitals and two new ones with numbers drawn by lot.
+
+    Patients smoke between −1.5 and 1.5 on average; markers are as strong as 0 to 1.5 in training,
+    and point the other way, or nowhere, at the new hospitals.
+    """
+    random = np.random.default_rng([seed, 6])
+    training = [
+        Hospital(f"training {k}", random.uniform(-1.5, 1.5), random.uniform(0, 1.5))
+        for k in range(len(TRAINING))
+    ]
+    unrelated = Hospital("unrelated", random.uniform(-1.5, 1.5), 0.0)
+    turned = Hospital("reversed", random.uniform(-1.5, 1.5), random.uniform(-1.5, 0))
+    return Drawn(tuple(training), turned, unrelated)
 
 
 def hospitals(

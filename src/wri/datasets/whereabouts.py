@@ -15,7 +15,11 @@ def whereabouts() -> dict[str, Any]:
     return {
         "made on the spot": {name: each.about for name, each in NAMED.items()},
         "mnist": {"found": where_mnist(), "for": list(COLOURED_MNIST), "remedy": mnist.REMEDY},
-        "heart": {"found": where_heart(), "for": ["load_heart"], "remedy": heart.REMEDY},
+        "heart": {
+            "found": where_heart(),
+            "for": ["reproduce heart"],
+            "remedy": heart.REMEDY,
+        },
         "cache": str(cache_folder()),
     }
 

@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from wri.diagnosis.inputs import listed, numbers, read_target, standardised
+from wri.diagnosis.inputs import holds_classes, listed, numbers, read_target, standardised
 from wri.diagnosis.overlap import environment_logs
 from wri.diagnosis.position import EXACT, GeneralPosition, general_position, smallest_spurious_gap
 from wri.diagnosis.weighted_moments import WeightedMoments, empirical_moments, row_weights
@@ -216,7 +216,7 @@ def _refuse_dependent(z: np.ndarray, names: list[str]) -> None:
 
 def _centred_target(y: Any, n: int) -> np.ndarray:
     y = read_target(y, n)
-    if y.dtype.kind not in "biuf":
+    if holds_classes(y, None):
         coded, classes = pd.factorize(y, sort=True)
         if len(classes) > 2:
             raise InputError(

@@ -91,10 +91,14 @@ def number_slopes(z: np.ndarray, y: np.ndarray, environments: Environments) -> S
         free[e] = len(t) - 1 - np.trace(inverses[e] @ x.T @ x)  # degrees of freedom
     squares = {e: max(r @ r, 1e-12 * free[e]) for e, r in residuals.items()}  # y without noise
     mean = sum(squares.values()) / sum(free.values())  # s²
+    # few rows hardly ever show how heavy the tails of their noise are: all rows together do
+    everyone = np.concatenate([r / np.sqrt(squares[e] / free[e]) for e, r in residuals.items()])
+    tails = np.mean(everyone**4) - 1
     for e, r in residuals.items():
         count = free[e] + PRIOR_ROWS
         noise = (squares[e] + PRIOR_ROWS * mean) / count  # σ_e²
-        of_noise = max(2, np.mean(r**4) / noise**2 - 1) / count  # Var[σ̂²] / σ⁴, 2/n if Gaussian
+        own_tails = np.mean(r**4) / noise**2 - 1
+        of_noise = max(2, own_tails, tails) / count  # Var[σ̂²] / σ⁴, 2/n if Gaussian
         variance = noise * np.diag(inverses[e]) + slopes[e] ** 2 * of_noise
         found.slopes[e] = slopes[e] * mean / noise
         found.errors[e] = np.sqrt(variance) * mean / noise

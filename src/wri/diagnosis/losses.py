@@ -50,7 +50,10 @@ def model_losses(model: Any, X: Any, y: Any) -> Losses:
 def _classified(model: Any, X: Any, y: Any) -> Losses:
     probabilities = np.asarray(model.predict_proba(X), np.float64)  # [n, C]
     target = read_target(y, len(probabilities))
-    place = pd.Index(model.classes_).get_indexer(pd.Index(target))  # [n]
+    classes = np.asarray(model.classes_)
+    if {classes.dtype.kind, target.dtype.kind} <= set("biuf"):  # True is 1
+        classes, target = classes.astype(float), target.astype(float)
+    place = pd.Index(classes).get_indexer(pd.Index(target))  # [n]
     if (place < 0).any():
         unknown = target[place < 0]
         raise InputError(

@@ -1,11 +1,16 @@
 """What to expect at a new site, from its rows without outcomes.
 
-    R̂_new = Σ w l / Σ w,   w = p_new(z) / p_train(z)
+    R̂_new = 1/n Σ_i m(f_i),   m(f): mean loss of the k held-out training rows whose predictions are
+                               nearest to f, every training environment counted alike
 
-over training rows that were held out, with their losses l and what the evidence sees of them, z.
-It is the risk at the new site if rows that look alike to the evidence have like outcomes there,
-which is what an invariant predictor promises and nothing but outcomes can prove. Where the new site
-has rows that the training sites do not have, no weight helps: these are the rare and outside ones.
+It is the risk at the new site if rows with the same prediction have the same outcomes there, which
+is what an invariant predictor promises and nothing but outcomes can prove. Rows outside the
+evidence are left out: no training row is like them. With W_j the weight of held-out row j in R̂_new
+and s_j its share of the training risk, the variance of the change R̂_new − Σ s_j l_j is
+
+    Σ_j (W_j − s_j)² (l_j − m_j)²  +  Var_i[m(f_i)] / n  +  Σ_j s_j² (m_j − m̄_e(j))²
+
+chance in the outcomes, in who came to the new site, and in who was held out.
 """
 
 from dataclasses import dataclass
@@ -14,26 +19,29 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.spatial import KDTree
 from scipy.stats import binomtest, norm
 
-from wri.diagnosis.weight_quality import effective_sample_size
 from wri.errors import InputError
-from wri.ood.evidence import Densities, Evidence, Known
+from wri.ood.evidence import Evidence, Known
 from wri.report import style
 
-FEWEST = 30  # effective rows that an expected loss needs
+FEWEST = 30  # held-out rows, and effective ones, that an expected loss needs
+FEWEST_NEW = 10  # new rows that it needs
+NEIGHBOURS = 10  # k at least; the root of the held-out rows where that is more
 OFTEN = 2.0  # times the usual share of flagged rows; thresholds are estimates, too
 LEVEL = 0.01
-NEAR = norm.ppf(0.975)
+NEAR = float(norm.ppf(0.975))
 
 
 class Change(NamedTuple):
-    """A mean at the training sites and at the new one, with a 95 % interval of the difference."""
+    """A mean loss at the training sites and at the new one, and a 95 % interval of the change."""
 
     training: float
     new: float
     low: float
     high: float
+    effective_rows: float  # held-out rows that it rests on
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +53,10 @@ class NewSite:
     rarity: np.ndarray  # [n], per cent, higher = more common
     verdicts: np.ndarray  # [n]
     usual: tuple[float, float]  # shares of training rows that are rare, and outside
-    loss: Change  # log-loss, or squared error
-    effective_rows: float  # held-out rows that the expected loss rests on
+    loss: Change | None  # of rows that are not outside; None where rows are too few
+    measure: str  # what the loss is
     predictions: np.ndarray  # [C], mean at the new site: class probabilities, or a number
-    training_predictions: np.ndarray  # [C], mean at the training sites
+    training_predictions: np.ndarray | None  # [C], mean of held-out rows
 
     @property
     def rare(self) -> float:
@@ -74,8 +82,8 @@ class NewSite:
 
     @property
     def nearest(self) -> object:
-        """The training environment in which the rows, taken together, are most likely."""
-        return self.labels[self.scores.mean(0).argmax()]
+        """The training environment in which most rows are most common."""
+        return self.labels[self.nearest_shares.argmax()]
 
     @property
     def meaning(self) -> str:
@@ -87,22 +95,20 @@ class NewSite:
         )
         if self.outside > 0.5:
             return f"{found} The model is guessing here: collect outcomes at this site first."
-        loss, enough = self.loss, self.effective_rows >= FEWEST
-        if not enough:
-            return (
-                f"{found} Too few held-out rows are like these ({self.effective_rows:.0f} "
-                "effective ones) to say what loss to expect: collect outcomes at this site."
-            )
-        expected = (
-            f"Expected loss {loss.new:.3g}, {loss.new - loss.training:+.2g} ({loss.low:+.2g} to "
-            f"{loss.high:+.2g}) against the training sites, if like rows have like outcomes here"
-        )
         if self.flagged_often:
+            found += " That is more than chance: have a look before acting on the flagged rows."
+        if self.loss is None:
             return (
-                f"{found} That is more than chance: do not act on the flagged rows' predictions "
-                f"without a look. For the others: {expected[0].lower()}{expected[1:]}."
+                f"{found} What loss to expect cannot be said: it takes {FEWEST_NEW} rows that are "
+                f"not outside, and {FEWEST} rows like them that were held out in training "
+                "(validation_fraction, in environments of 25 rows or more)."
             )
-        return f"{found} {expected}; a sample of outcomes would check it."
+        loss = self.loss
+        return (
+            f"{found} Expected {self.measure} {loss.new:.3g}, {loss.new - loss.training:+.2g} "
+            f"({loss.low:+.2g} to {loss.high:+.2g}) against the training sites, if the same "
+            "prediction means the same here; a sample of outcomes would check it."
+        )
 
     def plot(self) -> Figure:
         """How rare the rows are, and which training environments they are like."""
@@ -148,27 +154,52 @@ def describe_new_site(
         What the evidence sees of the new rows, `[n, F]`, and what the model predicts, `[n, C]`.
     """
     if len(z) < 2:
-        raise InputError(f"a site of {len(z)} row says nothing about the site; use verdict")
-    shares = known.shares
-    weights = _ratio(Densities.fit([z]).mixed(known.z) - evidence.score(known.z))
-    tilted = shares * weights / (shares @ weights)
-    before, after = float(shares @ known.losses), float(tilted @ known.losses)
-    # the difference, linearised in each row's share
-    parts = tilted * (known.losses - after) - shares * (known.losses - before)
-    half = NEAR * float(np.sqrt(np.square(parts).sum()))
+        raise InputError(f"{len(z)} row says nothing about a site; use verdict for single rows")
+    verdicts = evidence.verdict(z)
     flagged, outside = evidence.tail.share(np.array([evidence.rare, evidence.outside]))
+    held_out = len(known.losses) > 0
     return NewSite(
         labels,
         evidence.score_environments(z),
         evidence.rarity(z),
-        evidence.verdict(z),
+        verdicts,
         (float(flagged - outside), float(outside)),
-        Change(before, after, after - before - half, after - before + half),
-        float(effective_sample_size(tilted)),
+        expected_change(known, predictions[verdicts != "outside"]),
+        "log-loss" if predictions.shape[1] > 1 else "squared error",
         predictions.mean(0),
-        shares @ known.predictions,
+        known.shares @ known.predictions if held_out else None,
     )
 
 
-def _ratio(logs: np.ndarray) -> np.ndarray:
-    return np.exp(logs - logs.max())
+def expected_change(known: Known, predictions: np.ndarray) -> Change | None:  # [n, C]
+    """The mean loss of rows with these predictions, and how it differs from training's."""
+    if len(predictions) < FEWEST_NEW or len(known.losses) < FEWEST:
+        return None
+    tree = KDTree(_free(known.predictions))
+    k = max(NEIGHBOURS, round(len(known.losses) ** 0.5))
+
+    def smooth(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean losses m [n], and the weight of every held-out row in their mean [n_known]."""
+        near = tree.query(_free(at), k)[1]  # [n, k]
+        share = known.shares[near] / known.shares[near].sum(1, keepdims=True)
+        total = np.bincount(near.ravel(), share.ravel(), len(known.losses))
+        return (share * known.losses[near]).sum(1), total / len(at)
+
+    expected, weights = smooth(predictions)
+    own, _ = smooth(known.predictions)
+    before, after = float(known.shares @ known.losses), float(expected.mean())
+    outcomes = np.square((weights - known.shares) * (known.losses - own)).sum() * k / (k - 1)
+    came = expected.var(ddof=1) / len(expected)
+    mass = np.bincount(known.environment, known.shares)
+    centres = np.bincount(known.environment, known.shares * own) / np.where(mass > 0, mass, 1)
+    held = np.square(known.shares * (own - centres[known.environment])).sum()
+    half = NEAR * float(np.sqrt(outcomes + came + held))
+    change, effective = after - before, float(1 / np.square(weights).sum())
+    if effective < FEWEST:
+        return None
+    return Change(before, after, change - half, change + half, effective)
+
+
+def _free(predictions: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C − 1], or [n, 1]
+    """Probabilities without the last, which follows from the others; or numbers."""
+    return predictions if predictions.shape[1] == 1 else predictions[:, :-1]

@@ -20,6 +20,7 @@ from matplotlib.image import AxesImage
 from wri.densities import FittedClassifier
 from wri.diagnosis.inputs import listed
 from wri.diagnosis.weight_quality import effective_sample_size
+from wri.diagnosis.weighted_moments import overlap_logs
 from wri.errors import InputError
 from wri.report import style
 from wri.rows import Environments, Scaling, read_sites
@@ -175,12 +176,6 @@ def environment_logs(
         flat, seen = torch.as_tensor(fitted)[None], torch.as_tensor(scaling.apply(z[out]))[None]
         logs[out] = classifier.log_density(flat, seen, logs.shape[1], {})[0].T
     return logs
-
-
-def overlap_logs(logs: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """log w_ij of each of i's rows for every j, `[n, E]`; for j = i the log of a half."""
-    own = np.take_along_axis(logs, number[:, None], 1)  # [n, 1]
-    return logs - np.logaddexp(logs, own)
 
 
 def pair_overlap(logs: np.ndarray, environments: Environments) -> tuple[np.ndarray, np.ndarray]:

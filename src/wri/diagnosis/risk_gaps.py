@@ -23,10 +23,10 @@ from wri.diagnosis.overlap import (
     FEW_ROWS,
     LEAST_OVERLAP,
     environment_logs,
-    overlap_logs,
     pair_overlap,
 )
 from wri.diagnosis.resampled_risks import resampled_risks
+from wri.diagnosis.weighted_moments import overlap_logs
 from wri.errors import InputError, check_option
 from wri.report import style
 from wri.rows import number_environments, read_sites

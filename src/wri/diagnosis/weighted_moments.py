@@ -168,9 +168,15 @@ def row_weights(
     if weighting == "density":
         return np.exp(log_densities)
     if weighting == "overlap":
-        return np.exp(log_densities - np.logaddexp(log_densities, own))
+        return np.exp(overlap_logs(log_densities, environment))
     towards = log_densities[:, :1] if weighting == "ratio" else own
     return np.broadcast_to(np.exp(towards - own), log_densities.shape)
+
+
+def overlap_logs(log_densities: np.ndarray, environment: np.ndarray) -> np.ndarray:
+    """Overlap weights of i's rows for every j in logarithms, `[n, k]`; for j = i that of a half."""
+    own = np.take_along_axis(log_densities, environment[:, None], 1)  # [n, 1]
+    return log_densities - np.logaddexp(log_densities, own)
 
 
 def empirical_moments(

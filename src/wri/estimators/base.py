@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from wri.errors import InputError, check_option
 from wri.estimators.bar import progress_bar
-from wri.estimators.defaults import Task, tabular_hyper, tabular_objective
+from wri.estimators.defaults import Task, tabular_hidden, tabular_hyper, tabular_objective
 from wri.estimators.environments import read_environments, without_column
 from wri.estimators.search import Problem, choose, hold_out
 from wri.estimators.verdicts import EvidenceMixin, EvidenceOn
@@ -29,6 +29,8 @@ from wri.objectives.hyperparameters import complete
 from wri.rows import Environments, refuse_gaps
 from wri.stacked import SQUARED, Loss
 from wri.training.runs import FEWEST_ROWS
+
+SMALL = 0.1  # mean weight below which weights were hardly meant as counts
 
 
 class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
@@ -40,8 +42,8 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         Name of the DataFrame column that says where a row comes from. It is not a feature, and
         `predict` does not need it. In place of `groups` in `fit`.
     hidden
-        Widths of the hidden layers, `(32, 16)` for instance; without any the predictor is linear,
-        which held best at new sites of a few thousand rows.
+        Widths of the hidden layers, `(32, 16)` for instance. None is a linear predictor, which held
+        best at new sites of a few thousand rows; for CORAL, which aligns hidden layers, a network.
     steps
         Steps of training.
     penalty_weight, learning_rate, weight_decay, batch_size
@@ -104,7 +106,7 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         self,
         *,
         environment: str | None = None,
-        hidden: tuple[int, ...] = (),
+        hidden: tuple[int, ...] | None = None,
         steps: int = 400,
         penalty_weight: float | None = None,
         learning_rate: float | None = None,
@@ -162,7 +164,8 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight
             How often each row counts, once when not given: a row of weight two is a row that comes
             twice, one of weight zero is not there. Environments count alike whatever their rows
-            weigh.
+            weigh. Large environments, Mixup and WRI's classifier of environments draw rows by their
+            weights, so there this holds on average.
         """
         check_option("evidence_on", self.evidence_on, get_args(EvidenceOn))
         if not 0 <= self.validation_fraction < 1:
@@ -186,6 +189,7 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
             weights = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
+            _warn_of_small(weights)
             present = weights > 0
             X, y, weights = X[present], y[present], weights[present]
             environments = environments.take(present)
@@ -197,7 +201,7 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         contents = np.column_stack([X, targets])
         rows = hold_out(environments.rows, contents, weights, self.validation_fraction, seed)
-        hidden = tuple(self.hidden)
+        hidden = tabular_hidden(self._objective, self.hidden)
         objective = tabular_objective(self._objective, self.options, hidden)
         given = self._given(objective)
         if self.n_environments_ < objective.least_environments:
@@ -264,13 +268,13 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         for label, rows in zip(environments.labels, environments.rows, strict=True):
             if len(rows) < FEWEST_ROWS:
                 raise InputError(
-                    f"environment {label!r} has {len(rows)} row; at least {FEWEST_ROWS} are "
+                    f"environment {str(label)!r} has {len(rows)} row; at least {FEWEST_ROWS} are "
                     "needed: drop or merge it"
                 )
             if self._loss is not SQUARED and len(np.unique(targets[rows])) == 1:
                 warnings.warn(
-                    f"environment {label!r} holds a single class; its risk says little about the "
-                    "others",
+                    f"environment {str(label)!r} holds a single class; its risk says little about "
+                    "the others",
                     stacklevel=3,
                 )
         if len(environments.labels) == 1 and self._objective != "erm":
@@ -352,3 +356,15 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     def _outputs(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
         rows = torch.as_tensor(standardised)[None]
         return self.network_.outputs(torch.as_tensor(self.parameters_)[None], rows)[0].numpy()
+
+
+def _warn_of_small(weights: np.ndarray) -> None:
+    """Weights that sum to one would let the decay of the predictor's weights win over all rows."""
+    total = weights.sum()
+    if 0 < total < SMALL * len(weights):
+        warnings.warn(
+            f"sample_weight sums to {total:.3g} for {len(weights)} rows: weights are how often a "
+            "row counts, and so few rows hardly move a predictor; multiply them by "
+            f"{len(weights) / total:.3g} to count every row once on average",
+            stacklevel=4,
+        )

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from wri.densities import FittedClassifier
+from wri.errors import InputError
 from wri.objectives import Objective, make_objective
 
 PRESET = "wri"
@@ -46,10 +47,19 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 HYPER: Mapping[str, Mapping[str, float]] = {
-    "irm": {"penalty_weight": 1e4},
+    "irm": {"penalty_weight": 100.0},
     "vrex": {"penalty_weight": 30.0},
-    "wri": {"penalty_weight": 10.0, "density_every": 10},
+    "wri": {"penalty_weight": 3.0, "density_every": 10},
 }
+
+
+def tabular_hidden(name: str, hidden: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Widths of the hidden layers: those given, or the objective's default."""
+    if name == "coral" and hidden is not None and not len(hidden):
+        raise InputError("CORAL aligns hidden layers and has none; give hidden=(32, 16), say")
+    if hidden is None:
+        return (32, 16) if name == "coral" else ()
+    return tuple(hidden)
 
 
 def tabular_objective(

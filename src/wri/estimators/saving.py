@@ -3,11 +3,13 @@
     model.json         format version, estimator, its parameters, features, labels, thresholds, how
                        it was trained, and the SHA-256 of the other file
     model.safetensors  weights, units of inputs and target, densities, scores of held-out rows with
-                       their losses, predictions and what the evidence sees of them
+                       their predictions and losses
 
-A loaded model predicts, scores and gives verdicts to the last bit. Two things are not kept:
-`objective_`, which only `fit` needs, and parameters that are objects (densities in `options`, a
-RandomState); of these the folder holds a description, and the loaded model has the default.
+A loaded model predicts, scores and gives verdicts to the last bit. The folder tells what was
+predicted for held-out rows and how wrong it was, and so their outcomes, but not their columns. Two
+things are not kept: `objective_`, which only `fit` needs, and parameters that are objects
+(densities in `options`, a RandomState); of these the folder holds a description, and the loaded
+model has the default.
 
 Nothing that a folder says is trusted: links are not followed, sizes are looked at before contents,
 and every name, type and shape must be the one that `model.json` implies.
@@ -187,13 +189,7 @@ def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[], bytes]) 
         unit, form = _scaling(arrays, "densities.units"), Mixture(record["components"])
         densities = Densities(form, arrays["densities"], *unit, model.n_environments_)
         scores, shares = arrays["scores"]
-        *seen, environment = arrays["known"].T
-        numbers = environment.astype(int)
-        every = np.array_equal(np.unique(environment), np.arange(model.n_environments_))
-        require(every, "known must hold rows of every environment")
-        predicted = model.network_.widths[-1]
-        z, (losses, *predictions) = seen[: -predicted - 1], seen[-predicted - 1 :]
-        model.known_ = Known(np.column_stack(z), losses, np.column_stack(predictions), numbers)
+        model.known_ = _known(arrays["known"], model)
         ascending = shares[0] > 0 and (np.diff(arrays["scores"]) >= 0).all()
         require(bool(ascending), "scores must ascend")
     power, spread = record["tail_power"], record["tail_spread"]
@@ -239,7 +235,7 @@ def _unfilled(record: Mapping[str, Any]) -> Any:
     name, features, names = record["estimator"], record["features"], record["feature_names"]
     require(name in ESTIMATORS, f"estimator {name!r:.40} is unknown")
     model: Any = ESTIMATORS[name](**record["parameters"])
-    model.hidden = tuple(model.hidden)
+    model.hidden = None if model.hidden is None else tuple(model.hidden)
     check_option("evidence_on", record["evidence_on"], get_args(EvidenceOn))
     model.evidence_on_ = record["evidence_on"]
     require(type(model.environment) in (str, int, NoneType), "environment must name a column")
@@ -294,7 +290,7 @@ def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]
         "densities.units": (2, seen),
         "densities": (Mixture(components)._packing(model.n_environments_, seen).size,),
         "scores": (2, rows),
-        "known": (rows, seen + 1 + widths[-1] + 1),  # z, loss, predictions, environment
+        "known": (model.n_held_out_, widths[-1] + 3),  # predictions, loss, environment, share
     }
     if record["candidates"] is not None:
         implied["candidate_losses"] = (record["candidates"], model.n_environments_)
@@ -319,6 +315,23 @@ def _arrays(data: bytes, implied: Mapping[str, tuple[int, ...]]) -> dict[str, np
         finite = name == "candidate_losses" or bool(np.isfinite(array).all())
         require(finite, f"{name} holds NaN or infinity")
     return {name: array.copy() for name, array in found.items()}  # writable, as torch wants them
+
+
+def _known(array: np.ndarray, model: Estimator) -> Known:
+    """Held-out rows, if they can be what they say."""
+    predictions, (losses, environment, shares) = array[:, :-3], array[:, -3:].T
+    number = environment.astype(int)
+    possible = (
+        (number == environment).all()
+        and ((number >= 0) & (number < model.n_environments_)).all()
+        and (losses >= 0).all()
+        and (shares > 0).all()
+        and (len(array) == 0 or abs(shares.sum() - 1) < 1e-6)
+    )
+    if isinstance(model, Classifier):
+        possible = possible and ((predictions >= 0) & (predictions <= 1)).all()
+    require(bool(possible), "known holds rows that cannot be")
+    return Known(predictions, losses, number, shares)
 
 
 def _scaling(arrays: Mapping[str, np.ndarray], name: str) -> Scaling:

@@ -26,6 +26,8 @@ from wri.training.runs import FEWEST_ROWS
 
 CHECKPOINTS = 20  # looked at for early stopping
 FEWEST_SPLIT = 25  # rows of an environment that can spare some
+FEWEST_HELD = 5  # rows that are worth holding out
+MOST_LIGHT = 1.5  # times the share of rows, where those held out weigh little
 
 
 class Rows(NamedTuple):
@@ -58,11 +60,13 @@ def hold_out(
     for rows in environments:
         distinct, place = np.unique(contents[rows], axis=0, return_inverse=True)
         lots = random.permutation(len(distinct))[place]
+        n = len(distinct)
         weight = np.bincount(lots, None if weights is None else weights[rows])
         middle = (weight.cumsum() - weight / 2) / weight.sum()
-        chosen = (middle < share) & (len(distinct) >= FEWEST_SPLIT)
-        chosen[-FEWEST_ROWS:] = False
-        held[rows] = chosen[lots]
+        # neither a few heavy rows nor many light ones
+        chosen = (middle < share) & (np.arange(n) < min(share * n * MOST_LIGHT, n - FEWEST_ROWS))
+        if n >= FEWEST_SPLIT and chosen.sum() >= FEWEST_HELD:
+            held[rows] = chosen[lots]
     return Rows([rows[~held[rows]] for rows in environments], [r[held[r]] for r in environments])
 
 

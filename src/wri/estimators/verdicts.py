@@ -113,26 +113,20 @@ class EvidenceMixin:
         self.n_held_out_ = sum(len(own) for own in rows.held_out)
         standardised = self.input_scaling_.apply(X)
         z = self._represent(standardised)
-
-        def taken(environments: list[np.ndarray]) -> list[np.ndarray]:
-            if weights is None:
-                return environments
-            return [own[in_proportion(weights[own])] for own in environments]
-
-        calibrating = taken(rows.calibrating)
+        weights = np.ones(len(X)) if weights is None else weights
         self.evidence_ = Evidence.fit(
-            [z[own] for own in taken(rows.fitted)],
-            [z[own] for own in calibrating],
+            [z[own[in_proportion(weights[own])]] for own in rows.fitted],
+            [z[own] for own in rows.calibrating],
             self.rare,
             self.outside,
+            [weights[own] for own in rows.calibrating],
         )
-        kept = np.concatenate(calibrating)
-        outputs = self._outputs(standardised[kept])
-        self.known_ = Known(
-            z[kept],
-            self._losses(outputs, targets[kept]),
+        kept = np.concatenate(rows.held_out)
+        outputs = self._outputs(standardised)[kept]
+        self.known_ = Known.of(
             self._predictions(outputs),
-            np.repeat(np.arange(len(calibrating)), [len(own) for own in calibrating]),
+            self._losses(outputs, targets[kept]),
+            [weights[own] for own in rows.held_out],
         )
 
     def _represent(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, F]

@@ -34,6 +34,12 @@ ROUNDING = 1e-12  # of cumulated shares
 ROWS_A_NUMBER = 10  # rows of the smallest environment for each number of a component
 
 
+def equal_shares(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Weights of each environment's rows as shares of all: they sum to one, environments alike."""
+    there = sum(len(own) > 0 for own in weights)
+    return [own / (own.sum() * there) for own in weights]
+
+
 @dataclass(frozen=True, eq=False)
 class Tail:
     """The distribution of the scores of held-out rows."""
@@ -46,10 +52,14 @@ class Tail:
     power: int  # k − 1
 
     @classmethod
-    def of(cls, scores: Sequence[np.ndarray]) -> Self:
-        """From the scores of each environment's rows."""
+    def of(cls, scores: Sequence[np.ndarray], weights: Sequence[np.ndarray] | None = None) -> Self:
+        """From the scores of each environment's rows, and their weights if they have any."""
         everything = np.concatenate(scores)
-        weight = np.concatenate([np.full(len(own), 1 / len(own)) for own in scores]) / len(scores)
+        if len(everything) < 2:
+            raise InputError(
+                "one row cannot set thresholds; give more rows, or validation_fraction=0"
+            )
+        weight = np.concatenate(equal_shares(weights or [np.ones(len(own)) for own in scores]))
         order = everything.argsort(kind="stable")
         everything, weight = everything[order], weight[order]
         shares = weight.cumsum()
@@ -130,6 +140,7 @@ class Evidence:
         held_out: Sequence[np.ndarray],
         rare: float = 0.05,
         outside: float = 0.005,
+        weights: Sequence[np.ndarray] | None = None,
     ) -> Self:
         """Fit the densities and set the thresholds.
 
@@ -141,6 +152,8 @@ class Evidence:
             Others of each environment, which set the thresholds.
         rare, outside
             Shares of the held-out rows that are to be called at least rare, and outside.
+        weights
+            Of the held-out rows; equal when not given.
         """
         if not 0 < outside <= rare < 1:
             raise InputError(
@@ -148,7 +161,7 @@ class Evidence:
                 f"{rare:g} and {outside:g}"
             )
         densities = Densities.fit(fitted)
-        tail = Tail.of([densities.mixed(rows) for rows in held_out])
+        tail = Tail.of([densities.mixed(rows) for rows in held_out], weights)
         return cls(densities, tail, tail.threshold(rare), tail.threshold(outside))
 
     def score_environments(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n, E]
@@ -175,15 +188,15 @@ class Evidence:
 
 
 class Known(NamedTuple):
-    """Training rows that were held out, environments in equal shares."""
+    """Rows of the training environments that were held out, and what became of them."""
 
-    z: np.ndarray  # [n, F], what the evidence sees
-    losses: np.ndarray  # [n]
     predictions: np.ndarray  # [n, C], class probabilities, or [n, 1] numbers
+    losses: np.ndarray  # [n]
     environment: np.ndarray  # [n]
+    shares: np.ndarray  # [n], sum to one, every environment counted alike
 
-    @property
-    def shares(self) -> np.ndarray:  # [n]
-        """Of each row, so that every environment counts alike."""
-        sizes = np.bincount(self.environment)
-        return 1 / (sizes[self.environment] * np.count_nonzero(sizes))
+    @classmethod
+    def of(cls, predictions: np.ndarray, losses: np.ndarray, weights: Sequence[np.ndarray]) -> Self:
+        """Rows in the order of environments, with the weights of each environment's."""
+        environment = np.repeat(np.arange(len(weights)), [len(own) for own in weights])
+        return cls(predictions, losses, environment, np.concatenate(equal_shares(weights)))
