@@ -52,9 +52,10 @@ def sites(size: Size, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray
 def one_fit(name: str, hidden: tuple[int, ...], size: Size) -> dict[str, float]:
     import wri
 
+    estimator = getattr(wri, name)(hidden=hidden)  # imports PyTorch
     x, y, site = sites(size)
     start = time.perf_counter()
-    model = getattr(wri, name)(hidden=hidden).fit(x, y, groups=site)
+    model = estimator.fit(x, y, groups=site)
     seconds = time.perf_counter() - start
     assert model.n_environments_ == size.environments
     return {"seconds": seconds, "megabytes": getrusage(RUSAGE_SELF).ru_maxrss / 1000}

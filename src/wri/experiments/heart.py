@@ -135,6 +135,8 @@ def run(task: Task) -> Result:
         f"Seeds {seeds[0]} to {seeds[-1]}: {DRAWN:.0%} of each training hospital's patients. "
         "tuned: the best of four settings by leaving one training hospital out.",
         "always the same: the training hospitals' mean prevalence for everybody.",
+        "Intervals are over draws of training patients; test patients and hospitals are the same "
+        "in all of them.",
         *(_against(scores, names, hospitals)),
     ]
     return Result(task.name, rows, [], perf_counter() - start, notes)
@@ -193,24 +195,19 @@ def measured(y: np.ndarray, probability: np.ndarray) -> dict[str, float]:
 
 def _against(scores: Scores, names: Sequence[str], hospitals: Sequence[str]) -> list[str]:
     """WRI's log-loss beside each rival's, paired by seed, hospitals counted alike."""
+
+    def means(name: str) -> np.ndarray:
+        return np.mean([scores["log-loss", name, hospital] for hospital in hospitals], 0)
+
     notes = []
     for ours in (name for name in names if name.startswith("WRI")):
-        suffix = ours.removeprefix("WRI")
-        rivals = [
-            name
-            for name in names
-            if name.endswith("tuned") == ours.endswith("tuned")
-            and not name.startswith(("WRI", "always"))
-            and ("network" in name) <= ("network" in ours)
-        ]
+        kind = ours.removeprefix("WRI")  # "", ", tuned" or ", network, tuned"
+        rivals = [f"{other}{kind}" for other in ("ERM", "IRM", "VREx", "GroupDRO")]
+        tuned = ", tuned" if kind else ""
+        rivals += [f"{plain}{tuned}" for plain in ("logistic regression", "gradient boosting")]
         parts = []
-        for rival in rivals:
-            means = [
-                np.mean([scores["log-loss", each, h] for h in hospitals], 0)
-                for each in (ours, rival)
-            ]
-            found = paired_interval([means[0]], [means[1]])
-            parts.append(f"{rival.removesuffix(suffix)} {found.mean:+.3f} "
-                         f"({found.low:+.3f} to {found.high:+.3f})")  # fmt: skip
+        for rival in (rival for rival in rivals if rival in names):
+            found = paired_interval([means(ours)], [means(rival)])
+            parts.append(f"{rival} {found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f})")
         notes.append(f"{ours}, log-loss minus that of {'; '.join(parts)}. Negative is better.")
     return notes
