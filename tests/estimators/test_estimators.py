@@ -127,6 +127,8 @@ def test_with_two_environments_candidates_are_not_chosen():
     assert model.hyper_ == default.hyper_
     assert "three environments" in model.selection_
     assert model.candidate_losses_ is None
+    only = wri.IRMClassifier(candidates=[{"penalty_weight": 7}], **QUICK).fit(X, y, groups=site)
+    assert only.hyper_["penalty_weight"] == 7  # there is nothing to choose
 
 
 def test_early_stopping_ends_where_the_loss_is_least():
@@ -135,6 +137,7 @@ def test_early_stopping_ends_where_the_loss_is_least():
     model = wri.ERMClassifier(steps=100, early_stopping=True, learning_rate=0.05)
     assert model.fit(X, y, groups=np.arange(200) % 4).n_steps_ < 50
     assert model.fit(X, y).n_steps_ < 50
+    assert "held-out rows" in model.selection_
 
 
 def regression(n=80, seed=0):

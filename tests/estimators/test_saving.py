@@ -258,8 +258,21 @@ def test_held_out_rows_that_cannot_be(column, value, folder):
 
 
 def test_a_newer_version(folder):
-    edit(folder, lambda record: record.update(format_version=2, wri_version="9.1", new=1))
-    refused(folder, r"written by wri '9\.1' in format 2; .* up to 1: pip install --upgrade")
+    edit(folder, lambda record: record.update(format_version=3, wri_version="9.1", new=1))
+    refused(folder, r"written by wri '9\.1' in format 3; .* up to 2: pip install --upgrade")
+
+
+def test_an_older_version(folder):
+    edit(folder, lambda record: record.update(format_version=1, wri_version="0.0"))
+    refused(folder, r"written by wri '0\.0' in format 1, .* fit and save the model again")
+
+
+def test_labels_that_json_has_not(tmp_path):
+    X, y, _ = hospitals(20)
+    days = pd.to_datetime(["2026-01-01", "2026-01-02"])[np.arange(len(y)) % 2]
+    model = wri.ERMClassifier(**QUICK).fit(X, y, groups=days)
+    with pytest.raises(InputError, match="cannot be saved: labels must be .* groups as strings"):
+        model.save(tmp_path / "model")
 
 
 @pytest.mark.parametrize(
@@ -268,7 +281,7 @@ def test_a_newer_version(folder):
         (lambda r: r.update(tensors="../../secret"), "missing or unknown: tensors"),
         (lambda r: r.pop("widths"), "missing or unknown: widths"),
         (lambda r: r.update(format="torch"), "has no entry"),
-        (lambda r: r.update(format_version="1"), "format_version must be 1"),
+        (lambda r: r.update(format_version="1"), "format_version must be 2"),
         (lambda r: r.update(estimator="os.system"), "estimator 'os.system' is unknown"),
         (lambda r: r.update(widths=[3, 8, 4, 2]), "widths must lead from 3 features to 1"),
         (lambda r: r.update(widths=[3, 10**30, 4, 1]), r"parameters is float64\[73\], but"),

@@ -296,7 +296,9 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         fixed |= dict(self.hyper or {})
         if self.candidates is not None and not len(self.candidates):
             raise InputError("candidates is empty; leave it out for the defaults")
-        candidates = self.candidates if self.candidates is not None and self._across else [{}]
+        candidates = self.candidates
+        if candidates is None or not (self._across or len(candidates) == 1):
+            candidates = [{}]
         given = [{**fixed, **candidate} for candidate in candidates]
         for hyper in [*given, *(self.candidates or [])]:
             complete(objective.hyperparameters(), hyper)
@@ -331,8 +333,9 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     def _how(self, left_out: bool) -> str:
         if left_out:
             return "chosen by the loss on each training environment left out in turn"
-        if self.candidates is None or (len(self.candidates) == 1 and self._across):
-            return "given or default hyper-parameters"
+        if self.candidates is None or len(self.candidates) == 1:
+            stopped = ", stopped where the loss on held-out rows was least"
+            return "given or default hyper-parameters" + (stopped if self.early_stopping else "")
         reason = (
             f"candidates need three environments or more to choose from, there are "
             f"{self.n_environments_}: default hyper-parameters are taken"

@@ -52,7 +52,7 @@ from wri.ood.evidence import Densities, Evidence, Known, Tail
 from wri.rows import Scaling
 from wri.stacked import Network
 
-VERSION = 1
+VERSION = 2
 ESTIMATORS: dict[str, type[Estimator]] = {
     own.__name__: own
     for kind in (Classifier, Regressor)
@@ -141,8 +141,8 @@ def _encode(model: Estimator) -> dict[str, bytes]:
         "not_kept": not_kept,
         "features": model.n_features_in_,
         "feature_names": None if names is None else names.tolist(),
-        "classes": _labels(model.classes_) if isinstance(model, Classifier) else None,
-        "environments": _labels(model.environments_),
+        "classes": _labels(model.classes_, "y") if isinstance(model, Classifier) else None,
+        "environments": _labels(model.environments_, "groups"),
         "evidence_on": model.evidence_on_,
         "widths": [int(width) for width in model.network_.widths],
         "rare_threshold": float(evidence.rare),
@@ -167,8 +167,14 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value, allow_nan=False, default=np.generic.item))
 
 
-def _labels(labels: np.ndarray) -> dict[str, Any]:
-    return {"dtype": labels.dtype.str, "values": _plain(labels.tolist())}
+def _labels(labels: np.ndarray, what: str) -> dict[str, Any]:
+    try:
+        return {"dtype": labels.dtype.str, "values": _plain(labels.tolist())}
+    except TypeError:
+        kind = type(labels.tolist()[0]).__name__
+        raise ValueError(
+            f"labels must be strings, numbers or booleans, not {kind}; fit with {what} as strings"
+        ) from None
 
 
 def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[], bytes]) -> Estimator:
@@ -212,6 +218,11 @@ def _record(data: bytes) -> dict[str, Any]:
         raise InputError(
             f"written by wri {writer!r:.40} in format {version}; wri {wri.__version__} reads "
             f"formats up to {VERSION}: pip install --upgrade weighted-risk-invariance"
+        )
+    if type(version) is int and 0 < version < VERSION:
+        raise InputError(
+            f"written by wri {writer!r:.40} in format {version}, which wri {wri.__version__} no "
+            "longer reads: fit and save the model again"
         )
     require(version == VERSION, f"format_version must be {VERSION}, not {version!r:.40}")
     _check_entries(record, ENTRIES, "the file")
