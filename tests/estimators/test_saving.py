@@ -271,7 +271,7 @@ def test_labels_that_json_has_not(tmp_path):
     X, y, _ = hospitals(20)
     days = pd.to_datetime(["2026-01-01", "2026-01-02"])[np.arange(len(y)) % 2]
     model = wri.ERMClassifier(**QUICK).fit(X, y, groups=days)
-    with pytest.raises(InputError, match="cannot be saved: labels must be .* groups as strings"):
+    with pytest.raises(InputError, match=r"cannot be saved: labels must be .* groups as strings"):
         model.save(tmp_path / "model")
 
 
