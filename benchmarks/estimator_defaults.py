@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import wri
+from wri.datasets import joined
 from wri.datasets.hospitals import drawn_hospitals, hospitals
 
 SIZES = ((150, 12), (500, 1), (500, 12), (1500, 5))  # patients of a hospital, noise columns
@@ -61,10 +62,8 @@ def measured(make: Make, seeds: range) -> np.ndarray:  # [sizes, 5]
         each = []
         for seed in seeds:
             drawn = drawn_hospitals(seed)
-            sites = hospitals(patients, seed, drawn.training, noise)
-            x, y = (np.concatenate([site[field] for site in sites]) for field in (1, 2))
-            names = np.repeat([site.name for site in sites], patients)
-            model = make(seed, round(0.8 * len(x))).fit(x, y, groups=names)
+            x, y, site = joined(hospitals(patients, seed, drawn.training, noise))
+            model = make(seed, round(0.8 * len(x))).fit(x, y, groups=site)
             others = hospitals(TESTED // 4, 1_000_000 + seed, drawn.training, noise)
             known = np.mean([losses_and_accuracy(model, *site[1:])[0] for site in others])
             new = (drawn.unrelated_marker, drawn.reversed_marker)

@@ -25,6 +25,13 @@ class Environments(NamedTuple):
         left, number = np.unique(self.number[rows], return_inverse=True)
         return Environments(self.labels[left], number)
 
+    def same_as(self, other: "Environments") -> bool:
+        """Whether both part the rows alike, whatever the labels."""
+        if len(self.labels) != len(other.labels):
+            return False
+        pairs = np.unique(np.stack([self.number, other.number]), axis=1)
+        return pairs.shape[1] == len(self.labels)
+
 
 def number_environments(given: Iterable[Any], what: str, n_rows: int) -> Environments:
     """Distinct labels in order, and each row's place among them.
@@ -106,8 +113,7 @@ def _refuse_environment(X: pd.DataFrame, environments: Environments) -> None:
     """A column that names the environments is no feature of theirs."""
     for place, name in enumerate(X.columns):
         number, labels = pd.factorize(X.iloc[:, place])
-        pairs = np.unique(np.stack([number, environments.number]), axis=1)
-        if pairs.shape[1] == len(labels) == len(environments.labels):
+        if environments.same_as(Environments(np.asarray(labels), number)):
             raise InputError(
                 f"column {str(name)!r} of X says the same as groups; leave it out of X"
             )

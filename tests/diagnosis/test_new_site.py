@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from wri import ERMClassifier, ERMRegressor
+from wri.datasets import joined
 from wri.datasets.hospitals import Hospital, hospitals
 from wri.diagnosis.new_site import expected_change
 from wri.errors import InputError
@@ -12,14 +13,9 @@ from wri.ood.evidence import Known
 LIGHT, HEAVY = Hospital("light", -1.0, 0.0), Hospital("heavy", 1.0, 0.0)
 
 
-def rows(environments):
-    x, y = (np.concatenate([e[field] for e in environments]) for field in (1, 2))
-    return x, y, np.repeat([e.name for e in environments], [len(e.y) for e in environments])
-
-
 @pytest.fixture(scope="module")
 def model():
-    x, y, site = rows(hospitals(1500, 0, (LIGHT, HEAVY)))
+    x, y, site = joined(hospitals(1500, 0, (LIGHT, HEAVY)))
     return ERMClassifier(steps=150).fit(x, y, groups=site)
 
 
@@ -77,7 +73,7 @@ def test_weights_of_held_out_rows_are_heeded():
 
 
 def test_without_held_out_rows_no_loss_is_promised():
-    x, y, site = rows(hospitals(100, 0, (LIGHT, HEAVY)))
+    x, y, site = joined(hospitals(100, 0, (LIGHT, HEAVY)))
     model = ERMClassifier(steps=20, validation_fraction=0.0).fit(x, y, groups=site)
     found = model.score_new_site(HEAVY.sample(50, 1).x)
     assert found.loss is None
@@ -110,7 +106,7 @@ def test_a_site_beyond_the_evidence(model):
 
 
 def test_regression_speaks_in_the_units_of_y():
-    x, _, site = rows(hospitals(400, 0, (LIGHT, HEAVY)))
+    x, _, site = joined(hospitals(400, 0, (LIGHT, HEAVY)))
     y = 1000 * (x[:, 0] + np.random.default_rng(0).normal(0, 0.1, len(x)))
     model = ERMRegressor(steps=150).fit(x, y, groups=site)
     found = model.score_new_site(HEAVY.sample(300, 4).x)

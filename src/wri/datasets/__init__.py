@@ -7,7 +7,7 @@ from wri.datasets.coloured_mnist import (
     digit_shares,
     ideal_accuracy,
 )
-from wri.datasets.environments import Environment
+from wri.datasets.environments import Environment, joined
 from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.hospitals import Hospital, hospitals
@@ -35,6 +35,7 @@ __all__ = [
     "digit_shares",
     "hospitals",
     "ideal_accuracy",
+    "joined",
     "load_heart",
     "load_mnist",
     "load_named",

@@ -43,12 +43,12 @@ def holds_classes(y: np.ndarray, classes: bool | None) -> bool:
     return bool(distinct == 2 or y.dtype.kind != "f") if classes is None else classes
 
 
-def numbers(y: np.ndarray) -> np.ndarray:
+def numbers(y: np.ndarray, why: str = "with classes=False") -> np.ndarray:
     """y as numbers of floating point."""
     try:
         return y.astype(float)
     except (TypeError, ValueError) as error:
-        raise InputError(f"y must hold numbers with classes=False ({error})") from error
+        raise InputError(f"y must hold numbers {why} ({error})") from error
 
 
 def listed(names: tuple[str, ...], most: int = 6) -> str:

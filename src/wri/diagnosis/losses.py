@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from wri.diagnosis.inputs import read_target
+from wri.diagnosis.inputs import numbers, read_target
 from wri.errors import InputError
 
 _SURE = 1e-12  # the least probability in a loss
@@ -36,11 +36,7 @@ def model_losses(model: Any, X: Any, y: Any) -> Losses:
             "regressor; wrap a classifier in sklearn.calibration.CalibratedClassifierCV"
         )
     predicted = np.asarray(model.predict(X), np.float64)
-    target = read_target(y, len(predicted))
-    try:
-        target = target.astype(float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"y must hold numbers for a regressor ({error})") from error
+    target = numbers(read_target(y, len(predicted)), "for a regressor")
     if predicted.shape != target.shape:
         raise InputError(f"model must predict one number a row, not the shape {predicted.shape}")
     squares, unknown = np.square(predicted - target) / target.var(), np.zeros(len(target))

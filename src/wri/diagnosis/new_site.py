@@ -155,16 +155,16 @@ def describe_new_site(
     """
     if len(z) < 2:
         raise InputError(f"{len(z)} row says nothing about a site; use verdict for single rows")
-    verdicts = evidence.verdict(z)
+    judged = evidence.judge(z)
     flagged, outside = evidence.tail.share(np.array([evidence.rare, evidence.outside]))
     held_out = len(known.losses) > 0
     return NewSite(
         labels,
-        evidence.score_environments(z),
-        evidence.rarity(z),
-        verdicts,
+        judged.environments,
+        judged.rarity,
+        judged.verdicts,
         (float(flagged - outside), float(outside)),
-        expected_change(known, predictions[verdicts != "outside"]),
+        expected_change(known, predictions[judged.verdicts != "outside"]),
         "log-loss" if predictions.shape[1] > 1 else "squared error",
         predictions.mean(0),
         known.shares @ known.predictions if held_out else None,

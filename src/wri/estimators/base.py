@@ -9,6 +9,7 @@ What is learned is kept as plain arrays in attributes with a trailing underscore
 
 import os
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, get_args
 
@@ -258,9 +259,9 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         """Number of classes, if there are any."""
         return None
 
+    @abstractmethod
     def _encode(self, y: np.ndarray) -> np.ndarray:
         """Targets as the loss takes them."""
-        raise NotImplementedError
 
     def _look_at(self, environments: Environments, targets: np.ndarray) -> None:
         """Refuse environments that are too small, warn of those that say little."""
@@ -351,7 +352,6 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         return self.input_scaling_.apply(X)
 
     def _losses(self, outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
-        """Log-losses, or squared errors in y's unit."""
         targets = targets if self._loss.classes else self.target_scaling_.apply(targets)
         losses = self._loss.per_example(torch.as_tensor(outputs), torch.as_tensor(targets))
         return losses.numpy() * float(self.target_scaling_.scale) ** 2

@@ -45,7 +45,7 @@ def read_environments(
             raise InputError(f"X has no column {column!r}, which environment= names")
         found = number_environments(X[column], f"column {column!r}", n_rows)
         # with metadata routing on, cross-validation hands over groups as well
-        if groups is not None and not _same(found, number_environments(groups, "groups", n_rows)):
+        if groups is not None and not found.same_as(number_environments(groups, "groups", n_rows)):
             raise InputError(
                 f"groups and the column {column!r} tell different environments; leave one out"
             )
@@ -53,9 +53,3 @@ def read_environments(
     if groups is None:
         return Environments(np.array(["all"], dtype=object), np.zeros(n_rows, int))
     return number_environments(groups, "groups", n_rows)
-
-
-def _same(first: Environments, second: Environments) -> bool:
-    """Whether two labellings part the rows alike, whatever the labels."""
-    pairs = np.unique(np.stack([first.number, second.number]), axis=1)
-    return pairs.shape[1] == len(first.labels) == len(second.labels)

@@ -4,6 +4,7 @@ Densities and thresholds are fitted after the predictor, whatever its objective,
 predictor makes of the rows; see `wri.ood.evidence`. One sign: higher is more common.
 """
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 EvidenceOn = Literal["outputs", "phi", "x"]
 
 
-class EvidenceMixin:
+class EvidenceMixin(ABC):
     """Scores, rarity and verdicts for an estimator that standardises and has a network."""
 
     evidence_on: EvidenceOn
@@ -47,31 +48,26 @@ class EvidenceMixin:
         scores
             `[n_rows]`, higher = more common.
         """
-        z = self._represent(self._standardised(X))
-        return self.evidence_.score(z)
+        return self.evidence_.score(self._seen(X))
 
     def score_environments(self, X: Any) -> np.ndarray:
         """Log density of every row in each training environment, `[n_rows, n_environments_]`."""
-        z = self._represent(self._standardised(X))
-        return self.evidence_.score_environments(z)
+        return self.evidence_.score_environments(self._seen(X))
 
     def rarity(self, X: Any) -> np.ndarray:
         """Percentage of the training environments' held-out rows that score at most as high.
 
         Higher = more common: 3 says that three rows in a hundred were as rare or rarer.
         """
-        z = self._represent(self._standardised(X))
-        return self.evidence_.rarity(z)
+        return self.evidence_.rarity(self._seen(X))
 
     def verdict(self, X: Any) -> np.ndarray:
         """ "supported", "rare" or "outside" for every row: is there evidence for its prediction?"""
-        z = self._represent(self._standardised(X))
-        return self.evidence_.verdict(z)
+        return self.evidence_.verdict(self._seen(X))
 
     def nearest_environment(self, X: Any) -> np.ndarray:
         """Label of the training environment in which every row is most common."""
-        z = self._represent(self._standardised(X))
-        return self.environments_[self.evidence_.nearest(z)]
+        return self.environments_[self.evidence_.nearest(self._seen(X))]
 
     def score_new_site(self, X: Any) -> "NewSite":
         """What to expect at a site whose outcomes are not known yet.
@@ -90,21 +86,25 @@ class EvidenceMixin:
         from wri.diagnosis.new_site import describe_new_site  # it draws, and so loads Matplotlib
 
         standardised = self._standardised(X)
-        z = self._represent(standardised)
-        predictions = self._predictions(self._outputs(standardised))
+        outputs = self._outputs(standardised)
+        z, predictions = self._represent(standardised, outputs), self._predictions(outputs)
         return describe_new_site(self.evidence_, self.known_, self.environments_, z, predictions)
 
+    @abstractmethod
     def _standardised(self, X: Any) -> np.ndarray:
-        raise NotImplementedError
+        """A table as the network takes it."""
 
+    @abstractmethod
     def _outputs(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
-        raise NotImplementedError
+        """What the network gives."""
 
+    @abstractmethod
     def _predictions(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C]
-        raise NotImplementedError
+        """Class probabilities, or numbers in the target's unit."""
 
+    @abstractmethod
     def _losses(self, outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
-        raise NotImplementedError
+        """Log-losses, or squared errors in the target's unit."""
 
     def _fit_evidence(
         self, X: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, rows: Rows
@@ -112,7 +112,8 @@ class EvidenceMixin:
         self.evidence_on_ = self.evidence_on
         self.n_held_out_ = sum(len(own) for own in rows.held_out)
         standardised = self.input_scaling_.apply(X)
-        z = self._represent(standardised)
+        outputs = self._outputs(standardised)
+        z = self._represent(standardised, outputs)
         weights = np.ones(len(X)) if weights is None else weights
         self.evidence_ = Evidence.fit(
             [z[own[in_proportion(weights[own])]] for own in rows.fitted],
@@ -122,19 +123,24 @@ class EvidenceMixin:
             [weights[own] for own in rows.calibrating],
         )
         kept = np.concatenate(rows.held_out)
-        outputs = self._outputs(standardised)[kept]
         self.known_ = Known.of(
-            self._predictions(outputs),
-            self._losses(outputs, targets[kept]),
+            self._predictions(outputs[kept]),
+            self._losses(outputs[kept], targets[kept]),
             [weights[own] for own in rows.held_out],
         )
 
-    def _represent(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, F]
-        """What the evidence sees."""
+    def _seen(self, X: Any) -> np.ndarray:  # [n, F]
+        """What the evidence sees of a table."""
+        return self._represent(self._standardised(X))
+
+    def _represent(
+        self, standardised: np.ndarray, outputs: np.ndarray | None = None
+    ) -> np.ndarray:  # [n, D] -> [n, F]
+        """The same of standardised rows, and of their outputs where these are known already."""
         if self.evidence_on_ == "x":
             return standardised
         if self.evidence_on_ == "outputs":
-            return self._free_outputs(self._outputs(standardised))
+            return self._free_outputs(self._outputs(standardised) if outputs is None else outputs)
         rows = torch.as_tensor(standardised)[None]
         return self.network_.represent(torch.as_tensor(self.parameters_)[None], rows)[0].numpy()
 

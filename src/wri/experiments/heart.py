@@ -111,16 +111,15 @@ def run(task: Task) -> Result:
     for seed in seeds:
         for hospital in hospitals:
             known, new = split(table, hospital, seed)
+            probabilities = {}
             for name, way in ways.items():
-                probability = predicted(way, known, new, seed)
-                for measure, value in measured(new.y, probability).items():
-                    scores.setdefault((measure, name, hospital), []).append(value)
+                probabilities[name] = predicted(way, known, new, seed)
                 done += 1
                 task.progress(done, every)
-            constant = np.full(len(new.y), np.mean([np.mean(known.y[known.site == s])
-                                                    for s in np.unique(known.site)]))  # fmt: skip
-            for measure, value in measured(new.y, constant).items():
-                scores.setdefault((measure, "always the same", hospital), []).append(value)
+            probabilities["always the same"] = np.full(len(new.y), prevalence(known))
+            for name, probability in probabilities.items():
+                for measure, value in measured(new.y, probability).items():
+                    scores.setdefault((measure, name, hospital), []).append(value)
 
     rows = []
     names = list(dict.fromkeys(name for _, name, _ in scores))
@@ -165,10 +164,17 @@ def split(table: pd.DataFrame, hospital: str, seed: int) -> tuple[Patients, Pati
     with warnings.catch_warnings():  # a category that only the new hospital has
         warnings.filterwarnings("ignore", "Found unknown categories")
         inputs = prepare.fit_transform(drawn), prepare.transform(table[away])
-    return tuple(
+    known, new = (
         Patients(x, rows["disease"].to_numpy(), rows["hospital"].to_numpy())
         for x, rows in zip(inputs, (drawn, table[away]), strict=True)
-    )  # type: ignore[return-value]
+    )
+    return known, new
+
+
+def prevalence(patients: Patients) -> float:
+    """Share of the sick, hospitals counted alike."""
+    sites = np.unique(patients.site)
+    return float(np.mean([np.mean(patients.y[patients.site == site]) for site in sites]))
 
 
 def predicted(way: Way, known: Patients, new: Patients, seed: int) -> np.ndarray:
@@ -176,11 +182,8 @@ def predicted(way: Way, known: Patients, new: Patients, seed: int) -> np.ndarray
     model = way.estimator.set_params(random_state=seed)
     if way.settings is not None:
         model = GridSearchCV(model, way.settings, scoring="neg_log_loss", cv=LeaveOneGroupOut())
-        model.fit(known.x, known.y, groups=known.site)
-    elif isinstance(model, Estimator):
-        model.fit(known.x, known.y, groups=known.site)
-    else:
-        model.fit(known.x, known.y)
+    sites = {"groups": known.site} if isinstance(model, Estimator | GridSearchCV) else {}
+    model.fit(known.x, known.y, **sites)
     probability: np.ndarray = model.predict_proba(new.x)[:, 1]
     return probability
 

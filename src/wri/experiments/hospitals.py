@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from wri.datasets.environments import Environment
+from wri.datasets.environments import Environment, joined
 from wri.datasets.hospitals import (
     REVERSED,
     TRAINING,
@@ -70,18 +70,19 @@ def run(task: Task) -> Result:
     work += [(DRAWN, drawn_hospitals(seed), seed) for seed in draws]
     cells: Cells = {}
     for done, (title, chosen, seed) in enumerate(work, 1):
+        x, y, site = joined(hospitals(PATIENTS, seed, chosen.training))
+        tested = sites_tested(chosen, seed)
+        strange = strange_rows(seed) if title == ACCURACY else {}
         for name, classifier in CLASSIFIERS.items():
-            x, y, site = joined(hospitals(PATIENTS, seed, chosen.training))
             model = classifier(random_state=seed).fit(x, y, groups=site)
-            for column, tested in sites_tested(chosen, seed).items():
-                score = 100 * model.score(tested.x, tested.y)
+            for column, patients in tested.items():
+                score = 100 * model.score(patients.x, patients.y)
                 cells.setdefault((title, name, column), []).append(score)
-            if title == ACCURACY:
-                for column, strange in strange_rows(seed).items():
-                    verdict = model.verdict(strange)
-                    flagged, outside = verdict != "supported", verdict == "outside"
-                    for table, share in ((FLAGGED, flagged), (OUTSIDE, outside)):
-                        cells.setdefault((table, name, column), []).append(100 * share.mean())
+            for column, patients_x in strange.items():
+                verdict = model.verdict(patients_x)
+                flagged, outside = verdict != "supported", verdict == "outside"
+                for table, share in ((FLAGGED, flagged), (OUTSIDE, outside)):
+                    cells.setdefault((table, name, column), []).append(100 * share.mean())
         task.progress(done, len(work))
 
     rows = [
@@ -92,29 +93,25 @@ def run(task: Task) -> Result:
     rows += [Row("cause alone", c, fixed[c], None, 1, table=ACCURACY) for c in fixed]
     drawn = [best(drawn_hospitals(seed)) for seed in draws]
     rows += [Row.of("cause alone", c, [each[c] for each in drawn], table=DRAWN) for c in fixed]
+    rivals = [name for name in CLASSIFIERS if name != "wri"]
     notes = [
         f"{PATIENTS} patients of each training hospital, {TESTED} tested at each hospital, seeds "
         f"{seeds[0]} to {seeds[-1]}, or {draws[0]} to {draws[-1]} where hospitals are drawn; "
         "default settings.",
-        *(against(name, cells, title) for title in (ACCURACY, DRAWN) for name in CLASSIFIERS
-          if name != "wri"),
+        *(against(name, cells, title) for title in (ACCURACY, DRAWN) for name in rivals),
         "cause alone: the sign of smoking, the best that the cause allows; in expectation.",
-    ]  # fmt: skip
+    ]
     figures = style.save(draw(cells), task.output, task.name)
     return Result(task.name, rows, figures, perf_counter() - start, notes)
-
-
-def joined(sites: Sequence[Environment]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    x, y = (np.concatenate([site[field] for site in sites]) for field in (1, 2))
-    return x, y, np.repeat([site.name for site in sites], [len(site.y) for site in sites])
 
 
 def sites_tested(chosen: Drawn, seed: int) -> dict[str, Environment]:
     """Patients that no model has seen, by column of the table."""
     new = zip(NEW, (chosen.reversed_marker, chosen.unrelated_marker), strict=True)
+    known = joined(others(chosen.training, seed))
     return {
         **{column: hospital.sample(TESTED, seed) for column, hospital in new},
-        KNOWN: Environment(KNOWN, *joined(others(chosen.training, seed))[:2]),
+        KNOWN: Environment(KNOWN, known.x, known.y),
     }
 
 
@@ -125,7 +122,7 @@ def others(training: Sequence[Hospital], seed: int) -> list[Environment]:
 
 def strange_rows(seed: int) -> dict[str, np.ndarray]:
     """Rows for the evidence, by column of the table."""
-    usual = joined(others(TRAINING, seed))[0]
+    usual = joined(others(TRAINING, seed)).x
     shifted, turned = usual.copy(), usual.copy()
     shifted[:, 1] += SHIFT
     turned[:, 1] *= -1

@@ -117,8 +117,21 @@ class Densities:
         return logs.numpy().T - np.log(self.scale).sum()
 
     def mixed(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
-        logs = self.logs(z)
-        return logsumexp(logs, axis=1) - np.log(self.n_environments)
+        return _mixed(self.logs(z))
+
+
+def _mixed(logs: np.ndarray) -> np.ndarray:  # [n, E] -> [n]
+    """Log density in the mixture of all environments, equal shares."""
+    return logsumexp(logs, axis=1) - np.log(logs.shape[1])
+
+
+class Judged(NamedTuple):
+    """Everything that the evidence says of rows, from one look at their densities."""
+
+    environments: np.ndarray  # [n, E], log density in every environment
+    scores: np.ndarray  # [n], in their mixture
+    rarity: np.ndarray  # [n], percentage of the held-out rows that score at most as high
+    verdicts: np.ndarray  # [n], "supported", "rare" or "outside"
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,15 +185,20 @@ class Evidence:
         """Log density in the mixture of all environments, equal shares."""
         return self.densities.mixed(z)
 
+    def judge(self, z: np.ndarray) -> Judged:  # [n, F]
+        logs = self.score_environments(z)
+        scores = _mixed(logs)
+        grade = (scores <= self.rare).astype(int) + (scores <= self.outside)
+        verdicts = np.array(VERDICTS, dtype=object)[grade]
+        return Judged(logs, scores, 100 * self.tail.share(scores), verdicts)
+
     def rarity(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
         """Percentage of the held-out rows that score at most as high: 100 is the most common."""
-        return 100 * self.tail.share(self.score(z))
+        return self.judge(z).rarity
 
     def verdict(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
         """ "supported", "rare" or "outside"."""
-        scores = self.score(z)
-        grade = (scores <= self.rare).astype(int) + (scores <= self.outside)
-        return np.array(VERDICTS, dtype=object)[grade]
+        return self.judge(z).verdicts
 
     def nearest(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
         """Number of the environment in which every row is most common."""
