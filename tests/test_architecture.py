@@ -32,6 +32,7 @@ MAY_IMPORT = {
         "estimators",
     },
 }
+MAY_IMPORT["cli"] = set(MAY_IMPORT)
 
 
 def imported_rooms(path):

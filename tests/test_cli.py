@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from wri import cli
+from wri.cli import names
 from wri.datasets import NAMED
 from wri.errors import InputError
 from wri.experiments import EXPERIMENTS, run_experiment
@@ -57,7 +58,7 @@ def test_reproduce_prints_one_json_document(wri):
 
 def test_all_runs_every_experiment_and_writes_one_page(wri, monkeypatch):
     chosen = {name: EXPERIMENTS[name] for name in ("figureC1", "sample_complexity")}
-    monkeypatch.setattr(cli, "EXPERIMENTS", chosen)
+    monkeypatch.setattr(cli.reproduce, "EXPERIMENTS", chosen)
     done = wri("reproduce", "all", "-o", "out")
     assert done.returncode == 0
     shown = " ".join(done.stdout.split())
@@ -183,8 +184,8 @@ def test_all_goes_on_where_one_experiment_cannot(wri, monkeypatch):
         return run_experiment(task)
 
     chosen = {name: EXPERIMENTS[name] for name in ("figure4", "figureC1")}
-    monkeypatch.setattr(cli, "EXPERIMENTS", chosen)
-    monkeypatch.setattr(cli, "run_experiment", refuse)
+    monkeypatch.setattr(cli.reproduce, "EXPERIMENTS", chosen)
+    monkeypatch.setattr(cli.reproduce, "run_experiment", refuse)
     done = wri("reproduce", "all", "-o", "out")
     assert done.returncode == 2
     assert "figure4: its data are missing" in done.stderr
@@ -211,10 +212,10 @@ def test_data_says_where_each_is_or_how_to_get_it(wri, tmp_path, monkeypatch):
 
 
 def test_help_names_what_there_is():
-    assert list(cli.ALGORITHMS) == list(OBJECTIVES)
-    assert cli.PRESETS == PRESETS
-    assert list(cli.DATASETS) == list(NAMED)
-    assert list(cli.SELECTIONS) == list(SELECTIONS)
+    assert list(names.ALGORITHMS) == list(OBJECTIVES)
+    assert names.PRESETS == PRESETS
+    assert list(names.DATASETS) == list(NAMED)
+    assert list(names.SELECTIONS) == list(SELECTIONS)
     needs_pairs = [name for name, each in SELECTIONS.items() if each.needs_pairs]
     assert needs_pairs == ["leave-one-out"]  # what a sweep does not train for by itself
 

@@ -1,0 +1,51 @@
+"""The command `wri`.
+
+What a command works with is imported when it runs, so that help and errors come at once.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from wri import __version__
+from wri.cli import data, reproduce, sweep
+from wri.cli.console import complain, repeat_lists
+from wri.errors import InputError
+
+app = typer.Typer(
+    help="Weighted risk invariance: predictors that hold in a new environment.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+app.command(help=reproduce.ABOUT)(reproduce.reproduce)
+app.command()(sweep.sweep)
+app.command()(sweep.results)
+app.command()(data.data)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"wri {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point: bad input ends with one clear sentence and exit code 2."""
+    try:
+        app(repeat_lists(sys.argv[1:]))
+    except InputError as error:
+        complain(str(error))
+        sys.exit(2)

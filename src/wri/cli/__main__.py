@@ -1,0 +1,3 @@
+from wri.cli import main
+
+main()
