@@ -2,56 +2,21 @@
 
 from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wri.errors import InputError
-
-if TYPE_CHECKING:
-    from wri.estimators import (
-        CORALClassifier,
-        CORALRegressor,
-        ERMClassifier,
-        ERMRegressor,
-        GroupDROClassifier,
-        GroupDRORegressor,
-        IRMClassifier,
-        IRMRegressor,
-        MixupClassifier,
-        MixupRegressor,
-        MLDGClassifier,
-        MLDGRegressor,
-        VRExClassifier,
-        VRExRegressor,
-        WRIClassifier,
-        WRIRegressor,
-    )
+from wri.registry import OBJECTIVES
 
 __version__ = version("weighted-risk-invariance")
-__all__ = [
-    "CORALClassifier",
-    "CORALRegressor",
-    "ERMClassifier",
-    "ERMRegressor",
-    "GroupDROClassifier",
-    "GroupDRORegressor",
-    "IRMClassifier",
-    "IRMRegressor",
-    "InputError",
-    "MLDGClassifier",
-    "MLDGRegressor",
-    "MixupClassifier",
-    "MixupRegressor",
-    "VRExClassifier",
-    "VRExRegressor",
-    "WRIClassifier",
-    "WRIRegressor",
-    "__version__",
-]
+ESTIMATORS = tuple(
+    f"{entry.label}{kind}" for kind in ("Classifier", "Regressor") for entry in OBJECTIVES.values()
+)
+__all__ = ["InputError", "__version__", *ESTIMATORS]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
     """Estimators on first use: they need PyTorch, which takes seconds to import."""
-    if name in __all__:
+    if name in ESTIMATORS:
         return getattr(import_module("wri.estimators"), name)
     raise AttributeError(f"module 'wri' has no attribute {name!r}")
 

@@ -173,14 +173,14 @@ def test_densities_that_underflow_leave_the_relative_penalty_finite(environments
 
 def test_annealing_switches_ramps_and_resets():
     """VREx's weight is one, then λ; a ramp reaches λ after its last step."""
-    from wri.objectives.base import Moment, scheduled
+    from wri.objectives.base import StepContext, scheduled
 
     hyper = {
         "penalty_weight": torch.tensor([10.0, 10.0]),
         "anneal_steps": torch.tensor([2.0, 2.0]),
         "ramp_steps": torch.tensor([0.0, 3.0]),
     }
-    weights = [scheduled(Moment(step, hyper, None), 1.0).tolist() for step in range(6)]
+    weights = [scheduled(StepContext(step, hyper, None), 1.0).tolist() for step in range(6)]
     assert weights == [[1, 1], [1, 1], [10, 4], [10, 7], [10, 10], [10, 10]]
 
 
@@ -225,7 +225,7 @@ def test_many_environments_are_compared_in_a_circle_of_pairs(objective, bank):
 
 def test_the_circle_finds_the_gaps_of_its_pairs():
     """Each pair's penalty, against the penalty of its two environments alone."""
-    from wri.objectives.base import Moment
+    from wri.objectives.base import StepContext
     from wri.objectives.pairs import circle, compare
     from wri.objectives.weighted_risks import wri_penalty
     from wri.stacked import Streams
@@ -234,9 +234,9 @@ def test_the_circle_finds_the_gaps_of_its_pairs():
     objective = WRI(density=Gaussian())
     flat = 0.3 * torch.randn(2, objective.density.initial([0], 10, 3).shape[1]).double()
     x, losses = torch.randn(2, 10, 7, 3).double(), torch.rand(2, 10, 7).double()
-    moment = Moment(0, {}, Streams([1, 2], "objective", torch.float64, "cpu"))
-    after = circle(moment.random.permutations(10))
-    compared = compare(objective.density, flat, x, after, moment.hyper)
+    context = StepContext(0, {}, Streams([1, 2], "objective", torch.float64, "cpu"))
+    after = circle(context.random.permutations(10))
+    compared = compare(objective.density, flat, x, after, context.hyper)
     penalties = wri_penalty(compared.pair(losses), compared.log_densities)  # [2, 10]
     everywhere = objective.density.log_density(flat, x, 10, {})  # [2, 10, 10, 7]
     torch.testing.assert_close(compared.own, everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1))

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from wri.objectives.base import Batch, Model, Moment
+from wri.objectives.base import Batch, Model, StepContext
 from wri.objectives.functional import coral_penalty, groupdro_weights, vrex_penalty
 from wri.objectives.mldg import MLDG, meta_pairs
 from wri.objectives.pairs import circle
@@ -121,9 +121,9 @@ def test_mldg_meta_gradient_is_autograd_through_the_inner_step_of_one_model():
     for inner in ("sgd", "adam"):
         flat = torch.tensor(network.initial([0]), requires_grad=True)
         order = Streams([5], "objective", torch.float64, "cpu").permutations(3)[0].tolist()
-        moment = Moment(0, hyper, Streams([5], "objective", torch.float64, "cpu"))
+        context = StepContext(0, hyper, Streams([5], "objective", torch.float64, "cpu"))
         model = Model(network, flat, CROSS_ENTROPY)
-        loss, _ = MLDG(inner).loss(model, Batch(x, y), None, moment)
+        loss, _ = MLDG(inner).loss(model, Batch(x, y), None, context)
         pairs = [(order[0], order[2]), (order[1], order[2])]
         expected = OneModel(network, flat, x[0], y[0]).meta_gradient(pairs, 0.1, 0.7, 0.02, inner)
         torch.testing.assert_close(differentiate(loss, flat)[0], expected)

@@ -135,7 +135,7 @@ def weighted(bank):
 @pytest.mark.parametrize("objective", [ERM(), IRM(), WRI(form="halves")])
 def test_rows_are_drawn_by_their_weights(bank, objective):
     """From environments that do not fit into the batch, and wherever rows are shuffled or drawn."""
-    size = 8 if objective.whole == "as it is" else 64
+    size = 8 if objective.whole == "whole" else 64
     bank = weighted(bank)
     run = Run(objective, bank, [np.arange(50), np.arange(50, 100)], {"batch_size": size}, seed=1)
     sampler, _ = make_sampler([run])

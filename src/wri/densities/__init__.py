@@ -7,7 +7,14 @@ from wri.densities.exact import Exact
 from wri.densities.gaussian import Gaussian
 from wri.densities.mixture import Mixture
 
+DENSITIES: dict[str, type[Density]] = {
+    kind.__name__: kind
+    for kind in (Bounded, EnvironmentClassifier, FittedClassifier, Gaussian, Mixture)
+}
+"""Densities that can be written down; `Exact` holds a function."""
+
 __all__ = [
+    "DENSITIES",
     "Bounded",
     "Density",
     "EnvironmentClassifier",

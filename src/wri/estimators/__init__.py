@@ -1,43 +1,15 @@
-"""scikit-learn classifiers and regressors: one of each for every objective."""
+"""scikit-learn classifiers and regressors: one of each for every objective of the registry."""
 
-from wri.estimators.classifiers import (
-    CORALClassifier,
-    ERMClassifier,
-    GroupDROClassifier,
-    IRMClassifier,
-    MixupClassifier,
-    MLDGClassifier,
-    VRExClassifier,
-    WRIClassifier,
-)
-from wri.estimators.regressors import (
-    CORALRegressor,
-    ERMRegressor,
-    GroupDRORegressor,
-    IRMRegressor,
-    MixupRegressor,
-    MLDGRegressor,
-    VRExRegressor,
-    WRIRegressor,
-)
+from typing import TYPE_CHECKING, Any
+
+from wri.estimators.derived import ESTIMATORS
 from wri.estimators.saving import load
 
-__all__ = [
-    "CORALClassifier",
-    "CORALRegressor",
-    "ERMClassifier",
-    "ERMRegressor",
-    "GroupDROClassifier",
-    "GroupDRORegressor",
-    "IRMClassifier",
-    "IRMRegressor",
-    "MLDGClassifier",
-    "MLDGRegressor",
-    "MixupClassifier",
-    "MixupRegressor",
-    "VRExClassifier",
-    "VRExRegressor",
-    "WRIClassifier",
-    "WRIRegressor",
-    "load",
-]
+globals().update(ESTIMATORS)  # so that they can be imported, and pickled, from here
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+__all__ = ["ESTIMATORS", "load", *ESTIMATORS]  # noqa: PLE0604

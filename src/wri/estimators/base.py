@@ -2,7 +2,7 @@
 
     fit:      rows ─► environments ─► held-out rows aside ─► candidates ─► the chosen one on all
               ─► densities of the representation, thresholds on the held-out rows
-    predict:  X ─► standardised ─► head(Φ(x)), in float64
+    predict:  X ─► the model's units ─► head(Φ(x)), in float64
 
 What is learned is kept as plain arrays in attributes with a trailing underscore.
 """
@@ -21,14 +21,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from wri.errors import InputError, check_option
 from wri.estimators.bar import progress_bar
-from wri.estimators.defaults import Task, tabular_hidden, tabular_hyper, tabular_objective
 from wri.estimators.environments import read_environments, without_column
 from wri.estimators.search import Problem, choose, hold_out
-from wri.estimators.verdicts import EvidenceMixin, EvidenceOn
-from wri.objectives import Objective
-from wri.objectives.hyperparameters import complete
+from wri.estimators.specs import PRESET, constructor_parameters, make_spec, plain_erm
+from wri.estimators.verdicts import EvidenceMixin
 from wri.rows import Environments, refuse_gaps
-from wri.stacked import SQUARED, Loss
+from wri.stacked import SQUARED, Loss, Seen
+from wri.training import Bank, ModelSpec
 from wri.training.runs import FEWEST_ROWS
 
 SMALL = 0.1  # mean weight below which weights were hardly meant as counts
@@ -42,21 +41,29 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     environment
         Name of the DataFrame column that says where a row comes from. It is not a feature, and
         `predict` does not need it. In place of `groups` in `fit`.
+    preset
+        Where every setting that is None comes from; "table" has defaults for tables.
     hidden
-        Widths of the hidden layers, `(32, 16)` for instance. None is a linear predictor, which held
-        best at new sites of a few thousand rows; for CORAL, which aligns hidden layers, a network.
+        Widths of the hidden layers, `(32, 16)` for instance, or `()` for a linear predictor. By
+        the preset "table" predictors are linear, which held best at new sites of a few thousand
+        rows, except for CORAL, which aligns hidden layers.
+    standardise
+        Whether inputs, and the target of a regression, are put in units of the training rows.
     steps
-        Steps of training.
+        Steps of training, for which schedules are made.
+    stop_after
+        Steps after which training stops, if before `steps`.
     penalty_weight, learning_rate, weight_decay, batch_size
-        Hyper-parameters; the objective's default for tables when None. An environment with at
-        most `batch_size` rows is used whole at every step.
+        Hyper-parameters; the preset's when None. An environment with at most `batch_size` rows is
+        used whole at every step.
     hyper
         Further hyper-parameters of the objective by name (`anneal_steps`, `eta`, …).
     options
         Options of the objective (`{"weighting": "density", "density": Mixture()}` for WRI, …).
     candidates
-        Hyper-parameters to choose from, a list of dicts like `hyper`: by the loss on each training
-        environment left out in turn, which takes three environments or more.
+        Settings to choose from, a list of dicts of hyper-parameters, options of the objective, or
+        `hidden`: by the loss on each training environment left out in turn, which takes three
+        environments or more.
     early_stopping
         Stop where the loss on left-out environments is least (with fewer than three, on held-out
         rows), once penalties have their full weight. The step size does not decay then.
@@ -72,7 +79,7 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     rare, outside
         Shares of the training environments' rows that `verdict` calls at least rare, and outside.
     random_state
-        Seed of initial weights, batches and held-out rows.
+        Seed of initial weights, batches and held-out rows. An integer is the seed itself.
     device
         "auto" is CUDA where there is one, else the CPU.
     verbose
@@ -82,8 +89,10 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     environments_, n_environments_
         Labels of the training environments and how many there were.
+    spec_
+        What was trained: objective, hidden layers, units, hyper-parameters, steps.
     hyper_, n_steps_
-        Hyper-parameters and steps of the predictor.
+        Its hyper-parameters, and the steps that were taken.
     selection_
         How they were found, a sentence.
     candidate_losses_
@@ -94,9 +103,9 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         Held-out rows with their losses, for `score_new_site`.
     n_held_out_
         Rows that were not learned from.
-    objective_, network_, parameters_, state_, input_scaling_, target_scaling_
-        What was minimised, the trained network, what the objective kept (WRI's densities), and
-        the units of inputs and target.
+    network_, parameters_, state_, input_scaling_, target_scaling_
+        The trained network, what the objective kept (WRI's densities), and the units of inputs and
+        target.
     """
 
     __metadata_request__fit: ClassVar[Mapping[str, bool]] = {"groups": True}
@@ -107,18 +116,21 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         self,
         *,
         environment: str | None = None,
+        preset: str = PRESET,
         hidden: tuple[int, ...] | None = None,
-        steps: int = 400,
+        standardise: bool | None = None,
+        steps: int | None = None,
+        stop_after: int | None = None,
         penalty_weight: float | None = None,
         learning_rate: float | None = None,
         weight_decay: float | None = None,
         batch_size: int | None = None,
         hyper: Mapping[str, float] | None = None,
         options: Mapping[str, Any] | None = None,
-        candidates: Sequence[Mapping[str, float]] | None = None,
+        candidates: Sequence[Mapping[str, Any]] | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
-        evidence_on: EvidenceOn = "outputs",
+        evidence_on: Seen = "outputs",
         rare: float = 0.05,
         outside: float = 0.005,
         random_state: int | np.random.RandomState | None = 0,
@@ -126,8 +138,11 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         verbose: bool = False,
     ) -> None:
         self.environment = environment
+        self.preset = preset
         self.hidden = hidden
+        self.standardise = standardise
         self.steps = steps
+        self.stop_after = stop_after
         self.penalty_weight = penalty_weight
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
@@ -168,11 +183,29 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
             weigh. Large environments, Mixup and WRI's classifier of environments draw rows by their
             weights, so there this holds on average.
         """
-        check_option("evidence_on", self.evidence_on, get_args(EvidenceOn))
+        check_option("evidence_on", self.evidence_on, get_args(Seen))
         if not 0 <= self.validation_fraction < 1:
             raise InputError(
                 f"validation_fraction must be in [0, 1), not {self.validation_fraction:g}"
             )
+        X, y, environments, weights = self._read(X, y, groups, sample_weight)
+        targets = self._encode(y)
+        self._check_environments(environments, targets)
+        self.environments_ = environments.labels
+        self.n_environments_ = len(environments.labels)
+        seed = _seed(self.random_state)
+        contents = np.column_stack([X, targets])
+        rows = hold_out(environments.rows, contents, weights, self.validation_fraction, seed)
+        bank = Bank(X, targets, loss=self._loss, classes=self._n_outputs, weights=weights)
+        problem = Problem(bank, rows, seed, self.device)
+        self._train(problem, [problem.complete(spec) for spec in self._specs()])
+        self._fit_evidence(X, targets, weights, rows)
+        return self
+
+    def _read(
+        self, X: Any, y: Any, groups: Iterable[Any] | None, sample_weight: Any
+    ) -> tuple[np.ndarray, np.ndarray, Environments, np.ndarray | None]:
+        """Checked arrays and environments of the rows that count."""
         table, X = X, without_column(X, self.environment)
         X, y = validate_data(
             self,
@@ -185,49 +218,27 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         )
         refuse_gaps(X, getattr(self, "feature_names_in_", None))
         environments = read_environments(table, len(X), groups, self.environment)
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
-            _warn_of_small(weights)
-            present = weights > 0
-            X, y, weights = X[present], y[present], weights[present]
-            environments = environments.take(present)
-        targets = self._encode(y)
-        self._look_at(environments, targets)
-        self.environments_ = environments.labels
-        self.n_environments_ = len(environments.labels)
+        if sample_weight is None:
+            return X, y, environments, None
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        _warn_of_small(weights)
+        present = weights > 0
+        return X[present], y[present], environments.take(present), weights[present]
 
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        contents = np.column_stack([X, targets])
-        rows = hold_out(environments.rows, contents, weights, self.validation_fraction, seed)
-        hidden = tabular_hidden(self._objective, self.hidden)
-        objective = tabular_objective(self._objective, self.options, hidden)
-        given = self._given(objective)
-        if self.n_environments_ < objective.least_environments:
-            objective = tabular_objective("erm", None, hidden)
-        largest = max(len(own) for own in rows.fitted)
-        learned = np.concatenate(rows.fitted)
-        n_rows = float(len(learned) if weights is None else weights[learned].sum())
-        task = Task(largest, n_rows, hidden, self.steps, not self.early_stopping)
-        candidates = [tabular_hyper(objective, hyper, task) for hyper in given]
-        problem = Problem(
-            X,
-            targets,
-            self._loss,
-            self._n_outputs,
-            weights,
-            rows,
-            objective,
-            hidden,
-            self.steps,
-            seed,
-            self.device,
-        )
-        self._train(problem, candidates)
-        self._fit_evidence(X, targets, weights, rows)
-        return self
+    @classmethod
+    def from_spec(cls, spec: ModelSpec, **parameters: Any) -> Self:
+        """An estimator that trains a specification.
+
+        Parameters
+        ----------
+        spec
+            What is trained; its objective must be the one of the class.
+        **parameters
+            Further parameters of the constructor.
+        """
+        if spec.objective.name != cls._objective:
+            raise InputError(f"{cls.__name__} trains {cls._objective}, not {spec.objective.name}")
+        return cls(**constructor_parameters(spec), **parameters)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the fitted model to a folder, which holds no code; see `wri.estimators.saving`.
@@ -263,7 +274,7 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     def _encode(self, y: np.ndarray) -> np.ndarray:
         """Targets as the loss takes them."""
 
-    def _look_at(self, environments: Environments, targets: np.ndarray) -> None:
+    def _check_environments(self, environments: Environments, targets: np.ndarray) -> None:
         """Refuse environments that are too small, warn of those that say little."""
         name = type(self).__name__
         for label, rows in zip(environments.labels, environments.rows, strict=True):
@@ -285,53 +296,50 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
 
-    def _given(self, objective: Objective) -> list[dict[str, float]]:
-        """What the constructor says about hyper-parameters, for each candidate."""
-        named = {
-            "penalty_weight": self.penalty_weight,
-            "learning_rate": self.learning_rate,
-            "weight_decay": self.weight_decay,
-            "batch_size": self.batch_size,
-        }
-        fixed = {name: value for name, value in named.items() if value is not None}
-        fixed |= dict(self.hyper or {})
+    def _specs(self) -> list[ModelSpec]:
+        """What the constructor asks for: one specification for each candidate."""
         if self.candidates is not None and not len(self.candidates):
             raise InputError("candidates is empty; leave it out for the defaults")
-        candidates = self.candidates
-        if candidates is None or not (self._across or len(candidates) == 1):
-            candidates = [{}]
-        given = [{**fixed, **candidate} for candidate in candidates]
-        for hyper in [*given, *(self.candidates or [])]:
-            complete(objective.hyperparameters(), hyper)
-        return given
+        asked = [make_spec(self, candidate) for candidate in self.candidates or [{}]]
+        if len(asked) > 1 and not self._can_leave_one_out:
+            asked = [make_spec(self)]  # nothing to choose by
+        if self.n_environments_ < asked[0].objective.least_environments:
+            return [plain_erm(asked[0])]
+        return asked
 
     @property
-    def _across(self) -> bool:
+    def _can_leave_one_out(self) -> bool:
         """Whether an environment can be left out and two still be compared."""
         return self.n_environments_ > 2
 
-    def _train(self, problem: Problem, candidates: Sequence[Mapping[str, float]]) -> None:
-        several = len(candidates) > 1 or self.early_stopping
+    @property
+    def hyper_(self) -> Mapping[str, float]:
+        """Hyper-parameters of the predictor."""
+        return self.spec_.hyper
+
+    @property
+    def n_steps_(self) -> int:
+        """Steps that were taken."""
+        return self.spec_.last_step
+
+    def _train(self, problem: Problem, specs: Sequence[ModelSpec]) -> None:
+        several = len(specs) > 1 or self.early_stopping
         with progress_bar("Choosing", self.verbose and several) as progress:
-            chosen = choose(problem, candidates, self.early_stopping, progress)
+            chosen = choose(problem, specs, self.early_stopping, progress)
         self.candidate_losses_ = chosen.losses
-        self.selection_ = self._how(chosen.losses is not None)
-        everyone = range(self.n_environments_)
-        prepared = problem.prepare(everyone)
-        run = problem.run(prepared.bank, everyone, chosen.hyper, {})
+        self.selection_ = self._describe_selection(chosen.losses is not None)
+        run = problem.run(chosen.spec, range(self.n_environments_))
         with progress_bar("Training", self.verbose) as progress:
-            (record,) = problem.train([run], chosen.steps, chosen.steps, progress)
+            (record,) = problem.train([run], chosen.spec.last_step, progress)
         if record.diverged_at is not None:
             raise InputError(f"training diverged at step {record.diverged_at}; lower learning_rate")
-        self.objective_ = problem.objective
-        self.hyper_ = dict(run.hyper)
-        self.n_steps_ = chosen.steps
-        self.input_scaling_, self.target_scaling_ = prepared.inputs, prepared.target
+        self.spec_ = run.spec
+        self.input_scaling_, self.target_scaling_ = run.units
         self.network_ = record.network
         self.parameters_ = record.parameters.astype(np.float64)
         self.state_ = record.state
 
-    def _how(self, left_out: bool) -> str:
+    def _describe_selection(self, left_out: bool) -> str:
         if left_out:
             return "chosen by the loss on each training environment left out in turn"
         if self.candidates is None or len(self.candidates) == 1:
@@ -359,6 +367,14 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     def _outputs(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
         rows = torch.as_tensor(standardised)[None]
         return self.network_.outputs(torch.as_tensor(self.parameters_)[None], rows)[0].numpy()
+
+
+def _seed(random_state: Any) -> int:
+    """An integer is the seed of the run itself; anything else draws one."""
+    random = check_random_state(random_state)
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(random.randint(2**31 - 1))
 
 
 def _warn_of_small(weights: np.ndarray) -> None:

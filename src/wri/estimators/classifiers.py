@@ -1,4 +1,4 @@
-"""A classifier for each objective: cross-entropy, any labels, two classes or more."""
+"""What the classifiers of all objectives share: cross-entropy, any labels, two classes or more."""
 
 from typing import Any
 
@@ -45,51 +45,3 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C − 1]
         """Log-odds against the last class: what all outputs share does not matter."""
         return outputs[:, :-1] - outputs[:, -1:]
-
-
-class ERMClassifier(Classifier):
-    """Empirical risk minimisation: the environments' mean risk and nothing else."""
-
-    _objective = "erm"
-
-
-class IRMClassifier(Classifier):
-    """Invariant risk minimisation: no environment may want another scale of the outputs."""
-
-    _objective = "irm"
-
-
-class VRExClassifier(Classifier):
-    """Variance risk extrapolation: the environments' risks must agree."""
-
-    _objective = "vrex"
-
-
-class GroupDROClassifier(Classifier):
-    """Group distributionally robust optimisation: the worst environments count most."""
-
-    _objective = "groupdro"
-
-
-class MixupClassifier(Classifier):
-    """Mixup between environments: lines between rows instead of rows."""
-
-    _objective = "mixup"
-
-
-class MLDGClassifier(Classifier):
-    """Meta-learning: a step on some environments must help the others."""
-
-    _objective = "mldg"
-
-
-class CORALClassifier(Classifier):
-    """Correlation alignment: Φ(x) has the same mean and covariance everywhere."""
-
-    _objective = "coral"
-
-
-class WRIClassifier(Classifier):
-    """Weighted risk invariance: risks agree where both environments have rows."""
-
-    _objective = "wri"

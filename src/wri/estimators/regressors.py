@@ -1,4 +1,4 @@
-"""A regressor for each objective: squared error of a target that is standardised inside."""
+"""What the regressors of all objectives share: squared error of a standardised target."""
 
 from typing import Any
 
@@ -27,51 +27,3 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
 
     def _encode(self, y: np.ndarray) -> np.ndarray:
         return np.asarray(y, np.float64)
-
-
-class ERMRegressor(Regressor):
-    """Empirical risk minimisation: the environments' mean risk and nothing else."""
-
-    _objective = "erm"
-
-
-class IRMRegressor(Regressor):
-    """Invariant risk minimisation: no environment may want another scale of the outputs."""
-
-    _objective = "irm"
-
-
-class VRExRegressor(Regressor):
-    """Variance risk extrapolation: the environments' risks must agree."""
-
-    _objective = "vrex"
-
-
-class GroupDRORegressor(Regressor):
-    """Group distributionally robust optimisation: the worst environments count most."""
-
-    _objective = "groupdro"
-
-
-class MixupRegressor(Regressor):
-    """Mixup between environments: lines between rows instead of rows."""
-
-    _objective = "mixup"
-
-
-class MLDGRegressor(Regressor):
-    """Meta-learning: a step on some environments must help the others."""
-
-    _objective = "mldg"
-
-
-class CORALRegressor(Regressor):
-    """Correlation alignment: Φ(x) has the same mean and covariance everywhere."""
-
-    _objective = "coral"
-
-
-class WRIRegressor(Regressor):
-    """Weighted risk invariance: risks agree where both environments have rows."""
-
-    _objective = "wri"

@@ -6,10 +6,9 @@
                        their predictions and losses
 
 A loaded model predicts, scores and gives verdicts to the last bit. The folder tells what was
-predicted for held-out rows and how wrong it was, and so their outcomes, but not their columns. Two
-things are not kept: `objective_`, which only `fit` needs, and parameters that are objects
-(densities in `options`, a RandomState); of these the folder holds a description, and the loaded
-model has the default.
+predicted for held-out rows and how wrong it was, and so their outcomes, but not their columns.
+Objects other than wri's densities (a density that holds a function, a RandomState) are not kept; of
+these the folder holds a description, and the loaded model has the default.
 
 Nothing that a folder says is trusted: links are not followed, sizes are looked at before contents,
 and every name, type and shape must be the one that `model.json` implies.
@@ -22,6 +21,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
@@ -36,6 +36,7 @@ from wri.densities import Mixture
 from wri.errors import InputError, check_option
 from wri.estimators.base import Estimator
 from wri.estimators.classifiers import Classifier
+from wri.estimators.derived import ESTIMATORS
 from wri.estimators.model_folder import (
     FORMAT,
     LARGEST,
@@ -46,27 +47,21 @@ from wri.estimators.model_folder import (
     require,
     write,
 )
-from wri.estimators.regressors import Regressor
-from wri.estimators.verdicts import EvidenceOn
+from wri.estimators.specs import plain_parameter
 from wri.ood.evidence import Densities, Evidence, Known, Tail
 from wri.rows import Scaling
-from wri.stacked import Network
+from wri.stacked import Network, Seen
+from wri.training import ModelSpec
+from wri.training.spec import decode_option
 
-VERSION = 2
-ESTIMATORS: dict[str, type[Estimator]] = {
-    own.__name__: own
-    for kind in (Classifier, Regressor)
-    for own in kind.__subclasses__()
-    if own.__module__ == kind.__module__
-}
+VERSION = 3
 Types = tuple[type, ...]
 TYPES: Mapping[Types, str] = {
     (str,): "format wri_version estimator evidence_on selection sha256",
-    (int,): "format_version features steps held_out_rows components calibrating_rows tail_power",
+    (int,): "format_version features held_out_rows components calibrating_rows tail_power",
     (float,): "rare_threshold outside_threshold tail_spread",
-    (dict,): "parameters not_kept environments hyper",
+    (dict,): "parameters not_kept environments spec",
     (dict, NoneType): "classes",
-    (list,): "widths",
     (list, NoneType): "feature_names state",
     (int, NoneType): "candidates",
 }
@@ -108,9 +103,11 @@ def _encode(model: Estimator) -> dict[str, bytes]:
     parameters, not_kept = {}, {}
     for key, value in model.get_params(deep=False).items():
         try:
-            parameters[key] = _plain(value)
+            parameters[key] = _plain(plain_parameter(value))
         except (TypeError, ValueError):
-            not_kept[key] = re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value))[:500]
+            not_kept[key] = _describe(value)
+    spec, lost_option = _spec_record(model.spec_)
+    not_kept |= lost_option
     if not_kept:
         lost = f"{', '.join(not_kept)}: objects are not saved; the loaded model predicts the same,"
         warnings.warn(f"{lost} but its fit would take the default", stacklevel=4)
@@ -144,15 +141,13 @@ def _encode(model: Estimator) -> dict[str, bytes]:
         "classes": _labels(model.classes_, "y") if isinstance(model, Classifier) else None,
         "environments": _labels(model.environments_, "groups"),
         "evidence_on": model.evidence_on_,
-        "widths": [int(width) for width in model.network_.widths],
+        "spec": spec,
         "rare_threshold": float(evidence.rare),
         "outside_threshold": float(evidence.outside),
         "components": densities.form.components,
         "calibrating_rows": len(tail.scores),
         "tail_power": int(tail.power),
         "tail_spread": float(tail.spread),
-        "hyper": {k: "inf" if v == math.inf else _plain(v) for k, v in model.hyper_.items()},
-        "steps": int(model.n_steps_),
         "selection": model.selection_,
         "held_out_rows": int(model.n_held_out_),
         "candidates": None if losses is None else len(losses),
@@ -160,6 +155,21 @@ def _encode(model: Estimator) -> dict[str, bytes]:
         "sha256": hashlib.sha256(data).hexdigest(),
     }
     return {RECORD: (json.dumps(record, indent=1) + "\n").encode(), TENSORS: data}
+
+
+def _spec_record(spec: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
+    """The specification for JSON; and a density that cannot be written down, described."""
+    try:
+        return _plain(spec.as_dict()), {}
+    except InputError:
+        density = getattr(spec.objective, "density", None)
+        plain = type(spec.objective)()
+        kept = replace(spec, objective=replace(spec.objective, density=plain.density))  # type: ignore[type-var, attr-defined]
+        return _plain(kept.as_dict()), {"density": _describe(density)}
+
+
+def _describe(value: Any) -> str:
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value))[:500]
 
 
 def _plain(value: Any) -> Any:
@@ -247,7 +257,11 @@ def _unfilled(record: Mapping[str, Any]) -> Any:
     require(name in ESTIMATORS, f"estimator {name!r:.40} is unknown")
     model: Any = ESTIMATORS[name](**record["parameters"])
     model.hidden = None if model.hidden is None else tuple(model.hidden)
-    check_option("evidence_on", record["evidence_on"], get_args(EvidenceOn))
+    if isinstance(model.options, dict):
+        model.options = {key: decode_option(value) for key, value in model.options.items()}
+    if isinstance(model.candidates, list):
+        model.candidates = [_candidate(each) for each in model.candidates]
+    check_option("evidence_on", record["evidence_on"], get_args(Seen))
     model.evidence_on_ = record["evidence_on"]
     require(type(model.environment) in (str, int, NoneType), "environment must name a column")
     model.n_features_in_ = features
@@ -261,16 +275,23 @@ def _unfilled(record: Mapping[str, Any]) -> Any:
         model.classes_ = _label_array(record["classes"] or {}, "classes", 2)
     else:
         require(record["classes"] is None, "a regressor has no classes")
-    outputs = model._n_outputs or 1
-    model.hyper_ = {k: math.inf if v == "inf" else v for k, v in record["hyper"].items()}
-    require({*map(type, model.hyper_.values())} <= {int, float}, "hyper must hold numbers")
-    model.n_steps_, model.selection_ = record["steps"], record["selection"]
-    model.n_held_out_, widths = record["held_out_rows"], tuple(record["widths"])
-    whole = len(widths) > 1 and all(type(width) is int and width > 0 for width in widths)
-    fit = whole and (widths[0], widths[-1]) == (features, outputs)
-    require(fit, f"widths must lead from {features} features to {outputs} outputs")
-    model.network_ = Network(widths)
+    spec = ModelSpec.from_dict(record["spec"])
+    whole = spec.hidden is not None and all(type(width) is int for width in spec.hidden)
+    require(whole, "spec must name the hidden layers")
+    require({*map(type, spec.hyper.values())} <= {int, float}, "spec.hyper must hold numbers")
+    model.spec_, model.selection_ = spec, record["selection"]
+    model.n_held_out_ = record["held_out_rows"]
+    model.network_ = Network((features, *(spec.hidden or ()), model._n_outputs or 1))
     return model
+
+
+def _candidate(entries: Any) -> Any:
+    if not isinstance(entries, dict):
+        return entries
+    found = {key: decode_option(value) for key, value in entries.items()}
+    if isinstance(found.get("hidden"), list):
+        found["hidden"] = tuple(found["hidden"])
+    return found
 
 
 def _label_array(labels: Mapping[str, Any], what: str, fewest: int) -> np.ndarray:

@@ -2,26 +2,22 @@
 
     chosen = argmin over candidates of mean_e loss on environment e, trained on the others
 
-All candidates times all left-out environments are one call of `train`. Inputs (and the target of a
-regression) are standardised by the rows that a run learns from, so a left-out environment is new
-in every respect. No row outside `fit` is ever seen.
+All candidates times all left-out environments are one call of `train`. A run standardises by the
+rows that it learns from, so a left-out environment is new in every respect. No row outside `fit` is
+ever seen.
 """
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from wri.errors import InputError
-from wri.estimators.defaults import PRESET, WHOLE
-from wri.objectives import Objective
 from wri.progress import Progress
-from wri.rows import Scaling
-from wri.stacked import SQUARED, Loss, generator
-from wri.training import Bank, Record, Run, train
+from wri.stacked import generator
+from wri.training import Bank, ModelSpec, Record, Run, train
 from wri.training.runs import FEWEST_ROWS
 
 CHECKPOINTS = 20  # looked at for early stopping
@@ -70,17 +66,10 @@ def hold_out(
     return Rows([rows[~held[rows]] for rows in environments], [r[held[r]] for r in environments])
 
 
-class Prepared(NamedTuple):
-    """A bank in units that some rows gave."""
-
-    bank: Bank
-    inputs: Scaling
-    target: Scaling
-
-
 class Chosen(NamedTuple):
-    hyper: Mapping[str, float]
-    steps: int
+    """The specification to train on all environments."""
+
+    spec: ModelSpec
     losses: np.ndarray | None  # [C, E], of each candidate on each left-out environment
 
 
@@ -88,15 +77,8 @@ class Chosen(NamedTuple):
 class Problem:
     """Everything that the runs of one `fit` have in common."""
 
-    X: np.ndarray
-    y: np.ndarray  # class numbers, or numbers
-    loss: Loss
-    n_classes: int | None
-    weights: np.ndarray | None
+    bank: Bank
     rows: Rows
-    objective: Objective
-    hidden: tuple[int, ...]
-    steps: int
     seed: int
     device: str
 
@@ -104,107 +86,91 @@ class Problem:
     def n_environments(self) -> int:
         return len(self.rows.fitted)
 
-    def prepare(self, environments: Sequence[int]) -> Prepared:
-        """The bank in units of the rows that are learned from in these environments."""
-        learned = np.concatenate([self.rows.fitted[e] for e in environments])
-        weights = None if self.weights is None else self.weights[learned]
-        inputs = Scaling.of(self.X[learned], weights)
-        target = Scaling(np.zeros(()), np.ones(()))
-        if self.loss is SQUARED:
-            target = Scaling.of(self.y[learned], weights)
-        y = target.apply(self.y) if self.loss is SQUARED else self.y
-        bank = Bank(inputs.apply(self.X), y, self.loss, self.n_classes, self.weights)
-        return Prepared(bank, inputs, target)
+    @property
+    def can_leave_one_out(self) -> bool:
+        """Whether an environment can be left out and two still be compared."""
+        return self.n_environments > 2
+
+    def complete(self, spec: ModelSpec) -> ModelSpec:
+        """A specification for the size of all environments, so that all runs have its numbers."""
+        learned, weights = np.concatenate(self.rows.fitted), self.bank.weights
+        weight = len(learned) if weights is None else weights[learned].sum()
+        largest = max(len(own) for own in self.rows.fitted)
+        return spec.complete(self.bank.features.shape[1], float(weight), largest)
 
     def run(
         self,
-        bank: Bank,
+        spec: ModelSpec,
         environments: Sequence[int],
-        hyper: Mapping[str, float],
-        evaluate: Mapping[str, np.ndarray],
+        evaluate: Mapping[str, np.ndarray] | None = None,
     ) -> Run:
         with warnings.catch_warnings():  # said once, with the environment's name, by `fit`
             warnings.filterwarnings("ignore", "environment .* holds a single class")
-            train_rows = [self.rows.fitted[e] for e in environments]
-            return Run(
-                self.objective, bank, train_rows, hyper, self.seed, evaluate, self.hidden, PRESET
-            )
+            rows = [self.rows.fitted[e] for e in environments]
+            return Run(spec, self.bank, rows, seed=self.seed, evaluate=evaluate or {})
 
-    def train(
-        self, runs: Sequence[Run], steps: int, every: int, progress: Progress
-    ) -> list[Record]:
+    def train(self, runs: Sequence[Run], every: int, progress: Progress) -> list[Record]:
         return train(
             runs,
-            steps,
-            every,
-            ("loss",),
-            self.device,
-            # small tables cost no more in double precision, and depend less on their rows' order
-            torch.float64 if self._small else torch.float32,
-            progress,
-            threads=1,  # a stack: results do not depend on the machine's number of processors
+            checkpoint_every=every,
+            measures=("loss",),
+            device=self.device,
+            progress=progress,
+            side_by_side=False,  # a library leaves the process's threads and memory as they are
         )
 
-    @property
-    def _small(self) -> bool:
-        return sum(len(rows) for rows in self.rows.fitted) <= WHOLE
-
     def left_out_losses(
-        self, candidates: Sequence[Mapping[str, float]], every: int, progress: Progress
+        self, specs: Sequence[ModelSpec], every: int, progress: Progress
     ) -> tuple[np.ndarray, np.ndarray]:
         """Losses `[C, E, T]` on environments that a candidate was not trained on, and steps."""
-        runs, units = [], []
+        runs = []
         for left_out in range(self.n_environments):
             others = [e for e in range(self.n_environments) if e != left_out]
-            prepared = self.prepare(others)
             rows = np.concatenate([self.rows.fitted[left_out], self.rows.held_out[left_out]])
-            units.append(float(prepared.target.scale) ** 2)
-            runs += [self.run(prepared.bank, others, c, {"left out": rows}) for c in candidates]
-        records = self.train(runs, self.steps, every, progress)
+            runs += [self.run(spec, others, {"left out": rows}) for spec in specs]
+        records = self.train(runs, every, progress)
         losses = np.stack([record.measures["loss"]["left out"] for record in records])  # [E·C, T]
-        losses = losses.reshape(self.n_environments, len(candidates), -1)
-        losses = losses * np.array(units)[:, None, None]  # squared errors in y's own unit
+        losses = losses.reshape(self.n_environments, len(specs), -1)
         return losses.swapaxes(0, 1), records[0].steps
 
     def held_out_losses(
-        self, hyper: Mapping[str, float], every: int, progress: Progress
+        self, spec: ModelSpec, every: int, progress: Progress
     ) -> tuple[np.ndarray, np.ndarray]:
         """The same for one candidate trained on all, on the held-out rows of each: `[1, E, T]`."""
         every_one = range(self.n_environments)
         splits = {str(e): self.rows.calibrating[e] for e in every_one}
-        run = self.run(self.prepare(every_one).bank, every_one, hyper, splits)
-        (record,) = self.train([run], self.steps, every, progress)
+        (record,) = self.train([self.run(spec, every_one, splits)], every, progress)
         return np.stack([record.measures["loss"][s] for s in splits])[None], record.steps
 
 
 def choose(
-    problem: Problem,
-    candidates: Sequence[Mapping[str, float]],
-    early_stopping: bool,
-    progress: Progress,
+    problem: Problem, specs: Sequence[ModelSpec], early_stopping: bool, progress: Progress
 ) -> Chosen:
     """The candidate, and with early stopping the step, with the least mean loss.
 
     With fewer than three environments there is no environment to leave out: the first candidate is
     taken, and its step by the loss on held-out rows.
     """
-    across = problem.n_environments > 2
-    if not (early_stopping or (across and len(candidates) > 1)):
-        return Chosen(candidates[0], problem.steps, None)
-    every = max(1, problem.steps // CHECKPOINTS) if early_stopping else problem.steps
-    if across:
-        losses, steps = problem.left_out_losses(candidates, every, progress)
+    leave_out = problem.can_leave_one_out
+    if not (early_stopping or (leave_out and len(specs) > 1)):
+        return Chosen(specs[0], None)
+    last = specs[0].last_step
+    every = max(1, last // CHECKPOINTS) if early_stopping else last
+    if leave_out:
+        losses, steps = problem.left_out_losses(specs, every, progress)
     else:
-        candidates = candidates[:1]
-        losses, steps = problem.held_out_losses(candidates[0], every, progress)
+        specs = specs[:1]
+        losses, steps = problem.held_out_losses(specs[0], every, progress)
     mean = np.nan_to_num(losses.mean(1), nan=np.inf, posinf=np.inf)  # [C, T]
-    for c, hyper in enumerate(candidates):
+    for c, spec in enumerate(specs):
         # before a penalty has its full weight, what is trained is something else
-        in_force = hyper.get("anneal_steps", 0) + hyper.get("ramp_steps", 0)
+        in_force = spec.hyper.get("anneal_steps", 0) + spec.hyper.get("ramp_steps", 0)
         mean[c, (steps < in_force) & (steps < steps[-1])] = np.inf
     if not early_stopping:
         mean[:, :-1] = np.inf
     if not np.isfinite(mean).any():
         raise InputError("training diverged for every candidate; lower learning_rate")
     best, at = np.unravel_index(mean.argmin(), mean.shape)
-    return Chosen(candidates[best], int(steps[at]) + 1, losses[:, :, at] if across else None)
+    stopped = int(steps[at]) + 1
+    spec = specs[best] if stopped == last else replace(specs[best], stop_after=stopped)
+    return Chosen(spec, losses[:, :, at] if leave_out else None)

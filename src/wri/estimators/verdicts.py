@@ -5,7 +5,7 @@ predictor makes of the rows; see `wri.ood.evidence`. One sign: higher is more co
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,20 +13,18 @@ import torch
 from wri.estimators.search import Rows
 from wri.ood.evidence import Evidence, Known
 from wri.rows import Scaling
-from wri.stacked import Network
+from wri.stacked import Network, Seen
 from wri.training.sampler import in_proportion
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
 
-EvidenceOn = Literal["outputs", "phi", "x"]
-
 
 class EvidenceMixin(ABC):
     """Scores, rarity and verdicts for an estimator that standardises and has a network."""
 
-    evidence_on: EvidenceOn
-    evidence_on_: EvidenceOn
+    evidence_on: Seen
+    evidence_on_: Seen
     known_: Known
     rare: float
     outside: float
@@ -137,12 +135,10 @@ class EvidenceMixin(ABC):
         self, standardised: np.ndarray, outputs: np.ndarray | None = None
     ) -> np.ndarray:  # [n, D] -> [n, F]
         """The same of standardised rows, and of their outputs where these are known already."""
-        if self.evidence_on_ == "x":
-            return standardised
         if self.evidence_on_ == "outputs":
             return self._free_outputs(self._outputs(standardised) if outputs is None else outputs)
-        rows = torch.as_tensor(standardised)[None]
-        return self.network_.represent(torch.as_tensor(self.parameters_)[None], rows)[0].numpy()
+        flat, rows = torch.as_tensor(self.parameters_)[None], torch.as_tensor(standardised)[None]
+        return self.network_.views(flat, rows).seen(self.evidence_on_)[0].numpy()
 
     def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:
         """Outputs without what the prediction does not depend on."""

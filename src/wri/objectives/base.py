@@ -1,9 +1,9 @@
 """The contract of an objective: a loss for each run, written in the paper's terms.
 
-    loss(model, batch, state, moment) -> ([R], state)
+    loss(model, batch, state, context) -> ([R], state)
 
 An objective is a frozen set of options; numbers that runs may differ in are hyper-parameters,
-tensors `[R]` in `moment.hyper`. What it carries between steps is `state`, any value it likes.
+tensors `[R]` in `context.hyper`. What it carries between steps is `state`, any value it likes.
 Risks are means over the last axis, `batch.mean`, so a shorter environment counts right.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from wri.densities.base import HyperValues
 from wri.objectives.hyperparameters import COMMON, HyperParameter
-from wri.stacked import Loss, Network, Streams
+from wri.stacked import Loss, Network, Streams, Views
 
 
 class Batch(NamedTuple):
@@ -53,19 +53,22 @@ class Model(NamedTuple):
     def outputs(self, x: Tensor) -> Tensor:
         return self.network.outputs(self.flat, x)
 
+    def views(self, x: Tensor) -> Views:
+        return self.network.views(self.flat, x)
+
     def losses(self, x: Tensor, y: Tensor) -> Tensor:
         return self.loss.per_example(self.outputs(x), y)
 
 
-class Moment(NamedTuple):
-    """Where a stack stands: the step, counted from 0, and every run's numbers."""
+class StepContext(NamedTuple):
+    """One step of a stack: its number, counted from 0, and every run's hyper-parameters."""
 
     step: int
     hyper: HyperValues
     random: Streams
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Start:
     """What an objective may know before the first step."""
 
@@ -103,17 +106,25 @@ class Objective(ABC):
     name: ClassVar[str]
     own_hyperparameters: ClassVar[tuple[HyperParameter, ...]] = ()
     least_environments: ClassVar[int] = 2
+    needs_hidden: ClassVar[bool] = False
+    """Whether a predictor without hidden layers makes no sense."""
+
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Options that a preset of hyper-parameters brings along, where they are not the defaults."""
+    """Options that a preset sets, where they are not the class's defaults."""
+
+    @classmethod
+    def preset_options(cls, preset: str, hidden: tuple[int, ...] | None) -> Mapping[str, Any]:
+        """Options of a preset for a network with these hidden layers (None: not known yet)."""
+        return cls.presets.get(preset, {})
 
     @property
-    def whole(self) -> Literal["as it is", "shuffled", "drawn"]:
+    def whole(self) -> Literal["whole", "shuffled", "resampled"]:
         """How an environment that fits into a batch is used.
 
         Every row once, as it is or shuffled (where it matters which rows stand side by side), or
         drawn from with replacement like a larger one (where halves must be independent).
         """
-        return "as it is"
+        return "whole"
 
     @property
     def overhead(self) -> float:
@@ -132,14 +143,14 @@ class Objective(ABC):
         return None
 
     @abstractmethod
-    def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
         """Every run's loss `[R]` and the state after it."""
 
     def resets_at(self, hyper: HyperValues) -> Tensor | None:  # [R]
         """The step before which a run's Adam is started anew, if any."""
         return None
 
-    def after_step(self, model: Model, state: Any, moment: Moment, draws: Draws) -> Any:
+    def after_step(self, model: Model, state: Any, context: StepContext, draws: Draws) -> Any:
         """What happens between the predictor's steps; the state after it."""
         return state
 
@@ -167,10 +178,10 @@ def half_weights(weight: Tensor | None) -> tuple[Tensor, Tensor] | tuple[None, N
     return first / first.sum(-1, keepdim=True), second / second.sum(-1, keepdim=True)
 
 
-def scheduled(moment: Moment, before: float) -> Tensor:  # [R]
+def scheduled(context: StepContext, before: float) -> Tensor:  # [R]
     """λ at this step: `before` until the annealing step, then along the ramp up to λ."""
-    hyper = moment.hyper
-    since = moment.step - hyper["anneal_steps"]
+    hyper = context.hyper
+    since = context.step - hyper["anneal_steps"]
     grown = ((since + 1) / hyper["ramp_steps"].clamp_min(1)).clamp(0, 1)
     weight = before + grown * (hyper["penalty_weight"] - before)
     return torch.where(since >= 0, weight, before)

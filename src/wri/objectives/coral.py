@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, Moment, Objective
+from wri.objectives.base import Batch, Model, StepContext, Objective
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
 
 
@@ -51,16 +51,17 @@ def _spread(values: Tensor, axes: int) -> Tensor:  # [..., E, F] or [..., E, F, 
 @dataclass(frozen=True)
 class CORAL(Objective):
     name = "coral"
+    needs_hidden = True
     own_hyperparameters = (
         HyperParameter(
-            "penalty_weight",
-            "γ, weight of the distance of means and covariances",
-            domainbed=Setting(1.0, LogUniform(1e-1, 1e1)),
+            name="penalty_weight",
+            meaning="γ, weight of the distance of means and covariances",
+            settings={"domainbed": Setting(1.0, LogUniform(1e-1, 1e1))},
         ),
     )
 
-    def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
         phi = model.represent(batch.x)  # [R, E, B, F]
         risks = batch.mean(model.loss.per_example(model.head(phi), batch.y))  # [R, E]
         penalty = coral_penalty(phi, batch.weight)
-        return risks.mean(-1) + moment.hyper["penalty_weight"] * penalty, state
+        return risks.mean(-1) + context.hyper["penalty_weight"] * penalty, state

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, Moment, Objective, Start
+from wri.objectives.base import Batch, Model, StepContext, Objective, Start
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
 
 
@@ -25,9 +25,9 @@ class GroupDRO(Objective):
     name = "groupdro"
     own_hyperparameters = (
         HyperParameter(
-            "eta",
-            "η, how fast weight moves to the environments with higher risk",
-            domainbed=Setting(1e-2, LogUniform(1e-3, 1e-1)),
+            name="eta",
+            meaning="η, how fast weight moves to the environments with higher risk",
+            settings={"domainbed": Setting(1e-2, LogUniform(1e-3, 1e-1))},
         ),
     )
 
@@ -36,8 +36,8 @@ class GroupDRO(Objective):
         return torch.full(shape, 1 / start.environments, dtype=start.dtype, device=start.device)
 
     def loss(
-        self, model: Model, batch: Batch, state: Tensor, moment: Moment
+        self, model: Model, batch: Batch, state: Tensor, context: StepContext
     ) -> tuple[Tensor, Tensor]:
         risks = batch.mean(model.losses(batch.x, batch.y))  # [R, E]
-        weights = groupdro_weights(state, risks, moment.hyper["eta"])
+        weights = groupdro_weights(state, risks, context.hyper["eta"])
         return (weights * risks).sum(-1), weights

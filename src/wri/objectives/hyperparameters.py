@@ -1,18 +1,11 @@
 """The one place that says what a hyper-parameter is: its range, defaults and distributions.
 
-Each objective lists its own; `COMMON` belongs to every run. A preset is a setting with a name:
-
-    domainbed    appendix E.5 of the paper, on DomainBed's pretrained features
-    cmnist       the ColoredMNIST family as the paper prints it
-    published    the same numbers; WRI's weights as the paper's code ran them
-    simulation   the multi-dimensional simulation
-    wri          ours for the ColoredMNIST family, for all objectives alike
-
-Where a preset is silent the first one speaks. What a preset changes beyond numbers is in each
-objective's `presets`.
+Each objective lists its own; `COMMON` belongs to every run. A value is set for each preset
+(`wri.presets`), as a number or as a rule on the size of the fit; unset values fall back to
+`domainbed`. What a preset changes beyond numbers is in each objective's `presets`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf, log10
 from typing import Protocol
@@ -20,67 +13,94 @@ from typing import Protocol
 import numpy as np
 
 from wri.errors import InputError
+from wri.objectives import table_rules
+from wri.objectives.table_rules import FitSize
+from wri.presets import FALLBACK, find_preset
 
-PRESETS = ("domainbed", "cmnist", "published", "simulation", "wri")
-SAME_NUMBERS = {"published": "cmnist"}
+Rule = Callable[[FitSize], float]
 
 
 class Distribution(Protocol):
-    def __call__(self, random: np.random.RandomState) -> float: ...
+    """A draw, given the default."""
+
+    def __call__(self, random: np.random.RandomState, default: float) -> float: ...
 
 
 @dataclass(frozen=True)
 class Uniform:
+    """Uniform between two numbers."""
+
     low: float
     high: float
 
-    def __call__(self, random: np.random.RandomState) -> float:
+    def __call__(self, random: np.random.RandomState, default: float) -> float:
         return float(random.uniform(self.low, self.high))
 
 
 @dataclass(frozen=True)
 class LogUniform:
+    """Uniform in the logarithm."""
+
     low: float
     high: float
     whole: bool = False
 
-    def __call__(self, random: np.random.RandomState) -> float:
+    def __call__(self, random: np.random.RandomState, default: float) -> float:
         value = 10 ** random.uniform(log10(self.low), log10(self.high))
         return int(value) if self.whole else float(value)
 
 
 @dataclass(frozen=True)
-class Choice:
+class OneOf:
+    """One of some values."""
+
     values: tuple[float, ...]
 
-    def __call__(self, random: np.random.RandomState) -> float:
+    def __call__(self, random: np.random.RandomState, default: float) -> float:
         return self.values[random.choice(len(self.values))]
+
+
+@dataclass(frozen=True)
+class Around:
+    """Log-uniform from default / factor to default · factor."""
+
+    factor: float
+
+    def __call__(self, random: np.random.RandomState, default: float) -> float:
+        return float(default * self.factor ** random.uniform(-1, 1))
 
 
 @dataclass(frozen=True)
 class Setting:
     """A preset's default and what it draws from; without a distribution it is fixed."""
 
-    default: float
+    default: float | Rule
     distribution: Distribution | None = None
 
+    def resolve(self, size: FitSize | None) -> float:
+        """The default as a number."""
+        if not callable(self.default):
+            return self.default
+        if size is None:
+            raise TypeError("this default depends on the size of the fit")
+        return self.default(size)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class HyperParameter:
+    """A number that runs of one stack may differ in."""
+
     name: str
     meaning: str
-    domainbed: Setting
-    cmnist: Setting | None = None
-    simulation: Setting | None = None
-    wri: Setting | None = None
+    settings: Mapping[str, Setting]  # by preset
     low: float = 0.0
     high: float = inf
     whole: bool = False
 
     def setting(self, preset: str) -> Setting:
-        if preset not in PRESETS:
-            raise InputError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}")
-        return getattr(self, SAME_NUMBERS.get(preset, preset)) or self.domainbed
+        """What a preset says, or what it falls back to."""
+        numbers = find_preset(preset).numbers_of or preset
+        return self.settings.get(numbers, self.settings[FALLBACK])
 
     def check(self, value: float) -> float:
         """The value, or an error that names the parameter and its range."""
@@ -94,49 +114,56 @@ class HyperParameter:
             )
         if self.whole and not float(value).is_integer():
             raise InputError(f"hyper-parameter {self.name} = {value:g} must be a whole number")
-        if np.isinf(value) and not np.isinf(self.domainbed.default):
+        if np.isinf(value) and self.settings[FALLBACK].default != inf:
             raise InputError(f"hyper-parameter {self.name} must be finite")
         return value
 
 
 COMMON = (
     HyperParameter(
-        "learning_rate",
-        "step size of Adam",
-        domainbed=Setting(1e-2, LogUniform(5e-3, 1e-1)),
-        simulation=Setting(0.04),
-        wri=Setting(1e-2, LogUniform(5e-3, 3e-2)),
+        name="learning_rate",
+        meaning="step size of Adam",
+        settings={
+            "domainbed": Setting(1e-2, LogUniform(5e-3, 1e-1)),
+            "simulation": Setting(0.04),
+            "coloured": Setting(1e-2, LogUniform(5e-3, 3e-2)),
+            "table": Setting(table_rules.learning_rate, Around(3.0)),
+        },
         low=1e-12,
     ),
     HyperParameter(
-        "final_rate",
-        "share of the step size that is left at the end, along half a cosine; 1 keeps it",
-        domainbed=Setting(1.0),
-        wri=Setting(0.0),
+        name="final_rate",
+        meaning="share of the step size that is left at the end, along half a cosine; 1 keeps it",
+        settings={"domainbed": Setting(1.0), "coloured": Setting(0.0), "table": Setting(0.0)},
         high=1.0,
     ),
     HyperParameter(
-        "weight_decay",
-        "added to the gradient, times the parameters",
-        domainbed=Setting(0.0, LogUniform(1e-6, 1e-2)),
-        cmnist=Setting(0.0),
-        simulation=Setting(1e-5),
-        wri=Setting(0.0),
+        name="weight_decay",
+        meaning="added to the gradient, times the parameters",
+        settings={
+            "domainbed": Setting(0.0, LogUniform(1e-6, 1e-2)),
+            "cmnist": Setting(0.0),
+            "simulation": Setting(1e-5),
+            "coloured": Setting(0.0),
+            "table": Setting(table_rules.weight_decay, LogUniform(1e-4, 1e-1)),
+        },
     ),
     HyperParameter(
-        "batch_size",
-        "rows of each environment in a step; an environment with no more rows is used whole",
-        domainbed=Setting(256, LogUniform(2**6, 2**11, whole=True)),
-        simulation=Setting(2048),
-        wri=Setting(2048, Choice((1024, 2048, 4096))),
+        name="batch_size",
+        meaning="rows of each environment in a step; a smaller environment is used whole",
+        settings={
+            "domainbed": Setting(256, LogUniform(2**6, 2**11, whole=True)),
+            "simulation": Setting(2048),
+            "coloured": Setting(2048, OneOf((1024, 2048, 4096))),
+            "table": Setting(table_rules.batch_size),
+        },
         low=2,
         whole=True,
     ),
     HyperParameter(
-        "clip_norm",
-        "largest norm of a run's gradient",
-        domainbed=Setting(inf),
-        simulation=Setting(10.0),
+        name="clip_norm",
+        meaning="largest norm of a run's gradient",
+        settings={"domainbed": Setting(inf), "simulation": Setting(10.0)},
         low=1e-12,
     ),
 )
@@ -146,35 +173,52 @@ def annealing(domainbed: Setting, cmnist: Setting) -> tuple[HyperParameter, Hype
     """When a penalty comes into force: at once at a step, or along a ramp from there."""
     return (
         HyperParameter(
-            "anneal_steps",
-            "steps before the penalty has its full weight",
-            domainbed=domainbed,
-            cmnist=cmnist,
-            simulation=Setting(0),
-            wri=Setting(100, Choice((0, 50, 100))),
+            name="anneal_steps",
+            meaning="steps before the penalty has its full weight",
+            settings={
+                "domainbed": domainbed,
+                "cmnist": cmnist,
+                "simulation": Setting(0),
+                "coloured": Setting(100, OneOf((0, 50, 100))),
+                "table": Setting(table_rules.quarter_of_steps),
+            },
             whole=True,
         ),
         HyperParameter(
-            "ramp_steps",
-            "steps over which the weight then grows from its early value; 0 switches it on",
-            domainbed=Setting(0),
-            wri=Setting(100, Choice((0, 100, 200))),
+            name="ramp_steps",
+            meaning="steps over which the weight then grows from its early value; 0 switches it on",
+            settings={
+                "domainbed": Setting(0),
+                "coloured": Setting(100, OneOf((0, 100, 200))),
+                "table": Setting(table_rules.quarter_of_steps),
+            },
             whole=True,
         ),
     )
 
 
 def complete(
-    declared: Iterable[HyperParameter], given: Mapping[str, float], preset: str = "domainbed"
+    declared: Iterable[HyperParameter],
+    given: Mapping[str, float],
+    preset: str = FALLBACK,
+    size: FitSize | None = None,
 ) -> dict[str, float]:
     """`given` checked, and filled up with the preset's defaults."""
     known = {parameter.name: parameter for parameter in declared}
-    for name in given:
-        if name not in known:
-            raise InputError(
-                f"unknown hyper-parameter {name!r}; this objective knows {', '.join(sorted(known))}"
-            )
+    check_names(known, given)
     return {
-        name: parameter.check(given.get(name, parameter.setting(preset).default))
+        name: parameter.check(
+            given[name] if name in given else parameter.setting(preset).resolve(size)
+        )
         for name, parameter in known.items()
     }
+
+
+def check_names(known: Iterable[str], given: Iterable[str]) -> None:
+    """Refuse hyper-parameters that an objective does not have."""
+    names = sorted(known)
+    for name in given:
+        if name not in names:
+            raise InputError(
+                f"unknown hyper-parameter {name!r}; this objective knows {', '.join(names)}"
+            )

@@ -20,7 +20,7 @@ from wri.errors import check_option
 from wri.objectives.base import (
     Batch,
     Model,
-    Moment,
+    StepContext,
     Objective,
     half_weights,
     halves,
@@ -59,14 +59,20 @@ class IRM(Objective):
     early_weight: float = 1.0
     divided: bool = False
     name = "irm"
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"wri": {"divided": True}}
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "coloured": {"divided": True},
+        "table": {"form": "square"},
+    }
     own_hyperparameters = (
         HyperParameter(
-            "penalty_weight",
-            "λ, weight of the squared gradient",
-            domainbed=Setting(1e2, LogUniform(1e-1, 1e5)),
-            simulation=Setting(10.0),
-            wri=Setting(1e5, LogUniform(1e4, 1e6)),
+            name="penalty_weight",
+            meaning="λ, weight of the squared gradient",
+            settings={
+                "domainbed": Setting(1e2, LogUniform(1e-1, 1e5)),
+                "simulation": Setting(10.0),
+                "coloured": Setting(1e5, LogUniform(1e4, 1e6)),
+                "table": Setting(100.0, LogUniform(1.0, 1e4)),
+            },
         ),
         *annealing(
             domainbed=Setting(50, LogUniform(1, 500, whole=True)),
@@ -78,15 +84,15 @@ class IRM(Objective):
         check_option("form", self.form, ("halves", "square"))
 
     @property
-    def whole(self) -> Literal["as it is", "shuffled"]:
-        return "shuffled" if self.form == "halves" else "as it is"
+    def whole(self) -> Literal["whole", "shuffled"]:
+        return "shuffled" if self.form == "halves" else "whole"
 
-    def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
         outputs = model.outputs(batch.x)  # [R, E, B, C]
         losses, gradients = model.loss.with_scale_gradient(outputs, batch.y)  # [R, E, B]
         risks = batch.mean(losses)  # [R, E]
         penalty = irm_penalty(gradients, self.form, batch.weight).mean(-1)
-        weight = scheduled(moment, self.early_weight)
+        weight = scheduled(context, self.early_weight)
         return penalised(risks.mean(-1), weight, penalty, self.divided), state
 
     def resets_at(self, hyper: HyperValues) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, Moment, Objective, weighted_mean
+from wri.objectives.base import Batch, Model, StepContext, Objective, weighted_mean
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
 from wri.objectives.pairs import circle, take_environments
 
@@ -23,9 +23,9 @@ class Mixup(Objective):
     name = "mixup"
     own_hyperparameters = (
         HyperParameter(
-            "alpha",
-            "α of the Beta distribution of the mixing share",
-            domainbed=Setting(0.2, LogUniform(1e-1, 1e1)),
+            name="alpha",
+            meaning="α of the Beta distribution of the mixing share",
+            settings={"domainbed": Setting(0.2, LogUniform(1e-1, 1e1))},
             low=1e-3,
         ),
     )
@@ -34,10 +34,10 @@ class Mixup(Objective):
     def whole(self) -> Literal["shuffled"]:
         return "shuffled"
 
-    def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
         environments = batch.x.shape[1]
-        partner = circle(moment.random.permutations(environments))  # [R, E]
-        share = moment.random.beta(moment.hyper["alpha"], environments)[..., None]  # [R, E, 1]
+        partner = circle(context.random.permutations(environments))  # [R, E]
+        share = context.random.beta(context.hyper["alpha"], environments)[..., None]  # [R, E, 1]
         mixed = torch.lerp(take_environments(batch.x, partner), batch.x, share[..., None])
         weight = batch.weight
         if weight is not None:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from wri.errors import check_option
-from wri.objectives.base import Batch, Model, Moment, Objective, weighted_mean
-from wri.objectives.hyperparameters import Choice, HyperParameter, LogUniform, Setting
+from wri.objectives.base import Batch, Model, StepContext, Objective, weighted_mean
+from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting
 from wri.stacked.adam import EPSILON
 
 
@@ -27,14 +27,14 @@ class MLDG(Objective):
     name = "mldg"
     own_hyperparameters = (
         HyperParameter(
-            "beta",
-            "β, weight of the meta-test risk",
-            domainbed=Setting(1.0, LogUniform(1e-1, 1e1)),
+            name="beta",
+            meaning="β, weight of the meta-test risk",
+            settings={"domainbed": Setting(1.0, LogUniform(1e-1, 1e1))},
         ),
         HyperParameter(
-            "meta_test",
-            "environments held out in a step",
-            domainbed=Setting(2, Choice((1, 2))),
+            name="meta_test",
+            meaning="environments held out in a step",
+            settings={"domainbed": Setting(2, OneOf((1, 2)))},
             low=1,
             whole=True,
         ),
@@ -43,10 +43,10 @@ class MLDG(Objective):
     def __post_init__(self) -> None:
         check_option("inner", self.inner, ("adam", "sgd"))
 
-    def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
         environments = batch.x.shape[1]
-        hyper = moment.hyper
-        order = moment.random.permutations(environments)
+        hyper = context.hyper
+        order = context.random.permutations(environments)
         run, train, test = meta_pairs(order, hyper["meta_test"])  # [K] each
 
         exact = self.inner == "sgd"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from wri.densities.base import HyperValues
-from wri.objectives.base import Batch, Model, Moment, Objective, penalised, scheduled
+from wri.objectives.base import Batch, Model, StepContext, Objective, penalised, scheduled
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, annealing
 
 
@@ -27,14 +27,17 @@ class VREx(Objective):
     early_weight: float = 1.0
     divided: bool = False
     name = "vrex"
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"wri": {"divided": True}}
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"coloured": {"divided": True}}
     own_hyperparameters = (
         HyperParameter(
-            "penalty_weight",
-            "λ, weight of the variance of the risks",
-            domainbed=Setting(1e1, LogUniform(1e-1, 1e5)),
-            simulation=Setting(10.0),
-            wri=Setting(1e3, LogUniform(1e2, 1e4)),
+            name="penalty_weight",
+            meaning="λ, weight of the variance of the risks",
+            settings={
+                "domainbed": Setting(1e1, LogUniform(1e-1, 1e5)),
+                "simulation": Setting(10.0),
+                "coloured": Setting(1e3, LogUniform(1e2, 1e4)),
+                "table": Setting(30.0, LogUniform(0.3, 3e3)),
+            },
         ),
         *annealing(
             domainbed=Setting(50, LogUniform(1, 500, whole=True)),
@@ -42,9 +45,9 @@ class VREx(Objective):
         ),
     )
 
-    def loss(self, model: Model, batch: Batch, state: Any, moment: Moment) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
         risks = batch.mean(model.losses(batch.x, batch.y))  # [R, E]
-        weight = scheduled(moment, self.early_weight)
+        weight = scheduled(context, self.early_weight)
         return penalised(risks.mean(-1), weight, vrex_penalty(risks), self.divided), state
 
     def resets_at(self, hyper: HyperValues) -> Tensor:

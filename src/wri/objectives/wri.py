@@ -13,7 +13,7 @@ before the densities' first update. The paper prints sums where its code has mea
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -27,7 +27,7 @@ from wri.objectives.base import (
     Batch,
     Draws,
     Model,
-    Moment,
+    StepContext,
     Objective,
     Start,
     penalised,
@@ -35,7 +35,7 @@ from wri.objectives.base import (
     weighted_mean,
 )
 from wri.objectives.density_hyperparameters import DENSITY_HYPERPARAMETERS
-from wri.objectives.hyperparameters import Choice, HyperParameter, LogUniform, Setting, annealing
+from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting, annealing
 from wri.objectives.pairs import circle, compare
 from wri.objectives.weighted_risks import (
     Form,
@@ -46,7 +46,7 @@ from wri.objectives.weighted_risks import (
     weighted_gaps,
     wri_penalty,
 )
-from wri.stacked import Adam, clip_norm, differentiate
+from wri.stacked import Adam, Seen, clip_norm, differentiate
 
 ALL_PAIRS = 8
 """Up to so many environments every pair is compared; beyond, a random circle of pairs.
@@ -55,7 +55,6 @@ Ratio weights compare with their one reference in any case.
 """
 
 DENSITY_CLIP = 10.0  # norm of a density step's gradient
-Seen = Literal["x", "phi", "outputs"]
 RUNNING = 0.9  # share of the past in the running mean of d̄
 
 
@@ -95,6 +94,7 @@ class WRI(Objective):
 
     weighting: Weighting = "density"
     scaling: Scaling = "loss"
+    _: KW_ONLY
     density: Density = field(default_factory=Bounded)
     density_on: Seen = "x"
     density_scaling: Scaling = "relative"
@@ -106,7 +106,7 @@ class WRI(Objective):
     name = "wri"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "published": {"weighting": "published"},
-        "wri": {
+        "coloured": {
             "weighting": "overlap",
             "scaling": "risk",
             "density": FittedClassifier(weight_decay=1e-2),
@@ -114,19 +114,34 @@ class WRI(Objective):
             "form": "halves",
             "divided": True,
         },
+        "table": {
+            "weighting": "overlap",
+            "scaling": "product",
+            "density": FittedClassifier(steps=50, weight_decay=1e-2),
+            "normalised": True,
+        },
     }
     own_hyperparameters = (
         HyperParameter(
-            "penalty_weight",
-            "λ, weight of the squared gaps in the predictor's steps",
-            domainbed=Setting(1.0, LogUniform(1e-1, 5e1)),
-            cmnist=Setting(500.0, LogUniform(1e-1, 1e3)),
-            simulation=Setting(10.0),
-            wri=Setting(30.0, LogUniform(3.0, 3e2)),
+            name="penalty_weight",
+            meaning="λ, weight of the squared gaps in the predictor's steps",
+            settings={
+                "domainbed": Setting(1.0, LogUniform(1e-1, 5e1)),
+                "cmnist": Setting(500.0, LogUniform(1e-1, 1e3)),
+                "simulation": Setting(10.0),
+                "coloured": Setting(30.0, LogUniform(3.0, 3e2)),
+                "table": Setting(3.0, LogUniform(0.03, 3e2)),
+            },
         ),
-        *annealing(domainbed=Setting(0, Choice((0, 10))), cmnist=Setting(0, Choice((0, 10)))),
+        *annealing(domainbed=Setting(0, OneOf((0, 10))), cmnist=Setting(0, OneOf((0, 10)))),
         *DENSITY_HYPERPARAMETERS,
     )
+
+    @classmethod
+    def preset_options(cls, preset: str, hidden: tuple[int, ...] | None) -> Mapping[str, Any]:
+        options = super().preset_options(preset, hidden)
+        # an invariant predictor's Φ holds nothing spurious, and so neither do its weights
+        return {**options, "density_on": "phi"} if preset == "table" and hidden else options
 
     def __post_init__(self) -> None:
         check_option("weighting", self.weighting, get_args(Weighting))
@@ -151,12 +166,7 @@ class WRI(Objective):
     def initial(self, start: Start) -> State:
         runs, environments = len(start.seeds), start.environments
         network = start.network
-        widths = {
-            "x": network.widths[0],
-            "phi": network.feature_width,
-            "outputs": network.widths[-1],
-        }
-        width = widths[self.density_on]
+        width = network.width_seen(self.density_on)
         rows = self.density.initial(start.seeds, environments, width)
         if self._fitted_once and self.weighting != "uniform":
             splits = [start.draws.split(run) for run in range(runs)]
@@ -200,8 +210,8 @@ class WRI(Objective):
         return 32.0 if self._learns else 2.0
 
     @property
-    def whole(self) -> Literal["as it is", "drawn"]:
-        return "drawn" if self.form == "halves" else "as it is"
+    def whole(self) -> Literal["whole", "resampled"]:
+        return "resampled" if self.form == "halves" else "whole"
 
     def resets_at(self, hyper: HyperValues) -> Tensor:
         return hyper["anneal_steps"]
@@ -211,19 +221,18 @@ class WRI(Objective):
         return state.flat[run : run + 1].cpu().numpy()
 
     def loss(
-        self, model: Model, batch: Batch, state: State, moment: Moment
+        self, model: Model, batch: Batch, state: State, context: StepContext
     ) -> tuple[Tensor, State]:
-        phi = model.represent(batch.x)  # [R, E, B, F]
-        outputs = model.head(phi)  # [R, E, B, C]
-        losses = model.loss.per_example(outputs, batch.y)  # [R, E, B]
+        views = model.views(batch.x)  # [R, E, B, …] each
+        losses = model.loss.per_example(views.outputs, batch.y)  # [R, E, B]
         risk = batch.mean(losses).mean(-1)
-        after = self._circle(losses.shape[1], moment)  # drawn at every step, needed or not
-        weight = torch.where(state.fitted, scheduled(moment, self.early_weight), 0.0)
+        after = self._circle(losses.shape[1], context)  # drawn at every step, needed or not
+        weight = torch.where(state.fitted, scheduled(context, self.early_weight), 0.0)
         if not weight.any():
             return risk, state
-        seen = self._seen(batch.x, phi, outputs).detach()
+        seen = views.seen(self.density_on).detach()
         with torch.no_grad():
-            compared = compare(self.density, state.flat, seen, after, moment.hyper)
+            compared = compare(self.density, state.flat, seen, after, context.hyper)
         logs, in_force = compared.log_densities, weight != 0
         if not in_force.all():  # nothing may come back from runs without a penalty, NaN least
             losses = torch.where(in_force[:, None, None], losses, 1.0)
@@ -249,47 +258,43 @@ class WRI(Objective):
             state = state._replace(mean_weight=kept)
         return penalised(risk, weight, _over_circle(penalty), self.divided), state
 
-    def _seen(self, x: Tensor, phi: Tensor, outputs: Tensor) -> Tensor:
-        """What the densities see of a batch."""
-        return {"x": x, "phi": phi, "outputs": outputs}[self.density_on]
-
-    def after_step(self, model: Model, state: State, moment: Moment, draws: Draws) -> State:
+    def after_step(self, model: Model, state: State, context: StepContext, draws: Draws) -> State:
         if not self._learns:
             return state
-        hyper = moment.hyper
-        due = (moment.step >= hyper["anneal_steps"]) & (moment.step % hyper["density_every"] == 0)
+        hyper = context.hyper
+        due = (context.step >= hyper["anneal_steps"]) & (context.step % hyper["density_every"] == 0)
         runs = due.nonzero()[:, 0]
         if len(runs) == 0:
             return state
         if self.density.learning == "refit":
             self._refit(model, state, runs, draws)
         else:
-            self._density_steps(model, state, runs, moment, draws)
+            self._density_steps(model, state, runs, context, draws)
         return state._replace(fitted=state.fitted | due)
 
-    def _circle(self, environments: int, moment: Moment) -> Tensor | None:
+    def _circle(self, environments: int, context: StepContext) -> Tensor | None:
         """Whom each environment is compared with, `[R, E]`; None for all, or a reference."""
         if environments <= ALL_PAIRS or self.weighting == "ratio":
             return None
-        return circle(moment.random.permutations(environments))
+        return circle(context.random.permutations(environments))
 
     def _density_steps(
-        self, model: Model, state: State, runs: Tensor, moment: Moment, draws: Draws
+        self, model: Model, state: State, runs: Tensor, context: StepContext, draws: Draws
     ) -> None:
         """n_d steps of the densities of `runs`; those with fewer steps drop out on the way."""
-        steps = moment.hyper["density_steps"]
+        steps = context.hyper["density_steps"]
         runs = runs[steps[runs].argsort(descending=True, stable=True)]
         flat, adam = state.flat[runs], state.adam.take(runs)
         model = model._replace(flat=model.flat.detach()[runs])
-        hyper = {name: values[runs] for name, values in moment.hyper.items()}
+        hyper = {name: values[runs] for name, values in context.hyper.items()}
         numbers = runs.tolist()
         counts = [int(n) for n in hyper["density_steps"].tolist()]
         for batch in draws.batches(numbers, counts):
             n = len(batch.x)
-            here = Moment(
-                moment.step,
+            here = StepContext(
+                context.step,
                 {name: values[:n] for name, values in hyper.items()},
-                moment.random.take(numbers[:n]),
+                context.random.take(numbers[:n]),
             )
             seen, losses = self._fixed(model._replace(flat=model.flat[:n]), batch)
             moving, past = flat[:n], adam.first(n)
@@ -309,13 +314,12 @@ class WRI(Objective):
     @torch.no_grad()
     def _fixed(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
         """What the predictor, which stands still, gives for several steps' rows at once."""
-        phi = model.represent(batch.x)  # [R, S, E, B, F]
-        outputs = model.head(phi)  # [R, S, E, B, C]
-        losses = model.loss.per_example(outputs, batch.y)  # [R, S, E, B]
-        return self._seen(batch.x, phi, outputs), losses
+        views = model.views(batch.x)  # [R, S, E, B, …] each
+        losses = model.loss.per_example(views.outputs, batch.y)  # [R, S, E, B]
+        return views.seen(self.density_on), losses
 
     def _density_gradient(
-        self, flat: Tensor, seen: Tensor, losses: Tensor, weight: Tensor | None, here: Moment
+        self, flat: Tensor, seen: Tensor, losses: Tensor, weight: Tensor | None, here: StepContext
     ) -> Tensor:
         flat = flat.detach().requires_grad_()
         after = self._circle(seen.shape[1], here)
@@ -342,9 +346,8 @@ class WRI(Objective):
             alone = model._replace(flat=model.flat.detach()[run : run + 1])
             features = []
             for rows in draws.environments(run):
-                x = state.flat.new_tensor(rows)[None]
-                phi = alone.represent(x)
-                features.append(self._seen(x, phi, alone.head(phi))[0].cpu().numpy())
+                views = alone.views(state.flat.new_tensor(rows)[None])
+                features.append(views.seen(self.density_on)[0].cpu().numpy())
             state.flat[run] = torch.nan
             if not all(np.isfinite(rows).all() for rows in features):
                 continue

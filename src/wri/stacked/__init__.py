@@ -1,8 +1,8 @@
-"""Networks, losses and Adam with a leading axis of runs: the bottom of the house."""
+"""Networks, losses and Adam with a leading axis of runs: the lowest layer."""
 
 from wri.stacked.adam import Adam, clip_norm
 from wri.stacked.losses import CROSS_ENTROPY, LOGISTIC, LOSSES, SQUARED, Loss
-from wri.stacked.network import Network
+from wri.stacked.network import Network, Seen, Views
 from wri.stacked.packing import Packing, differentiate
 from wri.stacked.seeds import Streams, generator
 
@@ -15,7 +15,9 @@ __all__ = [
     "Loss",
     "Network",
     "Packing",
+    "Seen",
     "Streams",
+    "Views",
     "clip_norm",
     "differentiate",
     "generator",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +17,23 @@ from torch import Tensor
 
 from wri.stacked.packing import Packing
 from wri.stacked.seeds import generator
+
+
+Seen = Literal["x", "phi", "outputs"]
+"""What a density or the evidence sees of a row."""
+
+
+class Views(NamedTuple):
+    """Rows on their way through a network: inputs, Φ(x), outputs."""
+
+    x: Tensor  # [R, …, D]
+    phi: Tensor  # [R, …, F]
+    outputs: Tensor  # [R, …, C]
+
+    def seen(self, what: Seen) -> Tensor:
+        """The view of that name."""
+        found: Tensor = getattr(self, what)
+        return found
 
 
 @dataclass(frozen=True)
@@ -40,10 +58,9 @@ class Network:
             shapes += [(self.copies, outputs, inputs), (self.copies, outputs, 1)]
         return Packing(tuple(shapes))
 
-    @property
-    def feature_width(self) -> int:
-        """The width of Φ(x)."""
-        return self.widths[-2]
+    def width_seen(self, what: Seen) -> int:
+        """The width of a view."""
+        return {"x": self.widths[0], "phi": self.widths[-2], "outputs": self.widths[-1]}[what]
 
     def initial(self, seeds: Sequence[int], purpose: str = "weights") -> np.ndarray:  # [R, P]
         """Uniform in ±1/√inputs, weights and biases, as PyTorch's linear layers start."""
@@ -66,6 +83,11 @@ class Network:
     def outputs(self, flat: Tensor, x: Tensor) -> Tensor:
         """head(Φ(x)): `[R·K, …, D]` to `[R·K, …, C]`."""
         return self._through(self._parts(flat), x, last=True)
+
+    def views(self, flat: Tensor, x: Tensor) -> Views:
+        """x, Φ(x) and head(Φ(x))."""
+        phi = self.represent(flat, x)
+        return Views(x, phi, self.head(flat, phi))
 
     def outputs_of_copies(self, flat: Tensor, x: Tensor) -> Tensor:
         """Every copy on the same x: `[R, …, D]` to `[R, K, …, C]`.

@@ -1,23 +1,27 @@
 """The rows of a sweep: a built-in data set by name, or a table from a file."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from wri.datasets import Environment, load_named, read_table
+from wri.datasets import Environment, LabelledFile, load_named, read_table
 from wri.errors import InputError
-from wri.sweep.outcomes import Described
+from wri.measures import applicable_measures
+from wri.presets import FALLBACK
+from wri.stacked import SQUARED
+from wri.sweep.outcomes import DatasetInfo
 from wri.sweep.spaces import seed_hash
 from wri.training import Bank
 
 HOLDOUT = 0.2  # share of an environment's rows that is never trained on
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Data:
     """A data set of a sweep: one bank of all environments' rows.
 
@@ -31,12 +35,18 @@ class Data:
         Their rows one after the other.
     sizes
         Rows of each.
+    preset
+        What a sweep of it takes unless told otherwise.
+    source
+        How `reload` finds the rows again; empty where it cannot.
     """
 
     name: str
     names: tuple[str, ...]
     bank: Bank
     sizes: tuple[int, ...]
+    preset: str = FALLBACK
+    source: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.names) < 2:
@@ -60,16 +70,30 @@ class Data:
         return digest.hexdigest()[:16]
 
     @cached_property
-    def described(self) -> Described:
-        shares = [np.bincount(self.bank.targets[rows].astype(int)).max() for rows in self.rows]
-        constant = [float(most) / size for most, size in zip(shares, self.sizes, strict=True)]
-        held_back = [int(size * HOLDOUT) / size for size in self.sizes]
-        return Described(self.name, self.names, tuple(constant), tuple(held_back))
+    def info(self) -> DatasetInfo:
+        constants = [constant_measures(self.bank, rows) for rows in self.rows]
+        return DatasetInfo(
+            name=self.name,
+            environments=self.names,
+            constant={m: tuple(each[m] for each in constants) for m in self.measures},
+            held_back=tuple(int(size * HOLDOUT) / size for size in self.sizes),
+            source=self.source,
+        )
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Those that its targets have."""
+        return applicable_measures(self.bank.n_classes)
 
     @property
     def rows(self) -> list[np.ndarray]:
         ends = np.cumsum(self.sizes)
         return [np.arange(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
+
+    def training_sizes(self, held_out: Sequence[int]) -> list[int]:
+        """Rows that are trained on in each environment that is not held out."""
+        kept = [size for e, size in enumerate(self.sizes) if e not in held_out]
+        return [size - int(size * HOLDOUT) for size in kept]
 
     def splits(self, trial_seed: int) -> dict[str, np.ndarray]:
         """ "env0_in", "env0_out", "env1_in", …: DomainBed's split of each environment."""
@@ -82,32 +106,126 @@ class Data:
         return splits
 
 
+def constant_measures(bank: Bank, rows: np.ndarray) -> dict[str, float]:
+    """What the best constant prediction has on some rows, by measure."""
+    targets = bank.targets[rows]
+    if bank.n_classes is None:
+        return {"squared_error": float(np.var(targets)), "r2": 0.0}
+    shares = np.bincount(targets.astype(int)) / len(targets)
+    present = shares[shares > 0]
+    entropy = float(-(present * np.log(present)).sum())
+    return {"accuracy": float(shares.max()), "loss": entropy, "auroc": 0.5}
+
+
 def gather(name: str, environments: Sequence[Environment], classes: int | None = None) -> Data:
-    """Environments as one data set of a sweep."""
-    bank = Bank(
-        np.concatenate([e.x for e in environments]),
-        np.concatenate([e.y for e in environments]),
-        classes=classes,
+    """Environments with classes as one data set of a sweep."""
+    return _join(name, environments, Bank(*_stack(environments), classes=classes))
+
+
+def _stack(environments: Sequence[Environment]) -> tuple[np.ndarray, np.ndarray]:
+    x, y = ([getattr(e, part) for e in environments] for part in ("x", "y"))
+    return np.concatenate(x), np.concatenate(y)
+
+
+def _join(
+    name: str,
+    environments: Sequence[Environment],
+    bank: Bank,
+    preset: str = FALLBACK,
+    source: Mapping[str, str] | None = None,
+) -> Data:
+    return Data(
+        name=name,
+        names=tuple(e.name for e in environments),
+        bank=bank,
+        sizes=tuple(len(e.y) for e in environments),
+        preset=preset,
+        source=source or {},
     )
-    names = tuple(e.name for e in environments)
-    return Data(name, names, bank, tuple(len(e.y) for e in environments))
+
+
+def load_builtin(name: str) -> Data:
+    """A built-in table by its name."""
+    environments = load_named(name)
+    return _join(name, environments, Bank(*_stack(environments)), "table", {"builtin": name})
+
+
+def load_file(path: Path, target: str, environment: str, task: str | None = None) -> Data:
+    """A table from a file by its columns."""
+    return _from_file(path, read_table(path, target, environment, task), target, environment)
+
+
+def _from_file(path: Path, table: LabelledFile, target: str, environment: str) -> Data:
+    x, y = _stack(table.environments)
+    numbers = table.classes is None
+    bank = Bank(x, y, loss=SQUARED) if numbers else Bank(x, y, classes=len(table.classes or ()))
+    source = {
+        "path": str(path.resolve()),
+        "target": target,
+        "environment": environment,
+        "task": "numbers" if numbers else "classes",
+    }
+    return _join(path.stem, table.environments, bank, "table", source)
 
 
 def load_data(
-    names: Sequence[str], path: Path | None, target: str | None, environment: str | None
+    names: Sequence[str],
+    path: Path | None,
+    target: str | None,
+    environment: str | None,
+    task: str | None = None,
 ) -> list[Data]:
-    """Built-in data sets by their names, and a file by its columns.
-
-    Features are used as they are in the file; scale them first where their units differ.
-    """
-    found = [gather(name, load_named(name)) for name in dict.fromkeys(names)]
+    """Built-in data sets by their names, and a file by its columns."""
+    found = [load_builtin(name) for name in dict.fromkeys(names)]
     if path is not None:
         if target is None or environment is None:
             raise InputError(
                 "--data needs --target and --env: the columns of label and environment"
             )
-        table = read_table(path, target, environment)
-        found.append(gather(path.stem, table.environments, len(table.classes)))
+        found.append(load_file(path, target, environment, task))
     if not found:
         raise InputError("name a data set by --datasets, or a file by --data")
     return found
+
+
+class LabelledRows(NamedTuple):
+    """The rows of a data set as estimators take them."""
+
+    x: np.ndarray  # [n, D]
+    y: np.ndarray  # [n], class labels or numbers
+    site: np.ndarray  # [n], names of environments
+    columns: tuple[str, ...] | None  # None where they have no names
+
+
+def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> LabelledRows:
+    """The rows that a store's runs were trained on.
+
+    Parameters
+    ----------
+    info
+        From the store.
+    fingerprint
+        Of the rows, from the store; other rows are refused.
+    path
+        Where the file is now, if it was moved.
+    """
+    source = info.source
+    columns, classes = None, None
+    if "builtin" in source:
+        data = load_builtin(source["builtin"])
+    elif "path" in source:
+        target, environment = source["target"], source["environment"]
+        where = path or Path(source["path"])
+        table = read_table(where, target, environment, source["task"])
+        data = _from_file(where, table, target, environment)
+        columns, classes = table.features, table.classes
+    else:
+        raise InputError(f"{info.name!r} cannot be loaded again: its rows came from a program")
+    if data.fingerprint != fingerprint:
+        raise InputError(
+            f"the rows of {info.name!r} are not those of the sweep any more; name the file that "
+            "was swept by --data"
+        )
+    y = data.bank.targets if classes is None else np.array(classes)[data.bank.targets]
+    site = np.repeat(np.array(data.names), data.sizes)
+    return LabelledRows(data.bank.features, y, site, columns)

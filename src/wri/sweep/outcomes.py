@@ -1,28 +1,33 @@
 """What a sweep knows of its data sets and of its finished runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from wri.training import ModelSpec
 
-@dataclass(frozen=True)
-class Described:
-    """What selection and tables need to know of a data set."""
+Values = Mapping[str, np.ndarray]
+"""Split ("env0_in", "env0_out", "env1_in", …) to `[T]`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetInfo:
+    """What selections and tables need to know of a data set, and where its rows are."""
 
     name: str
     environments: tuple[str, ...]
-    constant_accuracy: tuple[float, ...]  # of the best constant prediction in each environment
+    constant: Mapping[str, tuple[float, ...]]  # measure of the best constant, per environment
     held_back: tuple[float, ...]  # share of each environment's rows that is never trained on
+    source: Mapping[str, str] = field(default_factory=dict)  # how `wri.sweep.data` finds it again
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """One run: what it is, and its accuracy at every checkpoint; none before it is finished.
+    """One run: what it is, and its measures at every checkpoint; none before it is finished.
 
-    `accuracy` maps "env0_in", "env0_out", "env1_in", … to `[T]` in [0, 1]: the rows of each
-    environment that are trained on when it is not held out, and the others. From the step at
-    which a run diverged on it is NaN.
+    The split "env0_in" holds the rows of environment 0 that are trained on when it is not held out,
+    "env0_out" the others. From the step at which a run diverged, values are NaN.
     """
 
     dataset: str
@@ -31,5 +36,6 @@ class Outcome:
     hparams_seed: int
     trial_seed: int
     steps: np.ndarray  # [T]
-    accuracy: Mapping[str, np.ndarray]
+    measures: Mapping[str, Values]
     diverged_at: int | None = None
+    model: ModelSpec | None = None  # None where the records come from elsewhere

@@ -1,53 +1,78 @@
 """From what is asked for to runs: data sets × algorithms × held-out environments × draws × trials.
 
-A run's id is a hash of all that decides its result, so the same question finds the same runs, and
-one more algorithm or trial adds runs without touching the others. Splits and draws follow
-DomainBed: in every environment a trial's shuffle holds out a fifth, and (hparams_seed, trial_seed,
-name) decide a hyper-parameter.
+A run's id is a hash of all that decides its result, without what a preset sets anyway. So the same
+sweep finds the same runs, one more algorithm or trial adds runs without touching the others, and a
+new option leaves old stores readable. Splits and draws follow DomainBed: in every environment a
+trial's shuffle holds out a fifth, and (hparams_seed, trial_seed, name) decide a hyper-parameter.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from wri.errors import InputError, check_option
-from wri.objectives import OBJECTIVES, make_objective
+from wri.objectives import OBJECTIVES
+from wri.presets import FALLBACK
 from wri.sweep.data import Data
 from wri.sweep.selection import SELECTIONS
-from wri.sweep.spaces import draw, seed_hash
-from wri.training import Run
+from wri.sweep.spaces import drawn_values, seed_hash
+from wri.training import ModelSpec, Run
 
-FORMAT = 2  # raised when equal questions no longer give equal results
+FORMAT = 3
+"""Raised when equal sweeps no longer give equal results; `tests/sweep/test_golden.py` tells."""
 
 
-@dataclass(frozen=True)
-class Planned:
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
     """One run of a sweep: all that decides its result."""
 
     dataset: str
     fingerprint: str  # of the data
-    algorithm: str
+    model: ModelSpec
     test_envs: tuple[int, ...]
-    hparams_seed: int
-    trial_seed: int
-    steps: int
-    checkpoint_every: int
-    preset: str
-    objective: str  # with the options that the preset brings, written out
-    hyper: Mapping[str, float]
-    format: int = FORMAT
+    hparams_seed: int = 0
+    trial_seed: int = 0
+    checkpoint_every: int = 10
 
     @cached_property
     def id(self) -> str:
         return hashlib.sha256(self.as_json().encode()).hexdigest()[:20]
 
+    @property
+    def algorithm(self) -> str:
+        return self.model.objective.name
+
     def as_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+        """What differs from the defaults."""
+        fields: dict[str, Any] = {
+            "format": FORMAT,
+            "dataset": self.dataset,
+            "fingerprint": self.fingerprint,
+            "model": self.model.differences(),
+            "test_envs": list(self.test_envs),
+        }
+        for name in ("hparams_seed", "trial_seed", "checkpoint_every"):
+            if getattr(self, name) != RunSpec.__dataclass_fields__[name].default:
+                fields[name] = getattr(self, name)
+        return json.dumps(fields, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "RunSpec":
+        """What `as_json` wrote."""
+        fields = json.loads(text)
+        if fields.pop("format", None) != FORMAT:
+            raise InputError(
+                "this store was written by another version of wri, whose runs this one cannot "
+                "compare with its own; read it with that version, or name another store"
+            )
+        model = ModelSpec.from_dict(fields.pop("model"))
+        return cls(model=model, test_envs=tuple(fields.pop("test_envs")), **fields)
 
     @property
     def place(self) -> str:
@@ -58,28 +83,21 @@ class Planned:
             f"{self.hparams_seed}, trial {self.trial_seed}"
         )
 
-    @classmethod
-    def from_json(cls, text: str) -> "Planned":
-        fields = json.loads(text)
-        if fields.get("format") != FORMAT:
-            raise InputError(
-                "this store was written by another version of wri, whose runs this one cannot "
-                "compare with its own; read it with that version, or name another store"
-            )
-        return cls(**fields | {"test_envs": tuple(fields["test_envs"])})
+    @property
+    def seed(self) -> int:
+        """Of initial weights and batches."""
+        numbers = (*self.test_envs, self.hparams_seed, self.trial_seed)
+        return seed_hash(self.dataset, self.algorithm, *numbers)
 
     def run(self, data: Data, splits: Mapping[str, np.ndarray]) -> Run:
         """What is trained: the other environments' "in" rows; all splits are measured."""
         environments = range(len(data.names))
         train = [splits[f"env{e}_in"] for e in environments if e not in self.test_envs]
-        numbers = (*self.test_envs, self.hparams_seed, self.trial_seed)
-        seed = seed_hash(self.dataset, self.algorithm, *numbers)
-        objective = make_objective(self.algorithm, self.preset)
-        return Run(objective, data.bank, train, self.hyper, seed, splits, preset=self.preset)
+        return Run(self.model, data.bank, train, seed=self.seed, evaluate=splits)
 
 
 @dataclass(frozen=True)
-class Question:
+class SweepSpec:
     """What a sweep is asked for.
 
     Parameters
@@ -88,47 +106,56 @@ class Question:
         By their names.
     draws, trials
         Hyper-parameter draws (the first is the defaults) and repetitions of everything.
-    steps, checkpoint_every
-        Of each run.
+    steps
+        Of each run; the preset's when not given.
+    checkpoint_every
+        Steps between checkpoints.
     selections
-        Which ways of choosing are wanted: leave-one-out needs runs with pairs held out.
+        Which ways of choosing are wanted: some need runs with pairs held out.
     test_envs
         Which environments are held out, by number; all when not given.
     preset
         Where defaults and distributions of hyper-parameters come from.
+    hidden, standardise
+        Of every run; the preset's when not given.
     overrides
         Hyper-parameters that no run draws but all have.
     first_trial
         Number of the first trial; the others follow it.
+    measures
+        What is recorded; all that the targets have when not given.
     """
 
     algorithms: tuple[str, ...]
+    _: KW_ONLY
     draws: int = 1
     trials: int = 1
-    steps: int = 500
+    steps: int | None = None
     checkpoint_every: int = 10
     selections: tuple[str, ...] = ("training-domain",)
     test_envs: tuple[int, ...] | None = None
-    preset: str = "domainbed"
+    preset: str = FALLBACK
+    hidden: tuple[int, ...] | None = None
+    standardise: bool | None = None
     overrides: Mapping[str, float] | None = None
     first_trial: int = 0
+    measures: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("draws", "trials", "steps", "checkpoint_every"):
+        for name in ("draws", "trials", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.first_trial < 0:
             raise InputError(f"first_trial must not be negative, not {self.first_trial}")
         if not self.algorithms:
             raise InputError(f"name at least one algorithm of {', '.join(OBJECTIVES)}")
-        for algorithm in self.algorithms:
-            make_objective(algorithm)
         for selection in self.selections:
             check_option("selection", selection, tuple(SELECTIONS))
+        # presets, names and values outside their range say so here
         known = {
             parameter.name
             for algorithm in self.algorithms
-            for parameter in OBJECTIVES[algorithm].hyperparameters()
+            for parameter in self._model(algorithm, {}).objective.hyperparameters()
         }
         for name in self.overrides or {}:
             if name not in known:
@@ -136,55 +163,67 @@ class Question:
                     f"no algorithm here knows {name!r}; hyper-parameters are "
                     f"{', '.join(sorted(known))}"
                 )
-        for algorithm in self.algorithms:  # presets and values outside their range say so here
-            self._hyper(algorithm, 0, 0)
+        for algorithm in self.algorithms:
+            self._overridden(self._model(algorithm, {}))
 
     @property
     def setting(self) -> dict[str, object]:
         """What all runs of a store have in common."""
         return {
-            "steps": self.steps,
+            "steps": self._model(self.algorithms[0], {}).steps,
             "checkpoint_every": self.checkpoint_every,
             "preset": self.preset,
+            "hidden": None if self.hidden is None else list(self.hidden),
+            "standardise": self.standardise,
             "overrides": dict(self.overrides or {}),
+            "measures": None if self.measures is None else list(self.measures),
             "format": FORMAT,
         }
 
-    def plan(self, datasets: Iterable[Data]) -> list[Planned]:
+    def plan(self, datasets: Iterable[Data]) -> list[RunSpec]:
         """Every run that the wanted selections need, none twice."""
-        planned = []
-        for data in datasets:
-            fingerprint = data.fingerprint
-            for algorithm in dict.fromkeys(self.algorithms):
-                for trial in range(self.first_trial, self.first_trial + self.trials):
-                    for n in range(self.draws):
-                        hyper = self._hyper(algorithm, n, trial)
-                        planned += [
-                            Planned(
-                                data.name,
-                                fingerprint,
-                                algorithm,
-                                held_out,
-                                n,
-                                trial,
-                                self.steps,
-                                self.checkpoint_every,
-                                self.preset,
-                                repr(make_objective(algorithm, self.preset)),
-                                hyper,
-                            )
-                            for held_out in self._held_out(data, algorithm)
-                        ]
-        return planned
+        trials = range(self.first_trial, self.first_trial + self.trials)
+        return [
+            RunSpec(
+                dataset=data.name,
+                fingerprint=data.fingerprint,
+                model=self._drawn(algorithm, data, held_out, n, trial),
+                test_envs=held_out,
+                hparams_seed=n,
+                trial_seed=trial,
+                checkpoint_every=self.checkpoint_every,
+            )
+            for data in datasets
+            for algorithm in dict.fromkeys(self.algorithms)
+            for trial in trials
+            for n in range(self.draws)
+            for held_out in self._held_out(data, algorithm)
+        ]
 
-    def _hyper(self, algorithm: str, hparams_seed: int, trial_seed: int) -> dict[str, float]:
-        objective = OBJECTIVES[algorithm]
-        hyper = draw(objective, hparams_seed, trial_seed, self.preset)
-        known = {parameter.name: parameter for parameter in objective.hyperparameters()}
-        for name, value in (self.overrides or {}).items():
-            if name in known:
-                hyper[name] = known[name].check(value)
-        return hyper
+    def _model(self, algorithm: str, hyper: Mapping[str, float]) -> ModelSpec:
+        return ModelSpec.of(
+            algorithm,
+            preset=self.preset,
+            hidden=self.hidden,
+            standardise=self.standardise,
+            steps=self.steps,
+            hyper=hyper,
+        )
+
+    def _drawn(
+        self, algorithm: str, data: Data, held_out: Sequence[int], draw: int, trial: int
+    ) -> ModelSpec:
+        """An algorithm with the hyper-parameters of a draw."""
+        plain = self._model(algorithm, {})
+        sizes = data.training_sizes(held_out)
+        size = plain.fit_size(data.bank.features.shape[1], float(sum(sizes)), max(sizes))
+        hyper = drawn_values(plain.objective, draw, trial, self.preset, size)
+        return self._overridden(replace(plain, hyper=hyper))
+
+    def _overridden(self, model: ModelSpec) -> ModelSpec:
+        known = {parameter.name for parameter in model.objective.hyperparameters()}
+        fixed = {name: v for name, v in (self.overrides or {}).items() if name in known}
+        return replace(model, hyper={**model.hyper, **fixed})
 
     def _held_out(self, data: Data, algorithm: str) -> list[tuple[int, ...]]:
         every = range(len(data.names))
@@ -193,15 +232,16 @@ class Question:
             if e not in every:
                 names = ", ".join(f"{n} ({name})" for n, name in enumerate(data.names))
                 raise InputError(f"data set {data.name!r} has no environment {e}; it has {names}")
-        pairs = "leave-one-out" in self.selections
+        paired = [name for name in self.selections if SELECTIONS[name].needs_pairs]
         least = OBJECTIVES[algorithm].least_environments
-        if len(every) - (2 if pairs else 1) < least:
-            how = "leave-one-out holds out two" if pairs else "a sweep holds out one"
+        if len(every) - (2 if paired else 1) < least:
+            how = f"{paired[0]} holds out two" if paired else "a sweep holds out one"
+            remedy = f"leave {algorithm}{f' or {paired[0]}' if paired else ''} out"
             raise InputError(
                 f"{how} of the {len(every)} environments of {data.name!r}, and {algorithm} needs "
-                f"{least} to train on; leave {algorithm}{' or leave-one-out' if pairs else ''} out"
+                f"{least} to train on; {remedy}"
             )
         singles: list[tuple[int, ...]] = [(e,) for e in chosen]
-        if not pairs:
+        if not paired:
             return singles
         return singles + [pair for pair in combinations(every, 2) if set(pair) & set(chosen)]

@@ -1,77 +1,102 @@
 """Which draw of the hyper-parameters, and which checkpoint of its run, counts as the result.
 
-Every method gives each checkpoint a value, NaN where it may not be chosen. The best checkpoint
-of a run stands for its draw and the best draw is shown, by the *in* accuracy of the environment
-held out (Gulrajani & Lopez-Paz, 2021). Among equals the first counts: the smallest draw, then
-the smallest step. A run that diverged is never chosen, however good it was before.
+Every method gives each checkpoint a value of the chosen measure, times its sign so that more is
+better, and NaN where the checkpoint may not be chosen. The best checkpoint of a run stands for its
+draw and the best draw is shown, by the measure on the *in* rows of the environment held out
+(Gulrajani & Lopez-Paz, 2021). Among equals the first counts: the smallest draw, then the smallest
+step. A run that diverged is never chosen, however good it was before.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from wri.errors import check_option
-from wri.sweep.outcomes import Described, Outcome
+from wri.measures import MEASURES
+from wri.sweep.outcomes import DatasetInfo, Outcome
+from wri.training import ModelSpec
 
 ROUNDING = 1e-6
-"""What single precision may add to the accuracy of a constant predictor."""
+"""What single precision may add to the measure of a constant predictor."""
 
 
-class Choice(NamedTuple):
-    """The checkpoint that counts for one trial, with every accuracy it has."""
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The checkpoint that counts for one trial, with the measure on every split."""
 
     hparams_seed: int
     step: int
-    score: float  # in accuracy of the environment held out
-    accuracy: Mapping[str, float]  # "env0_in", "env0_out", …
+    value: float  # by which it was chosen
+    score: float  # of the environment held out, "in" rows
+    splits: Mapping[str, float]  # "env0_in", "env0_out", …
+    model: ModelSpec | None = None
 
 
-def training_domain(
-    run: Outcome, held_out: int, data: Described, pairs: Sequence[Outcome]
-) -> np.ndarray:  # [T]
-    """Mean out accuracy of the training environments."""
-    return np.mean([_accuracy(run, k, "out") for k in _others(held_out, data)], axis=0)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Candidate:
+    """A run with what a selection looks at."""
+
+    run: Outcome
+    held_out: int
+    data: DatasetInfo
+    pairs: Sequence[Outcome]  # the same draw with one more environment held out
+    measure: str = "accuracy"
+
+    def values(self, environment: int, rows: str, run: Outcome | None = None) -> np.ndarray:  # [T]
+        """The measure times its sign, on the rows "in" or "out" of an environment."""
+        found = (run or self.run).measures[self.measure][f"env{environment}_{rows}"]
+        return MEASURES[self.measure].sign * np.asarray(found, float)
+
+    @property
+    def others(self) -> list[int]:
+        """The training environments."""
+        return _others(self.held_out, self.data)
 
 
-def leave_one_out(
-    run: Outcome, held_out: int, data: Described, pairs: Sequence[Outcome]
-) -> np.ndarray:  # [T]
-    """Mean over v of the in accuracy in environment v when v is held out as well."""
+def training_domain(candidate: Candidate) -> np.ndarray:  # [T]
+    """Mean over the training environments on their out rows."""
+    return np.mean([candidate.values(k, "out") for k in candidate.others], axis=0)
+
+
+def leave_one_out(candidate: Candidate) -> np.ndarray:  # [T]
+    """Mean over v on the in rows of environment v when v is held out as well."""
     validation = []
-    for v, pair in zip(_others(held_out, data), pairs, strict=True):
-        at_step = dict(zip(pair.steps.tolist(), _accuracy(pair, v, "in"), strict=True))
-        validation.append([at_step.get(step, np.nan) for step in run.steps.tolist()])
+    for v, pair in zip(candidate.others, candidate.pairs, strict=True):
+        values = candidate.values(v, "in", pair)
+        at_step = dict(zip(pair.steps.tolist(), values, strict=True))
+        validation.append([at_step.get(step, np.nan) for step in candidate.run.steps.tolist()])
     return np.mean(validation, axis=0)  # [V, T] -> [T]
 
 
-def oracle(
-    run: Outcome, held_out: int, data: Described, pairs: Sequence[Outcome]
-) -> np.ndarray:  # [T]
-    """Out accuracy of the environment held out, at the last step only."""
-    return np.where(run.steps == run.steps.max(), _accuracy(run, held_out, "out"), np.nan)
+def oracle(candidate: Candidate) -> np.ndarray:  # [T]
+    """On the out rows of the environment held out, at the last step only."""
+    steps = candidate.run.steps
+    return np.where(steps == steps.max(), candidate.values(candidate.held_out, "out"), np.nan)
 
 
-def oracle_early(
-    run: Outcome, held_out: int, data: Described, pairs: Sequence[Outcome]
-) -> np.ndarray:  # [T]
-    """Out accuracy of the environment held out."""
-    return _accuracy(run, held_out, "out")
+def oracle_early(candidate: Candidate) -> np.ndarray:  # [T]
+    """On the out rows of the environment held out."""
+    return candidate.values(candidate.held_out, "out")
 
 
-def guarded_oracle(
-    run: Outcome, held_out: int, data: Described, pairs: Sequence[Outcome]
-) -> np.ndarray:  # [T]
+def guarded_oracle(candidate: Candidate) -> np.ndarray:  # [T]
     """As `oracle_early`, where the constant predictor is beaten in every training environment."""
-    beaten = [beats_constant(run.accuracy, k, data) for k in _others(held_out, data)]  # [E − 1, T]
-    return np.where(np.all(beaten, axis=0), _accuracy(run, held_out, "out"), np.nan)
+    splits = candidate.run.measures[candidate.measure]
+    beaten = [
+        beats_constant(splits, k, candidate.data, candidate.measure) for k in candidate.others
+    ]  # [E − 1, T]
+    return np.where(np.all(beaten, axis=0), oracle_early(candidate), np.nan)
 
 
 class Selection(NamedTuple):
+    """A way to choose."""
+
     description: str
-    values: Callable[[Outcome, int, Described, Sequence[Outcome]], np.ndarray]
+    values: Callable[[Candidate], np.ndarray]
     needs_pairs: bool = False
-    refusal: str = "no checkpoint has all the accuracies that the selection needs"
+    refusal: str = "no checkpoint has all the values that the selection needs"
 
 
 SELECTIONS = {
@@ -98,10 +123,12 @@ SELECTIONS = {
 def choose(
     selection: str,
     outcomes: Iterable[Outcome],
-    data: Described,
+    data: DatasetInfo,
+    *,
     algorithm: str,
     held_out: int,
     trial_seed: int,
+    measure: str = "accuracy",
 ) -> Choice | str:
     """Choose the checkpoint that counts for one trial of an algorithm.
 
@@ -111,20 +138,68 @@ def choose(
         A name in `SELECTIONS`.
     outcomes : iterable of Outcome
         Finished runs; those of other data sets, algorithms and trials are passed over.
-    data : Described
+    data : DatasetInfo
         The data set.
     algorithm : str
     held_out : int
         Index of the test environment.
     trial_seed : int
+    measure : str
+        A name in `wri.measures`, by which the choice is made and shown.
 
     Returns
     -------
     Choice or str
         The choice, or the reason why there is none.
     """
+    found = candidates(
+        selection,
+        outcomes,
+        data,
+        algorithm=algorithm,
+        held_out=held_out,
+        trial_seed=trial_seed,
+        measure=measure,
+    )
+    if isinstance(found, str):
+        return found
+    best: Choice | None = None
+    sign = MEASURES[measure].sign
+    for draw, candidate in sorted(found.items()):
+        values = selected_values(selection, candidate)  # [T]
+        at = int(values.argmax())
+        if values[at] > (-np.inf if best is None else sign * best.value):
+            run = candidate.run
+            best = Choice(
+                hparams_seed=draw,
+                step=int(run.steps[at]),
+                value=float(sign * values[at]),
+                score=float(sign * candidate.values(held_out, "in")[at]),
+                splits={name: float(v[at]) for name, v in run.measures[measure].items()},
+                model=run.model,
+            )
+    return SELECTIONS[selection].refusal if best is None else best
+
+
+def selected_values(selection: str, candidate: Candidate) -> np.ndarray:  # [T]
+    """What a selection says of every checkpoint; −∞ where it may not be chosen."""
+    score = candidate.values(candidate.held_out, "in")
+    values = SELECTIONS[selection].values(candidate)
+    return np.where(np.isfinite(values) & np.isfinite(score), values, -np.inf)
+
+
+def candidates(
+    selection: str,
+    outcomes: Iterable[Outcome],
+    data: DatasetInfo,
+    *,
+    algorithm: str,
+    held_out: int,
+    trial_seed: int,
+    measure: str = "accuracy",
+) -> dict[int, Candidate] | str:
+    """The draws of a trial that did not diverge, or why nothing can be chosen among them."""
     check_option("selection", selection, tuple(SELECTIONS))
-    method = SELECTIONS[selection]
     runs: dict[tuple[int, ...], dict[int, Outcome]] = {}  # by test_envs, then by draw
     for run in outcomes:
         if (run.dataset, run.algorithm, run.trial_seed) == (data.name, algorithm, trial_seed):
@@ -132,70 +207,61 @@ def choose(
     draws = runs.get((held_out,), {})
     if not draws:
         return f"no run of {algorithm} with {data.environments[held_out]} held out"
-
-    pairs = []
-    if method.needs_pairs:
+    pairs: list[tuple[int, ...]] = []
+    if SELECTIONS[selection].needs_pairs:
         if len(data.environments) < 3:
             return f"{selection} needs at least three environments"
         pairs = [(min(held_out, v), max(held_out, v)) for v in _others(held_out, data)]
         absent = {pair: draws.keys() - runs.get(pair, {}).keys() for pair in pairs}
         if any(absent.values()):
             return _missing(selection, absent, len(draws))
-
     needed = {(held_out,), *pairs}
     waiting = {n for envs in needed for n, run in runs[envs].items() if len(run.steps) == 0}
     if waiting:
         return f"{len(waiting)} of {len(draws)} draws are not finished"
-
-    best: tuple[float, Choice] | None = None
-    some_finished = False
-    for draw, run in sorted(draws.items()):
-        companions = [runs[pair][draw] for pair in pairs]
-        if any(_diverged(member) for member in (run, *companions)):
-            continue
-        some_finished = True
-        score = _accuracy(run, held_out, "in")  # [T]
-        values = method.values(run, held_out, data, companions)  # [T]
-        values = np.where(np.isfinite(values) & np.isfinite(score), values, -np.inf)
-        at = int(values.argmax())
-        if values[at] > (-np.inf if best is None else best[0]):
-            accuracy = {name: float(column[at]) for name, column in run.accuracy.items()}
-            best = values[at], Choice(draw, int(run.steps[at]), float(score[at]), accuracy)
-    if best is not None:
-        return best[1]
-    if some_finished:
-        return method.refusal
+    found = {
+        draw: Candidate(
+            run=run,
+            held_out=held_out,
+            data=data,
+            pairs=[runs[pair][draw] for pair in pairs],
+            measure=measure,
+        )
+        for draw, run in draws.items()
+        if not any(_diverged(member) for member in (run, *(runs[pair][draw] for pair in pairs)))
+    }
+    if found:
+        return found
     if all(_diverged(run) for run in draws.values()):
         return "all runs diverged"
     return f"in every draw a run that {selection} needs diverged"
 
 
-def _accuracy(run: Outcome, environment: int, rows: str) -> np.ndarray:  # [T]
-    return np.asarray(run.accuracy[f"env{environment}_{rows}"], float)
-
-
 def beats_constant(
-    accuracy: Mapping[str, np.ndarray] | Mapping[str, float], environment: int, data: Described
+    splits: Mapping[str, np.ndarray] | Mapping[str, float],
+    environment: int,
+    data: DatasetInfo,
+    measure: str = "accuracy",
 ) -> np.ndarray:
-    """Whether accuracies, of one checkpoint or all, exceed the constant predictor's on all rows."""
-    inside, outside = (np.asarray(accuracy[f"env{environment}_{k}"], float) for k in ("in", "out"))
+    """Whether a measure, of one checkpoint or all, beats the constant predictor's on all rows."""
+    inside, outside = (np.asarray(splits[f"env{environment}_{k}"], float) for k in ("in", "out"))
     share = data.held_back[environment]
     whole = (1 - share) * inside + share * outside
-    return whole > data.constant_accuracy[environment] + ROUNDING
+    sign = MEASURES[measure].sign
+    return sign * whole > sign * data.constant[measure][environment] + ROUNDING
 
 
-def _others(held_out: int, data: Described) -> list[int]:
+def _others(held_out: int, data: DatasetInfo) -> list[int]:
     return [k for k in range(len(data.environments)) if k != held_out]
 
 
 def _diverged(run: Outcome) -> bool:
     """Whether it is known to have diverged, or has nothing finite to show."""
-    return run.diverged_at is not None or not any(
-        np.isfinite(column).any() for column in run.accuracy.values()
-    )
+    columns = [column for splits in run.measures.values() for column in splits.values()]
+    return run.diverged_at is not None or not any(np.isfinite(c).any() for c in columns)
 
 
-def _missing(selection: str, absent: Mapping[tuple[int, int], set[int]], n_draws: int) -> str:
+def _missing(selection: str, absent: Mapping[tuple[int, ...], set[int]], n_draws: int) -> str:
     """For every pair of environments the draws without a run."""
     pairs = ", ".join(f"{{{a}, {b}}}" for (a, b), draws in absent.items() if draws)
     n_absent = len(set().union(*absent.values()))

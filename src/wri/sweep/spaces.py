@@ -5,6 +5,9 @@ import hashlib
 import numpy as np
 
 from wri.objectives import Objective
+from wri.objectives.hyperparameters import complete
+from wri.objectives.table_rules import FitSize
+from wri.presets import FALLBACK
 
 
 def seed_hash(*parts: int | str) -> int:
@@ -13,19 +16,49 @@ def seed_hash(*parts: int | str) -> int:
     return int(hashlib.md5(str(plain).encode(), usedforsecurity=False).hexdigest(), 16) % 2**31
 
 
+def drawn_values(
+    objective: type[Objective] | Objective,
+    hparams_seed: int,
+    trial_seed: int = 0,
+    preset: str = FALLBACK,
+    size: FitSize | None = None,
+) -> dict[str, float]:
+    """One draw from every declared distribution; nothing for `hparams_seed` 0, the defaults."""
+    if not hparams_seed:
+        return {}
+    chosen = {}
+    for parameter in objective.hyperparameters():
+        setting = parameter.setting(preset)
+        if setting.distribution is not None:
+            random = np.random.RandomState(
+                seed_hash(seed_hash(hparams_seed, trial_seed), parameter.name)
+            )
+            default = setting.resolve(size)
+            chosen[parameter.name] = parameter.check(setting.distribution(random, default))
+    return chosen
+
+
 def draw(
     objective: type[Objective] | Objective,
     hparams_seed: int,
     trial_seed: int = 0,
-    preset: str = "domainbed",
+    preset: str = FALLBACK,
+    size: FitSize | None = None,
 ) -> dict[str, float]:
-    """The defaults for `hparams_seed` 0, else one draw from every declared distribution."""
-    chosen = {}
-    for parameter in objective.hyperparameters():
-        setting = parameter.setting(preset)
-        value = setting.default
-        if hparams_seed and setting.distribution is not None:
-            seed = seed_hash(seed_hash(hparams_seed, trial_seed), parameter.name)
-            value = setting.distribution(np.random.RandomState(seed))
-        chosen[parameter.name] = parameter.check(value)
-    return chosen
+    """All hyper-parameters of a draw.
+
+    Parameters
+    ----------
+    objective
+        Whose hyper-parameters.
+    hparams_seed
+        Number of the draw; 0 gives the defaults.
+    trial_seed
+        Number of the repetition, which also decides the draw.
+    preset
+        Where defaults and distributions come from.
+    size
+        What the defaults of the preset `table` depend on.
+    """
+    drawn = drawn_values(objective, hparams_seed, trial_seed, preset, size)
+    return complete(objective.hyperparameters(), drawn, preset, size)

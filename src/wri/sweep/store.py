@@ -20,23 +20,26 @@ from typing import Any, Self
 import numpy as np
 
 from wri.errors import InputError
-from wri.sweep.outcomes import Described, Outcome
-from wri.sweep.plan import Planned
+from wri.sweep.outcomes import DatasetInfo, Outcome
+from wri.sweep.plan import RunSpec
 from wri.training import Record
 
 APPLICATION = 0x77726953  # "wriS", in the file's header
-VERSION = 1
+VERSION = 2
 _HEADER = b"SQLite format 3\x00"
 _TABLES = """
 CREATE TABLE setting (fields TEXT NOT NULL);
-CREATE TABLE datasets (fingerprint TEXT PRIMARY KEY, name TEXT NOT NULL, described TEXT NOT NULL);
+CREATE TABLE datasets (fingerprint TEXT PRIMARY KEY, name TEXT NOT NULL, info TEXT NOT NULL);
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, place TEXT NOT NULL UNIQUE, planned TEXT NOT NULL, stack INTEGER NOT NULL
 );
 CREATE TABLE results (
-    id TEXT PRIMARY KEY REFERENCES runs, steps BLOB NOT NULL, accuracy BLOB NOT NULL,
-    diverged_at INTEGER
+    id TEXT PRIMARY KEY REFERENCES runs, steps BLOB NOT NULL, diverged_at INTEGER
 );
+CREATE TABLE measured (
+    id TEXT NOT NULL REFERENCES results, measure TEXT NOT NULL, split TEXT NOT NULL,
+    "values" BLOB NOT NULL, PRIMARY KEY (id, measure, split)
+) WITHOUT ROWID;
 """
 
 
@@ -81,7 +84,7 @@ class Store:
         self._held.close()
 
     def check(
-        self, setting: Mapping[str, object], described: Mapping[str, Described]
+        self, setting: Mapping[str, object], infos: Mapping[str, DatasetInfo]
     ) -> None:  # by fingerprint
         """Refuse what does not fit the runs that are here, so that no table mixes two sweeps."""
         rows = self._read("SELECT fields FROM setting")
@@ -93,7 +96,7 @@ class Store:
                     "same, or name another store"
                 )
         known = dict(self._read("SELECT name, fingerprint FROM datasets"))
-        for fingerprint, data in described.items():
+        for fingerprint, data in infos.items():
             if known.get(data.name, fingerprint) != fingerprint:
                 raise InputError(
                     f"{self.path} holds runs on other rows by the name {data.name!r}; name another "
@@ -103,11 +106,11 @@ class Store:
     def plan(
         self,
         setting: Mapping[str, object],
-        described: Mapping[str, Described],
-        stacks: Sequence[Sequence[Planned]],
+        infos: Mapping[str, DatasetInfo],
+        stacks: Sequence[Sequence[RunSpec]],
     ) -> None:
         """Write new runs and which of them share a stack, with their data, all or nothing."""
-        self.check(setting, described)
+        self.check(setting, infos)
         with self._errors(), self._connection:
             (last,) = self._connection.execute("SELECT max(stack) FROM runs").fetchone()
             first = 0 if last is None else last + 1
@@ -118,14 +121,14 @@ class Store:
                 "INSERT OR REPLACE INTO datasets VALUES (?, ?, ?)",
                 [
                     (fingerprint, data.name, json.dumps(asdict(data)))
-                    for fingerprint, data in described.items()
+                    for fingerprint, data in infos.items()
                 ],
             )
             for n, stack in enumerate(stacks):
                 for run in stack:
                     self._add(run, first + n)
 
-    def _add(self, run: Planned, stack: int) -> None:
+    def _add(self, run: RunSpec, stack: int) -> None:
         row = (run.id, run.place, run.as_json(), stack)
         try:
             self._connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?)", row)
@@ -138,66 +141,69 @@ class Store:
         """Ids of all planned runs."""
         return {run for (run,) in self._read("SELECT id FROM runs")}
 
-    def pending(self, wanted: set[str]) -> list[list[Planned]]:
+    def pending(self, wanted: set[str]) -> list[list[RunSpec]]:
         """Stacks with a wanted run that is not finished, whole and in their order."""
         rows = self._read(
             "SELECT stack, id, planned, id IN (SELECT id FROM results) FROM runs "
             "ORDER BY stack, rowid"
         )
-        stacks: dict[int, list[Planned]] = {}
+        stacks: dict[int, list[RunSpec]] = {}
         due = set()
         for stack, run, planned, finished in rows:
-            stacks.setdefault(stack, []).append(Planned.from_json(planned))
+            stacks.setdefault(stack, []).append(RunSpec.from_json(planned))
             if run in wanted and not finished:
                 due.add(stack)
         return [stacks[stack] for stack in sorted(due)]
 
-    def finish(self, runs: Sequence[Planned], records: Sequence[Record]) -> None:
+    def finish(self, runs: Sequence[RunSpec], records: Sequence[Record]) -> None:
         """Write the results of a whole stack."""
-        rows = []
+        results, measured = [], []
         for run, record in zip(runs, records, strict=True):
-            accuracy = np.stack(list(record.measures["accuracy"].values()))  # [splits, T]
-            steps = record.steps.astype("<i8").tobytes()
-            rows.append((run.id, steps, accuracy.astype("<f8").tobytes(), record.diverged_at))
+            results.append((run.id, record.steps.astype("<i8").tobytes(), record.diverged_at))
+            for measure, splits in record.measures.items():
+                for split, values in splits.items():
+                    row = (run.id, measure, split, values.astype("<f8").tobytes())
+                    measured.append(row)
         with self._errors(), self._connection:
-            self._connection.executemany("INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?)", rows)
+            insert = "INSERT OR IGNORE INTO"
+            self._connection.executemany(f"{insert} results VALUES (?, ?, ?)", results)
+            self._connection.executemany(f"{insert} measured VALUES (?, ?, ?, ?)", measured)
 
     def finished(self) -> set[str]:
         """Ids of the runs that are done."""
         return {run for (run,) in self._read("SELECT id FROM results")}
 
-    def described(self) -> list[Described]:
-        rows = [json.loads(text) for (text,) in self._read("SELECT described FROM datasets")]
-        return [
-            Described(
-                row["name"],
-                tuple(row["environments"]),
-                tuple(row["constant_accuracy"]),
-                tuple(row["held_back"]),
-            )
-            for row in rows
-        ]
+    def infos(self) -> dict[str, DatasetInfo]:
+        """The data sets by their fingerprints."""
+        rows = self._read("SELECT fingerprint, info FROM datasets ORDER BY name")
+        return {fingerprint: _read_info(json.loads(text)) for fingerprint, text in rows}
 
     def outcomes(self) -> list[Outcome]:
         """Every planned run; without checkpoints where it is not finished."""
-        found = []
-        for planned, steps, accuracy, diverged_at in self._read(
-            "SELECT planned, steps, accuracy, diverged_at FROM runs LEFT JOIN results USING (id) "
-            "ORDER BY stack, runs.rowid"
+        measures: dict[str, dict[str, dict[str, np.ndarray]]] = {}
+        for run, measure, split, values in self._read(
+            'SELECT id, measure, split, "values" FROM measured'
         ):
-            run, at = Planned.from_json(planned), np.frombuffer(steps or b"", "<i8")
-            values = np.frombuffer(accuracy or b"", "<f8").reshape(-1, max(1, len(at)))
-            names = [f"env{n // 2}_{('in', 'out')[n % 2]}" for n in range(len(values))]
+            by_split = measures.setdefault(run, {}).setdefault(measure, {})
+            by_split[split] = np.frombuffer(values, "<f8")
+        rows = self._read(
+            "SELECT id, planned, steps, diverged_at FROM runs LEFT JOIN results USING (id) "
+            "ORDER BY stack, runs.rowid"
+        )
+        found = []
+        for name, planned, steps, diverged_at in rows:
+            run = RunSpec.from_json(planned)
             found.append(
                 Outcome(
-                    run.dataset,
-                    run.algorithm,
-                    run.test_envs,
-                    run.hparams_seed,
-                    run.trial_seed,
-                    at,
-                    dict(zip(names, values, strict=True)),
-                    diverged_at,
+                    dataset=run.dataset,
+                    algorithm=run.algorithm,
+                    test_envs=run.test_envs,
+                    hparams_seed=run.hparams_seed,
+                    trial_seed=run.trial_seed,
+                    steps=np.frombuffer(steps or b"", "<i8"),
+                    measures=measures.get(name, {}),
+                    diverged_at=diverged_at,
+                    model=run.model,
                 )
             )
         return found
@@ -212,6 +218,11 @@ class Store:
             raise InputError(
                 f"{self.path} was written by a newer wri (format {version}, this one knows "
                 f"{VERSION}); upgrade wri"
+            )
+        if version < VERSION:
+            raise InputError(
+                f"{self.path} was written by an older wri (format {version}, this one reads "
+                f"{VERSION}), whose runs cannot be compared with new ones; name another store"
             )
         (verdict,) = self._connection.execute("PRAGMA quick_check").fetchone()
         if verdict != "ok":
@@ -237,6 +248,16 @@ class Store:
             raise InputError(
                 f"{self.path} is damaged ({error}); restore a copy or name a new file"
             ) from error
+
+
+def _read_info(fields: Mapping[str, Any]) -> DatasetInfo:
+    return DatasetInfo(
+        name=fields["name"],
+        environments=tuple(fields["environments"]),
+        constant={measure: tuple(values) for measure, values in fields["constant"].items()},
+        held_back=tuple(fields["held_back"]),
+        source=fields["source"],
+    )
 
 
 def _create(path: Path) -> None:

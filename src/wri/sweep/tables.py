@@ -1,6 +1,6 @@
 """Tables of a sweep: algorithms by held-out environments, for each way of selecting.
 
-    cell = mean over trials ± std(ddof = 0) / √n, in %          (DomainBed's convention)
+    cell = mean over trials ± standard error of one measure
 
 A cell needs every trial that the store has of its data set, and an average every held-out
 environment; otherwise the cell says why it is empty.
@@ -15,25 +15,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wri.errors import InputError
+from wri.measures import MEASURES, check_measure
 from wri.report.intervals import Interval, paired_interval
-from wri.sweep.outcomes import Described, Outcome
+from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.sweep.selection import SELECTIONS, Choice, choose
 
 AVERAGE = "average"
 TIE = 1e-9
 """Means in % closer than this are equal but for rounding."""
 
-PLACE = ("selection", "dataset", "environment", "algorithm")
+PLACE = ("selection", "dataset", "measure", "environment", "algorithm")
 COLUMNS = (*PLACE, "mean", "standard_error", "n", "reason")
 Show = Callable[[str], str]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Scores in % of the trials, or the reason why there are none."""
+    """Scores of the trials, in % where the measure has it, or the reason why there are none."""
 
     scores: tuple[float, ...] = ()
     reason: str = ""
+    choices: tuple[tuple[int, Choice], ...] = ()  # trial and what was chosen; none in an average
+    digits: int = 1
 
     @property
     def mean(self) -> float | None:
@@ -47,7 +50,8 @@ class Cell:
 
     def __str__(self) -> str:
         error = self.standard_error
-        return f"{self.mean:.1f}" + ("" if error is None else f" ± {error:.1f}")
+        shown = f"{self.mean:.{self.digits}f}"
+        return shown + ("" if error is None else f" ± {error:.{self.digits}f}")
 
 
 class Comparison(NamedTuple):
@@ -63,12 +67,13 @@ class Comparison(NamedTuple):
         return f"{self.first} − {self.second}: {found}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """One selection on one data set."""
 
     selection: str
     dataset: str
+    measure: str
     trials: tuple[int, ...]
     columns: tuple[str, ...]  # environments held out, then the average
     lines: dict[str, tuple[Cell, ...]]  # by algorithm
@@ -76,8 +81,11 @@ class Table:
     draws: dict[str, int]  # hyper-parameter draws of each algorithm
 
     def is_best(self, algorithm: str, column: int) -> bool:
-        """Whether the cell has the highest mean of its column, alone or with others."""
-        means = {a: m for a, line in self.lines.items() if (m := line[column].mean) is not None}
+        """Whether the cell has the best mean of its column, alone or with others."""
+        sign = MEASURES[self.measure].sign
+        means = {
+            a: sign * m for a, line in self.lines.items() if (m := line[column].mean) is not None
+        }
         return algorithm in means and means[algorithm] >= max(means.values()) - TIE
 
     @property
@@ -88,12 +96,14 @@ class Table:
 
     @property
     def title(self) -> str:
-        return f"{self.dataset}, {self.selection}: {SELECTIONS[self.selection].description}"
+        chosen = f"{self.selection}: {SELECTIONS[self.selection].description}"
+        return f"{self.dataset}, {MEASURES[self.measure].label}, {chosen}"
 
     @property
     def legend(self) -> str:
         n, n_held_out = len(self.trials), len(self.columns) - 1
-        shown = f"% ± standard error over {n} trials" if n > 1 else "% in a single trial"
+        unit = "%" if MEASURES[self.measure].percent else MEASURES[self.measure].label
+        shown = f"{unit} ± standard error over {n} trials" if n > 1 else f"{unit} in a single trial"
         if n_held_out < self.n_environments:
             shown += f"; average over {n_held_out} of {self.n_environments} environments"
         if len(set(self.draws.values())) > 1:
@@ -108,7 +118,8 @@ class Table:
         erm = next((name for name in averages if name.lower() == "erm"), None)
         pairs = [(name, erm) for name in averages if erm is not None and name != erm]
         filled = [name for name, cell in averages.items() if cell.scores]
-        ranked = sorted(filled, key=lambda name: -np.mean(averages[name].scores))
+        sign = MEASURES[self.measure].sign
+        ranked = sorted(filled, key=lambda name: -sign * np.mean(averages[name].scores))
         if len(ranked) > 1 and set(ranked[:2]) not in map(set, pairs):
             pairs.append((ranked[0], ranked[1]))
         return [_compare(a, averages[a], b, averages[b]) for a, b in pairs]
@@ -116,8 +127,9 @@ class Table:
 
 def build(
     outcomes: Iterable[Outcome],
-    described: Iterable[Described],
+    infos: Iterable[DatasetInfo],
     selections: Sequence[str] = tuple(SELECTIONS),
+    measure: str | None = None,
 ) -> list[Table]:
     """Build a table for every selection and data set.
 
@@ -125,26 +137,41 @@ def build(
     ----------
     outcomes : iterable of Outcome
         Every finished run of a store.
-    described : iterable of Described
+    infos : iterable of DatasetInfo
         The data sets of the runs.
     selections : sequence of str
         Names in `SELECTIONS`.
+    measure : str
+        By which checkpoints are chosen and shown; the first that was recorded when not given.
 
     Returns
     -------
     list of Table
         In the order of the selections, then of the data sets' names.
     """
-    data = {one.name: one for one in described}
+    data = {one.name: one for one in infos}
     runs: dict[str, list[Outcome]] = {}
     for run in outcomes:
         runs.setdefault(run.dataset, []).append(run)
     if unknown := sorted(runs.keys() - data.keys()):
         raise InputError(f"there are runs of {', '.join(unknown)}, but no such data set is known")
-    return [_table(s, runs[name], data[name]) for s in selections for name in sorted(runs)]
+    measures = {name: choose_measure(own, measure) for name, own in runs.items()}
+    return [
+        _table(s, runs[name], data[name], measures[name]) for s in selections for name in sorted(runs)
+    ]
 
 
-def _table(selection: str, runs: list[Outcome], data: Described) -> Table:
+def choose_measure(outcomes: Iterable[Outcome], wanted: str | None) -> str:
+    """The measure wanted, if it was recorded, or the first that was."""
+    recorded = list(dict.fromkeys(m for run in outcomes for m in run.measures))
+    if wanted is not None:
+        check_measure(wanted, recorded)
+        return wanted
+    ordered = [name for name in MEASURES if name in recorded]
+    return (ordered or list(MEASURES))[0]
+
+
+def _table(selection: str, runs: list[Outcome], data: DatasetInfo, measure: str) -> Table:
     trials = tuple(sorted({run.trial_seed for run in runs}))
     held_out = sorted({k for run in runs if len(run.test_envs) == 1 for k in run.test_envs})
     if not held_out:  # only runs for leave-one-out so far
@@ -156,27 +183,52 @@ def _table(selection: str, runs: list[Outcome], data: Described) -> Table:
     lines = {}
     for algorithm, own in by_algorithm.items():
         cells = [
-            _cell({trial: choose(selection, own, data, algorithm, k, trial) for trial in trials})
+            _cell(
+                {
+                    trial: choose(
+                        selection,
+                        own,
+                        data,
+                        algorithm=algorithm,
+                        held_out=k,
+                        trial_seed=trial,
+                        measure=measure,
+                    )
+                    for trial in trials
+                },
+                measure,
+            )
             for k in held_out
         ]
         lines[algorithm] = (*cells, _average(cells, names))
     draws = {name: len({run.hparams_seed for run in own}) for name, own in by_algorithm.items()}
     columns = (*names, AVERAGE)
-    return Table(selection, data.name, trials, columns, lines, len(data.environments), draws)
+    return Table(
+        selection=selection,
+        dataset=data.name,
+        measure=measure,
+        trials=trials,
+        columns=columns,
+        lines=lines,
+        n_environments=len(data.environments),
+        draws=draws,
+    )
 
 
-def _cell(choices: Mapping[int, Choice | str]) -> Cell:
+def _cell(choices: Mapping[int, Choice | str], measure: str) -> Cell:
     """From what was chosen in each trial."""
-    scores, reasons = [], dict[str, list[int]]()
+    scores, chosen, reasons = [], [], dict[str, list[int]]()
+    factor = MEASURES[measure].factor
     for trial, choice in choices.items():
         if isinstance(choice, str):
             reasons.setdefault(choice, []).append(trial)
         else:
-            scores.append(100 * choice.score)
+            scores.append(factor * choice.score)
+            chosen.append((trial, choice))
     if not scores and len(reasons) == 1:
         return Cell(reason=next(iter(reasons)))
     if not reasons:
-        return Cell(tuple(scores))
+        return Cell(tuple(scores), choices=tuple(chosen), digits=_digits(measure))
     n, n_empty = len(choices), len(choices) - len(scores)
     details = "; ".join(f"{r} (trial {', '.join(map(str, of))})" for r, of in reasons.items())
     verb = "is" if n_empty == 1 else "are"
@@ -188,7 +240,12 @@ def _average(cells: list[Cell], names: list[str]) -> Cell:
     if empty:
         return Cell(reason=f"no average without {', '.join(empty)}")
     per_trial = np.mean([cell.scores for cell in cells], axis=0)  # [E, n] -> [n]
-    return Cell(tuple(per_trial.tolist()))
+    return Cell(tuple(per_trial.tolist()), digits=cells[0].digits)
+
+
+def _digits(measure: str) -> int:
+    """Digits behind the point."""
+    return 1 if MEASURES[measure].percent else 3
 
 
 def _compare(a: str, first: Cell, b: str, second: Cell) -> Comparison:
@@ -202,17 +259,31 @@ def _compare(a: str, first: Cell, b: str, second: Cell) -> Comparison:
 
 
 def as_rows(tables: Iterable[Table]) -> list[dict[str, Any]]:
-    """A dict for every cell, keyed by `COLUMNS`; `reason` only where the mean is None."""
+    """A dict for every cell: `COLUMNS` and the choices; `reason` only where the mean is None."""
     rows = []
     for table in tables:
         for algorithm, cells in table.lines.items():
             for name, cell in zip(table.columns, cells, strict=True):
-                place = (table.selection, table.dataset, name, algorithm)
+                place = (table.selection, table.dataset, table.measure, name, algorithm)
                 row: dict[str, Any] = dict(zip(PLACE, place, strict=True))
                 row |= {"mean": cell.mean, "standard_error": cell.standard_error}
                 row["n"] = len(cell.scores)
+                row["choices"] = [choice_row(trial, choice) for trial, choice in cell.choices]
                 rows.append(row | ({"reason": cell.reason} if cell.reason else {}))
     return rows
+
+
+def choice_row(trial: int, choice: Choice) -> dict[str, Any]:
+    """What was chosen in a trial: the draw, the step, and the model that they stand for."""
+    model = None if choice.model is None else choice.model.differences()
+    return {
+        "trial": trial,
+        "draw": choice.hparams_seed,
+        "step": choice.step,
+        "value": choice.value,
+        "score": choice.score,
+        "model": model,
+    }
 
 
 def comparison_rows(tables: Iterable[Table]) -> list[dict[str, Any]]:
@@ -221,6 +292,7 @@ def comparison_rows(tables: Iterable[Table]) -> list[dict[str, Any]]:
     for table in tables:
         for first, second, found, reason in table.comparisons:
             row: dict[str, Any] = {"selection": table.selection, "dataset": table.dataset}
+            row["measure"] = table.measure
             row |= {"first": first, "second": second}
             row |= dict.fromkeys(Interval._fields) | {"n": 0} if found is None else found._asdict()
             rows.append(row | ({"reason": reason} if reason else {}))
@@ -230,7 +302,9 @@ def comparison_rows(tables: Iterable[Table]) -> list[dict[str, Any]]:
 def as_csv(tables: Iterable[Table]) -> str:
     """The rows of `as_rows` with an empty field for None."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+    writer = csv.DictWriter(
+        text, COLUMNS, restval="", lineterminator="\n", extrasaction="ignore"
+    )
     writer.writeheader()
     writer.writerows(as_rows(tables))
     return text.getvalue()

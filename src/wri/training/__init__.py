@@ -1,7 +1,21 @@
-"""Batch sampling, the loop, checkpoints: how a stack of runs is trained."""
+"""Model specification, runs, batch sampling, the loop: how a stack of runs is trained."""
 
-from wri.training.loop import Record, choose_device, train, train_stack
-from wri.training.runs import Bank, Run
+from wri.training.loop import Record, choose_device, train_stack
+from wri.training.runs import Bank, Run, Units
+from wri.training.scheduling import FinishedStack, finished_stacks, train
+from wri.training.spec import ModelSpec
 from wri.training.stacks import plan_stacks
 
-__all__ = ["Bank", "Record", "Run", "choose_device", "plan_stacks", "train", "train_stack"]
+__all__ = [
+    "Bank",
+    "FinishedStack",
+    "ModelSpec",
+    "Record",
+    "Run",
+    "Units",
+    "choose_device",
+    "finished_stacks",
+    "plan_stacks",
+    "train",
+    "train_stack",
+]

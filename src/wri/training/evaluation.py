@@ -1,18 +1,173 @@
 """Measures of all runs of a stack on all their splits, at once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wri.errors import InputError
+from wri.errors import InputError, check_option
+from wri.measures import MEASURES, applicable_measures
 from wri.objectives.base import Model
 from wri.stacked import SQUARED
-from wri.training.runs import Run
+from wri.training.runs import Bank, Run
 
-MEASURES = ("accuracy", "loss")
 MOST_ROWS = 65_536  # rows over all runs that are evaluated at a time
+
+
+def check_measures(measures: Sequence[str], bank: Bank) -> None:
+    """Refuse measures that do not exist, or that the targets have not."""
+    possible = applicable_measures(bank.n_classes)
+    for measure in measures:
+        check_option("measure", measure, tuple(MEASURES))
+        if measure not in possible and measure != "loss":
+            raise InputError(
+                f"{measure} does not exist for {bank.loss.name} targets with "
+                f"{bank.n_classes or 'no'} classes; ask for {', '.join(possible)}"
+            )
+
+
+class _Group(NamedTuple):
+    """Runs of one bank."""
+
+    runs: Tensor | None  # [G], their places in the stack; None for all
+    x: Tensor  # [G or 1, N, D]
+    y: Tensor  # [G or 1, N]
+    split_of: Tensor  # [G, N], number of each row's split; the last number for none
+
+
+class Evaluator:
+    """Measures on every run's evaluation splits.
+
+    Runs that see the rows of a bank alike see them as one matrix, so the first layer of all of
+    them is one product. A row's split is a number, and the split means are one scatter.
+    """
+
+    def __init__(self, runs: Sequence[Run], measures: Sequence[str], device: str) -> None:
+        check_measures(measures, runs[0].bank)
+        self.measures = tuple(measures)
+        self.splits = tuple(runs[0].evaluate)
+        self._runs, self._squared = len(runs), runs[0].bank.loss is SQUARED
+        self._groups: list[tuple[_Group, Tensor | None]] = []  # with the weights of the rows
+        for bank in {id(run.bank): run.bank for run in runs}.values():
+            numbers = [r for r, run in enumerate(runs) if run.bank is bank]
+            self._groups.append(self._group(runs, numbers, device))
+        dtype = runs[0].dtype
+        units = [float(run.units.target.scale) ** 2 for run in runs]
+        self._unit = torch.tensor(units, dtype=dtype, device=device)  # [R], of a squared error
+        sizes = [[_size(run, rows) for rows in run.evaluate.values()] for run in runs]
+        self._sizes = torch.tensor(sizes, dtype=dtype, device=device)  # [R, S]
+        if "r2" in self.measures:
+            spreads = [[_variance(run, rows) for rows in run.evaluate.values()] for run in runs]
+            self._spreads = torch.tensor(spreads, dtype=dtype, device=device)  # [R, S]
+
+    def _group(
+        self, runs: Sequence[Run], numbers: Sequence[int], device: str
+    ) -> tuple[_Group, Tensor | None]:
+        chosen = [runs[r] for r in numbers]
+        bank = chosen[0].bank
+        split_of = np.full((len(chosen), len(bank.features)), len(self.splits))
+        for k, run in enumerate(chosen):
+            for s, rows in enumerate(run.evaluate.values()):
+                split_of[k, rows] = s
+        used = np.flatnonzero((split_of < len(self.splits)).any(0))
+        alike = len({run.source for run in chosen}) == 1
+        tensors = [run.tensors(device, used) for run in (chosen[:1] if alike else chosen)]
+        weights = None
+        if bank.weights is not None:
+            weights = torch.as_tensor(bank.weights[used], dtype=chosen[0].dtype, device=device)
+        which = None if len(numbers) == len(runs) else torch.tensor(numbers, device=device)
+        x, y = (torch.stack(each) for each in zip(*tensors, strict=True))
+        return _Group(which, x, y, torch.as_tensor(split_of[:, used], device=device)), weights
+
+    @torch.no_grad()
+    def __call__(self, model: Model) -> np.ndarray:  # [M, R, S]
+        shape = (len(self.measures), self._runs, len(self.splits))
+        found = model.flat.new_zeros(shape)
+        for group, weights in self._groups:
+            here = model
+            if group.runs is not None:
+                here = model._replace(flat=model.flat[group.runs])
+            which = slice(None) if group.runs is None else group.runs
+            values = self._measure(here, group, weights, which)
+            for m, measure in enumerate(self.measures):
+                found[m, which] = values[measure]
+        return found.cpu().double().numpy()
+
+    def _measure(
+        self, model: Model, group: _Group, weights: Tensor | None, which: slice | Tensor
+    ) -> Mapping[str, Tensor]:
+        """Every measure of some runs, `[G, S]` each."""
+        n = len(group.split_of)
+        per_row = [m for m in ("accuracy", "loss") if m in self._summed]
+        sums = {m: model.flat.new_zeros((n, len(self.splits) + 1)) for m in per_row}
+        scores = []
+        size = max(1, MOST_ROWS // n)
+        for start in range(0, group.x.shape[1], size):
+            rows = slice(start, start + size)
+            outputs = model.outputs(group.x[:, rows])  # [G, N, C]
+            targets = group.y[:, rows].expand(n, -1)
+            for measure, total in sums.items():
+                values = _values(measure, model, outputs, targets)
+                if weights is not None:
+                    values = values * weights[rows]
+                total.scatter_add_(1, group.split_of[:, rows], values)
+            if "auroc" in self.measures:
+                scores.append(outputs[..., -1] - (outputs[..., 0] if outputs.shape[-1] > 1 else 0))
+        # a split without rows gives NaN
+        means = {m: total[:, :-1] / self._sizes[which] for m, total in sums.items()}
+        if self._squared:
+            means["loss"] = means["loss"] * self._unit[which, None]
+            means["squared_error"] = means["loss"]
+        if "r2" in self.measures:
+            means["r2"] = 1 - means["loss"] / self._spreads[which]
+        if "auroc" in self.measures:
+            means["auroc"] = auroc_by_split(
+                torch.cat(scores, 1), group.y, group.split_of, len(self.splits), weights
+            )
+        return means
+
+    @property
+    def _summed(self) -> set[str]:
+        """Means over rows that the measures are made of."""
+        return {"loss"} if self._squared else set(self.measures)
+
+
+def _values(measure: str, model: Model, outputs: Tensor, targets: Tensor) -> Tensor:  # [G, N]
+    if measure == "accuracy":
+        return model.loss.correct(outputs, targets).to(outputs.dtype)
+    return model.loss.per_example(outputs, targets)
+
+
+def auroc_by_split(
+    scores: Tensor,  # [G, N]
+    positive: Tensor,  # [G or 1, N], class 0 or 1
+    split_of: Tensor,  # [G, N]
+    splits: int,
+    weights: Tensor | None = None,  # [N]
+) -> Tensor:  # [G, S]
+    """P(positive scores higher) + ½·P(tied), within each split; NaN where a class is missing."""
+    by_score = scores.argsort(dim=1, stable=True)
+    by_split = split_of.gather(1, by_score).argsort(dim=1, stable=True)
+    order = by_score.gather(1, by_split)  # splits one after the other, scores ascending in each
+    score, split = scores.gather(1, order), split_of.gather(1, order)
+    one = positive.expand_as(scores).gather(1, order).to(torch.float64)
+    count = torch.ones_like(one) if weights is None else weights.double()[order]
+    ones, zeros = one * count, (1 - one) * count
+    new = torch.ones_like(split)  # where a group of tied rows begins
+    new[:, 1:] = ((score.diff(dim=1) != 0) | (split.diff(dim=1) != 0)).long()
+    group = new.cumsum(1) - 1
+    tied = torch.zeros_like(zeros).scatter_add_(1, group, zeros)  # zeros of each group
+    before = (tied.cumsum(1) - tied).gather(1, group)  # zeros before the group, all splits
+    shape = (len(scores), splits + 1)
+    totals = [torch.zeros(shape, dtype=torch.float64, device=scores.device) for _ in range(3)]
+    total_zeros = totals[0].scatter_add_(1, split, zeros)
+    total_ones = totals[1].scatter_add_(1, split, ones)
+    earlier = (total_zeros.cumsum(1) - total_zeros).gather(1, split)  # zeros of earlier splits
+    wins = ones * (before - earlier + tied.gather(1, group) / 2)
+    found = totals[2].scatter_add_(1, split, wins) / (total_zeros * total_ones)
+    return found[:, :-1].to(scores.dtype)
 
 
 def _size(run: Run, rows: np.ndarray) -> float:
@@ -20,67 +175,11 @@ def _size(run: Run, rows: np.ndarray) -> float:
     return len(rows) if run.bank.weights is None else float(run.bank.weights[rows].sum())
 
 
-class Evaluator:
-    """Mean accuracy or loss on every run's evaluation splits.
-
-    Runs of one bank see its rows as one matrix, so the first layer of all of them is one product;
-    a row's split is a number, and the split means are one scatter.
-    """
-
-    def __init__(
-        self, runs: Sequence[Run], measures: Sequence[str], dtype: torch.dtype, device: str
-    ) -> None:
-        for measure in measures:
-            if measure not in MEASURES:
-                raise InputError(f"unknown measure {measure!r}; choose from {', '.join(MEASURES)}")
-        if "accuracy" in measures and runs[0].bank.loss is SQUARED:
-            raise InputError("squared has no accuracy; ask for measures=('loss',)")
-        self.measures = tuple(measures)
-        self.splits = tuple(runs[0].evaluate)
-        self._runs = len(runs)
-        self._groups = []
-        for bank in {id(run.bank): run.bank for run in runs}.values():
-            numbers = [r for r, run in enumerate(runs) if run.bank is bank]
-            split_of = np.full((len(numbers), len(bank.features)), len(self.splits))
-            for k, r in enumerate(numbers):
-                for s, rows in enumerate(runs[r].evaluate.values()):
-                    split_of[k, rows] = s
-            used = np.flatnonzero((split_of < len(self.splits)).any(0))
-            x, y = bank.tensors(dtype, device, used)
-            counts = None
-            if bank.weights is not None:
-                counts = torch.as_tensor(bank.weights[used], dtype=dtype, device=device)
-            which = None if len(numbers) == len(runs) else torch.tensor(numbers, device=device)
-            splits = torch.as_tensor(split_of[:, used], device=device)
-            self._groups.append((which, x, y, counts, splits))
-        sizes = [[_size(run, rows) for rows in run.evaluate.values()] for run in runs]
-        self._sizes = torch.tensor(sizes, dtype=dtype, device=device)  # [R, S]
-
-    @torch.no_grad()
-    def __call__(self, model: Model) -> np.ndarray:  # [M, R, S]
-        shape = (len(self.measures), self._runs, len(self.splits) + 1)  # the last: in no split
-        sums = model.flat.new_zeros(shape)
-        for numbers, x, y, counts, split_of in self._groups:
-            here = model
-            if numbers is not None:
-                here = model._replace(flat=model.flat[numbers])
-            size = max(1, MOST_ROWS // len(split_of))
-            group_sums = sums.new_zeros((shape[0], len(split_of), shape[2]))
-            for start in range(0, len(x), size):
-                rows = slice(start, start + size)
-                outputs = here.outputs(x[None, rows])  # [R, N, C]
-                targets = y[rows].expand(len(split_of), -1)
-                for m, measure in enumerate(self.measures):
-                    values = self._values(measure, here, outputs, targets)
-                    if counts is not None:
-                        values = values * counts[rows]
-                    group_sums[m].scatter_add_(1, split_of[:, rows], values)
-            sums[:, slice(None) if numbers is None else numbers] = group_sums
-        means = sums[..., :-1] / self._sizes  # a split without rows gives NaN
-        return means.cpu().double().numpy()
-
-    @staticmethod
-    def _values(measure: str, model: Model, outputs: Tensor, targets: Tensor) -> Tensor:
-        if measure == "accuracy":
-            return model.loss.correct(outputs, targets).to(outputs.dtype)
-        return model.loss.per_example(outputs, targets)
+def _variance(run: Run, rows: np.ndarray) -> float:
+    """Of a split's targets, in their own unit; NaN where they are all the same."""
+    if not len(rows):
+        return np.nan
+    targets = run.bank.targets[rows]
+    weights = None if run.bank.weights is None else run.bank.weights[rows]
+    variance = float(np.average((targets - np.average(targets, weights=weights)) ** 2, 0, weights))
+    return variance or np.nan

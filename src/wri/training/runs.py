@@ -1,9 +1,11 @@
 """What is trained: banks of rows, and runs that point to rows of a bank."""
 
+import hashlib
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,10 +13,12 @@ from torch import Tensor
 
 from wri.errors import InputError
 from wri.objectives import Objective
-from wri.objectives.hyperparameters import complete
+from wri.rows import Scaling
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED, Loss, Network
+from wri.training.spec import ModelSpec
 
 FEWEST_ROWS = 2  # IRM's half-batches and CORAL's covariances need two rows
+LARGE_BANK = 2**22  # numbers of a bank of which a stack holds one standardised copy at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,7 @@ class Bank:
 
     features: np.ndarray
     targets: np.ndarray
+    _: KW_ONLY
     loss: Loss = CROSS_ENTROPY
     classes: int | None = None
     weights: np.ndarray | None = None
@@ -76,14 +81,6 @@ class Bank:
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "targets", targets)
 
-    def tensors(
-        self, dtype: torch.dtype, device: str, rows: np.ndarray | slice = slice(None)
-    ) -> tuple[Tensor, Tensor]:
-        """Features and targets of some rows, targets as class numbers or as floats."""
-        x = torch.as_tensor(self.features[rows], dtype=dtype, device=device)
-        y = torch.as_tensor(self.targets[rows], device=device)
-        return x, y.to(torch.long if self.loss.classes else dtype)
-
     def _checked_weights(self, n_rows: int) -> np.ndarray:
         weights = np.asarray(self.weights, np.float64)
         if weights.shape != (n_rows,):
@@ -116,61 +113,74 @@ class Bank:
             return 1
         return self.classes or int(np.max(self.targets, initial=0)) + 1
 
+    @property
+    def n_classes(self) -> int | None:
+        """Classes that are told apart; None where numbers are predicted."""
+        if self.loss is SQUARED:
+            return None
+        return 2 if self.loss is LOGISTIC else self.outputs
+
+
+class Units(NamedTuple):
+    """Units in which a run sees inputs and target."""
+
+    inputs: Scaling
+    target: Scaling
+
+    @classmethod
+    def plain(cls, width: int) -> "Units":
+        """As they are."""
+        zero, one = np.zeros(width), np.ones(width)
+        return cls(Scaling(zero, one), Scaling(np.zeros(()), np.ones(())))
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One training: an objective with its numbers, a seed, and rows of a bank.
+    """One training: a model specification, rows of a bank, and a seed.
 
     Parameters
     ----------
-    objective
-        What is minimised.
+    spec
+        What is trained. The run completes it by the size of its training rows.
     bank
         The rows it learns from.
     train
         Rows of the bank for each training environment.
-    hyper
-        Hyper-parameters; what is missing is taken from `preset`.
     seed
         Decides the initial weights and the batches, and nothing else does.
     evaluate
         Named sets of rows that are measured at every checkpoint; no row in two of them.
-    hidden
-        Widths of the hidden layers; `(D/2, D/4)`, as the paper ran, when not given.
     """
 
-    objective: Objective
+    spec: ModelSpec
     bank: Bank
     train: Sequence[np.ndarray]
-    hyper: Mapping[str, float] = field(default_factory=dict)
+    _: KW_ONLY
     seed: int = 0
     evaluate: Mapping[str, np.ndarray] = field(default_factory=dict)
-    hidden: tuple[int, ...] | None = None
-    preset: str = "domainbed"
 
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise InputError(f"seed must not be negative, not {self.seed}")
-        if self.hidden is not None and min(self.hidden, default=1) < 1:
-            raise InputError(f"hidden layers need at least one unit each, not {self.hidden}")
-        name = self.objective.name
-        hyper = complete(self.objective.hyperparameters(), self.hyper, self.preset)
-        self.objective.check(hyper)
-        object.__setattr__(self, "hyper", hyper)
-        object.__setattr__(
-            self,
-            "train",
-            [self._rows(f"environment {e}", rows) for e, rows in enumerate(self.train)],
-        )
-        object.__setattr__(
-            self,
-            "evaluate",
-            {split: self._rows(f"split {split!r}", rows) for split, rows in self.evaluate.items()},
-        )
-        if len(self.train) < self.objective.least_environments:
+        train = [self._rows(f"environment {e}", rows) for e, rows in enumerate(self.train)]
+        splits = {name: self._rows(f"split {name!r}", rows) for name, rows in self.evaluate.items()}
+        object.__setattr__(self, "train", train)
+        object.__setattr__(self, "evaluate", splits)
+        self._check_environments()
+        every = np.concatenate(list(splits.values()) or [np.empty(0, int)])
+        if len(np.unique(every)) < len(every):
+            raise InputError("a row stands in two evaluation splits; make them disjoint")
+        learned = self.learned
+        weight = len(learned) if self.bank.weights is None else self.bank.weights[learned].sum()
+        width, largest = self.bank.features.shape[1], max(map(len, train))
+        object.__setattr__(self, "spec", self.spec.complete(width, float(weight), largest))
+
+    def _check_environments(self) -> None:
+        least = self.objective.least_environments
+        if len(self.train) < least:
             raise InputError(
-                f"{name} compares environments and needs at least "
-                f"{self.objective.least_environments}, not {len(self.train)}; use erm for one"
+                f"{self.objective.name} compares environments and needs at least "
+                f"{least}, not {len(self.train)}; use erm for one"
             )
         for e, rows in enumerate(self.train):
             if len(rows) < FEWEST_ROWS:
@@ -181,11 +191,8 @@ class Run:
             if self.bank.loss is not SQUARED and len(np.unique(self.bank.targets[rows])) == 1:
                 warnings.warn(
                     f"environment {e} holds a single class; its risk says little about the others",
-                    stacklevel=3,
+                    stacklevel=4,
                 )
-        every = np.concatenate(list(self.evaluate.values()) or [np.empty(0, int)])
-        if len(np.unique(every)) < len(every):
-            raise InputError("a row stands in two evaluation splits; make them disjoint")
 
     def _rows(self, what: str, rows: np.ndarray) -> np.ndarray:
         rows = np.asarray(rows)
@@ -200,12 +207,71 @@ class Run:
         return rows.astype(np.int64)
 
     @property
+    def objective(self) -> Objective:
+        return self.spec.objective
+
+    @property
+    def hyper(self) -> Mapping[str, float]:
+        return self.spec.hyper
+
+    @property
+    def learned(self) -> np.ndarray:
+        """Training rows of all environments."""
+        return np.concatenate(list(self.train))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float64 if self.spec.precision == "double" else torch.float32
+
+    @property
     def network(self) -> Network:
-        width = self.bank.features.shape[1]
-        hidden = self.hidden
-        if hidden is None:
-            hidden = (max(1, width // 2), max(1, width // 4))
-        return Network((width, *hidden, self.bank.outputs))
+        hidden = self.spec.hidden or ()
+        return Network((self.bank.features.shape[1], *hidden, self.bank.outputs))
+
+    @cached_property
+    def units(self) -> Units:
+        """Of the training rows, where the specification standardises."""
+        bank = self.bank
+        units = Units.plain(bank.features.shape[1])
+        if not self.spec.standardise:
+            return units
+        learned = self.learned
+        weights = None if bank.weights is None else bank.weights[learned]
+        inputs = Scaling.of(bank.features[learned], weights)
+        target = Scaling.of(bank.targets[learned], weights) if bank.loss is SQUARED else None
+        return Units(inputs, target or units.target)
+
+    @cached_property
+    def split(self) -> Hashable:
+        """Equal for runs with the same training rows."""
+        digest = hashlib.blake2b(digest_size=16)
+        for rows in self.train:
+            digest.update(len(rows).to_bytes(8, "little"))
+            digest.update(rows.tobytes())
+        return id(self.bank), digest.digest()
+
+    @property
+    def source(self) -> Hashable:
+        """Equal for runs that see the same numbers in the same rows."""
+        return self.split if self.spec.standardise else id(self.bank)
+
+    def see(self, rows: np.ndarray | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+        """Features and targets of some rows as the run sees them."""
+        features, targets = self.bank.features[rows], self.bank.targets[rows]
+        if not self.spec.standardise:
+            return features, targets
+        if self.bank.loss is SQUARED:
+            targets = self.units.target.apply(targets)
+        return self.units.inputs.apply(features), targets
+
+    def tensors(
+        self, device: str, rows: np.ndarray | slice = slice(None)
+    ) -> tuple[Tensor, Tensor]:
+        """The same on a device, targets as class numbers or as floats."""
+        features, targets = self.see(rows)
+        x = torch.as_tensor(features, dtype=self.dtype, device=device)
+        y = torch.as_tensor(targets, device=device)
+        return x, y.to(torch.long if self.bank.loss.classes else self.dtype)
 
     @property
     def batch_rows(self) -> int:
@@ -215,10 +281,14 @@ class Run:
     @property
     def bucket(self) -> tuple[Any, ...]:
         """Runs with equal buckets may share a stack."""
+        spec = self.spec
+        large = spec.standardise and self.bank.features.size > LARGE_BANK
         return (
-            self.objective,
+            spec.objective,
             len(self.train),
             self.network,
             self.bank.loss.name,
             tuple(self.evaluate),
+            (spec.steps, spec.stop_after, spec.precision),
+            self.source if large else None,
         )

@@ -29,14 +29,18 @@ def in_proportion(weights: np.ndarray) -> np.ndarray:  # [n] -> [n]
 
 
 class Features:
-    """The banks of a stack's runs, one under the other on the device."""
+    """The rows of a stack's runs, one bank under the other on the device.
 
-    def __init__(self, runs: Sequence[Run], dtype: torch.dtype, device: str) -> None:
-        banks = list({id(run.bank): run.bank for run in runs}.values())
-        sizes = [len(bank.features) for bank in banks]
-        starts = dict(zip(map(id, banks), np.cumsum([0, *sizes]), strict=False))
-        self.starts = [int(starts[id(run.bank)]) for run in runs]
-        tensors = [bank.tensors(dtype, device) for bank in banks]
+    A bank stands there once for all runs that see it as it is, and once for each split that
+    standardises it.
+    """
+
+    def __init__(self, runs: Sequence[Run], device: str) -> None:
+        sources = {run.source: run for run in runs}
+        sizes = [len(run.bank.features) for run in sources.values()]
+        starts = dict(zip(sources, np.cumsum([0, *sizes]), strict=False))
+        self.starts = [int(starts[run.source]) for run in runs]
+        tensors = [run.tensors(device) for run in sources.values()]
         self.x = torch.cat([x for x, _ in tensors])
         self.y = torch.cat([y for _, y in tensors])
 
@@ -86,9 +90,9 @@ class Sampler:
 
     def _used_whole(self, run: int) -> np.ndarray:
         """Environments whose rows all stand in every batch."""
-        whole = self._whole != "drawn"
+        whole = self._whole != "resampled"
         if self._row_weights[run] is not None:  # shuffled rows would need their weights shuffled
-            whole = self._whole == "as it is"
+            whole = self._whole == "whole"
         return np.flatnonzero((self._taken[run] == self._counts[run]) & whole)
 
     def rows(self, run: int, steps: int) -> np.ndarray:  # [steps, E, B]
@@ -156,11 +160,11 @@ class StackDraws(Draws):
             start = stop
 
     def environments(self, run: int) -> list[np.ndarray]:
-        bank, train = self._runs[run].bank, self._runs[run].train
-        if bank.weights is not None:
-            train = [rows[in_proportion(bank.weights[rows])] for rows in train]
-        return [bank.features[rows] for rows in train]
+        chosen = self._runs[run]
+        train, weights = chosen.train, chosen.bank.weights
+        if weights is not None:
+            train = [rows[in_proportion(weights[rows])] for rows in train]
+        return [chosen.see(rows)[0] for rows in train]
 
     def split(self, run: int) -> Hashable:
-        bank, train = self._runs[run].bank, self._runs[run].train
-        return id(bank), *(rows.tobytes() for rows in train)
+        return self._runs[run].split

@@ -1,0 +1,117 @@
+"""Between an estimator's constructor and model specifications, in both directions."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Protocol
+
+from wri.errors import InputError
+from wri.objectives import OBJECTIVES
+from wri.registry import OBJECTIVES as ENTRIES
+from wri.training import ModelSpec
+from wri.training.spec import encode_option
+
+PRESET = "table"
+NAMED = ("penalty_weight", "learning_rate", "weight_decay", "batch_size")
+"""Hyper-parameters that are parameters of the constructor too."""
+
+
+class Asked(Protocol):
+    """What a constructor says of the model."""
+
+    _objective: str
+    preset: str
+    hidden: tuple[int, ...] | None
+    standardise: bool | None
+    steps: int | None
+    stop_after: int | None
+    hyper: Mapping[str, float] | None
+    options: Mapping[str, Any] | None
+    early_stopping: bool
+
+
+def make_spec(asked: Asked, candidate: Mapping[str, Any] | None = None) -> ModelSpec:
+    """The specification that a constructor makes, changed by a candidate.
+
+    A candidate's entries are hyper-parameters, options of the objective, or `hidden`.
+    """
+    kind = OBJECTIVES[asked._objective]
+    options, hidden = dict(asked.options or {}), asked.hidden
+    hyper = {name: v for name in NAMED if (v := getattr(asked, name)) is not None}
+    hyper |= dict(asked.hyper or {})
+    known = {parameter.name for parameter in kind.hyperparameters()}
+    own_options = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    for name, value in (candidate or {}).items():
+        if name == "hidden":
+            hidden = value
+        elif name in own_options:
+            options[name] = value
+        elif name in known:
+            hyper[name] = value
+        else:
+            possible = ", ".join(["hidden", *sorted(own_options | known)])
+            raise InputError(
+                f"unknown hyper-parameter or option {name!r} in candidates; choose from {possible}"
+            )
+    if asked.early_stopping:  # any step may be the last, so the rate must not decay towards one
+        hyper.setdefault("final_rate", 1.0)
+    return ModelSpec.of(
+        asked._objective,
+        preset=asked.preset,
+        hidden=None if hidden is None else tuple(hidden),
+        standardise=asked.standardise,
+        steps=asked.steps,
+        stop_after=asked.stop_after,
+        hyper=hyper,
+        options=options,
+    )
+
+
+def plain_erm(spec: ModelSpec) -> ModelSpec:
+    """ERM with what it shares with a specification, for a single environment."""
+    known = {parameter.name for parameter in OBJECTIVES["erm"].hyperparameters()}
+    return ModelSpec.of(
+        "erm",
+        preset=spec.preset,
+        hidden=spec.hidden,
+        standardise=spec.standardise,
+        steps=spec.steps,
+        stop_after=spec.stop_after,
+        hyper={name: value for name, value in spec.hyper.items() if name in known},
+    )
+
+
+def constructor_parameters(spec: ModelSpec) -> dict[str, Any]:
+    """Arguments of a constructor that makes the specification; defaults are left out."""
+    given = spec.differences()
+    parameters: dict[str, Any] = {}
+    if spec.preset != PRESET:
+        parameters["preset"] = spec.preset
+    if "hidden" in given:
+        parameters["hidden"] = spec.hidden
+    for name in ("standardise", "steps", "stop_after"):
+        if name in given:
+            parameters[name] = given[name]
+    if "hyper" in given:
+        parameters["hyper"] = {name: spec.hyper[name] for name in given["hyper"]}
+    if "options" in given:
+        parameters["options"] = {name: getattr(spec.objective, name) for name in given["options"]}
+    return parameters
+
+
+def python_line(spec: ModelSpec, kind: str) -> str:
+    """The line of Python that makes the estimator, `kind` "Classifier" or "Regressor"."""
+    label = ENTRIES[spec.objective.name].label
+    arguments = [f"{name}={value!r}" for name, value in constructor_parameters(spec).items()]
+    return f"{label}{kind}({', '.join(arguments)})"
+
+
+def plain_parameter(value: Any) -> Any:
+    """A constructor's argument without objects: densities by their kind and fields."""
+    if isinstance(value, Mapping):
+        return {name: plain_parameter(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_parameter(each) for each in value]
+    try:
+        return encode_option(value)
+    except InputError as error:
+        raise TypeError(str(error)) from error

@@ -1,0 +1,62 @@
+"""Presets by name: what a model specification takes where nothing is given.
+
+Hyper-parameters have their values beside their objectives (`objectives/`), keyed by these names;
+unset values fall back to `domainbed`. Importable without PyTorch.
+"""
+
+from dataclasses import dataclass
+
+from wri.errors import InputError, check_option
+
+FALLBACK = "domainbed"
+SMALLEST_HIDDEN = (16, 8)
+NETWORK = (32, 16)  # hidden layers of an objective that needs some, in a linear preset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """Defaults of a model specification that are not hyper-parameters."""
+
+    about: str
+    steps: int = 500
+    standardise: bool = False  # inputs, and the target of a regression
+    linear: bool = False  # no hidden layers unless given
+    double_up_to: int = 0  # training rows up to which runs train in double precision
+    numbers_of: str | None = None  # the preset whose hyper-parameters it takes
+
+
+PRESETS = {
+    "domainbed": Preset(about="appendix E.5 of the paper, on DomainBed's pretrained features"),
+    "cmnist": Preset(about="the ColoredMNIST family as the paper prints it"),
+    "published": Preset(
+        about="cmnist's numbers; WRI's weights as the paper's code ran them", numbers_of="cmnist"
+    ),
+    "simulation": Preset(about="the paper's multi-dimensional simulation", steps=100),
+    "coloured": Preset(about="ours for the ColoredMNIST family, for all objectives alike"),
+    "table": Preset(
+        about="ours for tables: the defaults of the estimators",
+        steps=400,
+        standardise=True,
+        linear=True,
+        # small tables cost no more in double precision, and depend less on the order of their rows
+        double_up_to=2048,
+    ),
+}
+
+
+def find_preset(name: str) -> Preset:
+    """The preset of that name."""
+    check_option("preset", name, tuple(PRESETS))
+    return PRESETS[name]
+
+
+def default_hidden(width: int) -> tuple[int, ...]:
+    """Half and a quarter of the inputs, as the paper ran, and never fewer than (16, 8) units."""
+    first, second = SMALLEST_HIDDEN
+    return max(first, width // 2), max(second, width // 4)
+
+
+def check_hidden(hidden: tuple[int, ...]) -> None:
+    """Refuse hidden layers without units."""
+    if min(hidden, default=1) < 1:
+        raise InputError(f"hidden layers need at least one unit each, not {hidden}")

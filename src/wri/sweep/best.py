@@ -1,0 +1,129 @@
+"""From a sweep to one model: which draw and step to train on all environments.
+
+A table shows what each held-out environment and trial chose. For use one specification is needed:
+
+    value of (model, step) = mean over held-out environments and trials of the selection's value
+
+The best one is trained on all environments. A model must have run with every held-out environment.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from wri.errors import InputError
+from wri.measures import MEASURES
+from wri.sweep.outcomes import DatasetInfo, Outcome
+from wri.sweep.selection import Candidate, candidates, selected_values
+from wri.training import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestModel:
+    """What to train on all environments, and how it was found."""
+
+    dataset: str
+    algorithm: str
+    selection: str
+    measure: str
+    draw: int
+    step: int
+    value: float  # mean of the selection's values
+    model: ModelSpec  # stops after the step
+
+
+class _Tried(NamedTuple):
+    draw: int
+    found: list[Candidate]  # one for each held-out environment and trial
+
+
+def best_model(
+    outcomes: Iterable[Outcome], data: DatasetInfo, algorithm: str, selection: str, measure: str
+) -> BestModel:
+    """The model and step with the best mean over held-out environments and trials.
+
+    Parameters
+    ----------
+    outcomes
+        Runs of a store.
+    data
+        The data set.
+    algorithm
+        Whose draws are compared.
+    selection
+        A name in `SELECTIONS`.
+    measure
+        A name in `wri.measures`.
+    """
+    runs = [run for run in outcomes if (run.dataset, run.algorithm) == (data.name, algorithm)]
+    if not runs:
+        raise InputError(f"there is no run of {algorithm} on {data.name}")
+    held_out = sorted({run.test_envs[0] for run in runs if len(run.test_envs) == 1})
+    tried = _tried(runs, data, algorithm, selection, measure, held_out)
+    best: tuple[float, BestModel] | None = None
+    for draw, found in tried:
+        values = np.mean([selected_values(selection, each) for each in found], axis=0)  # [T]
+        at = int(values.argmax())
+        if np.isfinite(values[at]) and (best is None or values[at] > best[0]):
+            run = found[0].run
+            if run.model is None:
+                raise InputError(f"the records of {algorithm} do not say what was trained")
+            step = int(run.steps[at])
+            chosen = BestModel(
+                dataset=data.name,
+                algorithm=algorithm,
+                selection=selection,
+                measure=measure,
+                draw=draw,
+                step=step,
+                value=float(MEASURES[measure].sign * values[at]),
+                model=_stopped(run.model, step),
+            )
+            best = values[at], chosen
+    if best is None:
+        raise InputError(f"{algorithm} on {data.name}: {selection} admits no checkpoint")
+    return best[1]
+
+
+def _stopped(model: ModelSpec, step: int) -> ModelSpec:
+    """The model as it was after a step, counted from 0."""
+    return model if step + 1 == model.last_step else replace(model, stop_after=step + 1)
+
+
+def _tried(
+    runs: Sequence[Outcome],
+    data: DatasetInfo,
+    algorithm: str,
+    selection: str,
+    measure: str,
+    held_out: Sequence[int],
+) -> list[_Tried]:
+    """Models that ran with every environment held out, in the order of their draws."""
+    groups: dict[str, _Tried] = {}
+    environments: dict[str, set[int]] = {}
+    for trial in sorted({run.trial_seed for run in runs}):
+        for k in held_out:
+            found = candidates(
+                selection,
+                runs,
+                data,
+                algorithm=algorithm,
+                held_out=k,
+                trial_seed=trial,
+                measure=measure,
+            )
+            if isinstance(found, str):
+                raise InputError(
+                    f"{algorithm} on {data.name}, {data.environments[k]} held out, trial {trial}: "
+                    f"{found}"
+                )
+            for draw, candidate in found.items():
+                model = candidate.run.model
+                key = json.dumps(model.differences(), sort_keys=True) if model else str(draw)
+                groups.setdefault(key, _Tried(draw, [])).found.append(candidate)
+                environments.setdefault(key, set()).add(k)
+    whole = [group for key, group in groups.items() if environments[key] == set(held_out)]
+    return sorted(whole, key=lambda group: group.draw)

@@ -1,0 +1,88 @@
+"""What a sweep will take, from a few steps of one stack of each algorithm."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import torch
+
+from wri.sweep.memory import stack_memory
+from wri.sweep.store import Store
+from wri.sweep.sweep import Sweep
+from wri.training import Run, train_stack
+from wri.training.stacks import stack_cost
+
+PROBE = 5  # steps that are timed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What a sweep will take."""
+
+    runs: int  # that are asked for
+    finished: int
+    to_train: int  # with what shares a stack with them
+    stacks: int
+    seconds: float
+    memory: float  # bytes, at the peak
+
+    def __str__(self) -> str:
+        return (
+            f"{self.runs} runs, {self.finished} of them finished; {self.to_train} to train in "
+            f"{self.stacks} stacks, about {_duration(self.seconds)} and {self.memory / 1e9:.1f} GB"
+        )
+
+
+def forecast(sweep: Sweep, store: Store | None) -> Forecast:
+    """Time a few steps of one stack of each algorithm, on one thread. Writes nothing."""
+    if store is not None:
+        store.check(sweep.spec.setting, sweep.infos)
+    done = set() if store is None else store.finished()
+    stacks = sweep.old_stacks(store) + sweep.new_stacks(store)
+    by_algorithm: dict[str, list[list[Run]]] = {}
+    for stack in stacks:
+        runs = [sweep.run(planned) for planned in stack]
+        by_algorithm.setdefault(stack[0].algorithm, []).append(runs)
+    threads = torch.get_num_threads()
+    work = 0.0
+    torch.set_num_threads(1)
+    try:
+        for alike in by_algorithm.values():
+            work += _seconds(alike, sweep.spec.checkpoint_every)
+    finally:
+        torch.set_num_threads(threads)
+    peaks = sorted(stack_memory(runs) for alike in by_algorithm.values() for runs in alike)
+    return Forecast(
+        runs=len(sweep.planned),
+        finished=sum(run.id in done for run in sweep.planned),
+        to_train=sum(map(len, stacks)),
+        stacks=len(stacks),
+        seconds=work / max(1, min(threads, len(stacks))),
+        memory=sum(peaks[-threads:]),
+    )
+
+
+def _seconds(stacks: Sequence[Sequence[Run]], checkpoint_every: int) -> float:
+    """Of all stacks of one algorithm one after the other, from one that is timed."""
+    costs = [stack_cost(runs, range(len(runs))) for runs in stacks]
+    chosen = sorted(range(len(stacks)), key=lambda n: costs[n])[len(stacks) // 2]
+    steps = stacks[chosen][0].spec.last_step
+    once = _time(stacks[chosen], 1)  # set-up and a checkpoint
+    probe = min(PROBE, steps - 1)
+    step = max(0.0, _time(stacks[chosen], 1 + probe) - 2 * once) / probe if probe else 0.0
+    each = (step or once / PROBE) + once / checkpoint_every / 2
+    return steps * each * sum(costs) / costs[chosen]
+
+
+def _time(runs: Sequence[Run], steps: int) -> float:
+    """Seconds for the first steps of a stack, with a checkpoint at the first and at the last."""
+    short = [replace(run, spec=replace(run.spec, stop_after=steps)) for run in runs]
+    start = perf_counter()
+    train_stack(short, checkpoint_every=steps)
+    return perf_counter() - start
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

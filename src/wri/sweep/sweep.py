@@ -1,0 +1,80 @@
+"""A sweep, planned and checked: which runs, and which of them share a stack."""
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+
+import numpy as np
+
+from wri.errors import InputError
+from wri.sweep.data import Data
+from wri.sweep.memory import most_rows
+from wri.sweep.outcomes import DatasetInfo
+from wri.sweep.plan import RunSpec, SweepSpec
+from wri.sweep.store import Store
+from wri.training import Run, plan_stacks
+from wri.training.evaluation import check_measures
+
+MEMORY = 2e9  # bytes
+
+
+class Sweep:
+    """What is asked for on some data sets; nothing is written yet.
+
+    Parameters
+    ----------
+    spec
+        What is asked for.
+    datasets
+        On which rows.
+    memory
+        Bytes that all stacks at work may take, roughly; new stacks are cut to fit.
+    """
+
+    def __init__(self, spec: SweepSpec, datasets: Sequence[Data], memory: float = MEMORY) -> None:
+        if not (isfinite(memory) and memory > 0):
+            raise InputError(f"memory must be a positive number of bytes, not {memory}")
+        self.spec, self.datasets, self.memory = spec, datasets, memory
+        self._data: Mapping[str, Data] = {data.name: data for data in datasets}
+        if len(self._data) < len(datasets):
+            raise InputError("two data sets have the same name; rename one of the files")
+        for data in datasets:
+            check_measures(self.measures(data.name), data.bank)
+        self._splits: dict[tuple[str, int], dict[str, np.ndarray]] = {}
+        self.planned = spec.plan(datasets)
+        self._runs = {planned.id: self._make(planned) for planned in self.planned}
+
+    def measures(self, dataset: str) -> tuple[str, ...]:
+        """What is recorded of the runs on a data set."""
+        return self.spec.measures or self._data[dataset].measures
+
+    @property
+    def infos(self) -> dict[str, DatasetInfo]:
+        """By the data's fingerprints."""
+        return {data.fingerprint: data.info for data in self.datasets}
+
+    def run(self, planned: RunSpec) -> Run:
+        if planned.id not in self._runs:  # planned by an earlier sweep, in a stack of this one
+            self._runs[planned.id] = self._make(planned)
+        return self._runs[planned.id]
+
+    def _make(self, planned: RunSpec) -> Run:
+        data, key = self._data[planned.dataset], (planned.dataset, planned.trial_seed)
+        if key not in self._splits:
+            self._splits[key] = data.splits(planned.trial_seed)
+        return planned.run(data, self._splits[key])
+
+    def new_stacks(self, store: Store | None) -> list[list[RunSpec]]:
+        """Stacks of the runs that a store does not know; each of one data set."""
+        known = set() if store is None else store.known()
+        stacks = []
+        for data in self.datasets:
+            new = [run for run in self.planned if run.dataset == data.name and run.id not in known]
+            runs = [self.run(planned) for planned in new]
+            if runs:
+                together = plan_stacks(runs, most_rows(runs, self.memory))
+                stacks += [[new[n] for n in stack] for stack in together]
+        return stacks
+
+    def old_stacks(self, store: Store | None) -> list[list[RunSpec]]:
+        """Stacks that a store knows and in which a wanted run is not finished."""
+        return [] if store is None else store.pending({run.id for run in self.planned})

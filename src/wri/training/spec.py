@@ -1,0 +1,237 @@
+"""What is trained, said once: the model specification.
+
+    objective with its options · hidden widths · standardised or not · hyper-parameters · steps
+
+Defaults come from a named preset. Sweeps, estimators and saved models all hold one, so the same
+rows, specification and seed give the same predictor everywhere. A specification is *complete* when
+nothing is left to the size of the data; a run completes its own (`complete`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from math import inf
+from typing import Any, Literal, Self, get_args
+
+from wri.densities import DENSITIES, Density
+from wri.errors import InputError, check_option
+from wri.objectives import Objective, make_objective
+from wri.objectives.hyperparameters import check_names, complete
+from wri.objectives.table_rules import FitSize
+from wri.presets import FALLBACK, NETWORK, check_hidden, default_hidden, find_preset
+
+Precision = Literal["single", "double"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """What is trained; `ModelSpec.of` fills in what a preset decides.
+
+    Parameters
+    ----------
+    objective
+        What is minimised, with its options.
+    preset
+        Where hyper-parameters that are not given come from.
+    hidden
+        Widths of the hidden layers, `()` for a linear predictor; None until the number of inputs
+        is known, then half and a quarter of it.
+    standardise
+        Whether inputs, and the target of a regression, are put in units of the training rows.
+    hyper
+        Hyper-parameters that are given.
+    steps
+        Steps of the predictor that its schedules are made for.
+    stop_after
+        Steps after which training stops, if before `steps`.
+    precision
+        "single" or "double"; by the preset and the number of training rows when None.
+    """
+
+    objective: Objective
+    preset: str
+    hidden: tuple[int, ...] | None
+    standardise: bool
+    steps: int
+    hyper: Mapping[str, float] = field(default_factory=dict)
+    stop_after: int | None = None
+    precision: Precision | None = None
+
+    def __post_init__(self) -> None:
+        find_preset(self.preset)
+        if self.steps < 1 or not (self.stop_after is None or 1 <= self.stop_after <= self.steps):
+            raise InputError(
+                f"steps must be at least 1 and stop_after from 1 to steps, not {self.steps} and "
+                f"{self.stop_after}"
+            )
+        if self.precision is not None:
+            check_option("precision", self.precision, get_args(Precision))
+        known = {parameter.name: parameter for parameter in self.objective.hyperparameters()}
+        check_names(known, self.hyper)
+        object.__setattr__(
+            self, "hyper", {name: known[name].check(value) for name, value in self.hyper.items()}
+        )
+        if self.hidden is not None:
+            check_hidden(self.hidden)
+            if self.objective.needs_hidden and not self.hidden:
+                raise InputError(
+                    f"{self.objective.name} aligns hidden layers and has none; give "
+                    "hidden=(32, 16), say"
+                )
+
+    @classmethod
+    def of(
+        cls,
+        objective: str | Objective,
+        *,
+        preset: str = FALLBACK,
+        hidden: tuple[int, ...] | None = None,
+        standardise: bool | None = None,
+        steps: int | None = None,
+        hyper: Mapping[str, float] | None = None,
+        options: Mapping[str, Any] | None = None,
+        stop_after: int | None = None,
+        precision: Precision | None = None,
+    ) -> Self:
+        """A specification from what is given; the rest by the preset.
+
+        Parameters
+        ----------
+        objective
+            A name in the registry, made with the preset's and the given options, or an objective.
+        options
+            Options of an objective that is given by name.
+        preset, hidden, standardise, steps, hyper, stop_after, precision
+            As in the class; None leaves the choice to the preset.
+        """
+        defaults = find_preset(preset)
+        kind = objective if isinstance(objective, Objective) else make_objective(objective)
+        if hidden is None and defaults.linear:
+            hidden = NETWORK if kind.needs_hidden else ()
+        if not isinstance(objective, Objective):
+            objective = make_objective(objective, preset, hidden, **(options or {}))
+        elif options:
+            raise InputError("options go with an objective's name; give the objective its own")
+        return cls(
+            objective=objective,
+            preset=preset,
+            hidden=None if hidden is None else tuple(hidden),
+            standardise=defaults.standardise if standardise is None else standardise,
+            steps=defaults.steps if steps is None else steps,
+            hyper=hyper or {},
+            stop_after=stop_after,
+            precision=precision,
+        )
+
+    @property
+    def last_step(self) -> int:
+        """Steps that are taken."""
+        return self.stop_after or self.steps
+
+    def fit_size(self, width: int, weight: float, largest: int) -> FitSize:
+        """What the preset's rules depend on, for rows of this width and number."""
+        hidden = default_hidden(width) if self.hidden is None else self.hidden
+        return FitSize(weight, largest, hidden, self.steps)
+
+    def complete(self, width: int, weight: float, largest: int) -> "ModelSpec":
+        """The same with nothing left open.
+
+        Parameters
+        ----------
+        width
+            Inputs.
+        weight
+            Training rows of all environments, as many as they weigh.
+        largest
+            Training rows of the largest environment.
+        """
+        size = self.fit_size(width, weight, largest)
+        hyper = complete(self.objective.hyperparameters(), self.hyper, self.preset, size)
+        self.objective.check(hyper)
+        small = weight <= find_preset(self.preset).double_up_to
+        precision = self.precision or ("double" if small else "single")
+        return replace(self, hidden=size.hidden, hyper=hyper, precision=precision)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain values for JSON; `from_dict` reads it."""
+        return {
+            "objective": self.objective.name,
+            "options": {
+                field.name: encode_option(getattr(self.objective, field.name))
+                for field in fields(self.objective)  # type: ignore[arg-type]
+            },
+            "preset": self.preset,
+            "hidden": None if self.hidden is None else list(self.hidden),
+            "standardise": self.standardise,
+            "steps": self.steps,
+            "hyper": {name: "inf" if value == inf else value for name, value in self.hyper.items()},
+            "stop_after": self.stop_after,
+            "precision": self.precision,
+        }
+
+    def differences(self) -> dict[str, Any]:
+        """`as_dict` without what the preset sets anyway.
+
+        This is what ids are made of: an option that is added later, with a default that changes
+        nothing, leaves them as they are.
+        """
+        mine, plain = self.as_dict(), self._by_default()
+        theirs = plain.as_dict()
+        options, hyper = mine.pop("options"), mine.pop("hyper")
+        kept = {name: value for name, value in mine.items() if value != theirs[name]}
+        kept |= {"objective": mine["objective"], "preset": mine["preset"]}
+        other = {name: v for name, v in options.items() if v != theirs["options"][name]}
+        drawn = {name: hyper[name] for name in hyper if not self._is_default(name)}
+        return kept | ({"options": other} if other else {}) | ({"hyper": drawn} if drawn else {})
+
+    def _by_default(self) -> "ModelSpec":
+        """The same objective in the same preset with nothing else given."""
+        hidden = self.hidden if find_preset(self.preset).linear else None
+        options = make_objective(self.objective.name, self.preset, hidden)
+        return ModelSpec.of(options, preset=self.preset)
+
+    def _is_default(self, name: str) -> bool:
+        """Whether a hyper-parameter has its preset's value, whatever the size of the fit."""
+        known = {parameter.name: parameter for parameter in self.objective.hyperparameters()}
+        default = known[name].setting(self.preset).default
+        return not callable(default) and default == self.hyper[name]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """What `as_dict` or `differences` wrote."""
+        known = {"options", *(field.name for field in fields(cls))}
+        if unknown := sorted(set(values) - known):
+            raise InputError(f"a model specification has no {', '.join(map(repr, unknown))}")
+        given = dict(values)
+        hyper = {k: inf if v == "inf" else v for k, v in given.pop("hyper", {}).items()}
+        options = {k: decode_option(v) for k, v in given.pop("options", {}).items()}
+        hidden = given.pop("hidden", None)
+        return cls.of(
+            **given,
+            hidden=None if hidden is None else tuple(hidden),
+            hyper=hyper,
+            options=options,
+        )
+
+
+def encode_option(value: Any) -> Any:
+    """An objective's option as plain values: densities by their kind and fields."""
+    if isinstance(value, Density):
+        kind = type(value).__name__
+        if DENSITIES.get(kind) is not type(value):
+            raise InputError(f"{kind} cannot be written down; use one of {', '.join(DENSITIES)}")
+        inner = {f.name: getattr(value, f.name) for f in fields(value)}  # type: ignore[arg-type]
+        return {"kind": kind, **inner}
+    return value
+
+
+def decode_option(value: Any) -> Any:
+    """What `encode_option` wrote."""
+    if not isinstance(value, Mapping):
+        return value
+    inner = dict(value)
+    kind = inner.pop("kind", None)
+    check_option("density", kind, tuple(DENSITIES))
+    try:
+        return DENSITIES[kind](**inner)
+    except TypeError as error:
+        raise InputError(f"{kind} has other fields: {error}") from error
