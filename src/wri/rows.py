@@ -1,18 +1,23 @@
 """Rows as everybody gives them: columns without gaps, in one unit, each from an environment."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+import re
+from collections.abc import Iterable, Sequence
+from math import inf
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 
 from wri.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Environments(NamedTuple):
     """The environments of all rows."""
 
-    labels: np.ndarray  # [E], sorted where they can be
+    labels: np.ndarray  # [E], in the order of `order_labels`
     number: np.ndarray  # [N], each row's place in `labels`
 
     @property
@@ -45,6 +50,8 @@ def number_environments(given: Iterable[Any], what: str, n_rows: int) -> Environ
     n_rows
         How many there must be.
     """
+    import pandas as pd
+
     labels = pd.Series(_column(given))
     if len(labels) != n_rows:
         raise InputError(f"{what} has {len(labels)} labels for {n_rows} rows; give one a row")
@@ -55,14 +62,61 @@ def number_environments(given: Iterable[Any], what: str, n_rows: int) -> Environ
         )
     number, distinct = pd.factorize(labels)
     distinct = np.asarray(distinct)
-    try:
-        order = sorted(range(len(distinct)), key=lambda k: distinct[k])
-    except TypeError:  # labels of several types: as they come
-        order = list(range(len(distinct)))
+    order = order_labels(distinct)
     return Environments(distinct[order], np.argsort(order)[number])
 
 
+def order_labels(labels: Sequence[Any] | np.ndarray) -> list[int]:
+    """Places of different labels in their natural order, the one order of the whole package.
+
+    Numbers and texts of numbers are ordered by value, other texts with the numbers in them by
+    value ("site 2" before "site 10"), and equal values by their text ("1", "1.0"). Labels of any
+    other type are ordered as Python compares them. Labels that cannot be compared keep their order.
+    """
+    values = [read_number(label) for label in labels]
+    keys: list[Any] = list(labels)
+    if all(value is not None and abs(value) < inf for value in values):
+        ties = [(_text_key(str(label)), type(label).__name__) for label in labels]
+        keys = list(zip(values, ties, strict=True))
+    elif all(isinstance(label, str) for label in labels):
+        keys = [_text_key(label) for label in labels]
+    try:
+        return sorted(range(len(keys)), key=keys.__getitem__)
+    except TypeError:
+        return list(range(len(keys)))
+
+
+def read_number(label: Any) -> float | None:
+    """The number that a label is or spells, infinity and NaN included; None for anything else."""
+    if isinstance(label, np.timedelta64):  # NumPy counts it among the integers
+        return None
+    if isinstance(label, Integral):
+        return int(label)  # exact beyond 2⁵³ too
+    if isinstance(label, Real):
+        return float(label)
+    if not isinstance(label, str) or "_" in label:  # only Python reads 1_000 as a number
+        return None
+    for kind in (int, float):
+        try:
+            return kind(label)
+        except ValueError:
+            continue
+    return None
+
+
+def _text_key(text: str) -> tuple[list[tuple[int, str]], str]:
+    """Runs of digits by value and what lies between them as text; the whole text breaks ties."""
+    between, *rest = re.split("([0-9]+)", text)
+    key = [(0, between)]
+    for digits, after in zip(rest[::2], rest[1::2], strict=True):
+        digits = digits.lstrip("0")
+        key += [(len(digits), digits), (0, after)]
+    return key, text
+
+
 def _column(given: Iterable[Any]) -> Any:
+    import pandas as pd
+
     if isinstance(given, np.ndarray | pd.Series | pd.Index):
         if given.ndim != 1:
             raise InputError(f"groups must be a list of labels, not of the shape {given.shape}")
@@ -88,6 +142,8 @@ def read_sites(X: Any, groups: Iterable[Any]) -> Sites:
     groups
         The environment of every row, any hashable labels.
     """
+    import pandas as pd
+
     shape = np.shape(X)
     if len(shape) != 2:
         raise InputError(f"X must be a table [rows, columns], not of the shape {shape}")
@@ -109,8 +165,10 @@ def read_sites(X: Any, groups: Iterable[Any]) -> Sites:
     return Sites(x, tuple(numbered), environments)
 
 
-def _refuse_environment(X: pd.DataFrame, environments: Environments) -> None:
+def _refuse_environment(X: "pd.DataFrame", environments: Environments) -> None:
     """A column that names the environments is no feature of theirs."""
+    import pandas as pd
+
     for place, name in enumerate(X.columns):
         number, labels = pd.factorize(X.iloc[:, place])
         if environments.same_as(Environments(np.asarray(labels), number)):

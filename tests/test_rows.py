@@ -1,0 +1,76 @@
+"""Rows of a table: the order of environments."""
+
+from datetime import date, timedelta
+
+import numpy as np
+import pytest
+
+from wri.rows import number_environments, order_labels
+
+
+def ordered(labels):
+    return [labels[k] for k in order_labels(labels)]
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        [1, 2, 10],
+        [-2.5, 0.1, 3.0],
+        [np.int64(2), np.int64(9), np.int64(10)],
+        [np.float32(-1), 0, np.int8(3), 3.5],
+        [False, True],
+        ["1", "2", "10"],
+        ["-10", "-9", "0.5", "1e3"],
+        [1, "2", 10],
+        ["007", "12", "100"],
+        [2**53, 2**53 + 1, 10**400],
+        ["9007199254740992", "9007199254740993"],
+        ["site 2", "site 10", "site 10 b"],
+        ["2019-9", "2019-10", "2020-1"],
+        ["v1.9", "v1.10"],
+        ["A", "B", "a"],
+        ["Zürich", "Zürich 2", "Zürich 10", "Ålesund", "Örebro", "京都 9", "京都 10"],
+        ["1", "2 b", "10", "nan"],
+        ["1", "1_1", "10"],
+        ["", "a"],
+        [(1, "b"), (2, "a"), (10, "a")],
+        [date(2019, 12, 31), date(2020, 1, 1)],
+        [np.timedelta64(1, "D"), np.timedelta64(2, "D")],
+        [timedelta(1), timedelta(2)],
+    ],
+)
+def test_labels_are_in_their_natural_order_whatever_the_order_of_rows(expected):
+    for seed in range(5):
+        shuffled = np.random.default_rng(seed).permutation(len(expected))
+        assert ordered([expected[k] for k in shuffled]) == expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["1.0", "01", "1"], ["01", "1", "1.0"]),
+        (["site 2", "site 02"], ["site 02", "site 2"]),
+        (["1", 1], [1, "1"]),
+    ],
+)
+def test_equal_numbers_are_ordered_by_text_and_type(labels, expected):
+    for given in (labels, labels[::-1]):
+        assert ordered(given) == expected
+
+
+@pytest.mark.parametrize("labels", [["b", 3, "a"], [(2,), "a", 1], [3, None, 2]])
+def test_labels_that_cannot_be_compared_keep_their_order(labels):
+    assert ordered(labels) == labels
+    assert ordered(labels[::-1]) == labels[::-1]
+
+
+def test_rows_are_numbered_in_the_order_of_labels():
+    found = number_environments(["site 10", "site 9", "site 10", "007"], "groups", 4)
+    assert found.labels.tolist() == ["007", "site 9", "site 10"]
+    assert found.number.tolist() == [2, 1, 2, 0]
+
+
+def test_codes_keep_their_text():
+    found = number_environments(["12", "007", "12"], "groups", 3)
+    assert found.labels.tolist() == ["007", "12"]
