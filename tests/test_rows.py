@@ -1,11 +1,12 @@
-"""Rows of a table: the order of environments."""
+"""Rows of a table: the order of environments and the units of columns."""
 
 from datetime import date, timedelta
 
 import numpy as np
 import pytest
 
-from wri.rows import number_environments, order_labels
+from wri.diagnosis.inputs import standardised
+from wri.rows import Scaling, number_environments, order_labels
 
 
 def ordered(labels):
@@ -74,3 +75,46 @@ def test_rows_are_numbered_in_the_order_of_labels():
 def test_codes_keep_their_text():
     found = number_environments(["12", "007", "12"], "groups", 3)
     assert found.labels.tolist() == ["007", "12"]
+
+
+def test_scaled_columns_have_mean_zero_and_deviation_one_in_any_unit():
+    x = np.random.default_rng(0).normal([0, 1e6, -1e-9], [1, 1e-3, 1e-15], (1000, 3))
+    z = Scaling.of(x).apply(x)
+    np.testing.assert_allclose(z.mean(0), 0, atol=1e-6)
+    np.testing.assert_allclose(z.std(0), 1)
+    np.testing.assert_allclose(Scaling.of(x).undo(z), x)
+
+
+def test_a_row_of_weight_two_counts_twice():
+    values, weights = np.array([[0.0], [3.0]]), np.array([1.0, 2.0])
+    found = Scaling.of(values, weights)
+    assert found.mean == pytest.approx(2)
+    assert found.scale == pytest.approx(2**0.5)  # (4 + 1 + 1) / 3
+
+
+def rounded_columns():
+    """Columns that are constant but for rounding."""
+    thirds = np.array([0.1 + 0.2, 0.3, 0.6 / 2, 1 - 0.7])
+    return np.stack([thirds, -1e9 * thirds, np.zeros(4), np.full(4, 5e-324)], 1)
+
+
+def test_columns_that_differ_by_rounding_only_keep_scale_one():
+    x = rounded_columns()
+    assert np.ptp(x[:, 0]) > 0
+    found = Scaling.of(x)
+    assert found.scale.tolist() == [1, 1, 1, 1]
+    np.testing.assert_allclose(found.apply(x), 0, atol=1e-6)
+    assert not standardised(x).any()
+
+
+def test_many_equal_numbers_are_constant_although_their_mean_is_rounded():
+    x = np.full((1_000_000, 2), 0.1)
+    assert (x.mean(0) != 0.1).all()
+    assert Scaling.of(x).scale.tolist() == [1, 1]
+    assert Scaling.of(x, np.ones(len(x))).scale.tolist() == [1, 1]
+
+
+def test_a_list_of_numbers_has_one_unit():
+    assert Scaling.of(np.array([1.0, 3.0])) == (2, 1)
+    assert Scaling.of(np.array([3.0, 3.0])) == (3, 1)
+    assert Scaling.of(np.array([0.0, 8.0])) == (4, 4)

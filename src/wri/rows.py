@@ -13,6 +13,8 @@ from wri.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
+ROUNDING = 1e-12
+
 
 class Environments(NamedTuple):
     """The environments of all rows."""
@@ -177,8 +179,17 @@ def _refuse_environment(X: "pd.DataFrame", environments: Environments) -> None:
             )
 
 
+def constant_columns(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], or [n] -> []
+    """Which columns differ by rounding only: by at most 1e-12 of their largest absolute value."""
+    low, high = values.min(0), values.max(0)
+    return high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high))
+
+
 class Scaling(NamedTuple):
-    """z = (x − mean) / scale; constant columns keep their scale."""
+    """z = (x − mean) / scale, with the standard deviation as scale.
+
+    A column that differs by rounding only is constant (`constant_columns`) and keeps scale one.
+    """
 
     mean: np.ndarray  # [D], or a number
     scale: np.ndarray
@@ -188,9 +199,8 @@ class Scaling(NamedTuple):
         """The unit of these rows, equal where they have no weights."""
         mean = np.average(values, 0, weights)
         scale = np.sqrt(np.average(np.square(values - mean), 0, weights))
-        # a column that differs by rounding only is constant
-        flat = scale <= 10 * np.finfo(float).eps * np.abs(mean)
-        return cls(mean, np.where(flat | (scale == 0), 1.0, scale))
+        # the mean of many equal numbers is rounded too, so the scale alone does not tell
+        return cls(mean, np.where(constant_columns(values) | (scale == 0), 1.0, scale))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         return (values - self.mean) / self.scale
