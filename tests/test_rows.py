@@ -1,4 +1,4 @@
-"""Rows of a table: the order of environments and the units of columns."""
+"""Rows of a table: the order of environments, the units of columns and gaps."""
 
 from datetime import date, timedelta
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from wri.diagnosis.inputs import standardised
-from wri.rows import Scaling, number_environments, order_labels
+from wri.errors import InputError
+from wri.rows import Scaling, first_gap, number_environments, order_labels, refuse_gaps
 
 
 def ordered(labels):
@@ -118,3 +119,37 @@ def test_a_list_of_numbers_has_one_unit():
     assert Scaling.of(np.array([1.0, 3.0])) == (2, 1)
     assert Scaling.of(np.array([3.0, 3.0])) == (3, 1)
     assert Scaling.of(np.array([0.0, 8.0])) == (4, 4)
+
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([[0.0, 1.0], [2.0, NAN], [INFINITY, NAN]], (1, 1, "NaN", 3)),
+        ([[0.0, -INFINITY], [NAN, 1.0]], (0, 1, "infinity", 2)),
+        ([1.0, NAN, INFINITY], (1, 0, "NaN", 2)),
+        ([1.0, 2.0, INFINITY], (2, 0, "infinity", 1)),
+        (["a", None, "b", None], (1, 0, "NaN", 2)),
+        (np.array([["a", "b"], ["c", NAN]], object), (1, 1, "NaN", 1)),
+        (np.array(["2020-01-01", "NaT"], "datetime64[D]"), (1, 0, "NaN", 1)),
+    ],
+)
+def test_the_first_gap_is_found_and_all_are_counted(values, expected):
+    assert first_gap(np.asarray(values)) == expected
+
+
+@pytest.mark.parametrize(
+    "values", [[[1, 2]], [1.5, -2.0], [True, False], ["a", ""], np.empty((0, 3)), [2**64, "a"]]
+)
+def test_values_without_gaps(values):
+    assert first_gap(np.asarray(values)) is None
+
+
+def test_a_gap_is_refused_with_its_place_and_the_remedy():
+    x = np.array([[1.0, 2.0], [3.0, INFINITY]])
+    with pytest.raises(InputError, match=r"X contains infinity: row 1, column 1 \(1 cells.*fill"):
+        refuse_gaps(x, None)
+    with pytest.raises(InputError, match="on contains infinity: row 1, column 'dose'"):
+        refuse_gaps(x, ["age", "dose"], "on")

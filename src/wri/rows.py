@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from math import inf
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -209,15 +209,41 @@ class Scaling(NamedTuple):
         return values * self.scale + self.mean
 
 
-def refuse_gaps(X: np.ndarray, names: Any) -> None:
-    """NaN or infinity in X is an error that names its first cell."""
-    finite = np.isfinite(X)
-    if finite.all():
+class Gap(NamedTuple):
+    """The first cell that holds no finite value, in reading order."""
+
+    row: int
+    column: int  # 0 where values are a list
+    kind: Literal["NaN", "infinity"]  # NaN for every sort of missing value
+    count: int  # type: ignore[assignment]  # of such cells in all; nobody needs tuple.count
+
+
+def first_gap(values: np.ndarray) -> Gap | None:  # [n, D] or [n]
+    """The first missing or infinite cell, or None; the one rule of the whole package."""
+    if values.dtype.kind in "iub":
+        return None
+    if values.dtype.kind in "fc":
+        lost = ~np.isfinite(values)
+    else:  # texts and objects
+        import pandas as pd
+
+        lost = np.asarray(pd.isna(values))
+    if not lost.any():
+        return None
+    row, *column = (int(place) for place in np.argwhere(lost)[0])
+    infinite = values.dtype.kind in "fc" and bool(np.isinf(values[row, *column]))
+    kind: Literal["NaN", "infinity"] = "infinity" if infinite else "NaN"
+    return Gap(row, column[0] if column else 0, kind, int(lost.sum()))
+
+
+def refuse_gaps(X: np.ndarray, names: Any, what: str = "X") -> None:
+    """NaN or infinity in a table is an error that names its first cell."""
+    gap = first_gap(X)
+    if gap is None:
         return
-    row, column = np.argwhere(~finite)[0]
-    where = f"column {column}" if names is None else f"column {str(names[column])!r}"
-    kind = "NaN" if np.isnan(X[row, column]) else "infinity"
+    where = f"column {gap.column}" if names is None else f"column {str(names[gap.column])!r}"
     raise InputError(
-        f"X contains {kind}: row {row}, {where} ({np.sum(~finite)} cells that are NaN or infinity "
-        "in all); fill them first, for example with sklearn.impute.SimpleImputer, or drop the rows"
+        f"{what} contains {gap.kind}: row {gap.row}, {where} ({gap.count} cells that are NaN or "
+        "infinity in all); fill them first, for example with sklearn.impute.SimpleImputer, or drop "
+        "the rows"
     )

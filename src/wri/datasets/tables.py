@@ -20,7 +20,7 @@ import numpy as np
 
 from wri.datasets.environments import Environment
 from wri.errors import InputError
-from wri.rows import order_labels, read_number
+from wri.rows import first_gap, order_labels, read_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -309,15 +309,15 @@ def _check_numbers(path: Path, features: "pd.DataFrame") -> None:
 
     first, cells, texts = "", 0, []
     for name, column in features.items():
-        if column.dtype.kind in "fiub":
-            lost = np.flatnonzero(~np.isfinite(column.to_numpy()))
-        else:
-            lost = np.flatnonzero(column.isna())
+        if column.dtype.kind not in "fiub":
             texts.append(name)
-        if len(lost) and not cells:
-            what = "missing" if pd.isna(column.iloc[lost[0]]) else "infinite"
-            first = f"column {name!r}, row {lost[0] + 1} is {what}"
-        cells += len(lost)
+        gap = first_gap(column.to_numpy())
+        if gap is None:
+            continue
+        if not cells:
+            what = "missing" if gap.kind == "NaN" else "infinite"
+            first = f"column {name!r}, row {gap.row + 1} is {what}"
+        cells += gap.count
     if cells:
         raise InputError(
             f"{path}: {first} ({cells} in all); fill in or drop such rows, or drop the column"

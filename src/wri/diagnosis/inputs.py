@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from wri.errors import InputError
-from wri.rows import Scaling, constant_columns
+from wri.rows import Scaling, constant_columns, first_gap
 
 MANY = 20
 """More whole numbers than this may be classes or numbers: the user says which."""
@@ -22,10 +22,10 @@ def read_target(y: Any, n: int) -> np.ndarray:  # [n]
     y = np.asarray(y)
     if y.shape != (n,):
         raise InputError(f"y must hold one value a row, [{n}], not the shape {y.shape}")
-    missing = np.flatnonzero(pd.isna(y) | (np.isinf(y) if y.dtype.kind == "f" else False))
-    if len(missing):
+    gap = first_gap(y)
+    if gap is not None:
         raise InputError(
-            f"y has no finite value in row {missing[0]} ({len(missing)} such rows); drop them"
+            f"y has no finite value in row {gap.row} ({gap.count} such rows); drop them"
         )
     if len(pd.unique(y)) < 2:
         raise InputError(f"y is {y[0]!r} in every row; give rows with different values")
