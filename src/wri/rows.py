@@ -1,18 +1,25 @@
 """Rows as everybody gives them: columns without gaps, in one unit, each from an environment."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+import re
+from collections.abc import Iterable, Sequence
+from math import inf
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 
 from wri.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROUNDING = 1e-12
 
 
 class Environments(NamedTuple):
     """The environments of all rows."""
 
-    labels: np.ndarray  # [E], sorted where they can be
+    labels: np.ndarray  # [E], in the order of `order_labels`
     number: np.ndarray  # [N], each row's place in `labels`
 
     @property
@@ -45,6 +52,8 @@ def number_environments(given: Iterable[Any], what: str, n_rows: int) -> Environ
     n_rows
         How many there must be.
     """
+    import pandas as pd
+
     labels = pd.Series(_column(given))
     if len(labels) != n_rows:
         raise InputError(f"{what} has {len(labels)} labels for {n_rows} rows; give one a row")
@@ -55,14 +64,61 @@ def number_environments(given: Iterable[Any], what: str, n_rows: int) -> Environ
         )
     number, distinct = pd.factorize(labels)
     distinct = np.asarray(distinct)
-    try:
-        order = sorted(range(len(distinct)), key=lambda k: distinct[k])
-    except TypeError:  # labels of several types: as they come
-        order = list(range(len(distinct)))
+    order = order_labels(distinct)
     return Environments(distinct[order], np.argsort(order)[number])
 
 
+def order_labels(labels: Sequence[Any] | np.ndarray) -> list[int]:
+    """Places of different labels in their natural order, the one order of the whole package.
+
+    Numbers and texts of numbers are ordered by value, other texts with the numbers in them by
+    value ("site 2" before "site 10"), and equal values by their text ("1", "1.0"). Labels of any
+    other type are ordered as Python compares them. Labels that cannot be compared keep their order.
+    """
+    values = [read_number(label) for label in labels]
+    keys: list[Any] = list(labels)
+    if all(value is not None and abs(value) < inf for value in values):
+        ties = [(_text_key(str(label)), type(label).__name__) for label in labels]
+        keys = list(zip(values, ties, strict=True))
+    elif all(isinstance(label, str) for label in labels):
+        keys = [_text_key(label) for label in labels]
+    try:
+        return sorted(range(len(keys)), key=keys.__getitem__)
+    except TypeError:
+        return list(range(len(keys)))
+
+
+def read_number(label: Any) -> float | None:
+    """The number that a label is or spells, infinity and NaN included; None for anything else."""
+    if isinstance(label, np.timedelta64):  # NumPy counts it among the integers
+        return None
+    if isinstance(label, Integral):
+        return int(label)  # exact beyond 2⁵³ too
+    if isinstance(label, Real):
+        return float(label)
+    if not isinstance(label, str) or "_" in label:  # only Python reads 1_000 as a number
+        return None
+    for kind in (int, float):
+        try:
+            return kind(label)
+        except ValueError:
+            continue
+    return None
+
+
+def _text_key(text: str) -> tuple[list[tuple[int, str]], str]:
+    """Runs of digits by value and what lies between them as text; the whole text breaks ties."""
+    between, *rest = re.split("([0-9]+)", text)
+    key = [(0, between)]
+    for digits, after in zip(rest[::2], rest[1::2], strict=True):
+        digits = digits.lstrip("0")
+        key += [(len(digits), digits), (0, after)]
+    return key, text
+
+
 def _column(given: Iterable[Any]) -> Any:
+    import pandas as pd
+
     if isinstance(given, np.ndarray | pd.Series | pd.Index):
         if given.ndim != 1:
             raise InputError(f"groups must be a list of labels, not of the shape {given.shape}")
@@ -88,6 +144,8 @@ def read_sites(X: Any, groups: Iterable[Any]) -> Sites:
     groups
         The environment of every row, any hashable labels.
     """
+    import pandas as pd
+
     shape = np.shape(X)
     if len(shape) != 2:
         raise InputError(f"X must be a table [rows, columns], not of the shape {shape}")
@@ -109,8 +167,10 @@ def read_sites(X: Any, groups: Iterable[Any]) -> Sites:
     return Sites(x, tuple(numbered), environments)
 
 
-def _refuse_environment(X: pd.DataFrame, environments: Environments) -> None:
+def _refuse_environment(X: "pd.DataFrame", environments: Environments) -> None:
     """A column that names the environments is no feature of theirs."""
+    import pandas as pd
+
     for place, name in enumerate(X.columns):
         number, labels = pd.factorize(X.iloc[:, place])
         if environments.same_as(Environments(np.asarray(labels), number)):
@@ -119,8 +179,17 @@ def _refuse_environment(X: pd.DataFrame, environments: Environments) -> None:
             )
 
 
+def constant_columns(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], or [n] -> []
+    """Which columns differ by rounding only: by at most 1e-12 of their largest absolute value."""
+    low, high = values.min(0), values.max(0)
+    return high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high))
+
+
 class Scaling(NamedTuple):
-    """z = (x − mean) / scale; constant columns keep their scale."""
+    """z = (x − mean) / scale, with the standard deviation as scale.
+
+    A column that differs by rounding only is constant (`constant_columns`) and keeps scale one.
+    """
 
     mean: np.ndarray  # [D], or a number
     scale: np.ndarray
@@ -130,9 +199,8 @@ class Scaling(NamedTuple):
         """The unit of these rows, equal where they have no weights."""
         mean = np.average(values, 0, weights)
         scale = np.sqrt(np.average(np.square(values - mean), 0, weights))
-        # a column that differs by rounding only is constant
-        flat = scale <= 10 * np.finfo(float).eps * np.abs(mean)
-        return cls(mean, np.where(flat | (scale == 0), 1.0, scale))
+        # the mean of many equal numbers is rounded too, so the scale alone does not tell
+        return cls(mean, np.where(constant_columns(values) | (scale == 0), 1.0, scale))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         return (values - self.mean) / self.scale
@@ -141,15 +209,41 @@ class Scaling(NamedTuple):
         return values * self.scale + self.mean
 
 
-def refuse_gaps(X: np.ndarray, names: Any) -> None:
-    """NaN or infinity in X is an error that names its first cell."""
-    finite = np.isfinite(X)
-    if finite.all():
+class Gap(NamedTuple):
+    """The first cell that holds no finite value, in reading order."""
+
+    row: int
+    column: int  # 0 where values are a list
+    kind: Literal["NaN", "infinity"]  # NaN for every sort of missing value
+    count: int  # type: ignore[assignment]  # of such cells in all; nobody needs tuple.count
+
+
+def first_gap(values: np.ndarray) -> Gap | None:  # [n, D] or [n]
+    """The first missing or infinite cell, or None; the one rule of the whole package."""
+    if values.dtype.kind in "iub":
+        return None
+    if values.dtype.kind in "fc":
+        lost = ~np.isfinite(values)
+    else:  # texts and objects
+        import pandas as pd
+
+        lost = np.asarray(pd.isna(values))
+    if not lost.any():
+        return None
+    row, *column = (int(place) for place in np.argwhere(lost)[0])
+    infinite = values.dtype.kind in "fc" and bool(np.isinf(values[row, *column]))
+    kind: Literal["NaN", "infinity"] = "infinity" if infinite else "NaN"
+    return Gap(row, column[0] if column else 0, kind, int(lost.sum()))
+
+
+def refuse_gaps(X: np.ndarray, names: Any, what: str = "X") -> None:
+    """NaN or infinity in a table is an error that names its first cell."""
+    gap = first_gap(X)
+    if gap is None:
         return
-    row, column = np.argwhere(~finite)[0]
-    where = f"column {column}" if names is None else f"column {str(names[column])!r}"
-    kind = "NaN" if np.isnan(X[row, column]) else "infinity"
+    where = f"column {gap.column}" if names is None else f"column {str(names[gap.column])!r}"
     raise InputError(
-        f"X contains {kind}: row {row}, {where} ({np.sum(~finite)} cells that are NaN or infinity "
-        "in all); fill them first, for example with sklearn.impute.SimpleImputer, or drop the rows"
+        f"{what} contains {gap.kind}: row {gap.row}, {where} ({gap.count} cells that are NaN or "
+        "infinity in all); fill them first, for example with sklearn.impute.SimpleImputer, or drop "
+        "the rows"
     )

@@ -227,8 +227,8 @@ def test_input_is_refused_by_name(monkeypatch):
 
     refused("y holds the class dead \\(1 rows\\)", y=["dead", *rows.y[1:]])
     refused("on must be one of outputs, x, not 'z'", on="z")
-    refused("on must be columns without gaps, \\[30, F\\]", on=np.zeros((29, 2)))
-    refused("on must be columns without gaps", on=np.full(30, np.nan))
+    refused("on must be columns, \\[30, F\\]", on=np.zeros((29, 2)))
+    refused("on contains NaN: row 0, column 0 .30 cells", on=np.full(30, np.nan))
     refused("on must hold numbers", on=rows[["site"]])
     refused("column .site. of X says the same as groups", on="x")
     refused("level must lie between 0 and 1, not 95", level=95)

@@ -10,7 +10,7 @@ import pytest
 
 from wri.errors import InputError
 from wri.report import style
-from wri.report.intervals import interval, paired_interval
+from wri.report.intervals import interval, paired_interval, standard_error
 from wri.report.page import write_page
 from wri.report.result import Result, Row
 
@@ -20,6 +20,19 @@ def test_spread_is_the_standard_error():
     assert (row.ours, row.n) == (2.0, 3)
     assert row.spread == pytest.approx(1 / 3**0.5)
     assert Row.of("WRI", "accuracy", [1.0]).spread is None
+
+
+def test_standard_errors_by_hand():
+    assert standard_error([90, 80, 70]) == pytest.approx((100 / 3) ** 0.5)
+    assert standard_error(np.array([1.0, 3.0])) == pytest.approx(1)
+    assert standard_error([5.0, 5.0]) == 0
+    assert standard_error([5.0]) is None
+    assert standard_error([]) is None
+
+
+def test_the_error_of_one_group_is_the_standard_error():
+    values = np.array([3.0, 5.0, 4.0, 8.0])
+    assert interval([values]).error == pytest.approx(standard_error(values))
 
 
 @pytest.mark.parametrize(

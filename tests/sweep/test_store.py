@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -76,6 +77,34 @@ def test_a_link_does_not_lead_around_the_lock(path, tmp_path):
         link.symlink_to(path)
         with pytest.raises(InputError, match="another sweep is at work"):
             Store(link, write=True)
+
+
+def test_one_process_writes_while_others_read(path):
+    code = (
+        "import sys; from pathlib import Path; from wri.sweep.store import Store\n"
+        "store = Store(Path(sys.argv[1]), write=True)\n"
+        "print('writing', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert writer.stdout.readline().strip() == b"writing"
+        with pytest.raises(InputError, match="another sweep is at work"):
+            Store(path, write=True)
+        with Store(path) as reader:
+            assert reader.known() == set()
+    finally:
+        writer.kill()
+        writer.communicate(timeout=60)
+    with Store(path, write=True) as store:  # a killed process leaves no lock behind
+        assert store.known() == set()
+
+
+def test_any_thread_may_close_a_store(path):
+    store = Store(path, write=True)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(store.close).result()
+    Store(path, write=True).close()
 
 
 def test_what_is_left_of_a_deleted_store_is_not_taken_for_its_own(path):

@@ -52,7 +52,7 @@ def test_cells_by_hand():
     assert means["coral"] == pytest.approx([50, 80, 65])
     assert means["wri"] == pytest.approx([72, 60, 66])
     errors = [cell.standard_error for cell in found.lines["coral"]]
-    site_b = (200 / 3) ** 0.5 / 3**0.5  # variance of 90, 80, 70 with ddof = 0, three trials
+    site_b = (200 / 2) ** 0.5 / 3**0.5  # squared deviations of 90, 80, 70 sum to 200
     assert errors == pytest.approx([0, site_b, site_b / 2])
 
 
@@ -156,8 +156,8 @@ def test_text_by_hand():
         "two sites, oracle: last checkpoint, draw chosen on held-back rows of the test environment"
         "\n% ± standard error over 2 trials; * best\n"
         "\n         site A       site_B      average"
-        "\nerm  61.0 ± 0.7   50.0 ± 0.0*  55.5 ± 0.4*"
-        "\nwri  67.0 ± 2.1*         [1]          [2]\n"
+        "\nerm  61.0 ± 1.0   50.0 ± 0.0*  55.5 ± 0.5*"
+        "\nwri  67.0 ± 3.0*         [1]          [2]\n"
         "\n[1] 1 of 2 trials is missing: no run of wri with site_B held out (trial 1)"
         "\n[2] no average without site_B\n"
         "\nDifference of the averages over the same trials (95 % interval)"
@@ -174,8 +174,8 @@ def test_latex_is_escaped_marked_and_closed():
     )
     lines = latex.splitlines()
     assert r"Algorithm & site A & site\_B & average \\" in lines
-    assert rf"{escaped} & \textsuperscript{{1}} & 2.0 $\pm$ 0.5 & \textsuperscript{{2}} \\" in lines
-    assert r"wri & \textbf{72.0 $\pm$ 0.9} & 60.0 $\pm$ 0.0 & \textbf{66.0 $\pm$ 0.5} \\" in lines
+    assert rf"{escaped} & \textsuperscript{{1}} & 2.0 $\pm$ 0.6 & \textsuperscript{{2}} \\" in lines
+    assert r"wri & \textbf{72.0 $\pm$ 1.2} & 60.0 $\pm$ 0.0 & \textbf{66.0 $\pm$ 0.6} \\" in lines
     assert r"\par{\footnotesize \textsuperscript{2} no average without site A}" in lines
     assert r"\par{\footnotesize wri $-$ coral: +1.00 ($-$13.90 to +15.90)}" in lines
     assert latex.count(r"\begin{") == latex.count(r"\end{") == 2

@@ -1,7 +1,7 @@
 """Features from a file: CSV, Parquet or NumPy's .npz, with a label and an environment column.
 
-Every other column is a feature. Names of environments and classes are the cells' text, in the
-order of the numbers where all of them are numbers ("2" before "10") and alphabetical otherwise.
+Every other column is a feature. Names of environments and classes are the cells' text, in their
+natural order: "2" before "10", "site 2" before "site 10".
 Rows in messages are counted from 1, below the header and without blank lines.
 """
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from wri.datasets.environments import Environment
 from wri.errors import InputError
+from wri.rows import first_gap, order_labels, read_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,7 @@ class Table:
     Parameters
     ----------
     environments
-        Sorted by name; rows in the file's order; y holds class numbers from 0.
+        In the natural order of names; rows in the file's order; y holds class numbers from 0.
     features
         Names of the columns of x.
     classes
@@ -265,9 +266,9 @@ def _labels(path: Path, column: str, values: Any) -> tuple[tuple[str, ...], np.n
 
     codes, found = pd.factorize(values)  # −1 where missing
     names = [str(each) for each in found]
-    numbers = [_number(name) for name in names]
+    numbers = [read_number(name) for name in names]
     for code, (name, number) in enumerate(zip(names, numbers, strict=True)):
-        if not name.strip() or not math.isfinite(number or 0):
+        if not name.strip() or not abs(number or 0) < math.inf:
             codes[codes == code] = -1
     lost = np.flatnonzero(codes < 0)
     if len(lost):
@@ -283,17 +284,8 @@ def _labels(path: Path, column: str, values: Any) -> tuple[tuple[str, ...], np.n
             f"{path}: column {column!r} writes one number in several ways, {_listed(twins)}; "
             "write it in one way"
         )
-    order = sorted(range(len(names)), key=keys.__getitem__)
-    place = np.empty(len(names), np.int64)
-    place[order] = np.arange(len(names))
-    return tuple(names[code] for code in order), place[codes]
-
-
-def _number(name: str) -> float | None:
-    try:
-        return float(name)
-    except ValueError:
-        return None
+    order = order_labels(names)
+    return tuple(names[code] for code in order), np.argsort(order)[codes]
 
 
 def _check_classes(path: Path, target: str, classes: tuple[str, ...], rows: int) -> None:
@@ -302,7 +294,7 @@ def _check_classes(path: Path, target: str, classes: tuple[str, ...], rows: int)
             f"{path}: column {target!r} holds the one class {classes[0]!r}; at least two are "
             "needed, so name another column"
         )
-    fractions = [name for name in classes if (_number(name) or 0) % 1]
+    fractions = [name for name in classes if (read_number(name) or 0) % 1]
     if (fractions and len(classes) > MOST_FRACTIONS) or 2 * len(classes) > rows:
         raise InputError(
             f"{path}: column {target!r} has {len(classes)} different values in {rows} rows, such "
@@ -317,15 +309,15 @@ def _check_numbers(path: Path, features: "pd.DataFrame") -> None:
 
     first, cells, texts = "", 0, []
     for name, column in features.items():
-        if column.dtype.kind in "fiub":
-            lost = np.flatnonzero(~np.isfinite(column.to_numpy()))
-        else:
-            lost = np.flatnonzero(column.isna())
+        if column.dtype.kind not in "fiub":
             texts.append(name)
-        if len(lost) and not cells:
-            what = "missing" if pd.isna(column.iloc[lost[0]]) else "infinite"
-            first = f"column {name!r}, row {lost[0] + 1} is {what}"
-        cells += len(lost)
+        gap = first_gap(column.to_numpy())
+        if gap is None:
+            continue
+        if not cells:
+            what = "missing" if gap.kind == "NaN" else "infinite"
+            first = f"column {name!r}, row {gap.row + 1} is {what}"
+        cells += gap.count
     if cells:
         raise InputError(
             f"{path}: {first} ({cells} in all); fill in or drop such rows, or drop the column"

@@ -125,8 +125,9 @@ def design_position(
     spurious
         Columns held for spurious, by name or number: for instance `changing_features(...).flagged`.
     logs
-        Every environment's log density of the other columns at every row, `[n, E]`, environments in
-        sorted order, up to a number a row. None asks a classifier of environments.
+        Every environment's log density of the other columns at every row, `[n, E]`, up to a number
+        per row; environments in the natural order of their labels. None asks a classifier of
+        environments.
     permutations
         How often chance is tried; fewer than 20 do not give a level of 5 %.
     seed

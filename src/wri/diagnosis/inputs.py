@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from wri.errors import InputError
-from wri.rows import Scaling
+from wri.rows import Scaling, constant_columns, first_gap
 
 MANY = 20
 """More whole numbers than this may be classes or numbers: the user says which."""
@@ -14,7 +14,7 @@ MANY = 20
 
 def standardised(x: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
     """Columns of mean 0 and SD 1; zero where constant, not the mean's rounding."""
-    return np.where(np.ptp(x, 0) > 0, Scaling.of(x).apply(x), 0)
+    return np.where(constant_columns(x), 0, Scaling.of(x).apply(x))
 
 
 def read_target(y: Any, n: int) -> np.ndarray:  # [n]
@@ -22,10 +22,10 @@ def read_target(y: Any, n: int) -> np.ndarray:  # [n]
     y = np.asarray(y)
     if y.shape != (n,):
         raise InputError(f"y must hold one value a row, [{n}], not the shape {y.shape}")
-    missing = np.flatnonzero(pd.isna(y) | (np.isinf(y) if y.dtype.kind == "f" else False))
-    if len(missing):
+    gap = first_gap(y)
+    if gap is not None:
         raise InputError(
-            f"y has no finite value in row {missing[0]} ({len(missing)} such rows); drop them"
+            f"y has no finite value in row {gap.row} ({gap.count} such rows); drop them"
         )
     if len(pd.unique(y)) < 2:
         raise InputError(f"y is {y[0]!r} in every row; give rows with different values")

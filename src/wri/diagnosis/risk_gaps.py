@@ -29,7 +29,7 @@ from wri.diagnosis.resampled_risks import resampled_risks
 from wri.diagnosis.weighted_moments import overlap_logs
 from wri.errors import InputError, check_option
 from wri.report import style
-from wri.rows import number_environments, read_sites
+from wri.rows import number_environments, read_sites, refuse_gaps
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,8 +219,9 @@ def _columns(on: Any, n: int) -> np.ndarray:
     except (TypeError, ValueError) as error:
         raise InputError(f"on must hold numbers ({error}); encode categories first") from error
     seen = seen[:, None] if seen.ndim == 1 else seen
-    if seen.shape[:1] != (n,) or seen.ndim != 2 or not np.isfinite(seen).all():
-        raise InputError(f"on must be columns without gaps, [{n}, F], not of shape {seen.shape}")
+    if seen.shape[:1] != (n,) or seen.ndim != 2:
+        raise InputError(f"on must be columns, [{n}, F], not of the shape {seen.shape}")
+    refuse_gaps(seen, None, "on")
     return seen
 
 

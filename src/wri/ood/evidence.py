@@ -27,6 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from wri.densities import Mixture
 from wri.errors import InputError
+from wri.rows import Scaling
 
 VERDICTS = ("supported", "rare", "outside")
 LOWEST = 10  # rows that tell how the tail falls
@@ -100,8 +101,7 @@ class Densities:
     def fit(cls, environments: Sequence[np.ndarray], components: int = 2) -> Self:
         """Fit on rows `[n, F]` of each environment; fewer components where rows are few."""
         rows = np.concatenate(environments)
-        mean, scale = rows.mean(0), rows.std(0)
-        scale = np.where(scale > 1e-12 * np.abs(rows).max(0), scale, 1.0)
+        mean, scale = Scaling.of(rows)
         fewest = min(len(own) for own in environments)
         possible = fewest // (ROWS_A_NUMBER * (rows.shape[1] + 1))
         form = Mixture(int(np.clip(possible, 1, components)))

@@ -1,4 +1,4 @@
-"""Intervals for means over groups, and for differences of algorithms on the same data."""
+"""Standard errors and intervals of means over groups, and of differences on the same data."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,6 +7,12 @@ import numpy as np
 from scipy.stats import t
 
 from wri.errors import InputError
+
+
+def standard_error(values: Sequence[float] | np.ndarray) -> float | None:
+    """Of the mean of independent values, s/√n with s² = Σ (x − x̄)²/(n − 1); None for one value."""
+    n = len(values)
+    return float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else None
 
 
 class Interval(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wri.report.intervals import interval
+from wri.report.intervals import interval, standard_error
 
 FAR = 3.0
 """Standard errors of ours beyond which a cell is said to differ from the paper's."""
@@ -38,10 +38,8 @@ class Row:
         table: str = "",
     ) -> "Row":
         """Mean and standard error of repeated values."""
-        n = len(values)
-        spread = float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else None
-        mean = float(np.mean(values))
-        return cls(algorithm, column, mean, spread, n, paper, paper_spread, table)
+        mean, spread = float(np.mean(values)), standard_error(values)
+        return cls(algorithm, column, mean, spread, len(values), paper, paper_spread, table)
 
     @classmethod
     def over_groups(

@@ -5,7 +5,6 @@ the results of a stack in one transaction when it is done. So a finished run is 
 trained twice, and an unfinished stack is trained again as it was planned.
 """
 
-import fcntl
 import json
 import os
 import sqlite3
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from wri.errors import InputError
 from wri.sweep.outcomes import DatasetInfo, Outcome
@@ -59,7 +59,7 @@ class Store:
         with ExitStack() as held, self._errors():
             real = path.resolve()  # a link must not lead around the lock
             if write:
-                held.callback(os.close, _lock(real))
+                held.callback(_lock(real).release)
             new = not real.exists()
             if new and not write:
                 raise InputError(f"there is no store {path}; `wri sweep --store {path}` makes one")
@@ -307,14 +307,15 @@ def _check_file(path: Path) -> None:
         raise InputError(f"{path} is cut short; restore a copy or name a new file")
 
 
-def _lock(path: Path) -> int:
+def _lock(path: Path) -> FileLock:
     """Hold the store for this process; the system lets go of it however the process ends."""
-    handle = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR)
+    path.parent.stat()  # a missing folder is an error; filelock would make it
+    # one attempt; any thread may close the store
+    lock = FileLock(path.with_name(path.name + ".lock"), timeout=0, thread_local=False)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
+        lock.acquire()
+    except Timeout as error:
         raise InputError(
             f"another sweep is at work on {path}; wait for it, or name another store"
         ) from error
-    return handle
+    return lock

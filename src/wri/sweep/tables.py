@@ -1,6 +1,8 @@
 """Tables of a sweep: algorithms by held-out environments, for each way of selecting.
 
-    cell = mean over trials ± standard error of one measure
+    cell = mean over trials ± s / √n of one measure,   s² = Σ (x − x̄)² / (n − 1)
+
+DomainBed's tables divide by n instead of n − 1: their ± is smaller by √((n − 1) / n).
 
 A cell needs every trial that the store has of its data set, and an average every held-out
 environment; otherwise the cell says why it is empty.
@@ -16,7 +18,7 @@ import numpy as np
 
 from wri.errors import InputError
 from wri.measures import MEASURES, check_measure
-from wri.report.intervals import Interval, paired_interval
+from wri.report.intervals import Interval, paired_interval, standard_error
 from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.sweep.selection import SELECTIONS, Choice, choose
 
@@ -45,8 +47,7 @@ class Cell:
     @property
     def standard_error(self) -> float | None:
         """None for a single trial, which says nothing of the spread."""
-        n = len(self.scores)
-        return float(np.std(self.scores) / np.sqrt(n)) if n > 1 else None
+        return standard_error(self.scores)
 
     def __str__(self) -> str:
         error = self.standard_error
