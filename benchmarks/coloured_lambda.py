@@ -2,8 +2,8 @@
 
     python benchmarks/coloured_lambda.py [--dataset hcmnist-cs] [--features cnn] [--width 32]
 
-Every line is the preset `wri` with a λ: accuracies at the last step and under the guarded oracle,
-mean over trials 100 to 104. "VREx relative" is WRI with uniform weights: all of its repairs but the
+Every line is the preset `coloured` with a λ: accuracies at the last step and under the guarded
+oracle, mean over trials 100 to 104. "VREx relative" is WRI with uniform weights: all of its repairs but the
 weights.
 """
 
@@ -20,13 +20,14 @@ from wri.experiments.coloured_tables import choose_each
 from wri.experiments.task import Task
 from wri.objectives import make_objective
 from wri.progress import silent
+from wri.training import ModelSpec
 
 TRIALS = range(100, 105)
 LAMBDAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
 OBJECTIVES = {
-    "ERM": make_objective("erm", "wri"),
-    "IRM": make_objective("irm", "wri"),
-    "VREx": make_objective("vrex", "wri"),
+    "ERM": make_objective("erm", "coloured"),
+    "IRM": make_objective("irm", "coloured"),
+    "VREx": make_objective("vrex", "coloured"),
     "VREx relative": replace(BASE, weighting="uniform"),
     "WRI": BASE,
 }
@@ -40,14 +41,13 @@ def main() -> None:
     given = parser.parse_args()
     task = Task("table2", True, 0, Path(), features=given.features, width=given.width)
     data = load_features(given.dataset, True, choose_extractor(task, "cnn"), silent)
-    variants = {
-        f"{name}, λ = {weight:g}": Variant(objective, {"penalty_weight": weight})
-        for name, objective in OBJECTIVES.items()
-        if name != "ERM"
-        for weight in LAMBDAS
-    }
-    variants = {"ERM": Variant(OBJECTIVES["ERM"])} | variants
-    records = train_variants({None: data}, variants, TRIALS, 500, silent)
+    variants = {"ERM": Variant(ModelSpec.of(OBJECTIVES["ERM"], preset="coloured"))}
+    for name, objective in OBJECTIVES.items():
+        for weight in LAMBDAS if name != "ERM" else ():
+            hyper = {"penalty_weight": weight}
+            spec = ModelSpec.of(objective, preset="coloured", hyper=hyper)
+            variants[f"{name}, λ = {weight:g}"] = Variant(spec)
+    records = train_variants({None: data}, variants, TRIALS, silent)
     for name, trained in records.items():
         outcomes = [
             as_outcome(name, data.name, trial, record)
@@ -55,7 +55,7 @@ def main() -> None:
         ]
         shown = []
         for selection in ("oracle", "guarded-oracle"):
-            chosen = choose_each(selection, outcomes, data.described, name, TRIALS)
+            chosen = choose_each(selection, outcomes, data.info, name, TRIALS)
             means = chosen.accuracy.mean(0) if len(chosen.accuracy) else np.full(3, np.nan)
             spread = chosen.accuracy[:, TEST].std() if len(chosen.accuracy) else np.nan
             shown.append(f"{means[0]:5.1f} {means[1]:5.1f} {means[TEST]:5.1f} ± {spread:4.1f}")

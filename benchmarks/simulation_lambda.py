@@ -8,12 +8,13 @@ the λ with the largest mean over the settings is the one to take.
 """
 
 import argparse
+from dataclasses import replace
 
 import numpy as np
 
 from wri.experiments.simulation import SWEEPS
 from wri.experiments.simulation_runs import OBJECTIVES, Dataset, chosen_accuracy
-from wri.training import Run, train
+from wri.training import ModelSpec, Run, train
 
 SETTINGS = {
     "σ_inv = 0.15": SWEEPS["tableE1"].at(0.15),
@@ -28,13 +29,17 @@ OBJECTIVE_OF = {
     "WRI overlap": OBJECTIVES["WRI overlap, λ = 3"][0],
 }
 LAMBDAS = (1.0, 3.0, 10.0, 30.0, 100.0)
-FIRST_SEED, TRAININGS, STEPS = 1000, 2, 100
+FIRST_SEED, TRAININGS = 1000, 2
 
 
 def with_objective(run: Run, name: str, penalty_weight: float) -> Run:
-    hyper = {"penalty_weight": penalty_weight}
-    objective, options = OBJECTIVE_OF[name], (run.evaluate, run.hidden, run.preset)
-    return Run(objective, run.bank, run.train, hyper, run.seed, *options)
+    spec = ModelSpec.of(
+        OBJECTIVE_OF[name],
+        preset=run.spec.preset,
+        hidden=run.spec.hidden,
+        hyper={"penalty_weight": penalty_weight},
+    )
+    return replace(run, spec=spec)
 
 
 def main() -> None:
@@ -47,7 +52,7 @@ def main() -> None:
     runs = [each.run("ERM", seed) for each in data for seed in range(TRAININGS)]
     cells = [(name, weight) for name in OBJECTIVE_OF for weight in LAMBDAS]
     tried = [with_objective(run, *cell) for cell in cells for run in runs]
-    records = train(runs + tried, STEPS, checkpoint_every=1)
+    records = train(runs + tried, checkpoint_every=1)
     accuracy = np.array([100 * chosen_accuracy(record) for record in records])
     accuracy = accuracy.reshape(1 + len(cells), len(SETTINGS), datasets, TRAININGS).mean(-1)
     gains = accuracy[1:] - accuracy[0]  # [cell, setting, data set]

@@ -30,7 +30,7 @@ import single_runs
 from single_runs import ENVIRONMENTS, ROWS, WIDTH
 from wri.objectives import OBJECTIVES
 from wri.sweep import draw
-from wri.training import Bank, Run, plan_stacks, train
+from wri.training import Bank, ModelSpec, Run, plan_stacks, train
 from wri.training.memory import keep_freed_memory
 
 
@@ -46,11 +46,16 @@ def spread_over_work(draws: list[dict], n: int) -> list[dict]:
     return [min(draws, key=lambda hyper, mean=mean: abs(work(hyper) - mean)) for mean in means]
 
 
-def stack_runs(name: str, draws: list[dict], data: dict) -> list[Run]:
+def stack_runs(name: str, draws: list[dict], data: dict, steps: int) -> list[Run]:
     bank = Bank(data["x"], data["y"])
-    objective = OBJECTIVES[name]()
     return [
-        Run(objective, bank, data["train"], hyper, seed, data["evaluate"])
+        Run(
+            ModelSpec.of(name, hyper=hyper, steps=steps),
+            bank,
+            data["train"],
+            seed=seed,
+            evaluate=data["evaluate"],
+        )
         for seed, hyper in enumerate(draws)
     ]
 
@@ -139,11 +144,11 @@ def run_child(kind: str, name: str, draws: list[dict], steps: int) -> None:
         print(json.dumps({"seconds": time_lean(name, draws, steps)}))
         return
     start = time.perf_counter()
-    runs = stack_runs(name, draws, single_runs.make_data())
+    runs = stack_runs(name, draws, single_runs.make_data(), steps)
     if kind == "products":
         print(json.dumps({"seconds": matrix_products(runs, steps)}))
         return
-    records = train(runs, steps, device="cpu")
+    records = train(runs, device="cpu")
     report = {
         "seconds": (time.perf_counter() - start) / len(draws),
         "diverged": sum(record.diverged_at is not None for record in records),
@@ -155,7 +160,8 @@ def run_child(kind: str, name: str, draws: list[dict], steps: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--objectives", nargs="+", default=list(OBJECTIVES), choices=OBJECTIVES)
+    known = list(single_runs.ALGORITHMS)
+    parser.add_argument("--objectives", nargs="+", default=known, choices=known)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--stack", type=int, default=50, help="runs in the stack")
     parser.add_argument("--lean", type=int, default=20, help="single lean runs")

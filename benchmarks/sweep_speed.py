@@ -28,7 +28,8 @@ from wri.sweep import draw
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--algorithms", nargs="+", default=list(OBJECTIVES), choices=OBJECTIVES)
+    known = list(single_runs.ALGORITHMS)
+    parser.add_argument("--algorithms", nargs="+", default=known, choices=known)
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--trials", type=int, default=5)
     parser.add_argument("--steps", type=int, default=500)
@@ -45,6 +46,7 @@ def main() -> None:
             columns = ["--data", str(file), "--target", "y", "--env", "site"]
             command = [sys.executable, "-m", "wri.cli", "sweep", *columns]
             command += ["--algorithms", name, "--store", str(store), "--json"]
+            command += ["--preset", "domainbed", "--record", "accuracy"]
             command += [str(part) for pair in sizes.items() for part in pair]
             start = time.perf_counter()
             done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -11,7 +11,7 @@ __version__ = version("weighted-risk-invariance")
 ESTIMATORS = tuple(
     f"{entry.label}{kind}" for kind in ("Classifier", "Regressor") for entry in OBJECTIVES.values()
 )
-__all__ = ["InputError", "__version__", *ESTIMATORS]  # noqa: PLE0604
+__all__ = ["InputError", "__version__", *ESTIMATORS]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from wri import __version__
-from wri.cli import data, reproduce, sweep
+from wri.cli import data, reproduce, results, sweep
 from wri.cli.console import complain, repeat_lists
 from wri.errors import InputError
 
@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 app.command(help=reproduce.ABOUT)(reproduce.reproduce)
 app.command()(sweep.sweep)
-app.command()(sweep.results)
+app.command()(results.results)
 app.command()(data.data)
 
 

@@ -39,7 +39,7 @@ def complain(text: str) -> None:
     messages.print(f"[bold red]wri:[/] {escape(text)}", soft_wrap=True, highlight=False)
 
 
-_LISTS = ("--datasets", "--algorithms", "--test-envs", "--selection", "--set")
+_LISTS = ("--datasets", "--algorithms", "--test-envs", "--selection", "--set", "--record")
 
 
 def repeat_lists(arguments: list[str]) -> list[str]:

@@ -1,130 +1,147 @@
-"""The commands `wri sweep` and `wri results`."""
+"""The command `wri sweep`."""
 
 import json
 from contextlib import nullcontext
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
+from wri.cli import options as given
 from wri.cli.console import make_progress, messages, update
-from wri.cli.names import ALGORITHMS, DATASETS, PRESETS, SELECTIONS
-from wri.errors import InputError, check_option
+from wri.cli.names import ALGORITHMS, SELECTIONS
+from wri.errors import InputError
+
+if TYPE_CHECKING:
+    from wri.sweep import Data, Store, Sweep
+
+DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name != "leave-one-out")
 
 
 def sweep(
-    store: Annotated[Path, typer.Option(help="File that keeps the runs; made if need be.")],
-    datasets: Annotated[
-        list[str] | None, typer.Option(help=f"Built-in data sets: {', '.join(DATASETS)}.")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="A CSV, Parquet or .npz file instead of a built-in.")
-    ] = None,
-    target: Annotated[str | None, typer.Option(help="Column of the label in --data.")] = None,
-    env: Annotated[str | None, typer.Option(help="Column of the environment in --data.")] = None,
-    algorithms: Annotated[
-        list[str] | None, typer.Option(help=f"Of {', '.join(ALGORITHMS)}; all by default.")
-    ] = None,
-    draws: Annotated[int, typer.Option(help="Hyper-parameter draws; the first is defaults.")] = 1,
-    trials: Annotated[int, typer.Option(help="Repetitions of everything.")] = 3,
-    first_trial: Annotated[int, typer.Option(help="Number of the first repetition.")] = 0,
-    steps: Annotated[int, typer.Option(help="Steps of each run.")] = 500,
-    checkpoint_every: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 10,
-    test_envs: Annotated[
-        list[int] | None, typer.Option(help="Environments to hold out, from 0; all by default.")
-    ] = None,
-    selection: Annotated[
-        list[str] | None, typer.Option(help=f"Ways to choose: {', '.join(SELECTIONS)}.")
-    ] = None,
-    preset: Annotated[
-        str, typer.Option(help=f"Of hyper-parameters: {', '.join(PRESETS)}.")
-    ] = "domainbed",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="name=value for all runs, not drawn; @file.json for several."),
-    ] = None,
-    memory: Annotated[float, typer.Option(min=0.01, help="GB that training may take.")] = 2.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would take.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    store: given.StoreFile,
+    datasets: given.Datasets = None,
+    data: given.DataFile = None,
+    target: given.Target = None,
+    env: given.Env = None,
+    task: given.Task = None,
+    algorithms: given.Algorithms = None,
+    draws: given.Draws = 1,
+    trials: given.Trials = 3,
+    first_trial: given.FirstTrial = 0,
+    steps: given.Steps = None,
+    checkpoint_every: given.CheckpointEvery = 10,
+    test_envs: given.TestEnvs = None,
+    selection: given.Selections = None,
+    preset: given.PresetName = None,
+    hidden: given.Hidden = None,
+    standardise: given.Standardise = None,
+    set_: given.Set = None,
+    measure: given.MeasureName = None,
+    record: given.Recorded = None,
+    memory: given.Memory = 2.0,
+    dry_run: given.DryRun = False,
+    as_json: given.AsJson = False,
 ) -> None:
     """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
 
     Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. The same
     command again goes on where it was interrupted, and one with more trials adds to the store.
     """
-    from wri.sweep import Question, Store, Sweep, forecast, load_data, run_sweep
+    from wri.sweep import Sweep, SweepSpec, load_data
+
+    chosen = tuple(selection or DEFAULT_SELECTIONS)
+    rows = load_data(datasets or [], data, target, env, task)
+    spec = SweepSpec(
+        tuple(name.lower() for name in algorithms or ALGORITHMS),
+        draws=draws,
+        trials=trials,
+        steps=steps,
+        checkpoint_every=checkpoint_every,
+        selections=chosen,
+        test_envs=None if test_envs is None else tuple(test_envs),
+        preset=preset or rows[0].preset,
+        hidden=read_hidden(hidden),
+        standardise=standardise,
+        overrides=_numbers(set_ or []),
+        first_trial=first_trial,
+        measures=None if record is None else tuple(record),
+    )
+    planned = Sweep(spec, rows, 1e9 * memory)
+    if dry_run:
+        _forecast(planned, store, as_json)
+    else:
+        _train(planned, store, chosen, measure, as_json)
+
+
+def _forecast(planned: "Sweep", store: Path, as_json: bool) -> None:
+    from wri.sweep import Store, forecast
+
+    with Store(store) if store.exists() else nullcontext() as held:
+        found = forecast(planned, held)
+    typer.echo(json.dumps(asdict(found)) if as_json else str(found))
+
+
+def _train(
+    planned: "Sweep", store: Path, selections: tuple[str, ...], measure: str | None, as_json: bool
+) -> None:
+    from wri.sweep import Store, run_sweep
     from wri.sweep.tables import as_rows, as_text, build
 
-    chosen = tuple(selection or (name for name in SELECTIONS if name != "leave-one-out"))
-    question = Question(
-        tuple(name.lower() for name in algorithms or ALGORITHMS),
-        draws,
-        trials,
-        steps,
-        checkpoint_every,
-        chosen,
-        None if test_envs is None else tuple(test_envs),
-        preset,
-        _numbers(set_ or []),
-        first_trial,
-    )
-    asked = Sweep(question, load_data(datasets or [], data, target, env), 1e9 * memory)
-    if dry_run:
-        with Store(store) if store.exists() else nullcontext() as held:
-            found = forecast(asked, held)
-        typer.echo(json.dumps(found._asdict()) if as_json else str(found))
-        return
     with Store(store, write=True) as kept, make_progress() as bar:
         task = bar.add_task("sweep", total=None)
         try:
-            trained = run_sweep(asked, kept, partial(update, bar, task))
+            trained = run_sweep(planned, kept, partial(update, bar, task))
         except KeyboardInterrupt:
             bar.stop()
-            messages.print(
-                f"stopped; {len(kept.finished())} finished runs are in {store}, and the same "
-                "command goes on from there",
-                soft_wrap=True,
-                highlight=False,
-                markup=False,
-            )
+            _say_stopped(kept)
             raise typer.Exit(130) from None
-        outcomes, described, done = kept.outcomes(), kept.described(), len(kept.finished())
-    tables = build(outcomes, described, chosen)
+        outcomes, infos, done = kept.outcomes(), kept.infos(), len(kept.finished())
+    tables = build(outcomes, infos.values(), selections, measure)
     if as_json:
         document = {"store": str(store), "trained": trained, "rows": as_rows(tables)}
         typer.echo(json.dumps(document))
-    else:
-        typer.echo(as_text(tables))
-        typer.echo(f"{trained} runs trained, {done} finished ones in {store}")
+        return
+    for data in planned.datasets:
+        typer.echo(_describe(data, planned.spec.preset))
+    typer.echo(as_text(tables))
+    typer.echo(f"{trained} runs trained, {done} finished ones in {store}")
 
 
-def results(
-    store: Annotated[Path, typer.Argument(help="File that a sweep wrote.")],
-    selection: Annotated[
-        list[str] | None, typer.Option(help=f"Of {', '.join(SELECTIONS)}; all by default.")
-    ] = None,
-    form: Annotated[
-        Literal["text", "latex", "csv"], typer.Option("--format", help="Form of the tables.")
-    ] = "text",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
-) -> None:
-    """Tables of a sweep: accuracy in each held-out environment, by ways of choosing."""
-    from wri.sweep import Store
-    from wri.sweep.tables import as_csv, as_latex, as_rows, as_text, build, comparison_rows
+def _describe(data: "Data", preset: str) -> str:
+    """What was found in a data set, so that a wrong guess is seen."""
+    classes = data.bank.n_classes
+    target = "a number" if classes is None else f"one of {classes} classes"
+    n_rows, n_columns = data.bank.features.shape
+    return (
+        f"{data.name}: {n_rows} rows, {n_columns} columns, {len(data.names)} environments; the "
+        f"target is {target}; preset {preset}\n"
+    )
 
-    with Store(store) as kept:
-        outcomes, described, done = kept.outcomes(), kept.described(), kept.finished()
-    if not done:
-        raise InputError(f"{store} holds no finished run yet; `wri sweep` goes on with it")
-    chosen = tuple(selection or SELECTIONS)
-    for name in chosen:
-        check_option("--selection", name, SELECTIONS)
-    tables = build(outcomes, described, chosen)
-    if as_json:
-        typer.echo(json.dumps({"rows": as_rows(tables), "comparisons": comparison_rows(tables)}))
-    else:
-        typer.echo({"text": as_text, "latex": as_latex, "csv": as_csv}[form](tables))
+
+def _say_stopped(store: "Store") -> None:
+    messages.print(
+        f"stopped; {len(store.finished())} finished runs are in {store.path}, and the same "
+        "command goes on from there",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
+
+
+def read_hidden(text: str | None) -> tuple[int, ...] | None:
+    """Widths from "32,16"; "0" is a linear predictor."""
+    if text is None:
+        return None
+    try:
+        widths = tuple(int(part) for part in text.replace(",", " ").split())
+    except ValueError:
+        widths = ()
+    if not widths or (min(widths) < 1 and widths != (0,)):
+        raise InputError(f"--hidden {text} must be widths such as 32,16, or 0 for none")
+    return () if widths == (0,) else widths
 
 
 def _numbers(pairs: list[str]) -> dict[str, float]:
@@ -134,8 +151,8 @@ def _numbers(pairs: list[str]) -> dict[str, float]:
         name, _, value = pair.partition("=")
         try:
             if pair.startswith("@"):
-                given = json.loads(Path(pair[1:]).read_text(encoding="utf-8"))
-                numbers |= {key: float(number) for key, number in given.items()}
+                found = json.loads(Path(pair[1:]).read_text(encoding="utf-8"))
+                numbers |= {key: float(number) for key, number in found.items()}
             else:
                 numbers[name] = float(value)
         except OSError as error:

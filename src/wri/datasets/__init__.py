@@ -16,7 +16,7 @@ from wri.datasets.mirrored import Mirrored, mirror
 from wri.datasets.mnist import Mnist, load_mnist, where_mnist
 from wri.datasets.named import NAMED, load_named
 from wri.datasets.simulation import Simulation, SimulationSetting
-from wri.datasets.tables import Table, read_table
+from wri.datasets.tables import LabelledFile, read_table
 
 __all__ = [
     "COLOURED_MNIST",
@@ -25,12 +25,12 @@ __all__ = [
     "Environment",
     "Gaussian2D",
     "Hospital",
+    "LabelledFile",
     "LinearGaussian",
     "Mirrored",
     "Mnist",
     "Simulation",
     "SimulationSetting",
-    "Table",
     "coloured_mnist",
     "digit_shares",
     "hospitals",

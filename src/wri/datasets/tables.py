@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from wri.datasets.environments import Environment
-from wri.errors import InputError
+from wri.errors import InputError, check_option
 from wri.rows import first_gap, order_labels, read_number
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FEWEST_ROWS = 2  # of an environment: every objective's batches need them
 MOST_FRACTIONS = 20  # more different labels than this, some of them fractions: a measurement
+TASKS = ("classes", "numbers")
 SHOWN = 10  # names in a message
 UNREADABLE = (
     *(ValueError, OSError, EOFError, RuntimeError),  # pandas' and arrow's are among them
@@ -35,22 +36,23 @@ UNREADABLE = (
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class LabelledFile:
     """A file's environments, and what its columns and class numbers are called.
 
     Parameters
     ----------
     environments
-        In the natural order of names; rows in the file's order; y holds class numbers from 0.
+        In the natural order of names; rows in the file's order; y holds class numbers from 0, or
+        numbers.
     features
         Names of the columns of x.
     classes
-        Names of the class numbers.
+        Names of the class numbers; None where y holds numbers.
     """
 
     environments: list[Environment]
     features: tuple[str, ...]
-    classes: tuple[str, ...]
+    classes: tuple[str, ...] | None
 
 
 class Columns(NamedTuple):
@@ -61,8 +63,10 @@ class Columns(NamedTuple):
     environment: Any  # [n]
 
 
-def read_table(path: str | Path, target: str, environment: str) -> Table:
-    """Read a table of numeric features with a label and an environment in every row.
+def read_table(
+    path: str | Path, target: str, environment: str, task: str | None = None
+) -> LabelledFile:
+    """Read a table of numeric features with a target and an environment in every row.
 
     Parameters
     ----------
@@ -70,13 +74,17 @@ def read_table(path: str | Path, target: str, environment: str) -> Table:
         A .csv with a header, comma-separated, in UTF-8; a .parquet (needs pyarrow); or a .npz,
         where an array `[n]` is a column and an array `[n, D]` named x is the columns x0, x1, ….
     target
-        The column of labels: texts or numbers, each different one a class.
+        The column of targets: texts or numbers.
     environment
         The column that says where a row was collected.
+    task
+        "classes", where each different target is a class, or "numbers". By default targets are
+        numbers if they are fractions of more than 20 different values, or numbers of which most
+        differ.
 
     Returns
     -------
-    Table
+    LabelledFile
         x is float32 where that loses nothing of the columns' types, otherwise float64.
 
     Raises
@@ -94,6 +102,8 @@ def read_table(path: str | Path, target: str, environment: str) -> Table:
         raise InputError(
             f"{path} ends in {path.suffix or 'nothing'!r}; save it as .csv, .parquet or .npz"
         )
+    if task is not None:
+        check_option("task", task, TASKS)
     if target == environment:
         raise InputError(f"target and environment are both {target!r}; name two columns")
     if path.stat().st_size == 0:
@@ -109,7 +119,7 @@ def read_table(path: str | Path, target: str, environment: str) -> Table:
             f"{path} cannot be read as {ending} ({reason}); save it again as {expected}, or "
             "correct its ending"
         ) from error
-    return _table(path, columns, target, environment)
+    return _table(path, columns, target, environment, task)
 
 
 def _read_csv(path: Path, target: str, environment: str) -> Columns:
@@ -229,7 +239,9 @@ def _check_names(path: Path, names: Sequence[str], target: str, environment: str
         raise InputError(f"{path} has no features: columns besides {target!r} and {environment!r}")
 
 
-def _table(path: Path, columns: Columns, target: str, environment: str) -> Table:
+def _table(
+    path: Path, columns: Columns, target: str, environment: str, task: str | None
+) -> LabelledFile:
     features = columns.features
     if not len(features):
         raise InputError(f"{path} has columns and no rows; write rows to it first")
@@ -245,12 +257,11 @@ def _table(path: Path, columns: Columns, target: str, environment: str) -> Table
             f"{path}: environment {environments[sizes.argmin()]!r} of column {environment!r} has "
             f"{sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or merge it"
         )
-    classes, y = _labels(path, target, columns.target)
-    _check_classes(path, target, classes, len(y))
+    classes, y = _targets(path, target, columns.target, task)
     _check_numbers(path, features)
     dtype = np.result_type(np.float32, *features.dtypes.unique())
     rows_of = [np.flatnonzero(sites == e) for e in range(len(environments))]
-    return Table(
+    return LabelledFile(
         [
             Environment(name, np.ascontiguousarray(features.iloc[rows].to_numpy(dtype)), y[rows])
             for name, rows in zip(environments, rows_of, strict=True)
@@ -288,19 +299,57 @@ def _labels(path: Path, column: str, values: Any) -> tuple[tuple[str, ...], np.n
     return tuple(names[code] for code in order), np.argsort(order)[codes]
 
 
-def _check_classes(path: Path, target: str, classes: tuple[str, ...], rows: int) -> None:
+def _targets(
+    path: Path, target: str, values: Any, task: str | None
+) -> tuple[tuple[str, ...] | None, np.ndarray]:
+    """Names and numbers of classes, or None and numbers."""
+    import pandas as pd
+
+    found = pd.Series(pd.unique(np.asarray(values, dtype=object))).dropna()
+    numbers = [read_number(str(each)) for each in found]
+    numeric = None not in numbers
+    fractions = any((number or 0) % 1 for number in numbers)
+    differ = (fractions and len(found) > MOST_FRACTIONS) or 2 * len(found) > len(values)
+    if task == "numbers" or (task is None and numeric and differ):
+        return None, _numbers(path, target, values)
+    classes, y = _labels(path, target, values)
     if len(classes) == 1:
         raise InputError(
             f"{path}: column {target!r} holds the one class {classes[0]!r}; at least two are "
             "needed, so name another column"
         )
-    fractions = [name for name in classes if (read_number(name) or 0) % 1]
-    if (fractions and len(classes) > MOST_FRACTIONS) or 2 * len(classes) > rows:
+    if 2 * len(classes) > len(y):
         raise InputError(
-            f"{path}: column {target!r} has {len(classes)} different values in {rows} rows, such "
-            f"as {(fractions or classes)[0]}; sweeps are for classes: name a column of classes, "
-            "or cut this one into some"
+            f"{path}: column {target!r} has {len(classes)} different values in {len(y)} rows, such "
+            f"as {classes[0]}; name a column of classes or of numbers"
         )
+    return classes, y
+
+
+def _numbers(path: Path, column: str, values: Any) -> np.ndarray:
+    """Targets of a regression."""
+    import pandas as pd
+
+    given = pd.Series(np.asarray(values, dtype=object))
+    numbers = pd.to_numeric(given, errors="coerce").to_numpy(float)
+    texts = np.flatnonzero(np.isnan(numbers) & given.notna().to_numpy())
+    if len(texts):
+        raise InputError(
+            f"{path}: column {column!r}, row {texts[0] + 1} is {given[texts[0]]!r}, not a number; "
+            "correct it, or take the column for classes"
+        )
+    gap = first_gap(numbers)
+    if gap is not None:
+        what = "missing" if gap.kind == "NaN" else "infinite"
+        raise InputError(
+            f"{path}: column {column!r}, row {gap.row + 1} is {what} ({gap.count} in all); fill in "
+            "or drop such rows"
+        )
+    if len(np.unique(numbers)) == 1:
+        raise InputError(
+            f"{path}: column {column!r} is {numbers[0]:g} in every row; name another column"
+        )
+    return numbers
 
 
 def _check_numbers(path: Path, features: "pd.DataFrame") -> None:

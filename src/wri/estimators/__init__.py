@@ -12,4 +12,4 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...
 
 
-__all__ = ["ESTIMATORS", "load", *ESTIMATORS]  # noqa: PLE0604
+__all__ = ["ESTIMATORS", "load", *ESTIMATORS]

@@ -164,8 +164,7 @@ def choose(
     mean = np.nan_to_num(losses.mean(1), nan=np.inf, posinf=np.inf)  # [C, T]
     for c, spec in enumerate(specs):
         # before a penalty has its full weight, what is trained is something else
-        in_force = spec.hyper.get("anneal_steps", 0) + spec.hyper.get("ramp_steps", 0)
-        mean[c, (steps < in_force) & (steps < steps[-1])] = np.inf
+        mean[c, (steps < spec.full_penalty_at) & (steps < steps[-1])] = np.inf
     if not early_stopping:
         mean[:, :-1] = np.inf
     if not np.isfinite(mean).any():

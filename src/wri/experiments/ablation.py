@@ -1,4 +1,4 @@
-"""The ablation: table 2's WRI of preset `wri`, with one thing changed at a time.
+"""The ablation: table 2's WRI of preset `coloured`, with one thing changed at a time.
 
 Every line is trained with its preset's defaults on the same trials, so nothing is chosen among
 draws. Beside the accuracies at the last step stands what the line's penalty says of two ideal
@@ -38,52 +38,63 @@ from wri.experiments.coloured_runs import Variant, as_outcome, train_variants
 from wri.experiments.coloured_tables import SHORT, choose_each, ideal_line, lines, refused
 from wri.experiments.task import Task
 from wri.features import Extractor
-from wri.objectives import WRI, make_objective
+from wri.objectives import make_objective
 from wri.objectives.hyperparameters import complete
 from wri.objectives.weighted_risks import wri_penalty
+from wri.objectives.wri import WRI
 from wri.progress import Progress, part
 from wri.report.result import Result, Row
 from wri.sweep import Data
-from wri.training import Record
+from wri.training import ModelSpec, Record
 
 FULL_STEPS, QUICK_STEPS = 500, 200
 FULL_TRIALS, QUICK_TRIALS = 5, 2
 UNIT = 1e-3  # of the ideal predictors' penalties
-BASE = cast(WRI, make_objective("wri", "wri"))
-PUBLISHED = cast(WRI, make_objective("wri", "published"))
+BASE = cast(WRI, make_objective("wri", "coloured"))
+
+
+def _variant(
+    objective: WRI | None = None,
+    preset: str = "coloured",
+    features: str | None = None,
+    **hyper: float,
+) -> Variant:
+    """WRI with one thing changed: an option, a hyper-parameter, the preset or the features."""
+    chosen = objective or make_objective("wri", preset)
+    return Variant(ModelSpec.of(chosen, preset=preset, hyper=hyper), features)
 
 
 VARIANTS = {
-    "wri": Variant(BASE),
-    "weights: uniform": Variant(replace(BASE, weighting="uniform")),
-    "weights: tilted, two for a pair": Variant(replace(BASE, weighting="tilted")),
-    "weights: classifier hardly regularised": Variant(replace(BASE, density=FittedClassifier())),
-    "weights: classifier trained along": Variant(replace(BASE, density=EnvironmentClassifier())),
-    "weights: classifier on Φ": Variant(
+    "wri": _variant(),
+    "weights: uniform": _variant(replace(BASE, weighting="uniform")),
+    "weights: tilted, two for a pair": _variant(replace(BASE, weighting="tilted")),
+    "weights: classifier hardly regularised": _variant(replace(BASE, density=FittedClassifier())),
+    "weights: classifier trained along": _variant(replace(BASE, density=EnvironmentClassifier())),
+    "weights: classifier on Φ": _variant(
         replace(BASE, density=EnvironmentClassifier(), density_on="phi")
     ),
-    "weights: classifier on the outputs": Variant(
+    "weights: classifier on the outputs": _variant(
         replace(BASE, density=EnvironmentClassifier(), density_on="outputs")
     ),
-    "weights: overlap of mixtures": Variant(replace(BASE, density=Mixture(10))),
-    "weights: overlap of bounded networks": Variant(replace(BASE, density=Bounded())),
-    "weights: densities of bounded networks": Variant(
+    "weights: overlap of mixtures": _variant(replace(BASE, density=Mixture(10))),
+    "weights: overlap of bounded networks": _variant(replace(BASE, density=Bounded())),
+    "weights: densities of bounded networks": _variant(
         replace(BASE, density=Bounded(), weighting="density")
     ),
-    "penalty: not normalised": Variant(replace(BASE, normalised=False, scaling="relative")),
-    "penalty: square of the batch's gap": Variant(replace(BASE, form="square")),
-    "penalty: loss not divided by λ": Variant(replace(BASE, divided=False)),
-    "penalty: switched on, not ramped": Variant(BASE, {"ramp_steps": 0}),
-    "penalty: ramped from the first step": Variant(BASE, {"anneal_steps": 0}),
-    "steps: learning rate not decayed": Variant(BASE, {"final_rate": 1.0}),
-    "steps: batches of 256": Variant(BASE, {"batch_size": 256}),
-    "steps: batches of 8192": Variant(BASE, {"batch_size": 8192}),
-    "features: autoencoder": Variant(BASE, features="ae"),
-    "features: PCA": Variant(BASE, features="pca"),
-    "paper": Variant(WRI(), preset="cmnist"),
-    "published": Variant(PUBLISHED, preset="published"),
-    "paper, autoencoder": Variant(WRI(), preset="cmnist", features="ae"),
-    "published, autoencoder": Variant(PUBLISHED, preset="published", features="ae"),
+    "penalty: not normalised": _variant(replace(BASE, normalised=False, scaling="relative")),
+    "penalty: square of the batch's gap": _variant(replace(BASE, form="square")),
+    "penalty: loss not divided by λ": _variant(replace(BASE, divided=False)),
+    "penalty: switched on, not ramped": _variant(ramp_steps=0),
+    "penalty: ramped from the first step": _variant(anneal_steps=0),
+    "steps: learning rate not decayed": _variant(final_rate=1.0),
+    "steps: batches of 256": _variant(batch_size=256),
+    "steps: batches of 8192": _variant(batch_size=8192),
+    "features: autoencoder": _variant(features="ae"),
+    "features: PCA": _variant(features="pca"),
+    "paper": _variant(preset="cmnist"),
+    "published": _variant(preset="published"),
+    "paper, autoencoder": _variant(preset="cmnist", features="ae"),
+    "published, autoencoder": _variant(preset="published", features="ae"),
 }
 
 
@@ -92,13 +103,17 @@ def run(task: Task) -> Result:
     count, steps = (FULL_TRIALS, FULL_STEPS) if task.full else (QUICK_TRIALS, QUICK_STEPS)
     trials = range(task.seed, task.seed + count)
     own = choose_extractor(task, "cnn")
-    shown = {n: v for n, v in VARIANTS.items() if task.full or v.features is None}
+    shown = {
+        name: Variant(replace(variant.spec, steps=steps), variant.features)
+        for name, variant in VARIANTS.items()
+        if task.full or variant.features is None
+    }
     datasets = UNEQUAL if task.full else UNEQUAL[-1:]
     rows: list[Row] = []
     said: list[str] = []
     for n, dataset in enumerate(datasets):
         progress = part(task.progress, n, len(datasets))
-        made, refusals = table(dataset, shown, own, trials, steps, task.full, progress)
+        made, refusals = table(dataset, shown, own, trials, task.full, progress)
         rows += made
         said += refusals
     notes = [
@@ -115,10 +130,9 @@ def run(task: Task) -> Result:
 
 def table(
     dataset: str,
-    variants: Mapping[str, Variant[WRI]],
+    variants: Mapping[str, Variant],
     own: Extractor,
     trials: Sequence[int],
-    steps: int,
     full: bool,
     progress: Progress,
 ) -> tuple[list[Row], list[str]]:
@@ -133,7 +147,7 @@ def table(
         )
         for kind in kinds
     }
-    records = train_variants(data, variants, trials, steps, part(progress, 1, 2))
+    records = train_variants(data, variants, trials, part(progress, 1, 2))
     ideal = IdealLosses(digits(dataset, full), dataset)
     rows: list[Row] = []
     notes: list[str] = []
@@ -141,12 +155,12 @@ def table(
         label = f"{NAMES[dataset]}, {title}"
         rows += ideal_line(dataset, label)
         for name, variant in variants.items():
-            described = data[variant.features].described
+            info = data[variant.features].info
             outcomes = [
                 as_outcome(name, dataset, trial, record)
                 for trial, record in zip(trials, records[name], strict=True)
             ]
-            chosen = choose_each(selection, outcomes, described, name, trials)
+            chosen = choose_each(selection, outcomes, info, name, trials)
             rows += lines(name, chosen, dataset, None, label)
             notes += refused(name, chosen, label)
             if selection == "oracle":
@@ -167,7 +181,7 @@ class IdealLosses:
         }
 
     def rows(
-        self, name: str, variant: Variant[WRI], data: Data, records: Sequence[Record], table: str
+        self, name: str, variant: Variant, data: Data, records: Sequence[Record], table: str
     ) -> list[Row]:
         """What the variant's penalty gives them, with each trial's own weights."""
         return [
@@ -185,18 +199,15 @@ def _log_loss(right: np.ndarray, probability: np.ndarray) -> np.ndarray:
     return -np.log(np.where(right, probability, 1 - probability))
 
 
-def penalty(
-    variant: Variant[WRI], losses: Sequence[np.ndarray], data: Data, record: Record
-) -> float:
+def penalty(variant: Variant, losses: Sequence[np.ndarray], data: Data, record: Record) -> float:
     """Of a predictor with these losses, under the weights that a run ended with."""
-    objective = variant.objective
+    objective = cast(WRI, variant.spec.objective)
     count = min(len(own) for own in losses)  # environments differ by a row
     rows = [data.rows[e][:count] for e in TRAINING]
     x = torch.as_tensor(np.stack([data.bank.features[own] for own in rows]))[None]  # [1, E, B, D]
     flat = torch.as_tensor(record.parameters)[None]
-    phi = record.network.represent(flat, x)
-    seen = {"x": x, "phi": phi, "outputs": record.network.head(flat, phi)}[objective.density_on]
-    numbers = complete(objective.hyperparameters(), variant.hyper, variant.preset)
+    seen = record.network.views(flat, x).seen(objective.density_on)
+    numbers = complete(objective.hyperparameters(), variant.spec.hyper, variant.spec.preset)
     hyper = {key: torch.tensor([value]) for key, value in numbers.items()}
     logs = objective.density.log_density(torch.as_tensor(record.state), seen, len(rows), hyper)
     each = torch.as_tensor(np.stack([own[:count] for own in losses]), dtype=logs.dtype)[None]

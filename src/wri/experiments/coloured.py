@@ -9,7 +9,7 @@ from wri.sweep import Data, gather
 
 NAMES = {"cmnist": "CMNIST", "hcmnist": "HCMNIST", "hcmnist-cs": "HCMNIST-CS"}
 ALGORITHMS = {name: ALGORITHM_NAMES[name] for name in ("erm", "irm", "vrex", "wri")}
-PRESETS = {"paper": "cmnist", "published": "published", "wri": "wri"}
+PRESETS = {"paper": "cmnist", "published": "published", "coloured": "coloured"}
 """What the tables call a preset, and what the objectives do."""
 
 UNEQUAL = ("hcmnist", "hcmnist-cs")  # digits of unequal difficulty, without and with shift

@@ -17,7 +17,7 @@ from wri.datasets import ideal_accuracy
 from wri.experiments.coloured import TEST, TRAINING
 from wri.report.intervals import paired_interval
 from wri.report.result import Row
-from wri.sweep import Choice, Described, Outcome, beats_constant, choose
+from wri.sweep import Choice, DatasetInfo, Outcome, beats_constant, choose
 
 IDEAL = "ideal digit predictor"
 SHORT = {"oracle": "last step", "guarded-oracle": "guarded oracle"}
@@ -37,12 +37,15 @@ class Chosen(NamedTuple):
 def choose_each(
     selection: str,
     outcomes: Sequence[Outcome],
-    data: Described,
+    data: DatasetInfo,
     algorithm: str,
     trials: Sequence[int],
 ) -> Chosen:
     """The checkpoint that counts for each trial."""
-    choices = [choose(selection, outcomes, data, algorithm, TEST, trial) for trial in trials]
+    choices = [
+        choose(selection, outcomes, data, algorithm=algorithm, held_out=TEST, trial_seed=trial)
+        for trial in trials
+    ]
     found = [choice for choice in choices if isinstance(choice, Choice)]
     return Chosen(
         np.array([_accuracies(choice) for choice in found]).reshape(-1, TEST + 1),
@@ -52,12 +55,12 @@ def choose_each(
 
 
 def _accuracies(choice: Choice) -> list[float]:
-    held_back = [100 * choice.accuracy[f"env{e}_out"] for e in TRAINING]
+    held_back = [100 * choice.splits[f"env{e}_out"] for e in TRAINING]
     return [*held_back, 100 * choice.score]
 
 
-def is_anti_colour(choice: Choice, data: Described) -> bool:
-    beats = [bool(beats_constant(choice.accuracy, e, data)) for e in (*TRAINING, TEST)]
+def is_anti_colour(choice: Choice, data: DatasetInfo) -> bool:
+    beats = [bool(beats_constant(choice.splits, e, data)) for e in (*TRAINING, TEST)]
     return beats[TEST] and not all(beats[e] for e in TRAINING)
 
 

@@ -37,8 +37,8 @@ from wri.estimators import (
     WRIClassifier,
 )
 from wri.estimators.base import Estimator
-from wri.estimators.defaults import HYPER
 from wri.experiments.task import Task
+from wri.objectives import OBJECTIVES
 from wri.report.intervals import paired_interval
 from wri.report.result import Result, Row
 
@@ -57,7 +57,10 @@ class Way(NamedTuple):
     settings: Mapping[str, Sequence[float]] | None = None
 
 
-def _around(centre: float) -> list[float]:
+def _around_default(objective: str) -> list[float]:
+    """λ from a hundredth of the default for tables to ten times it."""
+    known = {each.name: each for each in OBJECTIVES[objective].hyperparameters()}
+    centre = known["penalty_weight"].setting("table").resolve(None)
     return [centre * factor for factor in (0.01, 0.1, 1.0, 10.0)]
 
 
@@ -65,10 +68,10 @@ def _networks() -> dict[str, Way]:
     """Ours, by default and tuned."""
     tuned = {
         "ERM": (ERMClassifier, "weight_decay", [1e-4, 1e-3, 1e-2, 1e-1]),
-        "IRM": (IRMClassifier, "penalty_weight", _around(HYPER["irm"]["penalty_weight"])),
-        "VREx": (VRExClassifier, "penalty_weight", _around(HYPER["vrex"]["penalty_weight"])),
+        "IRM": (IRMClassifier, "penalty_weight", _around_default("irm")),
+        "VREx": (VRExClassifier, "penalty_weight", _around_default("vrex")),
         "GroupDRO": (GroupDROClassifier, "eta", [1e-3, 1e-2, 1e-1, 1.0]),
-        "WRI": (WRIClassifier, "penalty_weight", _around(HYPER["wri"]["penalty_weight"])),
+        "WRI": (WRIClassifier, "penalty_weight", _around_default("wri")),
     }
     ways = {}
     for name, (kind, parameter, values) in tuned.items():

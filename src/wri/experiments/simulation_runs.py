@@ -16,10 +16,14 @@ import numpy as np
 from wri.datasets import Simulation, SimulationSetting
 from wri.densities import EnvironmentClassifier, Exact
 from wri.errors import InputError
-from wri.objectives import ERM, IRM, WRI, Objective, VREx
+from wri.objectives import Objective
+from wri.objectives.erm import ERM
+from wri.objectives.irm import IRM
+from wri.objectives.vrex import VREx
+from wri.objectives.wri import WRI
 from wri.progress import Progress
 from wri.sweep import gather, seed_hash
-from wri.training import Record, Run, train
+from wri.training import ModelSpec, Record, Run, train
 
 ROWS, TRAIN, SELECT = 1000, 800, 200  # of an environment; to train; of the test, to choose a step
 HIDDEN = (10, 5)  # of 20 features, and the same for the oracle's 10
@@ -74,7 +78,7 @@ class Dataset:
         self.evaluate = {"select": test[:SELECT], "shown": test[SELECT:]}
         self.true_densities = Exact(lambda x: self.simulation.log_invariant(x)[..., :-1])
 
-    def run(self, line: str, seed: int | str) -> Run:
+    def run(self, line: str, seed: int | str, steps: int = 100) -> Run:
         """Training of one line; equal seeds on one data set start from equal weights."""
         bank = self.all_features
         hyper: dict[str, float] = {}
@@ -85,16 +89,18 @@ class Dataset:
             objective = WRI(density=self.true_densities, scaling="relative", running_mean=True)
         else:
             objective, hyper = OBJECTIVES[line]
+        spec = ModelSpec.of(objective, preset="simulation", hidden=HIDDEN, hyper=hyper, steps=steps)
         own = seed_hash(seed, self._draw)
-        return Run(objective, bank, self.train, hyper, own, self.evaluate, HIDDEN, "simulation")
+        return Run(spec, bank, self.train, seed=own, evaluate=self.evaluate)
 
 
 def accuracies(
     datasets: Sequence[Dataset], lines: Sequence[str], size: Size, seed: int, progress: Progress
 ) -> dict[str, np.ndarray]:
     """Accuracy (%) in the test environment for every line, `[data set, seed]`."""
-    runs = [d.run(line, seed + s) for line in lines for d in datasets for s in range(size.seeds)]
-    records = train(runs, size.steps, checkpoint_every=1, progress=progress)
+    seeds = range(seed, seed + size.seeds)
+    runs = [d.run(line, s, size.steps) for line in lines for d in datasets for s in seeds]
+    records = train(runs, checkpoint_every=1, progress=progress)
     shown = np.array([100 * chosen_accuracy(record) for record in records])
     return dict(zip(lines, shown.reshape(len(lines), len(datasets), size.seeds), strict=True))
 
@@ -115,8 +121,9 @@ def passing(settings: Sequence[SimulationSetting], first: int, size: Size) -> li
             return kept
         seeds = range(first, first + size.datasets)
         candidates = [(n, Dataset(settings[n], seed)) for n in wanting for seed in seeds]
-        runs = [d.run(line, "filter") for line in ("ERM", ORACLE) for _, d in candidates]
-        records = train(runs, size.steps, checkpoint_every=1)
+        lines = ("ERM", ORACLE)
+        runs = [d.run(line, "filter", size.steps) for line in lines for _, d in candidates]
+        records = train(runs, checkpoint_every=1)
         pairs = zip(records[: len(candidates)], records[len(candidates) :], strict=True)
         for (n, dataset), (erm, oracle) in zip(candidates, pairs, strict=True):
             if len(kept[n]) < size.datasets and passes(erm, oracle):

@@ -7,7 +7,7 @@ goes on where it was interrupted (`<output>/table2-….db`, which `wri results` 
     paper       the objective as printed and the paper's hyper-parameters, on its autoencoder's
                 features; weights act on single examples
     published   the same with WRI's weights as the paper's code ran them
-    wri         ours: the ablation says what differs; all four algorithms get the same features,
+    coloured    ours: the ablation says what differs; all four algorithms get the same features,
                 batches, annealing, ramp and decay, and draws of λ over two decades around the
                 default that was chosen for each on trials from 100 on
 
@@ -51,7 +51,7 @@ from wri.features import Extractor
 from wri.progress import part
 from wri.report import style
 from wri.report.result import Result, Row
-from wri.sweep import SELECTIONS, Question, Store, Sweep, run_sweep, seed_hash
+from wri.sweep import SELECTIONS, Store, Sweep, SweepSpec, run_sweep, seed_hash
 
 SHOWN = ("oracle", "oracle-early", "guarded-oracle", "training-domain")
 PRINTED = {
@@ -59,7 +59,7 @@ PRINTED = {
     "hcmnist-cs": {"ERM": (51.1, 0.9), "IRM": (61.3, 4.7), "VREx": (58.2, 2.3), "WRI": (74.7, 3.8)},
 }
 MARKERS = {"ERM": "o", "IRM": "s", "VREx": "D", "WRI": "^"}
-AT_FULL_SIZE = {"paper": "ae", "published": "ae", "wri": "cnn"}
+AT_FULL_SIZE = {"paper": "ae", "published": "ae", "coloured": "cnn"}
 
 
 class Size(NamedTuple):
@@ -80,7 +80,7 @@ def run(task: Task) -> Result:
         for n, name in enumerate(UNEQUAL)
     ]
     prepared = perf_counter()
-    sweep = Sweep(question(task, preset), datasets)
+    sweep = Sweep(sweep_spec(task, preset), datasets)
     name = file_name(task, preset, extractor)
     path = task.output / f"{name}-{sweep_key(sweep)}.db"
     with Store(path, write=True) as store:
@@ -93,7 +93,7 @@ def run(task: Task) -> Result:
     for data in datasets:
         for selection in SHOWN:
             found = {
-                label: choose_each(selection, outcomes, data.described, algorithm, trials(task))
+                label: choose_each(selection, outcomes, data.info, algorithm, trials(task))
                 for algorithm, label in ALGORITHMS.items()
             }
             rows += table_rows(data.name, selection, found)
@@ -114,8 +114,8 @@ def file_name(task: Task, preset: str, extractor: Extractor) -> str:
 
 def sweep_key(sweep: Sweep) -> str:
     """Of what a preset and an extractor stand for: other objectives or rows are another store."""
-    objectives = sorted({planned.objective for planned in sweep.planned})
-    return f"{seed_hash(*objectives, *sweep.described):08x}"
+    objectives = sorted({repr(planned.model.objective) for planned in sweep.planned})
+    return f"{seed_hash(*objectives, *sweep.infos):08x}"
 
 
 def size_of(task: Task) -> Size:
@@ -126,14 +126,18 @@ def trials(task: Task) -> range:
     return range(task.seed, task.seed + size_of(task).trials)
 
 
-def question(task: Task, preset: str) -> Question:
-    return Question(
+def sweep_spec(task: Task, preset: str) -> SweepSpec:
+    size = size_of(task)
+    return SweepSpec(
         tuple(ALGORITHMS),
-        *size_of(task),
+        draws=size.draws,
+        trials=size.trials,
+        steps=size.steps,
         selections=SHOWN,
         test_envs=(TEST,),
         preset=PRESETS[preset],
         first_trial=task.seed,
+        measures=("accuracy",),
     )
 
 

@@ -11,9 +11,7 @@ from wri.objectives.base import Objective
 from wri.presets import FALLBACK, PRESETS
 from wri.registry import OBJECTIVES as ENTRIES
 
-OBJECTIVES: dict[str, type[Objective]] = {
-    name: entry.objective for name, entry in ENTRIES.items()
-}
+OBJECTIVES: dict[str, type[Objective]] = {name: entry.objective for name, entry in ENTRIES.items()}
 
 
 def make_objective(

@@ -143,7 +143,9 @@ class Objective(ABC):
         return None
 
     @abstractmethod
-    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
+    def loss(
+        self, model: Model, batch: Batch, state: Any, context: StepContext
+    ) -> tuple[Tensor, Any]:
         """Every run's loss `[R]` and the state after it."""
 
     def resets_at(self, hyper: HyperValues) -> Tensor | None:  # [R]

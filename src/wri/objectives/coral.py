@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, StepContext, Objective
+from wri.objectives.base import Batch, Model, Objective, StepContext
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
 
 
@@ -60,7 +60,9 @@ class CORAL(Objective):
         ),
     )
 
-    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
+    def loss(
+        self, model: Model, batch: Batch, state: Any, context: StepContext
+    ) -> tuple[Tensor, Any]:
         phi = model.represent(batch.x)  # [R, E, B, F]
         risks = batch.mean(model.loss.per_example(model.head(phi), batch.y))  # [R, E]
         penalty = coral_penalty(phi, batch.weight)

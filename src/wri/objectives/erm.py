@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, StepContext, Objective
+from wri.objectives.base import Batch, Model, Objective, StepContext
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class ERM(Objective):
     name = "erm"
     least_environments = 1
 
-    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
+    def loss(
+        self, model: Model, batch: Batch, state: Any, context: StepContext
+    ) -> tuple[Tensor, Any]:
         risks = batch.mean(model.losses(batch.x, batch.y))  # [R, E]
         return risks.mean(-1), state

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, StepContext, Objective, Start
+from wri.objectives.base import Batch, Model, Objective, Start, StepContext
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
 
 

@@ -20,8 +20,8 @@ from wri.errors import check_option
 from wri.objectives.base import (
     Batch,
     Model,
-    StepContext,
     Objective,
+    StepContext,
     half_weights,
     halves,
     penalised,
@@ -87,7 +87,9 @@ class IRM(Objective):
     def whole(self) -> Literal["whole", "shuffled"]:
         return "shuffled" if self.form == "halves" else "whole"
 
-    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
+    def loss(
+        self, model: Model, batch: Batch, state: Any, context: StepContext
+    ) -> tuple[Tensor, Any]:
         outputs = model.outputs(batch.x)  # [R, E, B, C]
         losses, gradients = model.loss.with_scale_gradient(outputs, batch.y)  # [R, E, B]
         risks = batch.mean(losses)  # [R, E]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, StepContext, Objective, weighted_mean
+from wri.objectives.base import Batch, Model, Objective, StepContext, weighted_mean
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
 from wri.objectives.pairs import circle, take_environments
 
@@ -34,7 +34,9 @@ class Mixup(Objective):
     def whole(self) -> Literal["shuffled"]:
         return "shuffled"
 
-    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
+    def loss(
+        self, model: Model, batch: Batch, state: Any, context: StepContext
+    ) -> tuple[Tensor, Any]:
         environments = batch.x.shape[1]
         partner = circle(context.random.permutations(environments))  # [R, E]
         share = context.random.beta(context.hyper["alpha"], environments)[..., None]  # [R, E, 1]

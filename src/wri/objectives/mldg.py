@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from wri.errors import check_option
-from wri.objectives.base import Batch, Model, StepContext, Objective, weighted_mean
+from wri.objectives.base import Batch, Model, Objective, StepContext, weighted_mean
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting
 from wri.stacked.adam import EPSILON
 
@@ -43,7 +43,9 @@ class MLDG(Objective):
     def __post_init__(self) -> None:
         check_option("inner", self.inner, ("adam", "sgd"))
 
-    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
+    def loss(
+        self, model: Model, batch: Batch, state: Any, context: StepContext
+    ) -> tuple[Tensor, Any]:
         environments = batch.x.shape[1]
         hyper = context.hyper
         order = context.random.permutations(environments)

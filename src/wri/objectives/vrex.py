@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from wri.densities.base import HyperValues
-from wri.objectives.base import Batch, Model, StepContext, Objective, penalised, scheduled
+from wri.objectives.base import Batch, Model, Objective, StepContext, penalised, scheduled
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, annealing
 
 
@@ -45,7 +45,9 @@ class VREx(Objective):
         ),
     )
 
-    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> tuple[Tensor, Any]:
+    def loss(
+        self, model: Model, batch: Batch, state: Any, context: StepContext
+    ) -> tuple[Tensor, Any]:
         risks = batch.mean(model.losses(batch.x, batch.y))  # [R, E]
         weight = scheduled(context, self.early_weight)
         return penalised(risks.mean(-1), weight, vrex_penalty(risks), self.divided), state

@@ -9,31 +9,40 @@ import matplotlib as mpl
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-# Okabe and Ito's palette
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
-GREY = "#8C8C8C"
+from wri.registry import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    OBJECTIVES,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    YELLOW,
+)
 
-ALGORITHM_COLOURS = {
-    "erm": GREY,
-    "irm": ORANGE,
-    "vrex": SKY,
-    "groupdro": PURPLE,
-    "mixup": YELLOW,
-    "mldg": BLACK,
-    "coral": BLUE,
-    "wri": VERMILLION,
-}
-ALGORITHM_NAMES = {
-    "erm": "ERM",
-    "irm": "IRM",
-    "vrex": "VREx",
-    "groupdro": "GroupDRO",
-    "mixup": "Mixup",
-    "mldg": "MLDG",
-    "coral": "CORAL",
-    "wri": "WRI",
-}
+__all__ = [
+    "ALGORITHM_COLOURS",
+    "ALGORITHM_NAMES",
+    "BLACK",
+    "BLUE",
+    "CLASS_COLOURS",
+    "CLASS_MAP",
+    "ENVIRONMENT_COLOURS",
+    "GREEN",
+    "GREY",
+    "ORANGE",
+    "PURPLE",
+    "SKY",
+    "VERMILLION",
+    "YELLOW",
+    "figure",
+    "save",
+]
+
+ALGORITHM_COLOURS = {name: entry.colour for name, entry in OBJECTIVES.items()}
+ALGORITHM_NAMES = {name: entry.label for name, entry in OBJECTIVES.items()}
 CLASS_COLOURS = (BLUE, VERMILLION)
 CLASS_MAP = LinearSegmentedColormap.from_list("classes", ["#B9D6EA", "#FFFFFF", "#F6D0B3"])
 ENVIRONMENT_COLOURS = (GREEN, PURPLE, ORANGE, SKY, BLACK, YELLOW)
@@ -52,7 +61,7 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def figure(width: float, height: float) -> Iterator[Figure]:
-    """An empty figure in the house style, `width` by `height` inches."""
+    """An empty figure in the style of the package, `width` by `height` inches."""
     with mpl.rc_context(_STYLE):
         yield Figure(figsize=(width, height), layout="constrained")
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from wri.stacked.packing import Packing
 from wri.stacked.seeds import generator
 
-
 Seen = Literal["x", "phi", "outputs"]
 """What a density or the evidence sees of a row."""
 

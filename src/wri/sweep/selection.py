@@ -15,6 +15,7 @@ import numpy as np
 
 from wri.errors import check_option
 from wri.measures import MEASURES
+from wri.presets import PRESETS
 from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.training import ModelSpec
 
@@ -185,7 +186,12 @@ def selected_values(selection: str, candidate: Candidate) -> np.ndarray:  # [T]
     """What a selection says of every checkpoint; −∞ where it may not be chosen."""
     score = candidate.values(candidate.held_out, "in")
     values = SELECTIONS[selection].values(candidate)
-    return np.where(np.isfinite(values) & np.isfinite(score), values, -np.inf)
+    admitted = np.isfinite(values) & np.isfinite(score)
+    model, steps = candidate.run.model, candidate.run.steps
+    if model is not None and PRESETS[model.preset].waits_for_penalty:
+        # before a penalty has its full weight, what is trained is something else
+        admitted &= (steps >= model.full_penalty_at) | (steps == steps.max())
+    return np.where(admitted, values, -np.inf)
 
 
 def candidates(

@@ -158,7 +158,9 @@ def build(
         raise InputError(f"there are runs of {', '.join(unknown)}, but no such data set is known")
     measures = {name: choose_measure(own, measure) for name, own in runs.items()}
     return [
-        _table(s, runs[name], data[name], measures[name]) for s in selections for name in sorted(runs)
+        _table(s, runs[name], data[name], measures[name])
+        for s in selections
+        for name in sorted(runs)
     ]
 
 
@@ -303,9 +305,7 @@ def comparison_rows(tables: Iterable[Table]) -> list[dict[str, Any]]:
 def as_csv(tables: Iterable[Table]) -> str:
     """The rows of `as_rows` with an empty field for None."""
     text = io.StringIO()
-    writer = csv.DictWriter(
-        text, COLUMNS, restval="", lineterminator="\n", extrasaction="ignore"
-    )
+    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     writer.writerows(as_rows(tables))
     return text.getvalue()

@@ -116,7 +116,9 @@ class Evaluator:
             if "auroc" in self.measures:
                 scores.append(outputs[..., -1] - (outputs[..., 0] if outputs.shape[-1] > 1 else 0))
         # a split without rows gives NaN
-        means = {m: total[:, :-1] / self._sizes[which] for m, total in sums.items()}
+        means: dict[str, Tensor] = {}
+        for measure, total in sums.items():
+            means[measure] = total[:, :-1] / self._sizes[which]
         if self._squared:
             means["loss"] = means["loss"] * self._unit[which, None]
             means["squared_error"] = means["loss"]

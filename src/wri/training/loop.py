@@ -18,7 +18,6 @@ from wri.training.evaluation import Evaluator
 from wri.training.runs import Run
 from wri.training.sampler import Features, Sampler, StackDraws
 
-
 Measures = Sequence[str] | Literal["all"] | None
 """Names in `wri.measures`, all that the targets have, or the first of these."""
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from wri.errors import InputError
 from wri.objectives import Objective
-from wri.rows import Scaling
+from wri.rows import Scaling, first_gap, refuse_gaps
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED, Loss, Network
 from wri.training.spec import ModelSpec
 
@@ -65,16 +65,10 @@ class Bank:
                 f"features have {len(features)} rows and targets {len(targets)}; "
                 "they must be equally many"
             )
-        bad = np.argwhere(~np.isfinite(features))
-        if len(bad):
-            row, column = bad[0]
-            raise InputError(
-                f"features hold NaN or infinity: row {row}, column {column} is "
-                f"{features[row, column]} ({len(bad)} such cells); fill or drop them first"
-            )
-        lost = np.flatnonzero(~np.isfinite(targets))
-        if len(lost):
-            raise InputError(f"the target in row {lost[0]} is {targets[lost[0]]}; drop such rows")
+        refuse_gaps(features, None, "features")
+        lost = first_gap(targets)
+        if lost is not None:
+            raise InputError(f"the target in row {lost.row} is {targets[lost.row]}; drop such rows")
         self._check_classes(targets)
         if self.weights is not None:
             object.__setattr__(self, "weights", self._checked_weights(len(features)))
@@ -237,9 +231,11 @@ class Run:
             return units
         learned = self.learned
         weights = None if bank.weights is None else bank.weights[learned]
-        inputs = Scaling.of(bank.features[learned], weights)
-        target = Scaling.of(bank.targets[learned], weights) if bank.loss is SQUARED else None
-        return Units(inputs, target or units.target)
+        inputs = Scaling.of(bank.features[learned].astype(np.float64), weights)
+        target = units.target
+        if bank.loss is SQUARED:
+            target = Scaling.of(bank.targets[learned].astype(np.float64), weights)
+        return Units(inputs, target)
 
     @cached_property
     def split(self) -> Hashable:
@@ -264,9 +260,7 @@ class Run:
             targets = self.units.target.apply(targets)
         return self.units.inputs.apply(features), targets
 
-    def tensors(
-        self, device: str, rows: np.ndarray | slice = slice(None)
-    ) -> tuple[Tensor, Tensor]:
+    def tensors(self, device: str, rows: np.ndarray | slice = slice(None)) -> tuple[Tensor, Tensor]:
         """The same on a device, targets as class numbers or as floats."""
         features, targets = self.see(rows)
         x = torch.as_tensor(features, dtype=self.dtype, device=device)

@@ -127,6 +127,17 @@ class ModelSpec:
         """Steps that are taken."""
         return self.stop_after or self.steps
 
+    @property
+    def full_penalty_at(self) -> int:
+        """The first step at which a penalty has its full weight; 0 where there is none."""
+        size = FitSize(1.0, 1, self.hidden or (), self.steps)
+        known = {parameter.name: parameter for parameter in self.objective.hyperparameters()}
+        return sum(
+            int(self.hyper.get(name, known[name].setting(self.preset).resolve(size)))
+            for name in ("anneal_steps", "ramp_steps")
+            if name in known
+        )
+
     def fit_size(self, width: int, weight: float, largest: int) -> FitSize:
         """What the preset's rules depend on, for rows of this width and number."""
         hidden = default_hidden(width) if self.hidden is None else self.hidden

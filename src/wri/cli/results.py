@@ -1,0 +1,207 @@
+"""The command `wri results`: tables of a sweep, what was chosen, and the model to use."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+from rich.table import Table
+
+from wri.cli import options as given
+from wri.cli.console import console, make_progress
+from wri.cli.names import SELECTIONS
+from wri.errors import InputError, check_option
+
+if TYPE_CHECKING:
+    from wri.sweep import BestModel, DatasetInfo, Outcome
+
+
+class Kept(NamedTuple):
+    """What a store holds."""
+
+    outcomes: "list[Outcome]"
+    infos: "dict[str, DatasetInfo]"  # by fingerprint
+
+
+def results(
+    store: given.OldStore,
+    selection: given.Selections = None,
+    measure: given.MeasureName = None,
+    form: given.Form = "text",
+    best: given.Best = False,
+    fit: given.FitFolder = None,
+    algorithm: given.Algorithm = None,
+    dataset: given.Dataset = None,
+    data: given.MovedFile = None,
+    seed: given.Seed = 0,
+    as_json: given.AsJson = False,
+) -> None:
+    """Show a sweep: tables by ways of choosing, what was chosen, and the model to use.
+
+    `--best` shows for each algorithm, held-out environment and trial the chosen draw, step and
+    hyper-parameters, then the model that is best on average and the line of Python that makes it.
+    `--best --fit model/` trains that model on all environments and saves it.
+    """
+    from wri.sweep import Store
+
+    with Store(store) as opened:
+        kept, done = Kept(opened.outcomes(), opened.infos()), opened.finished()
+    if not done:
+        raise InputError(f"{store} holds no finished run yet; `wri sweep` goes on with it")
+    for name in selection or ():
+        check_option("--selection", name, SELECTIONS)
+    if not (best or fit):
+        _show_tables(kept, tuple(selection or SELECTIONS), measure, form, as_json)
+        return
+    chosen = _one_selection(kept, selection)
+    models = _best_models(kept, chosen, measure, algorithm, dataset)
+    folder = None if fit is None else _fit(kept, models, fit, data, seed, as_json)
+    if as_json:
+        _print_best_json(kept, models, folder)
+    else:
+        _show_best(kept, models, folder)
+
+
+def _show_tables(
+    kept: Kept, selections: tuple[str, ...], measure: str | None, form: str, as_json: bool
+) -> None:
+    from wri.sweep.tables import as_csv, as_latex, as_rows, as_text, build, comparison_rows
+
+    tables = build(kept.outcomes, kept.infos.values(), selections, measure)
+    if as_json:
+        typer.echo(json.dumps({"rows": as_rows(tables), "comparisons": comparison_rows(tables)}))
+    else:
+        typer.echo({"text": as_text, "latex": as_latex, "csv": as_csv}[form](tables))
+
+
+def _one_selection(kept: Kept, wanted: Sequence[str] | None) -> str:
+    """The one asked for; else leave-one-out where the store has its runs, or training-domain."""
+    if wanted:
+        if len(wanted) > 1:
+            raise InputError("--best takes one --selection")
+        return wanted[0]
+    pairs = any(len(run.test_envs) == 2 for run in kept.outcomes)
+    return "leave-one-out" if pairs else "training-domain"
+
+
+def _best_models(
+    kept: Kept, selection: str, measure: str | None, algorithm: str | None, dataset: str | None
+) -> "list[BestModel]":
+    from wri.sweep.best import best_model
+    from wri.sweep.tables import choose_measure
+
+    found = []
+    for info in kept.infos.values():
+        runs = [run for run in kept.outcomes if run.dataset == info.name]
+        if not runs or (dataset or info.name) != info.name:
+            continue
+        known = list(dict.fromkeys(run.algorithm for run in runs))
+        if algorithm is not None:
+            check_option("--algorithm", algorithm.lower(), known)
+            known = [algorithm.lower()]
+        shown = choose_measure(runs, measure)
+        found += [best_model(runs, info, name, selection, shown) for name in known]
+    if not found:
+        names = ", ".join(info.name for info in kept.infos.values())
+        raise InputError(f"the store has no data set {dataset!r}; it has {names}")
+    return found
+
+
+def _kind(model: "BestModel") -> str:
+    from wri.measures import MEASURES
+
+    return "Regressor" if MEASURES[model.measure].task == "numbers" else "Classifier"
+
+
+def _fit(
+    kept: Kept,
+    models: "Sequence[BestModel]",
+    folder: Path,
+    data: Path | None,
+    seed: int,
+    quiet: bool,
+) -> Path:
+    """Train the best model on all environments and save it."""
+    if len(models) > 1:
+        names = ", ".join(f"{model.algorithm} on {model.dataset}" for model in models)
+        raise InputError(f"--fit saves one model; name --algorithm and --dataset: {names}")
+    import pandas as pd
+
+    from wri.estimators import ESTIMATORS
+    from wri.registry import OBJECTIVES
+    from wri.sweep import reload
+
+    (model,) = models
+    fingerprint, info = next((f, i) for f, i in kept.infos.items() if i.name == model.dataset)
+    rows = reload(info, fingerprint, data)
+    estimator = ESTIMATORS[f"{OBJECTIVES[model.algorithm].label}{_kind(model)}"]
+    x: Any = rows.x if rows.columns is None else pd.DataFrame(rows.x, columns=list(rows.columns))
+    with make_progress() as bar:
+        bar.add_task("training on all environments", total=None)
+        fitted = estimator.from_spec(model.model, random_state=seed).fit(x, rows.y, rows.site)
+    fitted.save(folder)
+    return folder
+
+
+def _print_best_json(kept: Kept, models: "Sequence[BestModel]", folder: Path | None) -> None:
+    from wri.estimators.specs import python_line
+
+    best = [
+        {
+            "dataset": model.dataset,
+            "algorithm": model.algorithm,
+            "selection": model.selection,
+            "measure": model.measure,
+            "draw": model.draw,
+            "step": model.step,
+            "value": model.value,
+            "model": model.model.differences(),
+            "python": python_line(model.model, _kind(model)),
+        }
+        for model in models
+    ]
+    rows = [row for model in models for row in _choice_rows(kept, model)]
+    document = {"best": best, "choices": rows, "saved": None if folder is None else str(folder)}
+    typer.echo(json.dumps(document))
+
+
+def _choice_rows(kept: Kept, model: "BestModel") -> list[dict[str, Any]]:
+    """What each held-out environment and trial chose, or why not."""
+    from wri.sweep.tables import as_rows, build
+
+    runs = [
+        run
+        for run in kept.outcomes
+        if (run.dataset, run.algorithm) == (model.dataset, model.algorithm)
+    ]
+    rows = as_rows(build(runs, kept.infos.values(), (model.selection,), model.measure))
+    return [row for row in rows if row["choices"] or row.get("reason")]
+
+
+def _show_best(kept: Kept, models: "Sequence[BestModel]", folder: Path | None) -> None:
+    from wri.estimators.specs import python_line
+
+    for model in models:
+        label = f"{model.algorithm} on {model.dataset}, {model.selection}, {model.measure}"
+        shown = Table(title=label, title_justify="left")
+        for column in ("held out", "trial", "draw", "step", "chosen by", "held-out value"):
+            shown.add_column(column, justify="right" if column != "held out" else "left")
+        shown.add_column("differs from the preset")
+        for row in _choice_rows(kept, model):
+            for choice in row["choices"]:
+                shown.add_row(row["environment"], *_choice_cells(choice))
+        console.print(shown)
+        typer.echo(
+            f"best on average: draw {model.draw}, step {model.step}, {model.measure} "
+            f"{model.value:.4g}\n{python_line(model.model, _kind(model))}"
+        )
+    if folder is not None:
+        typer.echo(f"trained on all environments and saved in {folder}")
+
+
+def _choice_cells(choice: dict[str, Any]) -> list[str]:
+    hyper = (choice["model"] or {}).get("hyper", {})
+    numbers = ", ".join(f"{name} = {value:.4g}" for name, value in hyper.items())
+    place = [str(choice[name]) for name in ("trial", "draw", "step")]
+    return [*place, f"{choice['value']:.4g}", f"{choice['score']:.4g}", numbers]
