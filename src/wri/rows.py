@@ -179,7 +179,7 @@ def _refuse_environment(X: "pd.DataFrame", environments: Environments) -> None:
             )
 
 
-def constant_columns(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], or [n] -> []
+def find_constant_columns(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], or [n] -> []
     """Which columns differ by rounding only: by at most 1e-12 of their largest absolute value."""
     low, high = values.min(0), values.max(0)
     return high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high))
@@ -188,7 +188,7 @@ def constant_columns(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], or [n]
 class Scaling(NamedTuple):
     """z = (x − mean) / scale, with the standard deviation as scale.
 
-    A column that differs by rounding only is constant (`constant_columns`) and keeps scale one.
+    A column that differs by rounding only (`find_constant_columns`) is constant and keeps scale 1.
     """
 
     mean: np.ndarray  # [D], or a number
@@ -200,7 +200,7 @@ class Scaling(NamedTuple):
         mean = np.average(values, 0, weights)
         scale = np.sqrt(np.average(np.square(values - mean), 0, weights))
         # the mean of many equal numbers is rounded too, so the scale alone does not tell
-        return cls(mean, np.where(constant_columns(values) | (scale == 0), 1.0, scale))
+        return cls(mean, np.where(find_constant_columns(values) | (scale == 0), 1.0, scale))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         return (values - self.mean) / self.scale

@@ -184,7 +184,7 @@ def test_horizontally_means_left_to_right():
     seven = np.zeros((1, 28, 28), np.uint8)
     seven[0, 5, 20:] = 255  # a stroke at the upper right
     one = np.ones(1, int)
-    flipped = mirror(ColouredDigits("", seven, 7 * one, one, one))
+    flipped = mirror(ColouredDigits(name="", grey=seven, digits=7 * one, y=one, colour=one))
     assert flipped.direction.tolist() == ["horizontal", "vertical"]
     left, low = (np.argwhere(grey) for grey in flipped.digits.grey)
     assert left[0].tolist() == [5, 0]

@@ -66,7 +66,7 @@ def test_no_class_prevails_and_equal_seeds_give_equal_data():
 
 
 def test_log_invariant_is_the_gaussians():
-    drawn = Simulation.random(SimulationSetting(0.3, 0.5), 6)
+    drawn = Simulation.random(SimulationSetting(invariant_shift=0.3, covariance_shift=0.5), 6)
     x = torch.tensor(np.random.default_rng(0).normal(size=(7, 20)))
     values = drawn.log_invariant(x).numpy()
     for e in range(5):
@@ -98,7 +98,9 @@ def test_two_classes_are_a_probit():
 
 
 def test_joint_density_integrates_to_one():
-    setting = SimulationSetting(0.3, 0.5, environments=2, classes=3, d_inv=1, d_spu=1)
+    setting = SimulationSetting(
+        invariant_shift=0.3, covariance_shift=0.5, environments=2, classes=3, d_inv=1, d_spu=1
+    )
     drawn = Simulation.random(setting, 9)
     axis = torch.arange(-8, 8, 0.1, dtype=torch.float64)
     mass = drawn.log_joint(torch.cartesian_prod(axis, axis)).exp().sum(0) * 0.1**2

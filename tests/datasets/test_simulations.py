@@ -102,12 +102,12 @@ def test_bad_settings_are_refused():
     good = LinearGaussian.random(2, 1, 3, seed=0)
     with pytest.raises(InputError, match=r"invariant_mean must have the shape \(3, 2\)"):
         LinearGaussian(
-            good.weights,
-            1.0,
-            good.invariant_mean[:2],
-            good.invariant_covariance,
-            good.spurious_slope,
-            good.spurious_covariance,
+            weights=good.weights,
+            noise_sd=1.0,
+            invariant_mean=good.invariant_mean[:2],
+            invariant_covariance=good.invariant_covariance,
+            spurious_slope=good.spurious_slope,
+            spurious_covariance=good.spurious_covariance,
         )
 
 

@@ -30,12 +30,12 @@ def setting():
     invariant = np.eye(2) * np.array([0.8, 1.0, 1.2])[:, None, None]
     invariant[1, 0, 1] = invariant[1, 1, 0] = 0.3
     return LinearGaussian(
-        random.weights,
-        0.7,
-        random.invariant_mean / 2,
-        invariant,
-        random.spurious_slope,
-        random.spurious_covariance,
+        weights=random.weights,
+        noise_sd=0.7,
+        invariant_mean=random.invariant_mean / 2,
+        invariant_covariance=invariant,
+        spurious_slope=random.spurious_slope,
+        spurious_covariance=random.spurious_covariance,
     )
 
 

@@ -89,7 +89,7 @@ def test_pairs_must_match():
 
 
 def test_what_is_not_finite_is_said_and_is_null_in_json():
-    result = Result("x", [Row.of("a", "b", [1.0, np.nan])], [], 0.0)
+    result = Result(experiment="x", rows=[Row.of("a", "b", [1.0, np.nan])], figures=[], seconds=0.0)
     assert result.rows[0].text == "not finite"
     document = json.loads(json.dumps(result.as_json(), allow_nan=False))
     assert document["rows"][0]["ours"] is None
@@ -104,7 +104,14 @@ def example(folder):
         Row.of("WRI", "one & two", [60.0, 61.0], paper=60.4, table="<first>"),
         Row.of("WRI", "three", [7.0], table="second"),
     ]
-    return Result("figureX", rows, figures, 1.25, ["a <note>"], "draws")
+    return Result(
+        experiment="figureX",
+        rows=rows,
+        figures=figures,
+        seconds=1.25,
+        notes=["a <note>"],
+        repetitions="draws",
+    )
 
 
 def test_tables_follow_the_order_of_their_cells(tmp_path):
@@ -181,7 +188,12 @@ def test_cells_far_from_the_paper_are_marked(tmp_path):
 
 
 def test_what_is_shown_names_the_repetitions():
-    assert Result("x", [Row.of("a", "b", [1.0])], [], 0.0).what_is_shown == "Single values."
+    assert (
+        Result(
+            experiment="x", rows=[Row.of("a", "b", [1.0])], figures=[], seconds=0.0
+        ).what_is_shown
+        == "Single values."
+    )
     rows = [Row.of("a", "b", np.arange(4.0))]
-    shown = Result("x", rows, [], 0.0).what_is_shown
+    shown = Result(experiment="x", rows=rows, figures=[], seconds=0.0).what_is_shown
     assert shown == "Mean ± standard error over 4 seeds."

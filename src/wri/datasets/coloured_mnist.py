@@ -49,7 +49,7 @@ COLOURED_MNIST = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ColouredDigits:
     """One environment."""
 
@@ -126,7 +126,11 @@ def coloured_mnist(
         grey = mnist.images[chosen[own]]
         environments.append(
             ColouredDigits(
-                environment, grey, digits[own], y[own].astype(int), colour[own].astype(int)
+                name=environment,
+                grey=grey,
+                digits=digits[own],
+                y=y[own].astype(int),
+                colour=colour[own].astype(int),
             )
         )
     return environments

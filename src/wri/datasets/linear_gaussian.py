@@ -16,7 +16,7 @@ from wri.datasets.gaussians import log_normal, random_covariances
 from wri.errors import InputError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LinearGaussian:
     """One regression coupling with k environments.
 
@@ -60,12 +60,12 @@ class LinearGaussian:
         random = np.random.default_rng(seed)
         weights = random.normal(size=d_inv)
         return cls(
-            weights / np.linalg.norm(weights),
-            1.0,
-            random.normal(size=(environments, d_inv)),
-            random_covariances(environments, d_inv, 0.5, 1.5, random),
-            random.normal(size=(environments, d_spu)),
-            random_covariances(environments, d_spu, 0.5, 1.5, random),
+            weights=weights / np.linalg.norm(weights),
+            noise_sd=1.0,
+            invariant_mean=random.normal(size=(environments, d_inv)),
+            invariant_covariance=random_covariances(environments, d_inv, 0.5, 1.5, random),
+            spurious_slope=random.normal(size=(environments, d_spu)),
+            spurious_covariance=random_covariances(environments, d_spu, 0.5, 1.5, random),
         )
 
     @property

@@ -22,7 +22,7 @@ MOST_DRAWS = 1000
 NODES = 40  # of the quadrature behind P(y | x_inv)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SimulationSetting:
     """The numbers that a random simulation is drawn from.
 
@@ -63,7 +63,7 @@ class SimulationSetting:
             raise InputError("two environments, two classes and a dimension each are the least")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Simulation:
     """One draw of the parameters: k environments, C classes."""
 
@@ -89,12 +89,12 @@ class Simulation:
             means = np.concatenate([training, test])
         covariances = random_covariances(k * classes, d_spu, 0.5, 1.5, random)
         return cls(
-            random_directions(classes, d_inv, random),
-            setting.label_noise,
-            random.normal(size=(k, d_inv)) * setting.invariant_shift,
-            random_covariances(k, d_inv, 1 - delta, 1 + delta, random),
-            means,
-            covariances.reshape(k, classes, d_spu, d_spu),
+            mechanism=random_directions(classes, d_inv, random),
+            label_noise=setting.label_noise,
+            invariant_mean=random.normal(size=(k, d_inv)) * setting.invariant_shift,
+            invariant_covariance=random_covariances(k, d_inv, 1 - delta, 1 + delta, random),
+            spurious_mean=means,
+            spurious_covariance=covariances.reshape(k, classes, d_spu, d_spu),
         )
 
     @classmethod

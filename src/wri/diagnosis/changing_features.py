@@ -31,7 +31,7 @@ LEVEL = 0.05
 """Features with a corrected p-value below this are flagged."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ChangingFeatures:
     """Slopes of every environment, how far they spread, and whether chance explains it."""
 
@@ -208,15 +208,15 @@ def changing_features(X: Any, y: Any, groups: Any, classes: bool | None = None) 
     )
     heard, labels = ~np.isnan(slopes).all((0, 2)), sites.environments.labels
     return ChangingFeatures(
-        sites.names,
-        labels[heard],
-        tuple(labels[~heard].tolist()),
-        tuple(parts),
-        unit,
-        slopes[:, heard],
-        errors[:, heard],
-        average,
-        tau,
-        q,
-        holm(np.minimum(len(parts) * p.min(0), 1)),
+        names=sites.names,
+        environments=labels[heard],
+        left_out=tuple(labels[~heard].tolist()),
+        contrasts=tuple(parts),
+        unit=unit,
+        slopes=slopes[:, heard],
+        errors=errors[:, heard],
+        average=average,
+        spreads=tau,
+        q=q,
+        p=holm(np.minimum(len(parts) * p.min(0), 1)),
     )

@@ -18,8 +18,9 @@ plain permutations would undo the shift and with it the loss of effective rows. 
 20 such permutations is exceeded by chance in one of 21 cases.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import comb
 from typing import Any
 
@@ -39,7 +40,7 @@ SWEEPS = 50
 """Exchanges of every row's label: enough to forget where it began."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DesignPosition:
     """Whether environments rule out predictors that use the columns held for spurious."""
 
@@ -125,9 +126,8 @@ def design_position(
     spurious
         Columns held for spurious, by name or number: for instance `changing_features(...).flagged`.
     logs
-        Every environment's log density of the other columns at every row, `[n, E]`, up to a number
-        per row; environments in the natural order of their labels. None asks a classifier of
-        environments.
+        Each environment's log density of the other columns, `[n, E]`, up to a number per row, in
+        the order of `number_environments`. None asks a classifier of environments.
     permutations
         How often chance is tried; fewer than 20 do not give a level of 5 %.
     seed
@@ -143,40 +143,69 @@ def design_position(
     sites = read_sites(X, groups)
     target = _centred_target(y, len(sites.x))
     chosen = _columns(sites, spurious)
-    z = standardised(sites.x)
     others = [k for k in range(len(sites.names)) if k not in chosen]
+    z = standardised(sites.x)
     _refuse_dependent(z[:, chosen], [sites.names[k] for k in chosen])
-    number = sites.environments.number
-    if logs is None:
-        logs = np.zeros((len(z), len(sites.environments.labels)))
-        if others:
-            logs = environment_logs(z[:, others], sites.environments, seed=seed)
-    _check_logs(logs, sites)
-    prediction = z[:, others] @ np.linalg.lstsq(z[:, others], target, rcond=None)[0]
-    used = [prediction] if prediction.std() > 1e-9 else []
-    columns = np.column_stack([*used, z[:, chosen]])  # [n, 1 + d_spu]
-    places = range(len(used), columns.shape[1])
-
-    def moments(labels: np.ndarray) -> WeightedMoments:
-        return empirical_moments(columns, target, labels, row_weights(logs, labels, "overlap"))
-
-    random = np.random.default_rng(seed)
-    permuted = [moments(_exchanged(number, logs, random)) for _ in range(permutations)]
-    stacked = WeightedMoments(*(np.stack(parts) for parts in zip(*permuted, strict=True)))
-    chance = smallest_spurious_gap(stacked, places, seed=seed).value
+    logs = _read_logs(logs, z[:, others], sites, seed)
+    used = _predict_target(z[:, others], target)  # [n, 1 or 0]
+    columns = np.concatenate([used, z[:, chosen]], 1)  # [n, 1 + d_spu]
+    places = range(used.shape[1], columns.shape[1])
+    moments, number = partial(_weigh_moments, columns, target, logs), sites.environments.number
+    permuted = _permute_moments(moments, number, logs, permutations, seed)
+    chance = smallest_spurious_gap(permuted, places, seed=seed).value
     tolerance = max(float(chance.max()), EXACT)
     return DesignPosition(
-        general_position(moments(number), places, seed=seed, tolerance=tolerance),
-        tuple(sites.names[k] for k in chosen),
-        tuple(sites.names[k] for k in others),
-        chance,
-        _needed(columns.shape[1], uniform=bool((np.ptp(logs, 1) == 0).all())),
+        position=general_position(moments(number), places, seed=seed, tolerance=tolerance),
+        spurious=tuple(sites.names[k] for k in chosen),
+        others=tuple(sites.names[k] for k in others),
+        chance=chance,
+        needed=_needed(columns.shape[1], uniform=bool((np.ptp(logs, 1) == 0).all())),
     )
+
+
+def _read_logs(
+    logs: np.ndarray | None, z: np.ndarray, sites: Sites, seed: int
+) -> np.ndarray:  # [n, E]
+    """Log densities of the other columns z: as given, or by a classifier of environments."""
+    shape = (len(sites.x), len(sites.environments.labels))
+    if logs is None:
+        logs = environment_logs(z, sites.environments, seed=seed) if z.size else np.zeros(shape)
+    if logs.shape != shape:
+        raise InputError(f"logs must have the shape {shape}, one column per environment")
+    own = np.take_along_axis(logs, sites.environments.number[:, None], 1)
+    if np.isnan(logs).any() or np.isposinf(logs).any() or not np.isfinite(own).all():
+        raise InputError("logs must be numbers, and finite for each row's own environment")
+    return logs
+
+
+def _predict_target(z: np.ndarray, target: np.ndarray) -> np.ndarray:  # [n, 1]
+    """The least-squares prediction of y; no column, [n, 0], where nothing is predicted."""
+    prediction = z @ np.linalg.lstsq(z, target, rcond=None)[0]
+    return prediction[:, None][:, : int(prediction.std() > 1e-9)]
+
+
+def _weigh_moments(
+    columns: np.ndarray, target: np.ndarray, logs: np.ndarray, labels: np.ndarray
+) -> WeightedMoments:
+    return empirical_moments(columns, target, labels, row_weights(logs, labels, "overlap"))
 
 
 def _needed(unknowns: int, uniform: bool) -> int:
     """The least k with more equations than unknowns; one distribution for all pairs gives k − 1."""
     return next(k for k in range(2, unknowns + 3) if (k - 1 if uniform else comb(k, 2)) > unknowns)
+
+
+def _permute_moments(
+    moments: Callable[[np.ndarray], WeightedMoments],
+    number: np.ndarray,  # [n]
+    logs: np.ndarray,  # [n, E]
+    permutations: int,
+    seed: int,
+) -> WeightedMoments:  # [permutations, ...]
+    """Moments of the rows with permuted labels."""
+    random = np.random.default_rng(seed)
+    each = [moments(_exchanged(number, logs, random)) for _ in range(permutations)]
+    return WeightedMoments(*(np.stack(parts) for parts in zip(*each, strict=True)))
 
 
 def _exchanged(number: np.ndarray, logs: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -226,12 +255,3 @@ def _centred_target(y: Any, n: int) -> np.ndarray:
             )
         y = coded
     return Scaling.of(numbers(y)).apply(numbers(y))
-
-
-def _check_logs(logs: np.ndarray, sites: Sites) -> None:
-    shape = (len(sites.x), len(sites.environments.labels))
-    if logs.shape != shape:
-        raise InputError(f"logs must have the shape {shape}, one column an environment")
-    own = np.take_along_axis(logs, sites.environments.number[:, None], 1)
-    if np.isnan(logs).any() or np.isposinf(logs).any() or not np.isfinite(own).all():
-        raise InputError("logs must be numbers, and finite for each row's own environment")

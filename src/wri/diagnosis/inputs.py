@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from wri.errors import InputError
-from wri.rows import Scaling, constant_columns, first_gap
+from wri.rows import Scaling, find_constant_columns, first_gap
 
 MANY = 20
 """More whole numbers than this may be classes or numbers: the user says which."""
@@ -14,7 +14,7 @@ MANY = 20
 
 def standardised(x: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
     """Columns of mean 0 and SD 1; zero where constant, not the mean's rounding."""
-    return np.where(constant_columns(x), 0, Scaling.of(x).apply(x))
+    return np.where(find_constant_columns(x), 0, Scaling.of(x).apply(x))
 
 
 def read_target(y: Any, n: int) -> np.ndarray:  # [n]

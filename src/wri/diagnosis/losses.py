@@ -6,7 +6,8 @@ classifier   log p_c − log p_C for all classes but the last, C;   l = −log p
 regressor    f(x);   l = (f(x) − y)² / Var y;   nothing is known beforehand
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,10 @@ _SURE = 1e-12  # the least probability in a loss
 _SURE_ODDS = 1e-4  # and in log-odds: the 0 and 1 that forests say would stand far from all others
 
 
-class Losses(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Losses:
+    """What a model says of n rows, and how wrong it is."""
+
     outputs: np.ndarray  # [n, C − 1], or [n, 1]
     losses: np.ndarray  # [n]
     expected: np.ndarray  # [n]
@@ -40,7 +44,13 @@ def model_losses(model: Any, X: Any, y: Any) -> Losses:
     if predicted.shape != target.shape:
         raise InputError(f"model must predict one number a row, not the shape {predicted.shape}")
     squares, unknown = np.square(predicted - target) / target.var(), np.zeros(len(target))
-    return Losses(predicted[:, None], squares, unknown, unknown, "times the variance of y")
+    return Losses(
+        outputs=predicted[:, None],
+        losses=squares,
+        expected=unknown,
+        variance=unknown,
+        unit="times the variance of y",
+    )
 
 
 def _classified(model: Any, X: Any, y: Any) -> Losses:
@@ -60,9 +70,9 @@ def _classified(model: Any, X: Any, y: Any) -> Losses:
     odds = np.log(probabilities.clip(_SURE_ODDS, 1))
     expected = (probabilities * each).sum(1)
     return Losses(
-        odds[:, :-1] - odds[:, -1:],
-        each[np.arange(len(place)), place],
-        expected,
-        (probabilities * np.square(each - expected[:, None])).sum(1),
-        "nats",
+        outputs=odds[:, :-1] - odds[:, -1:],
+        losses=each[np.arange(len(place)), place],
+        expected=expected,
+        variance=(probabilities * np.square(each - expected[:, None])).sum(1),
+        unit="nats",
     )

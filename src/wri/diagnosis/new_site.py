@@ -14,7 +14,6 @@ chance in the outcomes, in who came to the new site, and in who was held out.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -34,7 +33,8 @@ LEVEL = 0.01
 NEAR = float(norm.ppf(0.975))
 
 
-class Change(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Change:
     """A mean loss at the training sites and at the new one, and a 95 % interval of the change."""
 
     training: float
@@ -44,7 +44,7 @@ class Change(NamedTuple):
     effective_rows: float  # held-out rows that it rests on
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NewSite:
     """A site without outcomes, seen by a model."""
 
@@ -159,15 +159,15 @@ def describe_new_site(
     flagged, outside = evidence.tail.share(np.array([evidence.rare, evidence.outside]))
     held_out = len(known.losses) > 0
     return NewSite(
-        labels,
-        judged.environments,
-        judged.rarity,
-        judged.verdicts,
-        (float(flagged - outside), float(outside)),
-        expected_change(known, predictions[judged.verdicts != "outside"]),
-        "log-loss" if predictions.shape[1] > 1 else "squared error",
-        predictions.mean(0),
-        known.shares @ known.predictions if held_out else None,
+        labels=labels,
+        scores=judged.environments,
+        rarity=judged.rarity,
+        verdicts=judged.verdicts,
+        usual=(float(flagged - outside), float(outside)),
+        loss=expected_change(known, predictions[judged.verdicts != "outside"]),
+        measure="log-loss" if predictions.shape[1] > 1 else "squared error",
+        predictions=predictions.mean(0),
+        training_predictions=known.shares @ known.predictions if held_out else None,
     )
 
 
@@ -197,7 +197,9 @@ def expected_change(known: Known, predictions: np.ndarray) -> Change | None:  # 
     change, effective = after - before, float(1 / np.square(weights).sum())
     if effective < FEWEST:
         return None
-    return Change(before, after, change - half, change + half, effective)
+    return Change(
+        training=before, new=after, low=change - half, high=change + half, effective_rows=effective
+    )
 
 
 def _free(predictions: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C − 1], or [n, 1]

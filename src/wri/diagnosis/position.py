@@ -43,7 +43,7 @@ EXACT = 1e-9
 """Below this a value found with exact moments is zero."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GeneralPosition:
     """How far environments are from admitting a predictor that uses spurious features."""
 
@@ -132,15 +132,15 @@ def general_position(
     singular = smallest_singular_value(moments, spurious, gammas, starts, seed)
     gap = smallest_spurious_gap(moments, spurious, starts, seed)
     return GeneralPosition(
-        moments.environments,
-        moments.cross.shape[-1] - len(spurious),
-        len(spurious),
-        float(singular.value),
-        singular.x,
-        singular.gamma,
-        float(gap.value),
-        gap.weights,
-        tolerance,
+        environments=moments.environments,
+        invariant=moments.cross.shape[-1] - len(spurious),
+        spurious=len(spurious),
+        singular_value=float(singular.value),
+        x=singular.x,
+        gamma=singular.gamma,
+        spurious_gap=float(gap.value),
+        spurious_predictor=gap.weights,
+        tolerance=tolerance,
     )
 
 

@@ -12,27 +12,27 @@ where a relation to y does. How gaps and SE are found is told in `resampled_risk
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from wri.diagnosis.inputs import listed
-from wri.diagnosis.losses import model_losses
+from wri.diagnosis.losses import Losses, model_losses
 from wri.diagnosis.overlap import (
     FEW_ROWS,
     LEAST_OVERLAP,
     environment_logs,
     pair_overlap,
 )
-from wri.diagnosis.resampled_risks import resampled_risks
+from wri.diagnosis.resampled_risks import ResampledRisks, resampled_risks
 from wri.diagnosis.weighted_moments import overlap_logs
 from wri.errors import InputError, check_option
 from wri.report import style
-from wri.rows import number_environments, read_sites, refuse_gaps
+from wri.rows import Environments, number_environments, read_sites, refuse_gaps
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RiskGaps:
     """A model's gaps between environments; the intervals of either kind hold together."""
 
@@ -179,38 +179,72 @@ def risk_gaps(
     RiskGaps
         Its `meaning` says what was found and what to do, its `plot()` draws it.
     """
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, not {level}")
-    if draws < 2:
-        raise InputError(f"draws must be at least 2, not {draws}; 1000 are enough")
+    _check_options(level, draws)
     said, labels = model_losses(model, X, y), list(groups)
     environments = number_environments(labels, "groups", len(said.losses))
     if len(environments.labels) < 2:
         raise InputError("groups name one environment; at least two are needed to compare")
-    if isinstance(on, str):
-        check_option("on", on, ("outputs", "x"))
-        seen = said.outputs if on == "outputs" else read_sites(X, labels).x
-        same = said.expected  # a function of what is seen
-    else:
-        seen, same, on = _columns(on, len(said.losses)), np.zeros(len(said.losses)), "given"
-    logs = overlap_logs(environment_logs(seen, environments, seed=seed), environments.number)
+    alike = _choose_columns(on, said, X, labels)
+    logs = overlap_logs(environment_logs(alike.seen, environments, seed=seed), environments.number)
     random = np.random.default_rng(seed)
-    risks = resampled_risks(said, same, logs, environments, draws, random)
+    risks = resampled_risks(said, alike.expected, logs, environments, draws, random)
+    return _compare_pairs(risks, logs, environments, level, alike.on, said.unit)
+
+
+def _compare_pairs(
+    risks: ResampledRisks,
+    logs: np.ndarray,  # [n, E], log w_ij
+    environments: Environments,
+    level: float,
+    on: str,
+    unit: str,
+) -> RiskGaps:
+    """Both gaps of every pair of environments, with intervals that hold together."""
     overlap, worth = pair_overlap(logs, environments)
     i, j = np.triu_indices(len(environments.labels), 1)
     quantile = NormalDist().inv_cdf(1 - (1 - level) / (2 * len(i)))
+    plain = risks.gaps((i, i), (j, j), quantile)
+    weighted = risks.gaps((i, j), (j, i), quantile)
     return RiskGaps(
-        environments.labels,
-        np.stack([i, j], 1),
-        risks.found.diagonal(),
-        *risks.gaps((i, i), (j, j), quantile),
-        *risks.gaps((i, j), (j, i), quantile),
-        np.minimum(worth[i, j], worth[j, i]),
-        overlap[i, j],
-        level,
-        on,
-        said.unit,
+        labels=environments.labels,
+        pairs=np.stack([i, j], 1),
+        risks=risks.found.diagonal(),
+        gaps=plain.gaps,
+        errors=plain.errors,
+        intervals=plain.intervals,
+        weighted_gaps=weighted.gaps,
+        weighted_errors=weighted.errors,
+        weighted_intervals=weighted.intervals,
+        effective_rows=np.minimum(worth[i, j], worth[j, i]),
+        overlap=overlap[i, j],
+        level=level,
+        on=on,
+        unit=unit,
     )
+
+
+def _check_options(level: float, draws: int) -> None:
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, not {level}")
+    if draws < 2:
+        raise InputError(f"draws must be at least 2, not {draws}; 1000 are enough")
+
+
+class _Compared(NamedTuple):
+    """In what rows must be alike to be compared."""
+
+    on: str  # "outputs", "x" or "given"
+    seen: np.ndarray  # [n, F], what the weights see
+    expected: np.ndarray  # [n], h: the part of the loss that follows from it
+
+
+def _choose_columns(on: Any, said: Losses, X: Any, labels: list[Any]) -> _Compared:
+    if not isinstance(on, str):
+        n = len(said.losses)
+        return _Compared("given", _columns(on, n), np.zeros(n))
+    check_option("on", on, ("outputs", "x"))
+    seen = said.outputs if on == "outputs" else read_sites(X, labels).x
+    return _Compared(on, seen, said.expected)
 
 
 def _columns(on: Any, n: int) -> np.ndarray:

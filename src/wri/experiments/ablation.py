@@ -125,7 +125,14 @@ def run(task: Task) -> Result:
     if len(shown) < len(VARIANTS):
         left_out = ", ".join(name for name in VARIANTS if name not in shown)
         notes.append(f"Only with --full: HCMNIST, and the lines {left_out}.")
-    return Result(task.name, rows, [], perf_counter() - start, notes, "trials")
+    return Result(
+        experiment=task.name,
+        rows=rows,
+        figures=[],
+        seconds=perf_counter() - start,
+        notes=notes,
+        repetitions="trials",
+    )
 
 
 def table(

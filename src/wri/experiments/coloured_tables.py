@@ -84,7 +84,10 @@ def lines(
     ]
     rows.append(Row.of(name, "worst regret", regrets(chosen.accuracy, dataset), table=table))
     count = float(chosen.anti_colour.sum())
-    return [*rows, Row(name, "anti-colour", count, None, 1, table=table)]
+    return [
+        *rows,
+        Row(algorithm=name, column="anti-colour", ours=count, spread=None, n=1, table=table),
+    ]
 
 
 def refused(name: str, chosen: Chosen, where: str) -> list[str]:
@@ -101,7 +104,7 @@ def ideal_line(dataset: str, table: str) -> list[Row]:
     order = (TEST, *TRAINING)
     values = [*(ideal[e] for e in order), 0.0, 0.0]
     return [
-        Row(IDEAL, column, float(value), None, 1, table=table)
+        Row(algorithm=IDEAL, column=column, ours=float(value), spread=None, n=1, table=table)
         for column, value in zip(COLUMNS, values, strict=True)
     ]
 

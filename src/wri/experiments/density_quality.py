@@ -137,7 +137,13 @@ def run(task: Task) -> Result:
         f"w_spu {found.weights[:, 1].mean():.3f} (means over {seeds} seeds).",
     ]
     figures = style.save(drawn, task.output, task.name)
-    return Result(task.name, rows, figures, perf_counter() - start, notes)
+    return Result(
+        experiment=task.name,
+        rows=rows,
+        figures=figures,
+        seconds=perf_counter() - start,
+        notes=notes,
+    )
 
 
 def training(seeds: range, steps: int, scaling: Scaling, progress: Progress) -> Training:

@@ -117,7 +117,13 @@ def run(task: Task) -> Result:
         f"λ as chosen on other seeds for each n: {'; '.join(weights[1:])}.",
         f"A predictor that uses x_inv alone reaches at most {ceiling:.2f} % in expectation.",
     ]
-    return Result(task.name, rows, figures, perf_counter() - start, notes)
+    return Result(
+        experiment=task.name,
+        rows=rows,
+        figures=figures,
+        seconds=perf_counter() - start,
+        notes=notes,
+    )
 
 
 def draw(setting: Gaussian2D, sizes: Sequence[int], measured: Measured, ceiling: float) -> Figure:

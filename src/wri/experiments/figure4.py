@@ -167,7 +167,13 @@ def run(task: Task) -> Result:
         f"{strong[2.0]['WRI, unscaled']:.2f}.",
     ]
     figures = style.save(draw(distances, weak), task.output, task.name)
-    return Result(task.name, rows, figures, perf_counter() - start, notes)
+    return Result(
+        experiment=task.name,
+        rows=rows,
+        figures=figures,
+        seconds=perf_counter() - start,
+        notes=notes,
+    )
 
 
 def relative_to_start(smallest: Smallest) -> dict[float, dict[str, float]]:

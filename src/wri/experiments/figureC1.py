@@ -48,7 +48,13 @@ def run(task: Task) -> Result:
     notes = [
         "The paper prints no numbers for this figure. The true weights are w_inv = 1, w_spu = 0.",
     ]
-    return Result(task.name, cells, figures, perf_counter() - start, notes)
+    return Result(
+        experiment=task.name,
+        rows=cells,
+        figures=figures,
+        seconds=perf_counter() - start,
+        notes=notes,
+    )
 
 
 def paths(rows: int, seeds: range, steps: int, progress: Progress) -> Paths:

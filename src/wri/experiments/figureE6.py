@@ -28,7 +28,13 @@ def run(task: Task) -> Result:
     test = coloured_mnist("cmnist", task.seed)[-1]
     flipped = mirror(test)
     rows = [
-        Row(TITLES[direction], str(digit), float(count(flipped, direction, digit)), None, 1)
+        Row(
+            algorithm=TITLES[direction],
+            column=str(digit),
+            ours=float(count(flipped, direction, digit)),
+            spread=None,
+            n=1,
+        )
         for digit in sorted({digit for digits in FLIPS.values() for digit in digits})
         for direction, digits in FLIPS.items()
         if digit in digits
@@ -38,7 +44,13 @@ def run(task: Task) -> Result:
         f"Mirrored digits in the test environment of {len(test)}; 4, 7 and 9 are mirrored in both "
         "directions. The paper prints no numbers for this figure."
     ]
-    return Result(task.name, rows, figures, perf_counter() - start, notes)
+    return Result(
+        experiment=task.name,
+        rows=rows,
+        figures=figures,
+        seconds=perf_counter() - start,
+        notes=notes,
+    )
 
 
 def count(flipped: Mirrored, direction: str, digit: int) -> int:

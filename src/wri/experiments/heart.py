@@ -141,7 +141,9 @@ def run(task: Task) -> Result:
         "in all of them.",
         *(_against(scores, names, hospitals)),
     ]
-    return Result(task.name, rows, [], perf_counter() - start, notes)
+    return Result(
+        experiment=task.name, rows=rows, figures=[], seconds=perf_counter() - start, notes=notes
+    )
 
 
 class Patients(NamedTuple):

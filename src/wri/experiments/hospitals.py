@@ -90,7 +90,10 @@ def run(task: Task) -> Result:
         for (title, name, column), values in cells.items()
     ]
     fixed = best(FIXED)
-    rows += [Row("cause alone", c, fixed[c], None, 1, table=ACCURACY) for c in fixed]
+    rows += [
+        Row(algorithm="cause alone", column=c, ours=fixed[c], spread=None, n=1, table=ACCURACY)
+        for c in fixed
+    ]
     drawn = [best(drawn_hospitals(seed)) for seed in draws]
     rows += [Row.of("cause alone", c, [each[c] for each in drawn], table=DRAWN) for c in fixed]
     rivals = [name for name in CLASSIFIERS if name != "wri"]
@@ -102,7 +105,13 @@ def run(task: Task) -> Result:
         "cause alone: the sign of smoking, the best that the cause allows; in expectation.",
     ]
     figures = style.save(draw(cells), task.output, task.name)
-    return Result(task.name, rows, figures, perf_counter() - start, notes)
+    return Result(
+        experiment=task.name,
+        rows=rows,
+        figures=figures,
+        seconds=perf_counter() - start,
+        notes=notes,
+    )
 
 
 def sites_tested(chosen: Drawn, seed: int) -> dict[str, Environment]:

@@ -38,7 +38,14 @@ def coupling(
         return np.array(values, dtype=float)[:, None]
 
     spread, rest = column(sd)[..., None] ** 2, column(noise)[..., None] ** 2
-    return LinearGaussian(np.ones(1), 1.0, column(mean), spread, column(slope), rest)
+    return LinearGaussian(
+        weights=np.ones(1),
+        noise_sd=1.0,
+        invariant_mean=column(mean),
+        invariant_covariance=spread,
+        spurious_slope=column(slope),
+        spurious_covariance=rest,
+    )
 
 
 class Rows(NamedTuple):

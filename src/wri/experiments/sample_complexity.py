@@ -89,7 +89,14 @@ def run(task: Task) -> Result:
         f"In 20 dimensions density weights keep {100 * density_share(20, 0.0):.0f} % of a sample "
         "even at δ = 0; overlap weights keep all.",
     ]
-    return Result(task.name, rows, figures, perf_counter() - start, notes, "samples")
+    return Result(
+        experiment=task.name,
+        rows=rows,
+        figures=figures,
+        seconds=perf_counter() - start,
+        notes=notes,
+        repetitions="samples",
+    )
 
 
 def weights_at(x: np.ndarray, distance: float) -> dict[Weighting, tuple[np.ndarray, np.ndarray]]:

@@ -157,7 +157,14 @@ def run(task: Task) -> Result:
         figures = style.save(draw(trained), task.output, task.name)
     notes += far_cells(rows)
     repetitions = f"data sets, each the mean of {size.seeds} seeds"
-    return Result(task.name, rows, figures, perf_counter() - start, notes, repetitions)
+    return Result(
+        experiment=task.name,
+        rows=rows,
+        figures=figures,
+        seconds=perf_counter() - start,
+        notes=notes,
+        repetitions=repetitions,
+    )
 
 
 _trained: dict[tuple[object, ...], dict[str, Cells]] = {}  # the figure shows the tables' runs

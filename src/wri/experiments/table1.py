@@ -66,7 +66,15 @@ def run(task: Task) -> Result:
             rows.append(Row.of(label, predictor, values[:, n], printed.get(predictor)))
         derived = expected[penalty, name]
         for n, predictor in enumerate(PREDICTORS):
-            rows.append(Row(f"{label}, derived", predictor, float(derived[n]), None, 1))
+            rows.append(
+                Row(
+                    algorithm=f"{label}, derived",
+                    column=predictor,
+                    ours=float(derived[n]),
+                    spread=None,
+                    n=1,
+                )
+            )
     notes = [
         "Penalties in units of 1e-3; the least of a line is what the penalty prefers.",
         agreement(ours, expected),
@@ -74,7 +82,14 @@ def run(task: Task) -> Result:
         against_paper(ours, expected),
         misprint(ours, expected),
     ]
-    return Result(task.name, rows, [], perf_counter() - start, notes, "draws of the data set")
+    return Result(
+        experiment=task.name,
+        rows=rows,
+        figures=[],
+        seconds=perf_counter() - start,
+        notes=notes,
+        repetitions="draws of the data set",
+    )
 
 
 def draw(seeds: range, task: Task) -> dict[str, Ideal]:

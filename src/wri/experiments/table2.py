@@ -104,7 +104,14 @@ def run(task: Task) -> Result:
         f"Features {prepared - start:.0f} s, or as long as it takes to read them; sweep "
         f"{trained - prepared:.0f} s, or as long as what was missing of it."
     )
-    return Result(task.name, rows, figures, perf_counter() - start, notes, "trials")
+    return Result(
+        experiment=task.name,
+        rows=rows,
+        figures=figures,
+        seconds=perf_counter() - start,
+        notes=notes,
+        repetitions="trials",
+    )
 
 
 def file_name(task: Task, preset: str, extractor: Extractor) -> str:

@@ -170,7 +170,14 @@ def run(task: Task) -> Result:
         f"{perf_counter() - prepared:.0f} s."
     )
     cells = [row for table, each in tables.items() for row in table_rows(table, each)]
-    return Result(task.name, cells, [], perf_counter() - start, notes, "trials")
+    return Result(
+        experiment=task.name,
+        rows=cells,
+        figures=[],
+        seconds=perf_counter() - start,
+        notes=notes,
+        repetitions="trials",
+    )
 
 
 def load_shown(data: Data, full: bool, extractor: Extractor, negatives: str) -> Shown:

@@ -94,12 +94,12 @@ def run(task: Task) -> Result:
         task.progress(len(cells) + 2 * d, steps)
     found = enough_rows(ends) + size_rows(ends) + end_rows(ends)
     return Result(
-        task.name,
-        found + penalties + positions + singular,
-        style.save(draw(ends, values), task.output, task.name),
-        perf_counter() - start,
-        notes_on(ends),
-        "couplings",
+        experiment=task.name,
+        rows=found + penalties + positions + singular,
+        figures=style.save(draw(ends, values), task.output, task.name),
+        seconds=perf_counter() - start,
+        notes=notes_on(ends),
+        repetitions="couplings",
     )
 
 

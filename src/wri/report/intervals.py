@@ -1,7 +1,7 @@
 """Standard errors and intervals of means over groups, and of differences on the same data."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import t
@@ -15,7 +15,8 @@ def standard_error(values: Sequence[float] | np.ndarray) -> float | None:
     return float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else None
 
 
-class Interval(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Interval:
     """Mean of the groups' means with its standard error and Student's 95 % interval."""
 
     mean: float
@@ -41,7 +42,7 @@ def interval(groups: Sequence[np.ndarray]) -> Interval:
     pooled = sum(float(np.sum((group - np.mean(group)) ** 2)) for group in groups) / freedom
     error = float(np.sqrt(pooled * sum(1 / n for n in sizes))) / len(groups)
     half = float(t.ppf(0.975, freedom)) * error
-    return Interval(mean, error, mean - half, mean + half, sum(sizes))
+    return Interval(mean=mean, error=error, low=mean - half, high=mean + half, n=sum(sizes))
 
 
 def paired_interval(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> Interval:

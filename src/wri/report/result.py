@@ -14,7 +14,7 @@ FAR = 3.0
 """Standard errors of ours beyond which a cell is said to differ from the paper's."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """One cell of a table: ours, and the paper's where it prints one."""
 
@@ -39,7 +39,16 @@ class Row:
     ) -> "Row":
         """Mean and standard error of repeated values."""
         mean, spread = float(np.mean(values)), standard_error(values)
-        return cls(algorithm, column, mean, spread, len(values), paper, paper_spread, table)
+        return cls(
+            algorithm=algorithm,
+            column=column,
+            ours=mean,
+            spread=spread,
+            n=len(values),
+            paper=paper,
+            paper_spread=paper_spread,
+            table=table,
+        )
 
     @classmethod
     def over_groups(
@@ -52,7 +61,16 @@ class Row:
     ) -> "Row":
         """Mean of the means of fixed groups, such as columns, with its standard error."""
         found = interval(groups)
-        return cls(algorithm, column, found.mean, found.error, found.n, paper, None, table)
+        return cls(
+            algorithm=algorithm,
+            column=column,
+            ours=found.mean,
+            spread=found.error,
+            n=found.n,
+            paper=paper,
+            paper_spread=None,
+            table=table,
+        )
 
     @property
     def far_from_paper(self) -> bool:
@@ -92,7 +110,7 @@ class Table:
     lines: list[tuple[str, list[Row | None]]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Result:
     experiment: str
     rows: list[Row]

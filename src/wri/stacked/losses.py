@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Loss:
     """A loss for outputs `[…, C]` and targets `[…]`; its functions give `[…]`."""
 
@@ -80,7 +80,25 @@ def _never(outputs: Tensor, targets: Tensor) -> Tensor:
     raise TypeError("a number is never exactly right")
 
 
-CROSS_ENTROPY = Loss("cross_entropy", _cross_entropy, _cross_entropy_scale, _most_likely, True)
-LOGISTIC = Loss("logistic", _logistic, _logistic_scale, _right_side, False)
-SQUARED = Loss("squared", _squared, _squared_scale, _never, False)
+CROSS_ENTROPY = Loss(
+    name="cross_entropy",
+    per_example=_cross_entropy,
+    scale_gradient=_cross_entropy_scale,
+    correct=_most_likely,
+    classes=True,
+)
+LOGISTIC = Loss(
+    name="logistic",
+    per_example=_logistic,
+    scale_gradient=_logistic_scale,
+    correct=_right_side,
+    classes=False,
+)
+SQUARED = Loss(
+    name="squared",
+    per_example=_squared,
+    scale_gradient=_squared_scale,
+    correct=_never,
+    classes=False,
+)
 LOSSES = {loss.name: loss for loss in (CROSS_ENTROPY, LOGISTIC, SQUARED)}

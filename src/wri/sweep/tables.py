@@ -11,7 +11,7 @@ environment; otherwise the cell says why it is empty.
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -297,7 +297,8 @@ def comparison_rows(tables: Iterable[Table]) -> list[dict[str, Any]]:
             row: dict[str, Any] = {"selection": table.selection, "dataset": table.dataset}
             row["measure"] = table.measure
             row |= {"first": first, "second": second}
-            row |= dict.fromkeys(Interval._fields) | {"n": 0} if found is None else found._asdict()
+            empty = dict.fromkeys(field.name for field in fields(Interval)) | {"n": 0}
+            row |= empty if found is None else asdict(found)
             rows.append(row | ({"reason": reason} if reason else {}))
     return rows
 
