@@ -1,6 +1,7 @@
 """The command as a person or a script meets it."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -13,7 +14,7 @@ from wri import cli
 from wri.cli import names
 from wri.datasets import NAMED
 from wri.errors import InputError
-from wri.experiments import EXPERIMENTS, run_experiment
+from wri.experiments import EXPERIMENTS, Task, run_experiment
 from wri.objectives import OBJECTIVES
 from wri.objectives.hyperparameters import PRESETS
 from wri.sweep import SELECTIONS
@@ -167,14 +168,54 @@ def test_lists_may_be_spread_in_three_ways():
     assert cli.repeat_lists(shown) == shown
 
 
-def test_options_that_an_experiment_does_not_heed_are_refused(wri):
-    done = wri("reproduce", "figure1", "--features", "pca")
+def test_an_experiment_shows_only_the_options_it_declares(wri):
+    for name, own in (("table2", {"--preset", "--features", "--width"}), ("figure1", set())):
+        shown = set(re.findall(r"--\w+", wri("reproduce", name, "--help").stdout))
+        assert shown == own | {"--full", "--quick", "--seed", "--output", "--json", "--help"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("figure1", "--features", "pca"), "No such option: --features"),
+        (("all", "--preset", "paper"), "No such option: --preset"),
+        (("table2", "--preset", "ours"), "'ours' is not one of 'paper', 'published', 'coloured'"),
+        (("table2", "--width", "0"), "--width"),
+        (("--quick", "figure1"), "name the experiment before --quick"),
+    ],
+)
+def test_unknown_options_and_values_are_refused(arguments, message, wri, tmp_path):
+    done = wri("reproduce", *arguments)
     assert done.returncode == 2
-    assert "figure1 does not heed features: none of these options" in done.stderr
-    done = wri("reproduce", "table2", "--preset", "ours")
-    assert done.returncode == 2
-    assert "preset" in done.stderr
-    assert "paper, published, wri" in done.stderr
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "ours"}, "preset must be one of paper, published, coloured, not 'ours'"),
+        ({"width": 0}, "width must be at least 1, not 0"),
+        ({"width": "8"}, "width must be of type int, not '8'"),
+        ({"filtered": True}, "has no option 'filtered'; its options are preset, features, width"),
+    ],
+)
+def test_a_task_refuses_what_the_command_refuses(options, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        run_experiment(Task(name="table2", output=tmp_path, options=options))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "wri reproduce tableE1 --full --seed 3"),
+        ({"filtered": True}, "wri reproduce tableE1 --full --seed 3 --filtered"),
+        ({"filtered": False}, "wri reproduce tableE1 --full --seed 3 --unfiltered"),
+    ],
+)
+def test_the_page_shows_the_command_that_made_it(given, text):
+    options = EXPERIMENTS["tableE1"].options
+    assert cli.reproduce.as_text("tableE1", True, 3, given, options) == text
 
 
 def test_all_goes_on_where_one_experiment_cannot(wri, monkeypatch):

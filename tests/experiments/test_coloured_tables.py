@@ -126,7 +126,7 @@ def test_penalties_of_the_ideal_predictors_under_uniform_weights(stand_in):
 
 
 def small(name, folder, **options):
-    return Task(name, False, 0, folder, features="pca", width=8, **options)
+    return Task(name=name, output=folder, options={"features": "pca", "width": 8, **options})
 
 
 def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):

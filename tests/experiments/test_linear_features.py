@@ -113,7 +113,7 @@ def test_figures_and_tables(tmp_path, monkeypatch):
     }
     monkeypatch.setattr(density_quality, "_trained", {(0, 3, 1000): trained})
     for name in ("figureD3", "figureD4"):
-        result = run_experiment(Task(name, False, 0, tmp_path))
+        result = run_experiment(Task(name=name, output=tmp_path))
         assert [path.suffix for path in result.figures] == [".png", ".pdf", ".svg"]
         assert all(row.n == 3 for row in result.rows)
     models = torch.tensor([[2.0, 1.0, 3.0]])

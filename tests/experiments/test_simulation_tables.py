@@ -108,9 +108,9 @@ def results(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulation, "QUICK", Size(2, 1, steps=12))
         patch.setattr(simulation, "_trained", {})
-        tables = [run_experiment(Task(name, False, 3, folder)) for name in SWEEPS]
+        tables = [run_experiment(Task(name=name, seed=3, output=folder)) for name in SWEEPS]
         patch.setattr(simulation, "accuracies", None)  # the figure must not train again
-        return tables, run_experiment(Task("figureE5", False, 3, folder))
+        return tables, run_experiment(Task(name="figureE5", seed=3, output=folder))
 
 
 def test_both_kinds_of_data_seeds_are_shown_and_compared(results):
@@ -146,5 +146,5 @@ def test_the_figure_is_drawn_from_the_tables(results):
 
 def test_one_kind_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "QUICK", Size(2, 1, steps=5))
-    result = run_experiment(Task("tableE2", False, 0, tmp_path, filtered=False))
+    result = run_experiment(Task(name="tableE2", output=tmp_path, options={"filtered": False}))
     assert [table.title for table in result.tables] == [UNFILTERED]

@@ -1,30 +1,56 @@
 """One file for each table and figure of the paper, or for those that share their training."""
 
-from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from wri.errors import InputError, check_option
-from wri.experiments.task import OPTIONS, Task
+from wri.errors import InputError
+from wri.experiments.task import Option, Task
 
 if TYPE_CHECKING:
     from wri.report.result import Result
 
 
-Options = Mapping[str, tuple[str, ...] | None]
-"""Fields of a Task that an experiment heeds, with their values where these are few."""
-
-
 class Experiment(NamedTuple):
-    module: str  # in this room; its function `run` takes a Task
+    module: str  # in this package; its function `run` takes a Task
     about: str
-    options: Options = MappingProxyType({})
+    options: tuple[Option, ...] = ()
 
 
-FILTERED: Options = {"filtered": None}
-PRESETS: Options = {"preset": ("paper", "published", "wri")}
-FEATURES: Options = {"features": ("ae", "cnn", "pca"), "width": None}
+FILTERED = Option(
+    name="filtered",
+    kind=bool,
+    flags="--filtered/--unfiltered",
+    help="Only data seeds that pass the paper's filter, or all. Shows both if not given.",
+)
+PRESET = Option(
+    name="preset",
+    kind=Literal["paper", "published", "coloured"],
+    default="coloured",
+    help="Hyper-parameters: as printed, as the paper's code ran them, or chosen for this data.",
+)
+FEATURES = (
+    Option(
+        name="features",
+        kind=Literal["ae", "cnn", "pca"],
+        help="Autoencoder, convolutional network or PCA. PCA by default with --quick.",
+    ),
+    Option(name="width", kind=int, least=1, help="Number of features."),
+)
+EVIDENCE = (
+    Option(
+        name="combine",
+        kind=Literal["mean", "maximum"],
+        default="mean",
+        help="How the densities of the environments become one score.",
+    ),
+    Option(
+        name="negatives",
+        kind=Literal["all", "same"],
+        default="all",
+        help="Common digits: all, or only those digits that are also mirrored.",
+    ),
+)
 
 EXPERIMENTS = {
     "figure1": Experiment(
@@ -47,28 +73,28 @@ EXPERIMENTS = {
     "table2": Experiment(
         "table2",
         "ERM, IRM, VREx and WRI on coloured digits of unequal difficulty, as a sweep",
-        {**PRESETS, **FEATURES},
+        (PRESET, *FEATURES),
     ),
     "table3": Experiment(
         "table3",
         "mirrored digits told from common ones, by WRI's density and the others' confidence",
-        {**PRESETS, **FEATURES, "combine": ("mean", "maximum"), "negatives": ("all", "same")},
+        (PRESET, *FEATURES, *EVIDENCE),
     ),
     "ablation": Experiment(
         "ablation", "table 2's WRI with one thing changed at a time, and why it wins", FEATURES
     ),
     "tableE1": Experiment(
-        "simulation", "accuracy in a simulation as the invariant means move apart", FILTERED
+        "simulation", "accuracy in a simulation as the invariant means move apart", (FILTERED,)
     ),
     "tableE2": Experiment(
-        "simulation", "accuracy in a simulation as the invariant covariances differ", FILTERED
+        "simulation", "accuracy in a simulation as the invariant covariances differ", (FILTERED,)
     ),
     "tableE3": Experiment(
         "simulation",
         "accuracy in a simulation as the spurious features agree ever more in training",
-        FILTERED,
+        (FILTERED,),
     ),
-    "figureE5": Experiment("simulation", "tables E.1 to E.3 as a figure", FILTERED),
+    "figureE5": Experiment("simulation", "tables E.1 to E.3 as a figure", (FILTERED,)),
     "figureE6": Experiment("figureE6", "mirrored digits, the out-of-domain test of table 3"),
     "theorem1": Experiment("theorem1", "weighted risk invariance discards spurious dimensions"),
     "sample_complexity": Experiment(
@@ -86,26 +112,24 @@ EXPERIMENTS = {
 def run_experiment(task: Task) -> "Result":
     """Run one experiment and write its figures below the task's output folder."""
     check_task(task)
-    module = import_module(f"wri.experiments.{EXPERIMENTS[task.name].module}")
-    result: Result = module.run(task)
+    experiment = EXPERIMENTS[task.name]
+    defaults = {option.name: option.default for option in experiment.options}
+    module = import_module(f"wri.experiments.{experiment.module}")
+    result: Result = module.run(replace(task, options=defaults | dict(task.options)))
     return result
 
 
 def check_task(task: Task) -> None:
-    """Refuse an experiment or an option that there is not."""
+    """Refuse an unknown experiment, option or value."""
     if task.name not in EXPERIMENTS:
         names = ", ".join(EXPERIMENTS)
         raise InputError(f"there is no experiment {task.name!r}; choose one of {names}, or all")
-    known = EXPERIMENTS[task.name].options
-    for option in OPTIONS:
-        value, values = getattr(task, option), known.get(option)
-        if value is None:
-            continue
-        if option not in known:
-            heeded = f"only {', '.join(known)}" if known else "none of these options"
-            raise InputError(f"{task.name} does not heed {option}: {heeded}; leave it out")
-        if values is not None:
-            check_option(option, value, values)
+    declared = {option.name: option for option in EXPERIMENTS[task.name].options}
+    for name, value in task.options.items():
+        if name not in declared:
+            known = f"its options are {', '.join(declared)}" if declared else "it has no options"
+            raise InputError(f"{task.name} has no option {name!r}; {known}")
+        declared[name].check(value)
 
 
-__all__ = ["EXPERIMENTS", "Experiment", "Task", "check_task", "run_experiment"]
+__all__ = ["EXPERIMENTS", "Experiment", "Option", "Task", "check_task", "run_experiment"]

@@ -9,7 +9,7 @@ from wri.sweep import Data, gather
 
 NAMES = {"cmnist": "CMNIST", "hcmnist": "HCMNIST", "hcmnist-cs": "HCMNIST-CS"}
 ALGORITHMS = {name: ALGORITHM_NAMES[name] for name in ("erm", "irm", "vrex", "wri")}
-PRESETS = {"paper": "cmnist", "published": "published", "wri": "wri"}
+PRESETS = {"paper": "cmnist", "published": "published", "coloured": "wri"}
 """What the tables call a preset, and what the objectives do."""
 
 UNEQUAL = ("hcmnist", "hcmnist-cs")  # digits of unequal difficulty, without and with shift
@@ -25,8 +25,8 @@ WIDTHS = {"ae": 64, "cnn": 32, "pca": 64}
 
 def choose_extractor(task: Task, at_full_size: str) -> Extractor:
     """As the task says; when it does not, the given kind, and PCA for a quick look."""
-    kind = task.features or (at_full_size if task.full else "pca")
-    return EXTRACTORS[kind](width=task.width or WIDTHS[kind])
+    kind = task.options["features"] or (at_full_size if task.full else "pca")
+    return EXTRACTORS[kind](width=task.options["width"] or WIDTHS[kind])
 
 
 def digits(name: str, full: bool) -> list[ColouredDigits]:

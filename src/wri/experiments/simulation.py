@@ -134,7 +134,8 @@ Cells = dict[float, dict[str, np.ndarray]]
 def run(task: Task) -> Result:
     start = perf_counter()
     size = FULL if task.full else QUICK
-    kinds = KINDS if task.filtered is None else (KINDS[0] if task.filtered else KINDS[1],)
+    filtered = task.options["filtered"]
+    kinds = KINDS if filtered is None else (FILTERED if filtered else UNFILTERED,)
     names = tuple(SWEEPS) if task.name == "figureE5" else (task.name,)
     trained: dict[str, dict[str, Cells]] = {}
     for n, name in enumerate(names):

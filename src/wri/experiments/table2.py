@@ -7,7 +7,7 @@ goes on where it was interrupted (`<output>/table2-….db`, which `wri results` 
     paper       the objective as printed and the paper's hyper-parameters, on its autoencoder's
                 features; weights act on single examples
     published   the same with WRI's weights as the paper's code ran them
-    wri         ours: the ablation says what differs; all four algorithms get the same features,
+    coloured    ours: the ablation says what differs; all four algorithms get the same features,
                 batches, annealing, ramp and decay, and draws of λ over two decades around the
                 default that was chosen for each on trials from 100 on
 
@@ -59,7 +59,7 @@ PRINTED = {
     "hcmnist-cs": {"ERM": (51.1, 0.9), "IRM": (61.3, 4.7), "VREx": (58.2, 2.3), "WRI": (74.7, 3.8)},
 }
 MARKERS = {"ERM": "o", "IRM": "s", "VREx": "D", "WRI": "^"}
-AT_FULL_SIZE = {"paper": "ae", "published": "ae", "wri": "cnn"}
+AT_FULL_SIZE = {"paper": "ae", "published": "ae", "coloured": "cnn"}
 
 
 class Size(NamedTuple):
@@ -73,7 +73,7 @@ FULL, QUICK = Size(10, 5, 500), Size(2, 2, 250)
 
 def run(task: Task) -> Result:
     start = perf_counter()
-    preset = task.preset or "wri"
+    preset: str = task.options["preset"]
     extractor = choose_extractor(task, AT_FULL_SIZE[preset])
     datasets = [
         load_features(name, task.full, extractor, part(task.progress, n, 2 * len(UNEQUAL)))
