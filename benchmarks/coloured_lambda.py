@@ -38,7 +38,8 @@ def main() -> None:
     parser.add_argument("--features", default="cnn")
     parser.add_argument("--width", type=int)
     given = parser.parse_args()
-    task = Task("table2", True, 0, Path(), features=given.features, width=given.width)
+    options = {"features": given.features, "width": given.width}
+    task = Task(name="table2", folder=Path(), full=True, options=options)
     data = load_features(given.dataset, True, choose_extractor(task, "cnn"), silent)
     variants = {
         f"{name}, λ = {weight:g}": Variant(objective, {"penalty_weight": weight})

@@ -66,18 +66,26 @@ def test_all_runs_every_experiment_and_writes_one_page(wri, monkeypatch):
     for text in ("WRI", "w_spu, equal weights", "over 3 seeds", "sample_complexity"):
         assert text in shown
     page = Path("out/index.html").read_text()
-    for name, experiment in chosen.items():
-        assert f'<section id="{name}">' in page
-        assert experiment.about in page
+    for experiment in chosen.values():
+        for name, about in experiment.outputs.items():
+            assert f'<section id="{name}">' in page
+            assert about in page
     assert page.count("data:image/svg+xml;base64,") == 2
     assert "wri reproduce all --quick --seed 0" in page
 
 
 def test_every_experiment_has_a_module_that_runs():
-    for experiment in EXPERIMENTS.values():
-        module = import_module(f"wri.experiments.{experiment.module}")
+    for name in EXPERIMENTS:
+        module = import_module(f"wri.experiments.{name}")
         assert callable(module.run)
         assert module.__doc__
+
+
+def test_every_table_and_figure_has_a_name_of_its_own(wri):
+    names = [output for each in EXPERIMENTS.values() for output in each.outputs]
+    assert len({*names, "all"}) == len(names) + 1
+    shown = wri("reproduce", "--help").stdout
+    assert re.findall(r"^│ (\w+)", shown, re.MULTILINE) == [*names, "all"]
 
 
 def test_folders_and_seeds_that_cannot_be(wri):
@@ -202,7 +210,7 @@ def test_unknown_options_and_values_are_refused(arguments, message, wri, tmp_pat
 )
 def test_a_task_refuses_what_the_command_refuses(options, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        run_experiment(Task(name="table2", output=tmp_path, options=options))
+        run_experiment(Task(name="table2", folder=tmp_path, options=options))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +222,7 @@ def test_a_task_refuses_what_the_command_refuses(options, message, tmp_path):
     ],
 )
 def test_the_page_shows_the_command_that_made_it(given, text):
-    options = EXPERIMENTS["tableE1"].options
+    options = EXPERIMENTS["simulation"].options
     assert cli.reproduce.as_text("tableE1", True, 3, given, options) == text
 
 

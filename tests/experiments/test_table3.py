@@ -153,10 +153,10 @@ def test_trials_with_a_diverged_run_are_left_out_of_every_line(bank, environment
 
 def test_the_whole_table_with_evidence_of_its_own(environments, tmp_path):
     told = []
-    result = run_experiment(
+    [result] = run_experiment(
         Task(
             name="table3",
-            output=tmp_path,
+            folder=tmp_path,
             progress=lambda done, of: told.append(done / of),
             options={"width": 8},
         )
@@ -184,7 +184,7 @@ def test_the_whole_table_with_evidence_of_its_own(environments, tmp_path):
 @pytest.mark.parametrize("preset", ["paper", "published"])
 def test_the_whole_table_with_wris_own_densities(preset, environments, tmp_path):
     options = {"preset": preset, "combine": "maximum", "negatives": "same", "width": 8}
-    result = run_experiment(Task(name="table3", seed=3, output=tmp_path, options=options))
+    [result] = run_experiment(Task(name="table3", seed=3, folder=tmp_path, options=options))
     assert [table.title for table in result.tables] == [table3.AS_PRINTED]
     assert all(0 <= row.ours <= 1 for row in result.rows if row.column == "AUROC")
     same = np.isin(environments[2].digits, MIRRORED).sum()
@@ -195,7 +195,7 @@ def test_the_whole_table_with_wris_own_densities(preset, environments, tmp_path)
 def test_equal_tasks_give_equal_tables(environments, tmp_path):
     tables = [
         run_experiment(
-            Task(name="table3", seed=seed, output=tmp_path, options={"preset": "paper", "width": 8})
+            Task(name="table3", seed=seed, folder=tmp_path, options={"preset": "paper", "width": 8})
         ).rows
         for seed in (0, 0, 1)
     ]

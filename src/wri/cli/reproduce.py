@@ -1,4 +1,4 @@
-"""The commands `wri reproduce NAME`: one for each experiment, with the options it declares."""
+"""The commands `wri reproduce NAME`: one for each table or figure, with its own options."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ ALL = "all"
 
 
 class ExperimentGroup(TyperGroup):
-    """Subcommands by the names of experiments; another name is refused with a list of them."""
+    """Subcommands by the names of tables and figures; other names are refused with a list."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
@@ -35,35 +35,42 @@ class ExperimentGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None:
-            names = ", ".join(EXPERIMENTS)
+            names = ", ".join(name for each in EXPERIMENTS.values() for name in each.outputs)
             raise InputError(f"there is no experiment {cmd_name!r}; choose one of {names}, or all")
         return found
 
 
 def make_app() -> typer.Typer:
-    """The group with a command for each experiment, and one for all."""
+    """The group with a command for each table and figure, and one for all."""
     app = typer.Typer(
         cls=ExperimentGroup,
         help="Reproduce a table or figure of the paper, with the printed numbers beside ours.",
         no_args_is_help=True,
         rich_markup_mode="markdown",
     )
-    for name, experiment in EXPERIMENTS.items():
-        app.command(name, help=experiment.about)(make_command(name, experiment.options))
-    app.command(ALL, help="every one of these, with its defaults")(make_command(ALL, ()))
+    for experiment, (outputs, options) in EXPERIMENTS.items():
+        for output, about in outputs.items():
+            app.command(output, help=about)(make_command(output, experiment, options))
+    app.command(ALL, help="every one of these, with its defaults")(make_command(ALL))
     return app
 
 
-def make_command(name: str, options: Iterable[Option]) -> Callable[..., None]:
-    """A function whose parameters are the declared options and the common ones."""
+def make_command(
+    name: str, experiment: str | None = None, options: Iterable[Option] = ()
+) -> Callable[..., None]:
+    """A function whose parameters are the declared options and the common ones.
+
+    It gives one output of an experiment, or without one everything.
+    """
     parameters = [*(_as_parameter(option) for option in options), *COMMON]
 
     def command(full: bool, seed: int, output: Path, as_json: bool, **given: Any) -> None:
+        common: dict[str, Any] = {"folder": output, "full": full, "seed": seed}
         given = {key: value for key, value in given.items() if value is not None}
-        names = EXPERIMENTS if name == ALL else [name]
-        tasks = [
-            Task(name=each, full=full, seed=seed, output=output, options=given) for each in names
-        ]
+        if experiment is None:
+            tasks = [Task(name=each, **common) for each in EXPERIMENTS]
+        else:
+            tasks = [Task(name=experiment, outputs=(name,), options=given, **common)]
         reproduce(tasks, as_text(name, full, seed, given, options), as_json)
 
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
@@ -94,7 +101,7 @@ COMMON = (
     _parameter(
         "output", Path, Path("results"), "-o", "--output", help="Folder for figures and index.html."
     ),
-    _parameter("as_json", bool, False, "--json", help="One JSON document per experiment."),
+    _parameter("as_json", bool, False, "--json", help="One JSON document per table or figure."),
 )
 
 
@@ -118,27 +125,26 @@ def reproduce(tasks: list[Task], command: str, as_json: bool) -> None:
 
     for task in tasks:
         check_task(task)  # before the first is run
-    folder = tasks[0].output
+    folder = tasks[0].folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"-o {folder} cannot be made a folder: {error.strerror}") from error
-    about = {name: experiment.about for name, experiment in EXPERIMENTS.items()}
+    about = {name: line for each in EXPERIMENTS.values() for name, line in each.outputs.items()}
     results: list[Result] = []
     page, failed = None, False
     for task in tasks:
         try:
-            results.append(_run(task))
+            found = _run(task)
         except InputError as error:
             if len(tasks) == 1:
                 raise
             failed = True
             complain(f"{task.name}: {error}")
             continue
-        if as_json:
-            typer.echo(json.dumps(results[-1].as_json()))
-        else:
-            _show(results[-1])
+        for result in found:
+            _show(result, as_json)
+        results += found
         page = write_page(results, about, command, folder)  # after each, so none is lost
     if page is not None and not as_json:
         console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
@@ -146,14 +152,18 @@ def reproduce(tasks: list[Task], command: str, as_json: bool) -> None:
         raise typer.Exit(2)
 
 
-def _run(task: Task) -> "Result":
+def _run(task: Task) -> "list[Result]":
     with make_progress() as bar:
-        report = partial(update, bar, bar.add_task(task.name, total=None))
+        label = ", ".join(task.outputs) or task.name
+        report = partial(update, bar, bar.add_task(label, total=None))
         return run_experiment(replace(task, progress=report))
 
 
-def _show(result: "Result") -> None:
-    """Tables of algorithms by columns, and where the figures are."""
+def _show(result: "Result", as_json: bool) -> None:
+    """One JSON document; or tables of algorithms by columns, and where the figures are."""
+    if as_json:
+        typer.echo(json.dumps(result.as_json()))
+        return
     for table in result.tables:
         title = f"{result.experiment} {table.title}".strip()
         shown = Table(title=title, title_justify="left")

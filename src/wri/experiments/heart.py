@@ -98,7 +98,7 @@ Scores = dict[tuple[str, str, str], list[float]]
 """By measure, line and held-out hospital: a value for each seed."""
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     table = load_heart()
     ways = {**_plain(), **_networks()}
@@ -138,7 +138,7 @@ def run(task: Task) -> Result:
         "in all of them.",
         *(_against(scores, names, hospitals)),
     ]
-    return Result(task.name, rows, [], perf_counter() - start, notes)
+    return [Result(task.name, rows, [], perf_counter() - start, notes)]
 
 
 class Patients(NamedTuple):

@@ -127,7 +127,7 @@ Trained = dict[str, dict[int, Predictor]]
 """Algorithm and trial to what was trained."""
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     preset, combine, negatives = (task.options[k] for k in ("preset", "combine", "negatives"))
     size = FULL if task.full else QUICK
@@ -169,7 +169,7 @@ def run(task: Task) -> Result:
         f"{perf_counter() - prepared:.0f} s."
     )
     cells = [row for table, each in tables.items() for row in table_rows(table, each)]
-    return Result(task.name, cells, [], perf_counter() - start, notes, "trials")
+    return [Result(task.name, cells, [], perf_counter() - start, notes, "trials")]
 
 
 def load_shown(data: Data, full: bool, extractor: Extractor, negatives: str) -> Shown:

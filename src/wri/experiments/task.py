@@ -43,10 +43,11 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One table or figure by its name, at one of two sizes."""
+    """One experiment by its name, at one of two sizes, and which of its outputs are wanted."""
 
     name: str
-    output: Path  # folder for figures
+    folder: Path  # for figures
+    outputs: tuple[str, ...] = ()  # tables and figures by name; all of the experiment's if empty
     full: bool = False  # the paper's size, or a quick look
     seed: int = 0
     progress: Progress = silent
