@@ -3,8 +3,8 @@
     python benchmarks/coloured_lambda.py [--dataset hcmnist-cs] [--features cnn] [--width 32]
 
 Every line is the preset `coloured` with a λ: accuracies at the last step and under the guarded
-oracle, mean over trials 100 to 104. "VREx relative" is WRI with uniform weights: all of its repairs but the
-weights.
+oracle, mean over trials 100 to 104. "VREx relative" is WRI with uniform weights: all of its repairs
+but the weights.
 """
 
 import argparse
@@ -39,7 +39,8 @@ def main() -> None:
     parser.add_argument("--features", default="cnn")
     parser.add_argument("--width", type=int)
     given = parser.parse_args()
-    task = Task("table2", True, 0, Path(), features=given.features, width=given.width)
+    options = {"features": given.features, "width": given.width}
+    task = Task(name="table2", folder=Path(), full=True, options=options)
     data = load_features(given.dataset, True, choose_extractor(task, "cnn"), silent)
     variants = {"ERM": Variant(ModelSpec.of(OBJECTIVES["ERM"], preset="coloured"))}
     for name, objective in OBJECTIVES.items():

@@ -12,14 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from wri.experiments.simulation import SWEEPS
+from wri.experiments.simulation import SERIES
 from wri.experiments.simulation_runs import OBJECTIVES, Dataset, chosen_accuracy
 from wri.training import ModelSpec, Run, train
 
 SETTINGS = {
-    "σ_inv = 0.15": SWEEPS["tableE1"].at(0.15),
-    "σ_inv = 0.3": SWEEPS["tableE1"].at(0.3),
-    "θ = 85": SWEEPS["tableE3"].at(85.0),
+    "σ_inv = 0.15": SERIES["tableE1"].at(0.15),
+    "σ_inv = 0.3": SERIES["tableE1"].at(0.3),
+    "θ = 85": SERIES["tableE3"].at(85.0),
 }
 OBJECTIVE_OF = {
     "IRM": OBJECTIVES["IRM"][0],

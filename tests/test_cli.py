@@ -1,6 +1,7 @@
 """The command as a person or a script meets it."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -13,7 +14,7 @@ from wri import cli
 from wri.cli import names
 from wri.datasets import NAMED
 from wri.errors import InputError
-from wri.experiments import EXPERIMENTS, run_experiment
+from wri.experiments import EXPERIMENTS, Task, run_experiment
 from wri.objectives import OBJECTIVES
 from wri.objectives.hyperparameters import PRESETS
 from wri.sweep import SELECTIONS
@@ -65,18 +66,26 @@ def test_all_runs_every_experiment_and_writes_one_page(wri, monkeypatch):
     for text in ("WRI", "w_spu, equal weights", "over 3 seeds", "sample_complexity"):
         assert text in shown
     page = Path("out/index.html").read_text()
-    for name, experiment in chosen.items():
-        assert f'<section id="{name}">' in page
-        assert experiment.about in page
+    for experiment in chosen.values():
+        for name, about in experiment.outputs.items():
+            assert f'<section id="{name}">' in page
+            assert about in page
     assert page.count("data:image/svg+xml;base64,") == 2
     assert "wri reproduce all --quick --seed 0" in page
 
 
 def test_every_experiment_has_a_module_that_runs():
-    for experiment in EXPERIMENTS.values():
-        module = import_module(f"wri.experiments.{experiment.module}")
+    for name in EXPERIMENTS:
+        module = import_module(f"wri.experiments.{name}")
         assert callable(module.run)
         assert module.__doc__
+
+
+def test_every_table_and_figure_has_a_name_of_its_own(wri):
+    names = [output for each in EXPERIMENTS.values() for output in each.outputs]
+    assert len({*names, "all"}) == len(names) + 1
+    shown = wri("reproduce", "--help").stdout
+    assert re.findall(r"^│ (\w+)", shown, re.MULTILINE) == [*names, "all"]
 
 
 def test_folders_and_seeds_that_cannot_be(wri):
@@ -167,14 +176,54 @@ def test_lists_may_be_spread_in_three_ways():
     assert cli.repeat_lists(shown) == shown
 
 
-def test_options_that_an_experiment_does_not_heed_are_refused(wri):
-    done = wri("reproduce", "figure1", "--features", "pca")
+def test_an_experiment_shows_only_the_options_it_declares(wri):
+    for name, own in (("table2", {"--preset", "--features", "--width"}), ("figure1", set())):
+        shown = set(re.findall(r"--\w+", wri("reproduce", name, "--help").stdout))
+        assert shown == own | {"--full", "--quick", "--seed", "--output", "--json", "--help"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("figure1", "--features", "pca"), "No such option: --features"),
+        (("all", "--preset", "paper"), "No such option: --preset"),
+        (("table2", "--preset", "ours"), "'ours' is not one of 'paper', 'published', 'coloured'"),
+        (("table2", "--width", "0"), "--width"),
+        (("--quick", "figure1"), "name the experiment before --quick"),
+    ],
+)
+def test_unknown_options_and_values_are_refused(arguments, message, wri, tmp_path):
+    done = wri("reproduce", *arguments)
     assert done.returncode == 2
-    assert "figure1 does not heed features: none of these options" in done.stderr
-    done = wri("reproduce", "table2", "--preset", "ours")
-    assert done.returncode == 2
-    assert "preset" in done.stderr
-    assert "paper, published, wri" in done.stderr
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "ours"}, "preset must be one of paper, published, coloured, not 'ours'"),
+        ({"width": 0}, "width must be at least 1, not 0"),
+        ({"width": "8"}, "width must be of type int, not '8'"),
+        ({"filtered": True}, "has no option 'filtered'; its options are preset, features, width"),
+    ],
+)
+def test_a_task_refuses_what_the_command_refuses(options, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        run_experiment(Task(name="table2", folder=tmp_path, options=options))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "wri reproduce tableE1 --full --seed 3"),
+        ({"filtered": True}, "wri reproduce tableE1 --full --seed 3 --filtered"),
+        ({"filtered": False}, "wri reproduce tableE1 --full --seed 3 --unfiltered"),
+    ],
+)
+def test_the_page_shows_the_command_that_made_it(given, text):
+    options = EXPERIMENTS["simulation"].options
+    assert cli.reproduce.as_text("tableE1", True, 3, given, options) == text
 
 
 def test_all_goes_on_where_one_experiment_cannot(wri, monkeypatch):

@@ -126,13 +126,13 @@ def test_penalties_of_the_ideal_predictors_under_uniform_weights(stand_in):
 
 
 def small(name, folder, **options):
-    return Task(name, False, 0, folder, features="pca", width=8, **options)
+    return Task(name=name, folder=folder, options={"features": "pca", "width": 8, **options})
 
 
 def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(table2, "QUICK", table2.Size(draws=2, trials=2, steps=20))
-    result = run_experiment(small("table2", tmp_path))
+    [result] = run_experiment(small("table2", tmp_path))
     titles = [table.title for table in result.tables]
     assert len(titles) == 2 * 4
     assert titles[2].startswith("HCMNIST, guarded-oracle")
@@ -145,7 +145,8 @@ def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("wri.sweep.local.train", nothing)
-        assert run_experiment(small("table2", tmp_path)).rows == result.rows
+        [again] = run_experiment(small("table2", tmp_path))
+        assert again.rows == result.rows
     run_experiment(small("table2", tmp_path, preset="published"))  # other objectives, another file
     assert len(list(tmp_path.glob("table2-*-pca8-quick-*.db"))) == 2
 
@@ -155,7 +156,7 @@ def test_the_ablation_trains_every_line_on_the_same_trials(stand_in, tmp_path, m
     monkeypatch.setattr(ablation, "QUICK_STEPS", 130)  # the preset's penalty begins at 100
     chosen = ("wri", "weights: uniform", "weights: classifier on Φ", "paper")
     monkeypatch.setattr(ablation, "VARIANTS", {name: ablation.VARIANTS[name] for name in chosen})
-    result = run_experiment(small("ablation", tmp_path))
+    [result] = run_experiment(small("ablation", tmp_path))
     first = result.tables[0]
     assert first.title == "HCMNIST-CS, last step"
     assert [name for name, _ in first.lines] == ["ideal digit predictor", *chosen]

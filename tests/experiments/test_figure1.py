@@ -11,7 +11,7 @@ from wri.experiments.linear_classifiers import accuracy_of, sampled, solve
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    return run_experiment(Task("figure1", False, 0, tmp_path_factory.mktemp("figure1")))
+    return run_experiment(Task(name="figure1", folder=tmp_path_factory.mktemp("figure1")))[0]
 
 
 def test_wri_is_least_spurious_and_most_accurate(result):

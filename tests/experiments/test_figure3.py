@@ -19,7 +19,7 @@ def result(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figure3, "QUICK", ((100, 5_000), 3, 1))
         patch.setattr(figure3, "LAMBDAS", (1e4,))
-        return run_experiment(Task("figure3", False, 0, tmp_path_factory.mktemp("figure3")))
+        return run_experiment(Task(name="figure3", folder=tmp_path_factory.mktemp("figure3")))[0]
 
 
 def test_only_wri_becomes_less_spurious_with_the_sample(result):

@@ -17,7 +17,9 @@ def simulated(tmp_path_factory):
         patch.setattr(hospitals, "CLASSIFIERS", chosen)
         patch.setattr(hospitals, "PATIENTS", 500)
         patch.setattr(hospitals, "TESTED", 2000)
-        return run_experiment(Task("hospitals", False, 0, tmp_path_factory.mktemp("hospitals")))
+        return run_experiment(Task(name="hospitals", folder=tmp_path_factory.mktemp("hospitals")))[
+            0
+        ]
 
 
 def cells(result, table):
@@ -83,7 +85,7 @@ def test_every_hospital_is_held_out_and_averaged(monkeypatch, tmp_path):
     monkeypatch.setattr(heart, "_networks", dict)
     prior = DummyClassifier(strategy="prior")
     monkeypatch.setattr(heart, "_plain", lambda: {"prior": Way(prior)})
-    result = run_experiment(Task("heart", False, 0, tmp_path))
+    [result] = run_experiment(Task(name="heart", folder=tmp_path))
     losses = cells(result, "log-loss")
     assert losses["prior", heart.MEAN] == pytest.approx(
         np.mean([losses["prior", hospital] for hospital in "ABCD"])

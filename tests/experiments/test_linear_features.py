@@ -106,15 +106,26 @@ def test_learned_densities_aim_at_the_root_of_the_ratio(found):
             assert residual[0] < residual[1]
 
 
-def test_figures_and_tables(tmp_path, monkeypatch):
-    trained = {
-        label: density_quality.training(range(3), 50, scaling, silent)
-        for label, scaling in density_quality.SCALINGS.items()
-    }
-    monkeypatch.setattr(density_quality, "_trained", {(0, 3, 1000): trained})
-    for name in ("figureD3", "figureD4"):
-        result = run_experiment(Task(name, False, 0, tmp_path))
-        assert [path.suffix for path in result.figures] == [".png", ".pdf", ".svg"]
-        assert all(row.n == 3 for row in result.rows)
+def test_both_figures_show_one_training(found, tmp_path, monkeypatch):
+    asked = []
+
+    def train_once(seeds, steps, scaling, progress):
+        asked.append((seeds, steps, scaling))
+        return found
+
+    monkeypatch.setattr(density_quality, "training", train_once)
+    results = run_experiment(Task(name="density_quality", folder=tmp_path))
+    assert asked == [(range(3), 1000, "none"), (range(3), 1000, "relative")]
+    assert [result.experiment for result in results] == ["figureD3", "figureD4"]
+    for result in results:
+        names = [f"{result.experiment}.{kind}" for kind in ("png", "pdf", "svg")]
+        assert [path.name for path in result.figures] == names
+    asked.clear()
+    one = Task(name="density_quality", outputs=("figureD4",), folder=tmp_path)
+    [again] = run_experiment(one)
+    assert again.rows == results[1].rows
+
+
+def test_the_product_of_feature_and_slope_are_the_weights():
     models = torch.tensor([[2.0, 1.0, 3.0]])
     assert weights_of(models).tolist() == [[6.0, 3.0]]

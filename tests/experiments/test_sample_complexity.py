@@ -57,6 +57,6 @@ def test_only_ratio_weights_are_truncated():
 
 
 def test_tables_and_figure(tmp_path):
-    result = run_experiment(Task("sample_complexity", False, 0, tmp_path))
+    [result] = run_experiment(Task(name="sample_complexity", folder=tmp_path))
     assert len(result.tables) == 3
     assert [path.suffix for path in result.figures] == [".png", ".pdf", ".svg"]

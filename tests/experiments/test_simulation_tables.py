@@ -6,7 +6,7 @@ import pytest
 from wri.datasets import SimulationSetting
 from wri.errors import InputError
 from wri.experiments import Task, run_experiment, simulation, simulation_runs
-from wri.experiments.simulation import FILTERED, SWEEPS, UNFILTERED
+from wri.experiments.simulation import FILTERED, SERIES, UNFILTERED, train_table
 from wri.experiments.simulation_runs import (
     LINES,
     ORACLE,
@@ -73,7 +73,7 @@ def test_data_sets_follow_their_seed_and_setting():
 
 
 def test_the_oracle_beats_all_that_see_the_spurious_features():
-    datasets = [Dataset(SWEEPS["tableE3"].at(80.0), seed) for seed in range(2)]
+    datasets = [Dataset(SERIES["tableE3"].at(80.0), seed) for seed in range(2)]
     accuracy = accuracies(datasets, LINES, Size(2, 2, steps=60), 0, silent)
     assert accuracy[ORACLE].shape == (2, 2)
     for line in set(LINES) - {ORACLE}:
@@ -92,12 +92,12 @@ def test_data_sets_that_pass_are_the_first_by_seed(monkeypatch):
 
 
 def test_printed_numbers_stand_beside_their_cells():
-    sweep = SWEEPS["tableE1"]
+    sweep = SERIES["tableE1"]
     assert sweep.paper("WRI", 0.25) == (54.1, 1.8)
     assert sweep.paper("WRI published", 0.25) == (54.1, 1.8)
     assert sweep.paper("WRI overlap, λ = 3", 0.25) == (None, None)
-    assert SWEEPS["tableE3"].paper("ERM", 70.0) == (30.5, 0.9)
-    for each in SWEEPS.values():
+    assert SERIES["tableE3"].paper("ERM", 70.0) == (30.5, 0.9)
+    for each in SERIES.values():
         for cells in each.printed.values():
             assert len(cells.split()) == len(each.values)
 
@@ -107,10 +107,8 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("simulation")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulation, "QUICK", Size(2, 1, steps=12))
-        patch.setattr(simulation, "_trained", {})
-        tables = [run_experiment(Task(name, False, 3, folder)) for name in SWEEPS]
-        patch.setattr(simulation, "accuracies", None)  # the figure must not train again
-        return tables, run_experiment(Task("figureE5", False, 3, folder))
+        *tables, figure = run_experiment(Task(name="simulation", seed=3, folder=folder))
+        return tables, figure
 
 
 def test_both_kinds_of_data_seeds_are_shown_and_compared(results):
@@ -144,7 +142,24 @@ def test_the_figure_is_drawn_from_the_tables(results):
     ]
 
 
-def test_one_kind_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(simulation, "QUICK", Size(2, 1, steps=5))
-    result = run_experiment(Task("tableE2", False, 0, tmp_path, filtered=False))
+def test_one_table_of_one_kind_trains_nothing_else_and_has_the_same_numbers(
+    results, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(simulation, "QUICK", Size(2, 1, steps=12))
+    trained = []
+
+    def note(name, *rest):
+        trained.append(name)
+        return train_table(name, *rest)
+
+    monkeypatch.setattr(simulation, "train_table", note)
+    outputs, options = ("tableE2",), {"filtered": False}
+    task = Task(name="simulation", outputs=outputs, seed=3, folder=tmp_path, options=options)
+    [result] = run_experiment(task)
     assert [table.title for table in result.tables] == [UNFILTERED]
+    assert trained == ["tableE2"]
+    tables, _ = results
+    expected = [row for row in tables[1].rows if row.table == UNFILTERED]
+    for found, row in zip(result.rows, expected, strict=True):
+        assert (found.algorithm, found.column) == (row.algorithm, row.column)
+        assert found.ours == pytest.approx(row.ours, abs=1e-9)

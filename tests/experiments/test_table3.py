@@ -153,8 +153,13 @@ def test_trials_with_a_diverged_run_are_left_out_of_every_line(bank, environment
 
 def test_the_whole_table_with_evidence_of_its_own(environments, tmp_path):
     told = []
-    result = run_experiment(
-        Task("table3", False, 0, tmp_path, lambda done, of: told.append(done / of), width=8)
+    [result] = run_experiment(
+        Task(
+            name="table3",
+            folder=tmp_path,
+            progress=lambda done, of: told.append(done / of),
+            options={"width": 8},
+        )
     )
     rows = by_cell(result)
     assert [len(table.lines) for table in result.tables] == [5, 4]
@@ -169,7 +174,9 @@ def test_the_whole_table_with_evidence_of_its_own(environments, tmp_path):
     assert all(0 <= row.ours <= 100 for row in rates)
     assert told == sorted(told)
     assert told[-1] == 1
-    assert result.notes[0].startswith("Preset wri, features PCA(width=8), densities combined by")
+    assert result.notes[0].startswith(
+        "Preset coloured, features PCA(width=8), densities combined by"
+    )
     assert "Density on x: mixtures of 10 components." in result.notes
     assert any("WRI minus ERM" in note and "over 2 trials" in note for note in result.notes)
 
@@ -177,7 +184,7 @@ def test_the_whole_table_with_evidence_of_its_own(environments, tmp_path):
 @pytest.mark.parametrize("preset", ["paper", "published"])
 def test_the_whole_table_with_wris_own_densities(preset, environments, tmp_path):
     options = {"preset": preset, "combine": "maximum", "negatives": "same", "width": 8}
-    result = run_experiment(Task("table3", False, 3, tmp_path, **options))
+    [result] = run_experiment(Task(name="table3", seed=3, folder=tmp_path, options=options))
     assert [table.title for table in result.tables] == [table3.AS_PRINTED]
     assert all(0 <= row.ours <= 1 for row in result.rows if row.column == "AUROC")
     same = np.isin(environments[2].digits, MIRRORED).sum()
@@ -187,7 +194,9 @@ def test_the_whole_table_with_wris_own_densities(preset, environments, tmp_path)
 
 def test_equal_tasks_give_equal_tables(environments, tmp_path):
     tables = [
-        run_experiment(Task("table3", False, seed, tmp_path, preset="paper", width=8)).rows
+        run_experiment(
+            Task(name="table3", seed=seed, folder=tmp_path, options={"preset": "paper", "width": 8})
+        ).rows
         for seed in (0, 0, 1)
     ]
     assert tables[0] == tables[1]

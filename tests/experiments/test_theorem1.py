@@ -11,7 +11,7 @@ def result(tmp_path_factory):
     with pytest.MonkeyPatch.context() as smaller:
         smaller.setattr(theorem1, "SPURIOUS", range(1, 3))
         smaller.setattr(theorem1, "ENVIRONMENTS", range(2, 6))
-        yield run_experiment(Task("theorem1", False, 0, tmp_path_factory.mktemp("theorem1")))
+        yield run_experiment(Task(name="theorem1", folder=tmp_path_factory.mktemp("theorem1")))[0]
 
 
 def table(result, start):

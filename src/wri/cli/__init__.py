@@ -20,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.command(help=reproduce.ABOUT)(reproduce.reproduce)
+app.add_typer(reproduce.make_app(), name="reproduce")
 app.command()(sweep.sweep)
 app.command()(results.results)
 app.command()(data.data)

@@ -1,115 +1,169 @@
-"""The command `wri reproduce`."""
+"""The commands `wri reproduce NAME`: one for each table or figure, with its own options."""
 
 import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
+from typer.core import TyperGroup
 
 from wri.cli.console import complain, console, make_progress, update
 from wri.errors import InputError
-from wri.experiments import EXPERIMENTS, Task, check_task, run_experiment
+from wri.experiments import EXPERIMENTS, Option, Task, check_task, run_experiment
 
 if TYPE_CHECKING:
     from wri.report.result import Result, Row
 
-ABOUT = (
-    "Reproduce a table or figure of the paper, the printed numbers beside ours.\n\n"
-    + "\n".join(f"- **{name}**: {experiment.about}" for name, experiment in EXPERIMENTS.items())
+ALL = "all"
+
+
+class ExperimentGroup(TyperGroup):
+    """Subcommands by the names of tables and figures; other names are refused with a list."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
+            raise InputError(
+                f"name the experiment before {args[0]}, for example wri reproduce figure1 --quick"
+            )
+        return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is None:
+            names = ", ".join(name for each in EXPERIMENTS.values() for name in each.outputs)
+            raise InputError(f"there is no experiment {cmd_name!r}; choose one of {names}, or all")
+        return found
+
+
+def make_app() -> typer.Typer:
+    """The group with a command for each table and figure, and one for all."""
+    app = typer.Typer(
+        cls=ExperimentGroup,
+        help="Reproduce a table or figure of the paper, with the printed numbers beside ours.",
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+    )
+    for experiment, (outputs, options) in EXPERIMENTS.items():
+        for output, about in outputs.items():
+            app.command(output, help=about)(make_command(output, experiment, options))
+    app.command(ALL, help="every one of these, with its defaults")(make_command(ALL))
+    return app
+
+
+def make_command(
+    name: str, experiment: str | None = None, options: Iterable[Option] = ()
+) -> Callable[..., None]:
+    """A function whose parameters are the declared options and the common ones.
+
+    It gives one output of an experiment, or without one everything.
+    """
+    parameters = [*(_as_parameter(option) for option in options), *COMMON]
+
+    def command(full: bool, seed: int, output: Path, as_json: bool, **given: Any) -> None:
+        common: dict[str, Any] = {"folder": output, "full": full, "seed": seed}
+        given = {key: value for key, value in given.items() if value is not None}
+        if experiment is None:
+            tasks = [Task(name=each, **common) for each in EXPERIMENTS]
+        else:
+            tasks = [Task(name=experiment, outputs=(name,), options=given, **common)]
+        reproduce(tasks, as_text(name, full, seed, given, options), as_json)
+
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
+
+
+def _parameter(name: str, kind: Any, default: Any, *flags: str, **settings: Any) -> Parameter:
+    annotation = Annotated[kind, typer.Option(*flags, **settings)]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _as_parameter(option: Option) -> Parameter:
+    kind = option.kind if option.default is not None else option.kind | None
+    settings = {"help": option.help, "min": option.least}
+    return _parameter(option.name, kind, option.default, option.flag, **settings)
+
+
+COMMON = (
+    _parameter(
+        "full",
+        bool,
+        False,
+        "--full/--quick",
+        help="The paper's size (minutes; hours for a first autoencoder), or at most a minute.",
+    ),
+    _parameter("seed", int, 0, min=0, help="First seed; the others follow it."),
+    _parameter(
+        "output", Path, Path("results"), "-o", "--output", help="Folder for figures and index.html."
+    ),
+    _parameter("as_json", bool, False, "--json", help="One JSON document per table or figure."),
 )
 
 
-def reproduce(
-    name: Annotated[str, typer.Argument(help="One of the names above, or all.")],
-    full: Annotated[
-        bool,
-        typer.Option(
-            "--full/--quick",
-            help="The paper's size, minutes (hours for a first autoencoder), or a minute at most.",
-        ),
-    ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="First seed; the others follow it.")] = 0,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Folder for figures and index.html.")
-    ] = Path("results"),
-    filtered: Annotated[
-        bool | None,
-        typer.Option(
-            "--filtered/--unfiltered",
-            help="Simulation tables: data seeds filtered as published, or all. Both by default.",
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Tables 2 and 3: paper, published or wri (by default).")
-    ] = None,
-    features: Annotated[
-        str | None, typer.Option(help="Tables 2 and 3, ablation: ae, cnn or pca.")
-    ] = None,
-    width: Annotated[int | None, typer.Option(min=1, help="How many features.")] = None,
-    combine: Annotated[
-        str | None, typer.Option(help="Table 3, the environments' densities: mean or maximum.")
-    ] = None,
-    negatives: Annotated[
-        str | None, typer.Option(help="Table 3, the common digits: all or same.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document an experiment.")] = (
-        False
-    ),
-) -> None:
+def as_text(
+    name: str, full: bool, seed: int, given: Mapping[str, Any], options: Iterable[Option]
+) -> str:
+    """The command that was given, for the page; options at their defaults are left out."""
+    parts = [f"wri reproduce {name} --{'full' if full else 'quick'} --seed {seed}"]
+    for option in options:
+        value = given.get(option.name)
+        if isinstance(value, bool):
+            parts.append(option.flag.split("/")[not value])
+        elif value not in (None, option.default):
+            parts.append(f"{option.flag} {value}")
+    return " ".join(parts)
+
+
+def reproduce(tasks: list[Task], command: str, as_json: bool) -> None:
+    """Run the tasks, show their results and write them to one page."""
     from wri.report.page import write_page
 
+    for task in tasks:
+        check_task(task)  # before the first is run
+    folder = tasks[0].folder
     try:
-        output.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"-o {output} cannot be made a folder: {error.strerror}") from error
-    command = f"wri reproduce {name} --{'full' if full else 'quick'} --seed {seed}"
-    choices: dict[str, Any] = {
-        "filtered": filtered,
-        "preset": preset,
-        "features": features,
-        "width": width,
-        "combine": combine,
-        "negatives": negatives,
-    }
-    for option, value in choices.items():
-        if option == "filtered" and value is not None:
-            command += " --filtered" if value else " --unfiltered"
-        elif value is not None:
-            command += f" --{option} {value}"
-    about = {each: experiment.about for each, experiment in EXPERIMENTS.items()}
-    tasks = []
-    for each in EXPERIMENTS if name == "all" else [name]:
-        heeded = EXPERIMENTS[each].options if name == "all" else choices
-        tasks.append(Task(each, full, seed, output, **{k: choices[k] for k in heeded}))
-        check_task(tasks[-1])  # before the first is run
+        raise InputError(f"-o {folder} cannot be made a folder: {error.strerror}") from error
+    about = {name: line for each in EXPERIMENTS.values() for name, line in each.outputs.items()}
     results: list[Result] = []
     page, failed = None, False
     for task in tasks:
-        with make_progress() as bar:
-            report = partial(update, bar, bar.add_task(task.name, total=None))
-            try:
-                results.append(run_experiment(task._replace(progress=report)))
-            except InputError as error:
-                if len(tasks) == 1:
-                    raise
-                failed = True
-                complain(f"{task.name}: {error}")
-                continue
-        if as_json:
-            typer.echo(json.dumps(results[-1].as_json()))
-        else:
-            _show(results[-1])
-        page = write_page(results, about, command, output)  # after each, so none is lost
+        try:
+            found = _run(task)
+        except InputError as error:
+            if len(tasks) == 1:
+                raise
+            failed = True
+            complain(f"{task.name}: {error}")
+            continue
+        for result in found:
+            _show(result, as_json)
+        results += found
+        page = write_page(results, about, command, folder)  # after each, so none is lost
     if page is not None and not as_json:
         console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
     if failed:
         raise typer.Exit(2)
 
 
-def _show(result: "Result") -> None:
-    """Tables of algorithms by columns, and where the figures are."""
+def _run(task: Task) -> "list[Result]":
+    with make_progress() as bar:
+        label = ", ".join(task.outputs) or task.name
+        report = partial(update, bar, bar.add_task(label, total=None))
+        return run_experiment(replace(task, progress=report))
+
+
+def _show(result: "Result", as_json: bool) -> None:
+    """One JSON document; or tables of algorithms by columns, and where the figures are."""
+    if as_json:
+        typer.echo(json.dumps(result.as_json()))
+        return
     for table in result.tables:
         title = f"{result.experiment} {table.title}".strip()
         shown = Table(title=title, title_justify="left")

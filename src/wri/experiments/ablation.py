@@ -98,7 +98,7 @@ VARIANTS = {
 }
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     count, steps = (FULL_TRIALS, FULL_STEPS) if task.full else (QUICK_TRIALS, QUICK_STEPS)
     trials = range(task.seed, task.seed + count)
@@ -125,14 +125,16 @@ def run(task: Task) -> Result:
     if len(shown) < len(VARIANTS):
         left_out = ", ".join(name for name in VARIANTS if name not in shown)
         notes.append(f"Only with --full: HCMNIST, and the lines {left_out}.")
-    return Result(
-        experiment=task.name,
-        rows=rows,
-        figures=[],
-        seconds=perf_counter() - start,
-        notes=notes,
-        repetitions="trials",
-    )
+    return [
+        Result(
+            experiment=task.name,
+            rows=rows,
+            figures=[],
+            seconds=perf_counter() - start,
+            notes=notes,
+            repetitions="trials",
+        )
+    ]
 
 
 def table(

@@ -25,8 +25,8 @@ WIDTHS = {"ae": 64, "cnn": 32, "pca": 64}
 
 def choose_extractor(task: Task, at_full_size: str) -> Extractor:
     """As the task says; when it does not, the given kind, and PCA for a quick look."""
-    kind = task.features or (at_full_size if task.full else "pca")
-    return EXTRACTORS[kind](width=task.width or WIDTHS[kind])
+    kind = task.options["features"] or (at_full_size if task.full else "pca")
+    return EXTRACTORS[kind](width=task.options["width"] or WIDTHS[kind])
 
 
 def digits(name: str, full: bool) -> list[ColouredDigits]:

@@ -99,51 +99,59 @@ class Training(NamedTuple):
 
 
 SCALINGS: dict[str, Scaling] = {"unscaled gap": "none", "scaled as in the paper's code": "relative"}
-_trained: dict[
-    tuple[int, int, int], dict[str, Training]
-] = {}  # both figures show the same training
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
+    """Both figures show the same training."""
     start = perf_counter()
-    seeds, steps = (10, STEPS) if task.full else (3, 1000)
-    key = (task.seed, seeds, steps)
-    if key not in _trained:
-        chosen = range(task.seed, task.seed + seeds)
-        _trained[key] = {
-            label: training(chosen, steps, scaling, part(task.progress, n, len(SCALINGS)))
-            for n, (label, scaling) in enumerate(SCALINGS.items())
-        }
-    trained, limit = _trained[key], limit_error()
+    count, steps = (10, STEPS) if task.full else (3, 1000)
+    seeds, limit = range(task.seed, task.seed + count), limit_error()
+    trained = {
+        label: training(seeds, steps, scaling, part(task.progress, n, len(SCALINGS)))
+        for n, (label, scaling) in enumerate(SCALINGS.items())
+    }
     found = trained["unscaled gap"]
-    if task.name == "figureD3":
-        drawn = draw_errors(trained, limit)
-        rows = [
-            Row.of(label, f"step {each.steps[n]}", each.errors[n])
-            for label, each in trained.items()
-            for n in (0, len(each.steps) // 10, len(each.steps) // 3, -1)
-        ]
-    else:
-        drawn = draw_densities(found.last)
-        rows = [
-            Row.of(f"environment {e + 1}", "relative MSE", found.last.relative_error[:, e].numpy())
-            for e in range(SETTING.environments)
-        ]
     notes = [
         "The paper prints no numbers for this figure. A constant has the error 1; the limit "
         f"√(p_j/p_i) that the density steps aim at, {limit:.3f}.",
         f"Greatest error of a seed at the end: {found.errors[-1].max():.3f}.",
         f"Weights at the end: w_inv {found.weights[:, 0].mean():.3f}, "
-        f"w_spu {found.weights[:, 1].mean():.3f} (means over {seeds} seeds).",
+        f"w_spu {found.weights[:, 1].mean():.3f} (means over {count} seeds).",
     ]
-    figures = style.save(drawn, task.output, task.name)
-    return Result(
-        experiment=task.name,
-        rows=rows,
-        figures=figures,
-        seconds=perf_counter() - start,
-        notes=notes,
-    )
+    results = []
+    for output in task.outputs:
+        if output == "figureD3":
+            rows, drawn = error_rows(trained), draw_errors(trained, limit)
+        else:
+            rows, drawn = density_rows(found.last), draw_densities(found.last)
+        figures = style.save(drawn, task.folder, output)
+        results.append(
+            Result(
+                experiment=output,
+                rows=rows,
+                figures=figures,
+                seconds=perf_counter() - start,
+                notes=notes,
+            )
+        )
+    return results
+
+
+def error_rows(trained: Mapping[str, Training]) -> list[Row]:
+    """Errors at the first and the last step, and at two between."""
+    return [
+        Row.of(label, f"step {each.steps[n]}", each.errors[n])
+        for label, each in trained.items()
+        for n in (0, len(each.steps) // 10, len(each.steps) // 3, -1)
+    ]
+
+
+def density_rows(last: Comparison) -> list[Row]:
+    """Error of each environment's density at the last step."""
+    return [
+        Row.of(f"environment {e + 1}", "relative MSE", last.relative_error[:, e].numpy())
+        for e in range(SETTING.environments)
+    ]
 
 
 def training(seeds: range, steps: int, scaling: Scaling, progress: Progress) -> Training:

@@ -28,7 +28,7 @@ LAMBDA = {"erm": 0.0, "irm": 1e5, "vrex": 1.0, "wri": 1500.0}
 ACCURACY, RATIO = "test accuracy (%)", "|w_spu / w_inv|"
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     rows_each, seeds = (10_000, 5) if task.full else (3_000, 2)
     setting = Gaussian2D()
@@ -49,19 +49,21 @@ def run(task: Task) -> Result:
     for name in LAMBDA:
         label = style.ALGORITHM_NAMES[name]
         rows += [Row.of(label, ACCURACY, accuracy[name]), Row.of(label, RATIO, ratio[name])]
-    figures = style.save(draw(setting, *shown), task.output, task.name) if shown else []
+    figures = style.save(draw(setting, *shown), task.folder, task.name) if shown else []
     ceiling = 100 * setting.best_accuracy(2)
     notes = [
         "The paper prints no numbers for this figure.",
         f"A predictor that uses x_inv alone reaches at most {ceiling:.2f} % in expectation.",
     ]
-    return Result(
-        experiment=task.name,
-        rows=rows,
-        figures=figures,
-        seconds=perf_counter() - start,
-        notes=notes,
-    )
+    return [
+        Result(
+            experiment=task.name,
+            rows=rows,
+            figures=figures,
+            seconds=perf_counter() - start,
+            notes=notes,
+        )
+    ]
 
 
 def draw(

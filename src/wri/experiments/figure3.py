@@ -76,7 +76,7 @@ def tuned(name: str, tuning: Sequence[Points]) -> float:
     return LAMBDAS[int(np.argmin(shares))]
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     sizes, seeds, tuning_seeds = FULL if task.full else QUICK
     setting = SETTING
@@ -107,7 +107,7 @@ def run(task: Task) -> Result:
         for n in sizes
     ]
     ceiling = 100 * setting.best_accuracy(2)
-    figures = style.save(draw(setting, sizes, measured, ceiling), task.output, task.name)
+    figures = style.save(draw(setting, sizes, measured, ceiling), task.folder, task.name)
     limits = [f"{LABELS[name]} {measured[SHARE][name, inf][0]:.3f}" for name in LABELS]
     weights = [f"{LABELS[name]} {', '.join(f'{w:g}' for w in chosen[name])}" for name in LABELS]
     notes = [
@@ -117,13 +117,15 @@ def run(task: Task) -> Result:
         f"λ as chosen on other seeds for each n: {'; '.join(weights[1:])}.",
         f"A predictor that uses x_inv alone reaches at most {ceiling:.2f} % in expectation.",
     ]
-    return Result(
-        experiment=task.name,
-        rows=rows,
-        figures=figures,
-        seconds=perf_counter() - start,
-        notes=notes,
-    )
+    return [
+        Result(
+            experiment=task.name,
+            rows=rows,
+            figures=figures,
+            seconds=perf_counter() - start,
+            notes=notes,
+        )
+    ]
 
 
 def draw(setting: Gaussian2D, sizes: Sequence[int], measured: Measured, ceiling: float) -> Figure:

@@ -135,7 +135,7 @@ def smallest_at(distance: float, spurious_mean: tuple[float, float]) -> dict[str
     return {label: near.smallest(charge)[0] for label, charge in CHARGES.items()}
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     distances = np.linspace(0, 2, 41 if task.full else 9).tolist()
     smallest: dict[tuple[float, float], dict[float, dict[str, float]]] = {WEAK: {}, STRONG: {}}
@@ -166,14 +166,16 @@ def run(task: Task) -> Result:
         f"{strong[2.0]['WRI']:.2f}; unscaled WRI falls further, to "
         f"{strong[2.0]['WRI, unscaled']:.2f}.",
     ]
-    figures = style.save(draw(distances, weak), task.output, task.name)
-    return Result(
-        experiment=task.name,
-        rows=rows,
-        figures=figures,
-        seconds=perf_counter() - start,
-        notes=notes,
-    )
+    figures = style.save(draw(distances, weak), task.folder, task.name)
+    return [
+        Result(
+            experiment=task.name,
+            rows=rows,
+            figures=figures,
+            seconds=perf_counter() - start,
+            notes=notes,
+        )
+    ]
 
 
 def relative_to_start(smallest: Smallest) -> dict[float, dict[str, float]]:

@@ -35,7 +35,7 @@ Paths = dict[tuple[str, str], np.ndarray]
 """Algorithm and start to the weights of x_inv and x_spu, `[step, seed, 2]`."""
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     rows, seeds, steps = (10_000, 5, 800) if task.full else (2_000, 3, 400)
     found = paths(rows, range(task.seed, task.seed + seeds), steps, task.progress)
@@ -44,17 +44,19 @@ def run(task: Task) -> Result:
         for (name, where), path in found.items()
         for n, what in enumerate(("w_inv", "w_spu"))
     ]
-    figures = style.save(draw(found), task.output, task.name)
+    figures = style.save(draw(found), task.folder, task.name)
     notes = [
         "The paper prints no numbers for this figure. The true weights are w_inv = 1, w_spu = 0.",
     ]
-    return Result(
-        experiment=task.name,
-        rows=cells,
-        figures=figures,
-        seconds=perf_counter() - start,
-        notes=notes,
-    )
+    return [
+        Result(
+            experiment=task.name,
+            rows=cells,
+            figures=figures,
+            seconds=perf_counter() - start,
+            notes=notes,
+        )
+    ]
 
 
 def paths(rows: int, seeds: range, steps: int, progress: Progress) -> Paths:

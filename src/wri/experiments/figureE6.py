@@ -23,7 +23,7 @@ TITLES = {"horizontal": "flipped left to right", "vertical": "flipped upside dow
 GAP = 2  # pixels between pictures
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     test = coloured_mnist("cmnist", task.seed)[-1]
     flipped = mirror(test)
@@ -39,18 +39,20 @@ def run(task: Task) -> Result:
         for direction, digits in FLIPS.items()
         if digit in digits
     ]
-    figures = style.save(draw(test, flipped), task.output, task.name)
+    figures = style.save(draw(test, flipped), task.folder, task.name)
     notes = [
         f"Mirrored digits in the test environment of {len(test)}; 4, 7 and 9 are mirrored in both "
         "directions. The paper prints no numbers for this figure."
     ]
-    return Result(
-        experiment=task.name,
-        rows=rows,
-        figures=figures,
-        seconds=perf_counter() - start,
-        notes=notes,
-    )
+    return [
+        Result(
+            experiment=task.name,
+            rows=rows,
+            figures=figures,
+            seconds=perf_counter() - start,
+            notes=notes,
+        )
+    ]
 
 
 def count(flipped: Mirrored, direction: str, digit: int) -> int:

@@ -101,7 +101,7 @@ Scores = dict[tuple[str, str, str], list[float]]
 """By measure, line and held-out hospital: a value for each seed."""
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     table = load_heart()
     ways = {**_plain(), **_networks()}
@@ -141,9 +141,11 @@ def run(task: Task) -> Result:
         "in all of them.",
         *(_against(scores, names, hospitals)),
     ]
-    return Result(
-        experiment=task.name, rows=rows, figures=[], seconds=perf_counter() - start, notes=notes
-    )
+    return [
+        Result(
+            experiment=task.name, rows=rows, figures=[], seconds=perf_counter() - start, notes=notes
+        )
+    ]
 
 
 class Patients(NamedTuple):

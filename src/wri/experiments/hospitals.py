@@ -62,7 +62,7 @@ Cells = dict[tuple[str, str, str], list[float]]
 """By table, algorithm and column: a value for each seed."""
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     seeds = range(task.seed, task.seed + (10 if task.full else 2))
     draws = range(task.seed, task.seed + (30 if task.full else 2))
@@ -104,14 +104,16 @@ def run(task: Task) -> Result:
         *(against(name, cells, title) for title in (ACCURACY, DRAWN) for name in rivals),
         "cause alone: the sign of smoking, the best that the cause allows; in expectation.",
     ]
-    figures = style.save(draw(cells), task.output, task.name)
-    return Result(
-        experiment=task.name,
-        rows=rows,
-        figures=figures,
-        seconds=perf_counter() - start,
-        notes=notes,
-    )
+    figures = style.save(draw(cells), task.folder, task.name)
+    return [
+        Result(
+            experiment=task.name,
+            rows=rows,
+            figures=figures,
+            seconds=perf_counter() - start,
+            notes=notes,
+        )
+    ]
 
 
 def sites_tested(chosen: Drawn, seed: int) -> dict[str, Environment]:

@@ -58,7 +58,7 @@ class Exact(NamedTuple):
     effective: float  # effective sample size of the worse side, as a share of n
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     repeats, steps = (2000, 61) if task.full else (300, 31)
     random = np.random.default_rng(task.seed)
@@ -78,7 +78,7 @@ def run(task: Task) -> Result:
             if weighting == "ratio":
                 rows.append(Row.of("ratio, cut away (%)", column, [100 * found.cut], table=BOUND))
         task.progress(done + 1, len(SHOWN))
-    figures = style.save(draw(np.linspace(0, 3, steps), sampled), task.output, task.name)
+    figures = style.save(draw(np.linspace(0, 3, steps), sampled), task.folder, task.name)
     at = {weighting: exact(weighting, 2.0) for weighting in WEIGHTINGS}
     spreads = ", ".join(f"{weighting} {each.spread:.2f}" for weighting, each in at.items())
     notes = [
@@ -89,14 +89,16 @@ def run(task: Task) -> Result:
         f"In 20 dimensions density weights keep {100 * density_share(20, 0.0):.0f} % of a sample "
         "even at δ = 0; overlap weights keep all.",
     ]
-    return Result(
-        experiment=task.name,
-        rows=rows,
-        figures=figures,
-        seconds=perf_counter() - start,
-        notes=notes,
-        repetitions="samples",
-    )
+    return [
+        Result(
+            experiment=task.name,
+            rows=rows,
+            figures=figures,
+            seconds=perf_counter() - start,
+            notes=notes,
+            repetitions="samples",
+        )
+    ]
 
 
 def weights_at(x: np.ndarray, distance: float) -> dict[Weighting, tuple[np.ndarray, np.ndarray]]:

@@ -20,9 +20,9 @@ seeds; its standard error is taken over the data sets, since runs on one share i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -57,7 +57,8 @@ MARKS = {
 }
 
 
-class Sweep(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Series:
     """One table: what varies, and what the paper prints, "mean±spread" for each value."""
 
     symbol: str
@@ -81,13 +82,13 @@ class Sweep(NamedTuple):
         return float(mean), float(spread)
 
 
-SWEEPS = {
-    "tableE1": Sweep(
-        "σ_inv",
-        "\\sigma_{inv}",
-        "invariant_shift",
-        (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3),
-        {
+SERIES = {
+    "tableE1": Series(
+        symbol="σ_inv",
+        math="\\sigma_{inv}",
+        varies="invariant_shift",
+        values=(0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3),
+        printed={
             "ERM": "51.3±1.6 52.5±1.1 53.3±0.9 51.5±2.0 50.3±1.3 53.7±1.4 54.8±2.1",
             "IRM": "52.4±2.7 51.9±2.3 52.2±2.7 51.2±3.2 49.2±1.8 51.5±3.2 54.3±3.3",
             "VREx": "52.5±1.0 51.1±1.5 54.0±1.0 52.4±1.4 50.5±1.3 53.6±1.3 56.8±1.1",
@@ -96,12 +97,12 @@ SWEEPS = {
             ORACLE: "67.8±0.3 68.2±0.3 69.3±0.3 70.4±0.2 68.8±0.6 67.4±2.0 68.6±0.9",
         },
     ),
-    "tableE2": Sweep(
-        "Δ_inv",
-        "\\Delta_{inv}",
-        "covariance_shift",
-        (0.0, 0.2, 0.4, 0.6, 0.8),
-        {
+    "tableE2": Series(
+        symbol="Δ_inv",
+        math="\\Delta_{inv}",
+        varies="covariance_shift",
+        values=(0.0, 0.2, 0.4, 0.6, 0.8),
+        printed={
             "ERM": "51.3±1.6 51.4±1.5 51.1±1.2 51.1±1.3 51.7±1.2",
             "IRM": "52.4±2.7 51.3±2.4 51.5±2.1 50.6±1.7 51.3±1.8",
             "VREx": "52.5±1.0 51.6±0.3 51.2±0.9 52.0±1.5 52.5±1.3",
@@ -110,12 +111,12 @@ SWEEPS = {
             ORACLE: "67.8±0.3 67.6±0.7 67.6±0.4 68.9±0.3 68.9±0.3",
         },
     ),
-    "tableE3": Sweep(
-        "θ",
-        "\\theta_{parity}",
-        "parity",
-        (90.0, 87.0, 85.0, 80.0, 70.0),
-        {
+    "tableE3": Series(
+        symbol="θ",
+        math="\\theta_{parity}",
+        varies="parity",
+        values=(90.0, 87.0, 85.0, 80.0, 70.0),
+        printed={
             "ERM": "44.8±1.2 43.0±1.4 40.5±1.1 37.5±0.7 30.5±0.9",
             "IRM": "43.8±3.6 41.9±3.9 40.9±4.2 37.0±4.0 29.9±3.0",
             "VREx": "45.2±2.0 42.9±1.9 41.4±1.6 37.2±2.7 30.5±1.3",
@@ -131,60 +132,52 @@ Cells = dict[float, dict[str, np.ndarray]]
 """Value of what varies, then line of the table, to accuracies `[data set]` (means over seeds)."""
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
+    """Tables and figure from the same runs; the figure needs those of all three tables."""
     start = perf_counter()
     size = FULL if task.full else QUICK
-    kinds = KINDS if task.filtered is None else (KINDS[0] if task.filtered else KINDS[1],)
-    names = tuple(SWEEPS) if task.name == "figureE5" else (task.name,)
-    trained: dict[str, dict[str, Cells]] = {}
-    for n, name in enumerate(names):
-        progress = part(task.progress, n, len(names))
-        trained[name] = train_table(name, task.full, size, task.seed, kinds, progress)
-    rows, notes = [], []
-    for kind in kinds:
-        tables = {name: trained[name][kind] for name in names}
-        if task.name == "figureE5":
-            rows += [row for name in names for row in averages(name, tables[name], kind)]
-            every = [*columns(tables["tableE1"]), *columns(tables["tableE3"])]
-            notes += comparisons("tableE1 and tableE3 together", every, kind)
-            every += columns(tables["tableE2"])[1:]  # its first column is table E.1's
-            notes += comparisons("all three together", every, kind)
+    filtered = task.options["filtered"]
+    kinds = KINDS if filtered is None else (FILTERED if filtered else UNFILTERED,)
+    names = tuple(SERIES) if "figureE5" in task.outputs else task.outputs
+    trained = {
+        name: train_table(name, size, kinds, task, part(task.progress, n, len(names)))
+        for n, name in enumerate(names)
+    }
+    results = []
+    for output in task.outputs:
+        if output == "figureE5":
+            rows, notes = figure_cells(trained, kinds)
+            figures = style.save(draw(trained), task.folder, output)
         else:
-            rows += table_rows(task.name, tables[task.name], kind)
-            notes += comparisons(task.name, columns(tables[task.name]), kind)
-    figures = []
-    if task.name == "figureE5":
-        figures = style.save(draw(trained), task.output, task.name)
-    notes += far_cells(rows)
-    repetitions = f"data sets, each the mean of {size.seeds} seeds"
-    return Result(
-        experiment=task.name,
-        rows=rows,
-        figures=figures,
-        seconds=perf_counter() - start,
-        notes=notes,
-        repetitions=repetitions,
-    )
-
-
-_trained: dict[tuple[object, ...], dict[str, Cells]] = {}  # the figure shows the tables' runs
+            rows, notes = table_cells(output, trained[output])
+            figures = []
+        repetitions = f"data sets, each the mean of {size.seeds} seeds"
+        seconds = perf_counter() - start
+        results.append(
+            Result(
+                experiment=output,
+                rows=rows,
+                figures=figures,
+                seconds=seconds,
+                notes=[*notes, *far_cells(rows)],
+                repetitions=repetitions,
+            )
+        )
+    return results
 
 
 def train_table(
-    name: str, full: bool, size: Size, seed: int, kinds: tuple[str, ...], progress: Progress
+    name: str, size: Size, kinds: tuple[str, ...], task: Task, progress: Progress
 ) -> dict[str, Cells]:
     """Accuracies by kind of data seeds; each data set is trained on once for both kinds."""
-    key = (name, full, size, seed, kinds)
-    if key in _trained:
-        return _trained[key]
-    sweep = SWEEPS[name]
-    values = sweep.values if full else sweep.values[:: len(sweep.values) // 2]
-    settings = [sweep.at(value) for value in values]
+    series = SERIES[name]
+    values = series.values if task.full else series.values[:: len(series.values) // 2]
+    settings = [series.at(value) for value in values]
     chosen: dict[str, list[list[Dataset]]] = {}
     if FILTERED in kinds:
-        chosen[FILTERED] = passing(settings, seed, size)
+        chosen[FILTERED] = passing(settings, task.seed, size)
     if UNFILTERED in kinds:
-        seeds = range(seed, seed + size.datasets)
+        seeds = range(task.seed, task.seed + size.datasets)
         chosen[UNFILTERED] = [[Dataset(setting, each) for each in seeds] for setting in settings]
     datasets = {
         (setting, dataset.seed): dataset
@@ -192,9 +185,9 @@ def train_table(
         for setting, cell in zip(settings, cells, strict=True)
         for dataset in cell
     }
-    accuracy = accuracies(list(datasets.values()), LINES, size, seed, progress)
+    accuracy = accuracies(list(datasets.values()), LINES, size, task.seed, progress)
     place = {key: n for n, key in enumerate(datasets)}
-    _trained[key] = {
+    return {
         kind: {
             value: {
                 line: accuracy[line][[place[setting, dataset.seed] for dataset in cell]].mean(1)
@@ -204,24 +197,47 @@ def train_table(
         }
         for kind, cells in chosen.items()
     }
-    return _trained[key]
+
+
+def table_cells(name: str, by_kind: Mapping[str, Cells]) -> tuple[list[Row], list[str]]:
+    """Rows of one table for every kind of data seeds, and comparisons as notes."""
+    rows, notes = [], []
+    for kind, cells in by_kind.items():
+        rows += table_rows(name, cells, kind)
+        notes += comparisons(name, columns(cells), kind)
+    return rows, notes
+
+
+def figure_cells(
+    trained: Mapping[str, Mapping[str, Cells]], kinds: Sequence[str]
+) -> tuple[list[Row], list[str]]:
+    """The averages of all tables, and comparisons over several tables as notes."""
+    rows, notes = [], []
+    for kind in kinds:
+        tables = {name: by_kind[kind] for name, by_kind in trained.items()}
+        rows += [row for name, cells in tables.items() for row in averages(name, cells, kind)]
+        every = [*columns(tables["tableE1"]), *columns(tables["tableE3"])]
+        notes += comparisons("tableE1 and tableE3 together", every, kind)
+        every += columns(tables["tableE2"])[1:]  # its first column is table E.1's
+        notes += comparisons("all three together", every, kind)
+    return rows, notes
 
 
 def table_rows(name: str, cells: Cells, kind: str) -> list[Row]:
-    sweep, rows = SWEEPS[name], []
+    series, rows = SERIES[name], []
     for value, accuracy in cells.items():
         for line in LINES:
-            printed = sweep.paper(line, value) if kind == FILTERED else (None, None)
-            column = f"{sweep.symbol} = {value:g}"
+            printed = series.paper(line, value) if kind == FILTERED else (None, None)
+            column = f"{series.symbol} = {value:g}"
             rows.append(Row.of(line, column, accuracy[line], *printed, kind))
     return rows + [replace(row, column="average") for row in averages(name, cells, kind)]
 
 
 def averages(name: str, cells: Cells, kind: str) -> list[Row]:
     """Every line over all columns; the paper's average is that of its cells."""
-    sweep, rows = SWEEPS[name], []
+    series, rows = SERIES[name], []
     for line in LINES:
-        printed = [mean for v in cells if (mean := sweep.paper(line, v)[0]) is not None]
+        printed = [mean for v in cells if (mean := series.paper(line, v)[0]) is not None]
         paper = round(float(np.mean(printed)), 2) if printed and kind == FILTERED else None
         groups = [accuracy[line] for accuracy in columns(cells)]
         rows.append(Row.over_groups(line, name, groups, paper, kind))
@@ -270,7 +286,7 @@ def draw(trained: Mapping[str, Mapping[str, Cells]]) -> Figure:
         for ax, (name, letter) in zip(axes[0], zip(trained, "abc", strict=True), strict=True):
             ax.set_title(f"({letter}) {TITLES[name]}")
         for ax, name in zip(axes[-1], trained, strict=True):
-            ax.set_xlabel(f"${SWEEPS[name].math}$")
+            ax.set_xlabel(f"${SERIES[name].math}$")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         drawn.legend(handles, labels, loc="outside lower center", ncols=4)
     return drawn

@@ -54,7 +54,7 @@ class Ideal(NamedTuple):
     errors: np.ndarray  # [..., predictor, E, 10], l_e(d)
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     draws = 20 if task.full else 5
     expected = cells({name: expectation(name) for name in DATASETS})
@@ -82,14 +82,16 @@ def run(task: Task) -> Result:
         against_paper(ours, expected),
         misprint(ours, expected),
     ]
-    return Result(
-        experiment=task.name,
-        rows=rows,
-        figures=[],
-        seconds=perf_counter() - start,
-        notes=notes,
-        repetitions="draws of the data set",
-    )
+    return [
+        Result(
+            experiment=task.name,
+            rows=rows,
+            figures=[],
+            seconds=perf_counter() - start,
+            notes=notes,
+            repetitions="draws of the data set",
+        )
+    ]
 
 
 def draw(seeds: range, task: Task) -> dict[str, Ideal]:

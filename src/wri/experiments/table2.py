@@ -71,9 +71,9 @@ class Size(NamedTuple):
 FULL, QUICK = Size(10, 5, 500), Size(2, 2, 250)
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
-    preset = task.preset or "wri"
+    preset: str = task.options["preset"]
     extractor = choose_extractor(task, AT_FULL_SIZE[preset])
     datasets = [
         load_features(name, task.full, extractor, part(task.progress, n, 2 * len(UNEQUAL)))
@@ -82,7 +82,7 @@ def run(task: Task) -> Result:
     prepared = perf_counter()
     sweep = Sweep(sweep_spec(task, preset), datasets)
     name = file_name(task, preset, extractor)
-    path = task.output / f"{name}-{sweep_key(sweep)}.db"
+    path = task.folder / f"{name}-{sweep_key(sweep)}.db"
     with Store(path, write=True) as store:
         run_sweep(sweep, store, part(task.progress, 1, 2))
         outcomes = [run for run in store.outcomes() if run.trial_seed in trials(task)]
@@ -99,19 +99,21 @@ def run(task: Task) -> Result:
             rows += table_rows(data.name, selection, found)
             notes += table_notes(data.name, selection, found)
             shown[selection, data.name] = found
-    figures = style.save(draw(shown), task.output, name)
+    figures = style.save(draw(shown), task.folder, name)
     notes.append(
         f"Features {prepared - start:.0f} s, or as long as it takes to read them; sweep "
         f"{trained - prepared:.0f} s, or as long as what was missing of it."
     )
-    return Result(
-        experiment=task.name,
-        rows=rows,
-        figures=figures,
-        seconds=perf_counter() - start,
-        notes=notes,
-        repetitions="trials",
-    )
+    return [
+        Result(
+            experiment=task.name,
+            rows=rows,
+            figures=figures,
+            seconds=perf_counter() - start,
+            notes=notes,
+            repetitions="trials",
+        )
+    ]
 
 
 def file_name(task: Task, preset: str, extractor: Extractor) -> str:

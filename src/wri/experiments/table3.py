@@ -11,7 +11,7 @@ default hyper-parameters. Common rows are the unaltered digits of the test envir
 The paper leaves `negatives` and `combine` open. Whose densities d_e are, the preset says:
 
     paper, published   the bounded networks that WRI's training leaves behind
-    wri                Gaussian mixtures of the training environments, fitted by likelihood alone:
+    coloured           Gaussian mixtures of the training environments, fitted by likelihood alone:
                        WRI's weights come from a classifier of environments, which knows no density
 
 Such mixtures owe nothing to WRI and would serve any predictor. A second table therefore fits them
@@ -127,13 +127,12 @@ Trained = dict[str, dict[int, Predictor]]
 """Algorithm and trial to what was trained."""
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
-    preset, combine = task.preset or "wri", task.combine or "mean"
-    negatives = task.negatives or "all"
+    preset, combine, negatives = (task.options[k] for k in ("preset", "combine", "negatives"))
     size = FULL if task.full else QUICK
     extractor = choose_extractor(task, "ae")
-    stage = partial(part, task.progress, parts=4 if preset == "wri" else 2)
+    stage = partial(part, task.progress, parts=4 if preset == "coloured" else 2)
     data = load_features("cmnist", task.full, extractor, stage(0))
     shown = load_shown(data, task.full, extractor, negatives)
     prepared = perf_counter()
@@ -152,7 +151,7 @@ def run(task: Task) -> Result:
     }
     lines[CONFIDENCE_OF_WRI] = lines["WRI"]
     tables = {AS_PRINTED: lines}
-    if preset == "wri":
+    if preset == "coloured":
         rows = [seen(data, trial) for trial in trained["wri"]]
         found = fit_evidence(rows, [as_it_is] * len(rows), ladder("x", task.full), stage(2))
         lines["WRI"] = over_trials([partial(each.score, combine) for each in found], shown)
@@ -170,14 +169,16 @@ def run(task: Task) -> Result:
         f"{perf_counter() - prepared:.0f} s."
     )
     cells = [row for table, each in tables.items() for row in table_rows(table, each)]
-    return Result(
-        experiment=task.name,
-        rows=cells,
-        figures=[],
-        seconds=perf_counter() - start,
-        notes=notes,
-        repetitions="trials",
-    )
+    return [
+        Result(
+            experiment=task.name,
+            rows=cells,
+            figures=[],
+            seconds=perf_counter() - start,
+            notes=notes,
+            repetitions="trials",
+        )
+    ]
 
 
 def load_shown(data: Data, full: bool, extractor: Extractor, negatives: str) -> Shown:

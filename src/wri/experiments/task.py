@@ -1,26 +1,54 @@
-"""What an experiment is asked for."""
+"""Tasks for experiments, and the options that an experiment declares."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, get_args, get_origin
 
+from wri.errors import InputError, check_option
 from wri.progress import Progress, silent
 
 
-class Task(NamedTuple):
-    """One table or figure by its name, at one of two sizes."""
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option of an experiment, as the command line shows it and a `Task` carries it."""
 
     name: str
-    full: bool
-    seed: int
-    output: Path
+    kind: Any  # bool, int, or a Literal of the allowed values
+    help: str
+    default: Any = None  # None: the experiment chooses
+    least: int | None = None  # smallest number
+    flags: str = ""  # on the command line, where it is not --name
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The allowed values of a Literal; empty for other kinds."""
+        return get_args(self.kind) if get_origin(self.kind) is Literal else ()
+
+    @property
+    def flag(self) -> str:
+        return self.flags or f"--{self.name}"
+
+    def check(self, value: Any) -> None:
+        """Refuse a value that is not allowed. None is the default's place and always allowed."""
+        if value is None:
+            return
+        if self.values:
+            check_option(self.name, value, self.values)
+        elif not isinstance(value, self.kind):
+            raise InputError(f"{self.name} must be of type {self.kind.__name__}, not {value!r}")
+        elif self.least is not None and value < self.least:
+            raise InputError(f"{self.name} must be at least {self.least}, not {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One experiment by its name, at one of two sizes, and which of its outputs are wanted."""
+
+    name: str
+    folder: Path  # for figures
+    outputs: tuple[str, ...] = ()  # tables and figures by name; all of the experiment's if empty
+    full: bool = False  # the paper's size, or a quick look
+    seed: int = 0
     progress: Progress = silent
-    filtered: bool | None = None  # tables E.1–E.3: with the published filter, without, or both
-    preset: str | None = None  # tables 2 and 3: "paper", "published" or "wri"
-    features: str | None = None  # tables 2, 3 and ablation: "ae", "cnn" or "pca"
-    width: int | None = None  # of the features
-    combine: str | None = None  # table 3: how the environments' densities become one score
-    negatives: str | None = None  # table 3: which digits are the common ones
-
-
-OPTIONS = ("filtered", "preset", "features", "width", "combine", "negatives")
-"""Fields that only some experiments heed; None leaves the choice to them."""
+    options: Mapping[str, Any] = field(default_factory=dict)  # those that the experiment declares

@@ -75,7 +75,7 @@ class Ends(NamedTuple):
 AllEnds = dict[tuple[ClosedForm, int, int], Ends]  # by weighting, d_spu and environments
 
 
-def run(task: Task) -> Result:
+def run(task: Task) -> list[Result]:
     start = perf_counter()
     n, starts, draws = (30, 30, 1000) if task.full else (6, 10, 30)
     cells = [(w, d, k) for w in WEIGHTINGS for d in SPURIOUS for k in ENVIRONMENTS]
@@ -93,14 +93,15 @@ def run(task: Task) -> Result:
         singular += rows
         task.progress(len(cells) + 2 * d, steps)
     found = enough_rows(ends) + size_rows(ends) + end_rows(ends)
-    return Result(
+    result = Result(
         experiment=task.name,
         rows=found + penalties + positions + singular,
-        figures=style.save(draw(ends, values), task.output, task.name),
+        figures=style.save(draw(ends, values), task.folder, task.name),
         seconds=perf_counter() - start,
         notes=notes_on(ends),
         repetitions="couplings",
     )
+    return [result]
 
 
 def drawn(
