@@ -1,12 +1,15 @@
 """Small data that many tests share."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import nn
 
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED
 from wri.sweep.data import Data
-from wri.training import Bank
+from wri.sweep.outcomes import DatasetInfo, Outcome
+from wri.training import Bank, ModelSpec, Run, train_stack
 
 
 def make_bank(loss=CROSS_ENTROPY, rows=200, width=6, seed=0):
@@ -16,8 +19,8 @@ def make_bank(loss=CROSS_ENTROPY, rows=200, width=6, seed=0):
     if loss is CROSS_ENTROPY:
         return Bank(features, score.argmax(1))
     if loss is LOGISTIC:
-        return Bank(features, (score[:, 0] > 0).astype(int), LOGISTIC)
-    return Bank(features, score[:, 0], SQUARED)
+        return Bank(features, (score[:, 0] > 0).astype(int), loss=LOGISTIC)
+    return Bank(features, score[:, 0], loss=SQUARED)
 
 
 def make_data(environments=4, rows=20, name="toy", seed=0):
@@ -26,7 +29,7 @@ def make_data(environments=4, rows=20, name="toy", seed=0):
     n = environments * rows
     bank = Bank(random.normal(size=(n, 6)), np.arange(n) % 3)
     names = tuple(f"site {e}" for e in range(environments))
-    return Data(name, names, bank, (rows,) * environments)
+    return Data(name=name, names=names, bank=bank, sizes=(rows,) * environments)
 
 
 def as_module(network, row):
@@ -38,3 +41,51 @@ def as_module(network, row):
         linear.weight.data, linear.bias.data = weight[0, 0].clone(), bias[0, 0, :, 0].clone()
         layers += [linear, nn.ReLU()]
     return nn.Sequential(*layers[:-1])
+
+
+def make_run(
+    objective,
+    bank,
+    train,
+    hyper=None,
+    seed=0,
+    evaluate=None,
+    hidden=None,
+    preset="domainbed",
+    **settings,
+):
+    """A run from an objective, in a preset."""
+    spec = ModelSpec.of(objective, preset=preset, hidden=hidden, hyper=hyper, **settings)
+    return Run(spec, bank, train, seed=seed, evaluate=evaluate or {})
+
+
+def train_steps(runs, steps, checkpoint_every=10, measures=None, dtype=torch.float32):
+    """Records of a stack that takes so many steps in a precision."""
+    precision = "double" if dtype is torch.float64 else "single"
+    runs = [with_spec(run, steps=steps, precision=precision) for run in runs]
+    return train_stack(runs, checkpoint_every=checkpoint_every, measures=measures)
+
+
+def with_spec(run, **changes):
+    """The run with another specification."""
+    return replace(run, spec=replace(run.spec, **changes))
+
+
+def make_outcome(dataset, algorithm, test_envs, draw, trial, steps, accuracy, **others):
+    """A run of a sweep by its accuracies."""
+    return Outcome(
+        dataset=dataset,
+        algorithm=algorithm,
+        test_envs=test_envs,
+        hparams_seed=draw,
+        trial_seed=trial,
+        steps=steps,
+        measures={"accuracy": accuracy},
+        **others,
+    )
+
+
+def make_info(name, environments, constant_accuracy, held_back):
+    """A data set by the accuracy of a constant in each environment."""
+    constant = {"accuracy": constant_accuracy}
+    return DatasetInfo(name=name, environments=environments, constant=constant, held_back=held_back)

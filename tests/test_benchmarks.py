@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import make_bank
+from helpers import make_bank, make_run, train_steps
 from wri.objectives import OBJECTIVES, make_objective
 from wri.stacked import Streams
-from wri.training import Run, train_stack
 from wri.training.sampler import Features, Sampler, StackDraws
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 STEPS = 12
+EIGHT = ("erm", "irm", "vrex", "groupdro", "mixup", "mldg", "coral", "wri")
+"""Those of the paper; an objective that comes later is compared if the benchmark has it."""
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def single_runs(monkeypatch):
     return importlib.import_module("single_runs")
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", EIGHT)
 def test_a_single_run_as_people_write_it_ends_where_the_stack_ends(name, single_runs):
     """Eight algorithms written twice: the same weights after twelve steps on the same batches."""
     hyper = {"batch_size": 16, "weight_decay": 0.01, "anneal_steps": 3, "meta_test": 1}
@@ -34,8 +35,10 @@ def test_a_single_run_as_people_write_it_ends_where_the_stack_ends(name, single_
     known = {parameter.name for parameter in OBJECTIVES[name].hyperparameters()}
     hyper = {key: value for key, value in hyper.items() if key in known}
     train = [np.arange(0, 60), np.arange(60, 120), np.arange(120, 180)]
-    run = Run(make_objective(name), make_bank(width=8), train, hyper, seed=3)
-    (record,) = train_stack([run], STEPS, dtype=torch.float64)
+    run = make_run(
+        make_objective(name), make_bank(width=8), train, hyper, seed=3, precision="double"
+    )
+    (record,) = train_steps([run], STEPS, dtype=torch.float64)
 
     algorithm = single_runs.ALGORITHMS[name](8, 3, dict(run.hyper))
     copy_weights(algorithm.network, run.network.initial([3]), run.network.packing)
@@ -62,7 +65,7 @@ def copy_weights(module, rows, packing):
 def feed(algorithm, run):
     """Give the algorithm the batches and draws that the run's seed gives the stack."""
     algorithm.reset()
-    features = Features([run], torch.float64, "cpu")
+    features = Features([run], "cpu")
     random = Streams([run.seed], "objective", torch.float64, "cpu")
     algorithm.order = lambda n: random.permutations(n)[0]
     algorithm.shares = lambda n: random.beta(torch.tensor([run.hyper["alpha"]]), n)[0]

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import make_bank
+from helpers import make_bank, make_run, train_steps
 from wri.densities import EnvironmentClassifier, Exact, FittedClassifier, Gaussian, Mixture
 from wri.errors import InputError
 from wri.objectives import CORAL, ERM, IRM, MLDG, OBJECTIVES, WRI, GroupDRO, VREx, make_objective
 from wri.stacked import LOSSES
-from wri.training import Run, train_stack
 
 VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
     "irm-square": IRM(form="square"),
@@ -28,9 +27,11 @@ VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
     "wri-phi": WRI(density_on="phi"),
     "wri-outputs": WRI(density_on="outputs"),
     "wri-tilted": WRI(weighting="tilted", density=EnvironmentClassifier(5), normalised=True),
-    "irm-preset": make_objective("irm", "wri"),
-    "vrex-preset": make_objective("vrex", "wri"),
-    "wri-preset": make_objective("wri", "wri", density=FittedClassifier(5, steps=20)),
+    "irm-coloured": make_objective("irm", "coloured"),
+    "vrex-coloured": make_objective("vrex", "coloured"),
+    "wri-coloured": make_objective("wri", "coloured", density=FittedClassifier(5, steps=20)),
+    "irm-table": make_objective("irm", "table"),
+    "wri-table": make_objective("wri", "table", hidden=(5, 4)),
 }
 
 
@@ -71,12 +72,14 @@ def seven_runs(objective, loss=None):
         train = [rows[:50], rows[50 : 75 + k], rows[90:130]]
         evaluate = {"a": rows[130:160], "b": rows[160 : 170 + k]}
         hyper = hyper_for(objective, k)
-        runs.append(Run(objective, banks[k % 2], train, hyper, 10 + k, evaluate, hidden=(5, 4)))
+        runs.append(
+            make_run(objective, banks[k % 2], train, hyper, 10 + k, evaluate, hidden=(5, 4))
+        )
     return runs
 
 
 def train(runs, steps=20, **options):
-    return train_stack(
+    return train_steps(
         runs, steps, checkpoint_every=5, measures=("loss",), dtype=torch.float64, **options
     )
 
@@ -120,12 +123,12 @@ WITHOUT_PENALTY = {
 def test_without_penalty_it_is_erm_step_for_step(objective, off, bank, environments):
     common = {"batch_size": 16, "learning_rate": 0.02}
     split = {"test": np.arange(180, 200)}
-    run = Run(objective, bank, environments, common | off, seed=3, evaluate=split)
-    plain = Run(ERM(), bank, environments, common, seed=3, evaluate=split)
+    run = make_run(objective, bank, environments, common | off, seed=3, evaluate=split)
+    plain = make_run(ERM(), bank, environments, common, seed=3, evaluate=split)
     on = dict.fromkeys(off, 1)  # a neighbour whose penalty is in force
-    beside = Run(objective, bank, environments, common | off | on, seed=4, evaluate=split)
-    ours, _ = train_stack([run, beside], 20, 1, ("loss",), dtype=torch.float64)
-    (erm,) = train_stack([plain], 20, 1, ("loss",), dtype=torch.float64)
+    beside = make_run(objective, bank, environments, common | off | on, seed=4, evaluate=split)
+    ours, _ = train_steps([run, beside], 20, 1, ("loss",), dtype=torch.float64)
+    (erm,) = train_steps([plain], 20, 1, ("loss",), dtype=torch.float64)
     np.testing.assert_allclose(ours.parameters, erm.parameters, rtol=0, atol=1e-12)
     np.testing.assert_allclose(
         ours.measures["loss"]["test"], erm.measures["loss"]["test"], rtol=0, atol=1e-12
@@ -136,9 +139,9 @@ def test_uniform_wri_is_vrex(bank, environments):
     """Three environments: the mean pairwise gap is three times the variance."""
     hyper = {"batch_size": 16, "anneal_steps": 0}
     uniform = WRI(weighting="uniform", scaling="none")
-    ours = Run(uniform, bank, environments, hyper | {"penalty_weight": 2.0}, seed=3)
-    vrex = Run(VREx(), bank, environments, hyper | {"penalty_weight": 6.0}, seed=3)
-    ((a,), (b,)) = (train_stack([r], 20, dtype=torch.float64) for r in (ours, vrex))
+    ours = make_run(uniform, bank, environments, hyper | {"penalty_weight": 2.0}, seed=3)
+    vrex = make_run(VREx(), bank, environments, hyper | {"penalty_weight": 6.0}, seed=3)
+    ((a,), (b,)) = (train_steps([r], 20, dtype=torch.float64) for r in (ours, vrex))
     np.testing.assert_allclose(a.parameters, b.parameters, rtol=0, atol=1e-10)
 
 
@@ -146,11 +149,11 @@ def test_a_density_that_runs_away_hurts_its_own_run_only(bank, environments):
     """The mixture on Φ has nothing to fit when Φ is not finite."""
     objective = WRI("overlap", density=Mixture(2), density_on="phi")
     common = {"batch_size": 16, "density_every": 2}
-    good = Run(objective, bank, environments, common, seed=0, hidden=(5, 4))
+    good = make_run(objective, bank, environments, common, seed=0, hidden=(5, 4))
     wild = {"learning_rate": 1e38, "anneal_steps": 2, "penalty_weight": 1e38}
-    bad = Run(objective, bank, environments, common | wild, seed=1, hidden=(5, 4))
-    beside, diverged = train_stack([good, bad], 12, dtype=torch.float32)
-    (alone,) = train_stack([good], 12, dtype=torch.float32)
+    bad = make_run(objective, bank, environments, common | wild, seed=1, hidden=(5, 4))
+    beside, diverged = train_steps([good, bad], 12, dtype=torch.float32)
+    (alone,) = train_steps([good], 12, dtype=torch.float32)
     assert diverged.diverged_at is not None
     np.testing.assert_allclose(beside.parameters, alone.parameters, rtol=1e-4, atol=1e-5)
 
@@ -159,7 +162,7 @@ def test_too_few_rows_for_a_mixture_on_phi_is_said_and_not_taken_for_divergence(
     objective = WRI("overlap", density=Mixture(5), density_on="phi")
     small = [np.arange(0, 60), np.arange(60, 64)]
     with pytest.raises(InputError, match="environment 1 has 4 rows, fewer than the mixture's 5"):
-        train_stack([Run(objective, bank, small, {"batch_size": 16}, hidden=(5, 4))], 3)
+        train_steps([make_run(objective, bank, small, {"batch_size": 16}, hidden=(5, 4))], 3)
 
 
 def test_densities_that_underflow_leave_the_relative_penalty_finite(environments):
@@ -167,7 +170,7 @@ def test_densities_that_underflow_leave_the_relative_penalty_finite(environments
     wide = make_bank(width=120)
     objective = WRI(density=Gaussian(), scaling="relative")
     hyper = {"batch_size": 16, "penalty_weight": 1.0}
-    (record,) = train_stack([Run(objective, wide, environments, hyper)], 10)
+    (record,) = train_steps([make_run(objective, wide, environments, hyper)], 10)
     assert record.diverged_at is None
 
 
@@ -187,10 +190,10 @@ def test_annealing_switches_ramps_and_resets():
 def test_wri_pays_no_penalty_before_its_densities_are_fitted(bank, environments):
     """With the first update far away it is ERM; afterwards it is not."""
     hyper = {"batch_size": 16, "penalty_weight": 50.0, "anneal_steps": 10}
-    wri = Run(WRI(), bank, environments, hyper, seed=3)
-    erm = Run(ERM(), bank, environments, {"batch_size": 16}, seed=3)
+    wri = make_run(WRI(), bank, environments, hyper, seed=3)
+    erm = make_run(ERM(), bank, environments, {"batch_size": 16}, seed=3)
     for steps, equal in ((10, True), (14, False)):
-        ((a,), (b,)) = (train_stack([r], steps, dtype=torch.float64) for r in (wri, erm))
+        ((a,), (b,)) = (train_steps([r], steps, dtype=torch.float64) for r in (wri, erm))
         assert np.allclose(a.parameters, b.parameters, rtol=0, atol=1e-12) == equal
 
 
@@ -208,7 +211,7 @@ def test_many_environments_are_compared_in_a_circle_of_pairs(objective, bank):
     """Twelve environments; a run in a stack still equals the run alone."""
     train_rows = [np.arange(15 * e, 15 * e + 12) for e in range(12)]
     runs = [
-        Run(
+        make_run(
             objective,
             bank,
             train_rows,
@@ -217,9 +220,9 @@ def test_many_environments_are_compared_in_a_circle_of_pairs(objective, bank):
         )
         for k in range(3)
     ]
-    together = train_stack(runs, 6, dtype=torch.float64)
+    together = train_steps(runs, 6, dtype=torch.float64)
     for run, record in zip(runs, together, strict=True):
-        (alone,) = train_stack([run], 6, dtype=torch.float64)
+        (alone,) = train_steps([run], 6, dtype=torch.float64)
         np.testing.assert_allclose(record.parameters, alone.parameters, rtol=0, atol=1e-8)
 
 

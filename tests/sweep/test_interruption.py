@@ -10,23 +10,23 @@ import pytest
 
 from helpers import make_data
 from wri.errors import InputError
-from wri.sweep import Question, Store, Sweep, forecast, run_sweep
-from wri.sweep.local import stack_memory
+from wri.sweep import Store, Sweep, SweepSpec, forecast, run_sweep
+from wri.sweep.memory import stack_memory
 from wri.sweep.tables import as_rows, build
 from wri.training import train_stack
 
-QUESTION = Question(
+SPEC = SweepSpec(
     ("erm", "irm", "vrex", "wri"), draws=3, trials=2, steps=80, overrides={"density_steps": 1.0}
 )
 WORKER = """
 import sys
 from pathlib import Path
 from helpers import make_data
-from test_interruption import QUESTION
+from test_interruption import SPEC
 from wri.sweep import Store, Sweep, run_sweep
 
 with Store(Path(sys.argv[1]), write=True) as store:
-    sweep = Sweep(QUESTION, [make_data(rows=60)], memory=2e6)
+    sweep = Sweep(SPEC, [make_data(rows=60)], memory=2e6)
     run_sweep(sweep, store, lambda done, of: print(done, of, flush=True))
 """
 
@@ -48,8 +48,8 @@ def kill_at(path, share):
 
 def finish(path):
     with Store(path, write=True) as store:
-        trained = run_sweep(Sweep(QUESTION, [make_data(rows=60)], memory=2e6), store)
-        return trained, store.outcomes(), store.described()
+        trained = run_sweep(Sweep(SPEC, [make_data(rows=60)], memory=2e6), store)
+        return trained, store.outcomes(), store.infos().values()
 
 
 def test_three_kills_change_nothing(tmp_path):
@@ -68,14 +68,16 @@ def test_three_kills_change_nothing(tmp_path):
     assert all(len(outcome.steps) for outcome in outcomes)
     for ours, other in zip(outcomes, expected, strict=True):
         assert (ours.algorithm, ours.test_envs) == (other.algorithm, other.test_envs)
-        for split in other.accuracy:
-            assert np.array_equal(ours.accuracy[split], other.accuracy[split], equal_nan=True)
+        assert set(ours.measures) == set(other.measures) == {"accuracy", "loss"}
+        for measure, splits in other.measures.items():
+            for split, values in splits.items():
+                assert np.array_equal(ours.measures[measure][split], values, equal_nan=True)
     rows = [as_rows(build(each, described)) for each in (outcomes, expected)]
     assert rows[0] == rows[1]
 
 
 def test_ctrl_c_keeps_what_is_finished_and_a_second_sweep_trains_the_rest(tmp_path):
-    sweep = Sweep(Question(("erm", "groupdro"), trials=2, steps=5), [make_data()])
+    sweep = Sweep(SweepSpec(("erm", "groupdro"), trials=2, steps=5), [make_data()])
 
     def interrupt(done, of):
         if done > of / 2:
@@ -90,19 +92,19 @@ def test_ctrl_c_keeps_what_is_finished_and_a_second_sweep_trains_the_rest(tmp_pa
 
 
 def test_unfinished_draws_are_the_reason_of_an_empty_cell(tmp_path):
-    sweep = Sweep(Question(("erm",), draws=3, steps=3), [make_data()])
+    sweep = Sweep(SweepSpec(("erm",), draws=3, steps=3), [make_data()])
     with Store(tmp_path / "s.db", write=True) as store:
-        store.plan(sweep.question.setting, sweep.described, [[run] for run in sweep.planned])
+        store.plan(sweep.spec.setting, sweep.infos, [[run] for run in sweep.planned])
         (first, *_) = store.pending(store.known())
-        store.finish(first, train_stack([sweep.run(planned) for planned in first], 3))
-        (table, *_) = build(store.outcomes(), store.described(), ["oracle"])
+        store.finish(first, train_stack([sweep.run(planned) for planned in first]))
+        (table, *_) = build(store.outcomes(), store.infos().values(), ["oracle"])
         reasons = [cell.reason for cell in table.lines["erm"]]
         assert reasons[:2] == ["2 of 3 draws are not finished", "3 of 3 draws are not finished"]
 
 
 def test_more_trials_train_only_what_is_new(tmp_path):
     def trained(**options):
-        return run_sweep(Sweep(Question(("erm",), **options), [make_data()]), store)
+        return run_sweep(Sweep(SweepSpec(("erm",), **options), [make_data()]), store)
 
     with Store(tmp_path / "s.db", write=True) as store:
         assert trained(steps=3) == 4
@@ -113,23 +115,23 @@ def test_more_trials_train_only_what_is_new(tmp_path):
 
 
 def test_stacks_fit_into_the_memory_given():
-    sweep = Sweep(Question(("erm",), draws=4, trials=4), [make_data(rows=200)], memory=5e5)
+    sweep = Sweep(SweepSpec(("erm",), draws=4, trials=4), [make_data(rows=200)], memory=1.5e6)
     stacks = [[sweep.run(planned) for planned in stack] for stack in sweep.new_stacks(None)]
     assert max(map(len, stacks)) > 1
-    assert all(stack_memory(runs) <= 5e5 for runs in stacks)
-    assert len(Sweep(sweep.question, sweep.datasets).new_stacks(None)) < len(stacks)
+    assert all(stack_memory(runs) <= 1.5e6 for runs in stacks)
+    assert len(Sweep(sweep.spec, sweep.datasets).new_stacks(None)) < len(stacks)
     with pytest.raises(InputError, match="memory must be a positive number"):
-        Sweep(sweep.question, sweep.datasets, memory=float("inf"))
+        Sweep(sweep.spec, sweep.datasets, memory=float("inf"))
 
 
 def test_a_forecast_counts_and_writes_nothing(tmp_path):
-    sweep = Sweep(Question(("erm", "wri"), draws=2, trials=2, steps=100), [make_data()])
+    sweep = Sweep(SweepSpec(("erm", "wri"), draws=2, trials=2, steps=100), [make_data()])
     found = forecast(sweep, None)
     assert (found.runs, found.finished, found.to_train) == (32, 0, 32)
     assert found.seconds > 0
     assert found.memory > 0
     assert "32 runs, 0 of them finished; 32 to train" in str(found)
     with Store(tmp_path / "s.db", write=True) as store:
-        run_sweep(Sweep(Question(("erm",), steps=100), [make_data()]), store)
+        run_sweep(Sweep(SweepSpec(("erm",), steps=100), [make_data()]), store)
         assert forecast(sweep, store).finished == 4
         assert len(store.known()) == 4

@@ -1,5 +1,6 @@
-"""Which runs a question needs, and that an id is a run."""
+"""Which runs a sweep needs, and that an id is a run."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,68 +9,83 @@ import pytest
 from helpers import make_data
 from wri.errors import InputError
 from wri.objectives import make_objective
-from wri.sweep.plan import Planned, Question
+from wri.sweep.plan import FORMAT, RunSpec, SweepSpec
 from wri.sweep.spaces import seed_hash
+from wri.training import ModelSpec
 
 
-def held_out(question, **options):
-    return [run.test_envs for run in question.plan([make_data(**options)])]
+def held_out(spec, **options):
+    return [run.test_envs for run in spec.plan([make_data(**options)])]
 
 
 def test_only_leave_one_out_needs_pairs():
-    assert held_out(Question(("erm",))) == [(0,), (1,), (2,), (3,)]
-    assert held_out(Question(("erm",), test_envs=(2,))) == [(2,)]
-    pairs = held_out(Question(("erm",), test_envs=(2,), selections=("leave-one-out",)))
+    assert held_out(SweepSpec(("erm",))) == [(0,), (1,), (2,), (3,)]
+    assert held_out(SweepSpec(("erm",), test_envs=(2,))) == [(2,)]
+    pairs = held_out(SweepSpec(("erm",), test_envs=(2,), selections=("leave-one-out",)))
     assert pairs == [(2,), (0, 2), (1, 2), (2, 3)]
-    assert len(held_out(Question(("erm",), selections=("oracle", "leave-one-out")))) == 4 + 6
+    assert len(held_out(SweepSpec(("erm",), selections=("oracle", "leave-one-out")))) == 4 + 6
 
 
 def test_runs_multiply_and_ids_differ():
-    planned = Question(("erm", "wri"), draws=3, trials=2).plan([make_data()])
+    planned = SweepSpec(("erm", "wri"), draws=3, trials=2).plan([make_data()])
     assert len(planned) == 2 * 3 * 2 * 4
     assert len({run.id for run in planned}) == len(planned)
 
 
 def test_runs_of_another_version_are_refused():
-    (first, *_) = Question(("erm",)).plan([make_data()])
-    assert Planned.from_json(first.as_json()) == first
+    (first, *_) = SweepSpec(("erm",)).plan([make_data()])
+    assert RunSpec.from_json(first.as_json()) == first
+    old = first.as_json().replace(f'"format": {FORMAT}', '"format": 2')
     with pytest.raises(InputError, match="written by another version of wri"):
-        Planned.from_json(replace(first, format=1).as_json())
+        RunSpec.from_json(old)
 
 
 def test_trials_may_begin_anywhere():
-    later = Question(("erm",), trials=2, first_trial=100).plan([make_data()])
+    later = SweepSpec(("erm",), trials=2, first_trial=100).plan([make_data()])
     assert {run.trial_seed for run in later} == {100, 101}
     with pytest.raises(InputError, match="first_trial must not be negative"):
-        Question(("erm",), first_trial=-1)
+        SweepSpec(("erm",), first_trial=-1)
 
 
 def test_a_preset_brings_its_options_along():
     (plain, *_), (ours, *_) = (
-        Question(("wri",), preset=preset).plan([make_data()]) for preset in ("cmnist", "wri")
+        SweepSpec(("wri",), preset=preset).plan([make_data()]) for preset in ("cmnist", "coloured")
     )
-    assert "weighting='density'" in plain.objective
-    assert "weighting='overlap'" in ours.objective
+    assert plain.model.objective.weighting == "density"
+    assert ours.model.objective.weighting == "overlap"
     data = make_data()
-    assert ours.run(data, data.splits(0)).objective == make_objective("wri", "wri")
+    assert ours.run(data, data.splits(0)).objective == make_objective("wri", "coloured")
 
 
 def test_an_id_depends_on_all_that_decides_the_result():
-    first, *_ = Question(("erm",)).plan([make_data()])
-    assert first.id == Question(("erm",)).plan([make_data()])[0].id
+    first, *_ = SweepSpec(("vrex",)).plan([make_data()])
+    assert first.id == SweepSpec(("vrex",)).plan([make_data()])[0].id
+    model = first.model
     for change in (
-        {"steps": 7},
-        {"objective": "ERM(other=1)"},
+        {"model": replace(model, steps=7)},
+        {"model": replace(model, stop_after=7)},
+        {"model": replace(model, objective=replace(model.objective, divided=True))},
+        {"model": replace(model, hidden=(5,))},
+        {"model": replace(model, standardise=True)},
+        {"model": replace(model, hyper={"learning_rate": 0.5})},
+        {"model": ModelSpec.of("erm")},
         {"checkpoint_every": 5},
         {"trial_seed": 1},
         {"hparams_seed": 1},
         {"test_envs": (1,)},
-        {"algorithm": "wri"},
-        {"hyper": first.hyper | {"learning_rate": 0.5}},
         {"fingerprint": "x"},
     ):
-        assert replace(first, **change).id != first.id
-    assert Planned.from_json(first.as_json()) == first
+        changed = replace(first, **change)
+        assert changed.id != first.id
+        assert RunSpec.from_json(changed.as_json()) == changed
+
+
+def test_an_id_leaves_out_what_the_preset_sets_anyway():
+    """So a new option, or a default that is written out, does not orphan a store."""
+    first, *_ = SweepSpec(("vrex",)).plan([make_data()])
+    assert json.loads(first.as_json())["model"] == {"objective": "vrex", "preset": "domainbed"}
+    written_out = replace(first.model, hyper={"learning_rate": 1e-2, "penalty_weight": 10.0})
+    assert replace(first, model=written_out).id == first.id
 
 
 def test_one_changed_cell_is_other_data():
@@ -79,8 +95,8 @@ def test_one_changed_cell_is_other_data():
 
 
 def test_more_trials_add_runs_and_change_none():
-    few = Question(("vrex",), draws=2, trials=1).plan([make_data()])
-    more = Question(("vrex", "erm"), draws=2, trials=3).plan([make_data()])
+    few = SweepSpec(("vrex",), draws=2, trials=1).plan([make_data()])
+    more = SweepSpec(("vrex", "erm"), draws=2, trials=3).plan([make_data()])
     assert {run.id for run in few} <= {run.id for run in more}
 
 
@@ -93,7 +109,7 @@ def test_splits_are_domainbeds():
 
 
 def test_a_run_trains_on_the_others_and_measures_all():
-    (planned, *_) = Question(("irm",), steps=5).plan([make_data()])
+    (planned, *_) = SweepSpec(("irm",), steps=5).plan([make_data()])
     source = make_data()
     run = planned.run(source, source.splits(0))
     assert len(run.train) == 3
@@ -102,11 +118,11 @@ def test_a_run_trains_on_the_others_and_measures_all():
 
 
 def test_the_first_draw_is_the_defaults_and_overrides_hold_in_all():
-    plain, drawn = Question(("wri",), draws=2, test_envs=(0,)).plan([make_data()])
-    assert plain.hyper["penalty_weight"] == 1.0
-    assert drawn.hyper["penalty_weight"] != 1.0
-    question = Question(("wri", "erm"), draws=2, overrides={"penalty_weight": 7.0})
-    assert {r.hyper.get("penalty_weight") for r in question.plan([make_data()])} == {7.0, None}
+    plain, drawn = SweepSpec(("wri",), draws=2, test_envs=(0,)).plan([make_data()])
+    assert plain.model.hyper == {}
+    assert drawn.model.hyper["penalty_weight"] != 1.0
+    spec = SweepSpec(("wri", "erm"), draws=2, overrides={"penalty_weight": 7.0})
+    assert {r.model.hyper.get("penalty_weight") for r in spec.plan([make_data()])} == {7.0, None}
 
 
 @pytest.mark.parametrize(
@@ -120,16 +136,16 @@ def test_the_first_draw_is_the_defaults_and_overrides_hold_in_all():
         ({"algorithms": ("erm",), "selections": ("best",)}, "selection must be one of"),
     ],
 )
-def test_questions_that_make_no_sense(options, message):
+def test_sweeps_that_make_no_sense(options, message):
     with pytest.raises(InputError, match=message):
-        Question(**options).plan([make_data()])
+        SweepSpec(**options).plan([make_data()])
 
 
 def test_one_environment_and_two_for_leave_one_out_are_too_few():
     with pytest.raises(InputError, match="at least two are needed"):
         make_data(environments=1)
     with pytest.raises(InputError, match="leave-one-out holds out two of the 3 environments"):
-        held_out(Question(("vrex",), selections=("leave-one-out",)), environments=3)
-    assert held_out(Question(("erm",), selections=("leave-one-out",)), environments=3)
+        held_out(SweepSpec(("vrex",), selections=("leave-one-out",)), environments=3)
+    assert held_out(SweepSpec(("erm",), selections=("leave-one-out",)), environments=3)
     with pytest.raises(InputError, match="vrex needs 2 to train on; leave vrex out"):
-        held_out(Question(("vrex",)), environments=2)
+        held_out(SweepSpec(("vrex",)), environments=2)

@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers import make_data
+from helpers import make_data, make_info, make_outcome
 from wri.errors import InputError
-from wri.sweep.outcomes import Described, Outcome
 from wri.sweep.selection import SELECTIONS, choose
 from wri.sweep.tables import as_rows, build
 
-DATA = Described("three sites", ("site A", "site B", "site C"), (0.5, 0.6, 0.5), (0.0, 0.0, 0.0))
+DATA = make_info("three sites", ("site A", "site B", "site C"), (0.5, 0.6, 0.5), (0.0, 0.0, 0.0))
 STEPS = np.array([10, 20, 30])
 
 # Site C is held out. Means of A and B, out: .70 .85 .75, .60 .65 .60 and .15 .60 .60.
@@ -60,7 +59,7 @@ EXPECTED = {  # draw, step, score
 
 def outcome(draw, accuracy, test_envs=(2,), trial=0, steps=STEPS):
     columns = {name: np.array(values) for name, values in accuracy.items()}
-    return Outcome(DATA.name, "wri", test_envs, draw, trial, steps, columns)
+    return make_outcome(DATA.name, "wri", test_envs, draw, trial, steps, columns)
 
 
 def example(trial=0, shift=0.0):
@@ -78,15 +77,16 @@ def example(trial=0, shift=0.0):
 
 
 def select(selection, runs, held_out=2, trial=0):
-    return choose(selection, runs, DATA, "wri", held_out, trial)
+    return choose(selection, runs, DATA, algorithm="wri", held_out=held_out, trial_seed=trial)
 
 
 def diverged(run, at):
     """The run with NaN from checkpoint `at` on."""
     columns = {
-        name: np.where(np.arange(3) < at, column, np.nan) for name, column in run.accuracy.items()
+        name: np.where(np.arange(3) < at, column, np.nan)
+        for name, column in run.measures["accuracy"].items()
     }
-    return replace(run, accuracy=columns, diverged_at=int(run.steps[at]))
+    return replace(run, measures={"accuracy": columns}, diverged_at=int(run.steps[at]))
 
 
 def test_there_is_an_answer_for_every_selection():
@@ -99,7 +99,7 @@ def test_by_hand(selection):
     choice = select(selection, example())
     assert (choice.hparams_seed, choice.step, choice.score) == EXPECTED[selection]
     at = STEPS.tolist().index(choice.step)
-    assert choice.accuracy == {k: v[at] for k, v in DRAWS[choice.hparams_seed].items()}
+    assert choice.splits == {k: v[at] for k, v in DRAWS[choice.hparams_seed].items()}
 
 
 @pytest.mark.parametrize("selection", EXPECTED)
@@ -132,13 +132,13 @@ def test_nan_never_wins_where_no_divergence_was_noted(selection):
 
 def test_a_draw_that_is_not_finished_is_a_reason():
     first, *others = example()
-    waiting = replace(first, steps=np.array([], int), accuracy={})
+    waiting = replace(first, steps=np.array([], int), measures={})
     assert select("oracle", [waiting, *others]) == "1 of 3 draws are not finished"
 
 
 def test_the_constant_predictor_never_passes_the_guard():
     data = make_data(environments=3, rows=100)
-    described = data.described
+    info = data.info
     for trial in range(20):
         accuracy = {}
         for e in range(3):
@@ -147,8 +147,8 @@ def test_the_constant_predictor_never_passes_the_guard():
             for part in ("in", "out"):
                 rows = data.splits(trial)[f"env{e}_{part}"]
                 accuracy[f"env{e}_{part}"] = np.array([np.mean(targets[rows] == most)])
-        run = Outcome("toy", "erm", (2,), 0, trial, np.array([0]), accuracy)
-        found = choose("guarded-oracle", [run], described, "erm", 2, trial)
+        run = make_outcome("toy", "erm", (2,), 0, trial, np.array([0]), accuracy)
+        found = choose("guarded-oracle", [run], info, algorithm="erm", held_out=2, trial_seed=trial)
         assert found == "no checkpoint beats the constant predictor in every training environment"
 
 
@@ -205,7 +205,7 @@ def test_leave_one_out_compares_the_same_steps():
     choice = select("leave-one-out", runs)
     assert (choice.hparams_seed, choice.step, choice.score) == (1, 20, 0.52)
     apart = [replace(run, steps=late + 100) if len(run.test_envs) == 2 else run for run in runs]
-    reason = "no checkpoint has all the accuracies that the selection needs"
+    reason = "no checkpoint has all the values that the selection needs"
     assert select("leave-one-out", apart) == reason
 
 
@@ -221,10 +221,11 @@ def test_reasons_name_what_is_missing():
 
 
 def test_two_environments_leave_none_to_train_on():
-    data = Described(DATA.name, ("A", "B"), (0.5, 0.5), (0.0, 0.0))
+    data = make_info(DATA.name, ("A", "B"), (0.5, 0.5), (0.0, 0.0))
     run = outcome(0, {k: v for k, v in DRAWS[0].items() if "env2" not in k}, (1,))
     reason = "leave-one-out needs at least three environments"
-    assert choose("leave-one-out", [run], data, "wri", 1, 0) == reason
+    found = choose("leave-one-out", [run], data, algorithm="wri", held_out=1, trial_seed=0)
+    assert found == reason
 
 
 def test_an_unknown_selection_is_refused():

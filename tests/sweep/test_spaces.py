@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from wri.objectives import OBJECTIVES
-from wri.objectives.hyperparameters import PRESETS
+from wri.objectives.table_rules import FitSize
+from wri.presets import PRESETS
 from wri.sweep import draw, seed_hash
 
 
@@ -31,7 +32,8 @@ def test_two_seeds_and_the_name_decide():
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_draws_lie_in_their_ranges_and_differ(name, preset):
-    draws = [draw(OBJECTIVES[name], seed, preset=preset) for seed in range(1, 40)]
+    size = FitSize(weight=1000.0, largest=300, hidden=(), steps=400)
+    draws = [draw(OBJECTIVES[name], seed, preset=preset, size=size) for seed in range(1, 40)]
     for parameter in OBJECTIVES[name].hyperparameters():
         values = [chosen[parameter.name] for chosen in draws]
         assert all(parameter.low <= value <= parameter.high for value in values)

@@ -11,11 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers import make_data
+from helpers import make_data, make_info
 from wri.errors import InputError
 from wri.stacked import Network
-from wri.sweep.outcomes import Described
-from wri.sweep.plan import Question
+from wri.sweep.plan import SweepSpec
 from wri.sweep.store import Store
 from wri.training import Record
 
@@ -23,12 +22,17 @@ from wri.training import Record
 def record(values):
     accuracy = {f"env{e}_{part}": np.array(values) for e in range(4) for part in ("in", "out")}
     return Record(
-        np.arange(len(values)), {"accuracy": accuracy}, None, Network((6, 3)), np.zeros(1), None
+        steps=np.arange(len(values)),
+        measures={"accuracy": accuracy},
+        diverged_at=None,
+        network=Network((6, 3)),
+        parameters=np.zeros(1),
+        state=None,
     )
 
 
 SETTING = {"steps": 3}
-DESCRIBED = Described("toy", ("a", "b"), (0.5, 0.25), (0.2, 0.2))
+INFO = make_info("toy", ("a", "b"), (0.5, 0.25), (0.2, 0.2))
 
 
 @pytest.fixture
@@ -37,13 +41,13 @@ def path(tmp_path):
 
 
 def planned():
-    return Question(("erm",), trials=2, steps=3).plan([make_data()])
+    return SweepSpec(("erm",), trials=2, steps=3).plan([make_data()])
 
 
 def test_what_is_finished_comes_back(path):
     runs = planned()
     with Store(path, write=True) as store:
-        store.plan(SETTING, {"f": DESCRIBED}, [runs[:3], runs[3:]])
+        store.plan(SETTING, {"f": INFO}, [runs[:3], runs[3:]])
         store.finish(runs[:3], [record([0.1, np.nan, 0.3])] * 3)
     with Store(path) as store:
         assert store.known() == {run.id for run in runs}
@@ -52,22 +56,25 @@ def test_what_is_finished_comes_back(path):
         assert store.pending({runs[0].id}) == []
         (first, *_) = store.outcomes()
         assert (first.algorithm, first.test_envs, first.trial_seed) == ("erm", (0,), 0)
-        assert np.array_equal(first.accuracy["env3_out"], [0.1, np.nan, 0.3], equal_nan=True)
-        assert store.described() == [DESCRIBED]
+        assert np.array_equal(
+            first.measures["accuracy"]["env3_out"], [0.1, np.nan, 0.3], equal_nan=True
+        )
+        assert store.infos() == {"f": INFO}
         assert [len(each.steps) for each in store.outcomes()] == [3] * 3 + [0] * 5
 
 
 def test_other_rows_settings_and_versions_are_refused(path):
     runs = planned()
     with Store(path, write=True) as store:
-        store.plan(SETTING, {"f": DESCRIBED}, [runs[:2]])
+        store.plan(SETTING, {"f": INFO}, [runs[:2]])
         with pytest.raises(InputError, match="other rows by the name 'toy'"):
-            store.plan(SETTING, {"g": DESCRIBED}, [])
+            store.plan(SETTING, {"g": INFO}, [])
         with pytest.raises(InputError, match="holds runs with steps = 3, not 4"):
-            store.plan({"steps": 4}, {"f": DESCRIBED}, [])
-        other = replace(runs[0], hyper=runs[0].hyper | {"learning_rate": 0.5})
+            store.plan({"steps": 4}, {"f": INFO}, [])
+        model = replace(runs[0].model, hyper={"learning_rate": 0.5})
+        other = replace(runs[0], model=model)
         with pytest.raises(InputError, match="another version of this run: erm on toy"):
-            store.plan(SETTING, {"f": DESCRIBED}, [runs[2:], [other]])
+            store.plan(SETTING, {"f": INFO}, [runs[2:], [other]])
         assert store.known() == {run.id for run in runs[:2]}  # all or nothing
 
 

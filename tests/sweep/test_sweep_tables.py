@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
+from helpers import make_info, make_outcome
 from wri.errors import InputError
-from wri.sweep.outcomes import Described, Outcome
 from wri.sweep.tables import as_csv, as_latex, as_rows, as_text, build, comparison_rows
 
-DATA = Described("two sites", ("site A", "site_B"), (0.5, 0.5), (0.0, 0.0))
+DATA = make_info("two sites", ("site A", "site_B"), (0.5, 0.5), (0.0, 0.0))
 SCORES = {  # in %, of trials 0, 1, 2 in site A and in site_B
     "wri": ([70, 72, 74], [60, 60, 60]),
     "erm": ([60, 61, 65], [60, 60, 60]),
@@ -26,7 +26,7 @@ def outcome(algorithm, held_out, trial, score, data=DATA):
         for k in range(len(data.environments))
         for rows in ("in", "out")
     }
-    return Outcome(data.name, algorithm, (held_out,), 0, trial, np.array([100]), accuracy)
+    return make_outcome(data.name, algorithm, (held_out,), 0, trial, np.array([100]), accuracy)
 
 
 def runs(scores=SCORES, data=DATA):
@@ -121,7 +121,8 @@ def test_what_cannot_be_compared_says_why():
 def test_rows_are_json_without_nan():
     scores = {**SCORES, "wri": ([70, np.nan, 74], [60, 60, 60])}
     rows = json.loads(json.dumps(as_rows([table(scores)]), allow_nan=False))
-    keys = ["selection", "dataset", "environment", "algorithm", "mean", "standard_error", "n"]
+    keys = ["selection", "dataset", "measure", "environment", "algorithm"]
+    keys += ["mean", "standard_error", "n", "choices"]
     assert len(rows) == 3 * 3
     for row in rows:
         empty = row["algorithm"] == "wri" and row["environment"] != "site_B"
@@ -147,13 +148,15 @@ def test_csv_gives_the_rows_back():
     assert len(back) == len(rows)
     for row, read in zip(rows, back, strict=True):
         assert read.pop("reason") == row.pop("reason", "")
+        row.pop("choices")  # a flat file has no place for them
         assert read == {key: "" if value is None else str(value) for key, value in row.items()}
 
 
 def test_text_by_hand():
     text = as_text([table({"erm": ([60, 62], [50, 50]), "wri": ([64, 70], [50])})])
     assert text == (
-        "two sites, oracle: last checkpoint, draw chosen on held-back rows of the test environment"
+        "two sites, accuracy, oracle: last checkpoint, draw chosen on held-back rows of the test "
+        "environment"
         "\n% ± standard error over 2 trials; * best\n"
         "\n         site A       site_B      average"
         "\nerm  61.0 ± 1.0   50.0 ± 0.0*  55.5 ± 0.5*"
@@ -184,7 +187,7 @@ def test_latex_is_escaped_marked_and_closed():
 
 
 def test_a_table_for_every_selection_and_data_set():
-    other = Described("another", ("x", "y", "z"), (0.5, 0.5, 0.5), (0.0, 0.0, 0.0))
+    other = make_info("another", ("x", "y", "z"), (0.5, 0.5, 0.5), (0.0, 0.0, 0.0))
     tables = build(
         runs() + runs({"erm": ([1], [2])}, other), [DATA, other], ["oracle-early", "oracle"]
     )

@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from helpers import as_module, make_bank
+from helpers import as_module, make_bank, train_steps, with_spec
+from helpers import make_run as make_any_run
 from wri.errors import InputError
 from wri.objectives import ERM, IRM, MLDG, WRI, GroupDRO, VREx
 from wri.stacked import SQUARED
-from wri.training import Bank, Run, choose_device, plan_stacks, train, train_stack
+from wri.training import Bank, choose_device, plan_stacks, train, train_stack
 from wri.training.stacks import OVERHEAD, cheapest_cuts
 
 SPLITS = {"in": np.arange(0, 90), "out": np.arange(90, 200)}
@@ -19,11 +20,11 @@ SPLITS = {"in": np.arange(0, 90), "out": np.arange(90, 200)}
 
 def make_run(bank, environments, seed=0, objective=None, **hyper):
     hyper = {"batch_size": 16} | hyper
-    return Run(objective or ERM(), bank, environments, hyper, seed, SPLITS)
+    return make_any_run(objective or ERM(), bank, environments, hyper, seed, SPLITS, (3, 1))
 
 
 def test_checkpoints_come_after_steps_0_n_2n_and_the_last(bank, environments):
-    (record,) = train_stack([make_run(bank, environments)], 24, checkpoint_every=10)
+    (record,) = train_steps([make_run(bank, environments)], 24, checkpoint_every=10)
     assert record.steps.tolist() == [0, 10, 20, 23]
     assert record.measures["accuracy"]["out"].shape == (4,)
 
@@ -33,7 +34,7 @@ def test_the_step_size_falls_along_half_a_cosine(bank, environments):
 
     def trained(steps, final_rate):
         run = make_run(bank, environments, final_rate=final_rate)
-        return train_stack([run], steps, dtype=torch.float64)[0].parameters
+        return train_steps([run], steps, dtype=torch.float64)[0].parameters
 
     first = trained(1, 1.0)
     whole = trained(2, 1.0) - first
@@ -52,7 +53,7 @@ def test_dividing_the_loss_by_a_constant_is_nothing_to_adam(bank, environments, 
         make_run(bank, environments, objective=objective(divided=divided, **constant), **hyper)
         for divided in (False, True)
     ]
-    plain, divided = (train_stack([run], 20, dtype=torch.float64)[0] for run in runs)
+    plain, divided = (train_steps([run], 20, dtype=torch.float64)[0] for run in runs)
     np.testing.assert_allclose(divided.parameters, plain.parameters, rtol=1e-3, atol=1e-5)
 
 
@@ -61,7 +62,7 @@ def test_measures_are_those_of_a_plain_module(bank, environments, measures):
     runs = [make_run(bank, environments, seed) for seed in (0, 1)]
     runs.append(make_run(make_bank(seed=1), environments, 2))
     for run, record in zip(
-        runs, train_stack(runs, 12, measures=measures, dtype=torch.float64), strict=True
+        runs, train_steps(runs, 12, measures=measures, dtype=torch.float64), strict=True
     ):
         module = as_module(record.network, record.parameters)
         for split, rows in SPLITS.items():
@@ -78,9 +79,9 @@ def test_measures_are_those_of_a_plain_module(bank, environments, measures):
 
 def test_evaluation_in_pieces_gives_the_same(bank, environments, monkeypatch):
     run = make_run(bank, environments)
-    (whole,) = train_stack([run], 3)
+    (whole,) = train_steps([run], 3)
     monkeypatch.setattr("wri.training.evaluation.MOST_ROWS", 7)
-    (pieces,) = train_stack([run], 3)
+    (pieces,) = train_steps([run], 3)
     np.testing.assert_allclose(
         whole.measures["accuracy"]["out"], pieces.measures["accuracy"]["out"]
     )
@@ -90,20 +91,20 @@ def test_a_diverging_run_is_frozen_and_leaves_the_others_alone(environments):
     bank = make_bank(SQUARED)
     good = [make_run(bank, environments, seed, IRM(), penalty_weight=1.0) for seed in (0, 1)]
     bad = make_run(bank, environments, 7, IRM(), penalty_weight=1e30, learning_rate=1e20)
-    first, diverged, second = train_stack([good[0], bad, good[1]], 30, 5, ("loss",))
+    first, diverged, second = train_steps([good[0], bad, good[1]], 30, 5, ("loss",))
     assert diverged.diverged_at is not None
     after = diverged.steps >= diverged.diverged_at
     assert after.any()
     assert np.isnan(diverged.measures["loss"]["out"][after]).all()
     for run, record in zip(good, (first, second), strict=True):
-        (alone,) = train_stack([run], 30, 5, ("loss",))
+        (alone,) = train_steps([run], 30, 5, ("loss",))
         assert record.diverged_at is None
         np.testing.assert_allclose(record.parameters, alone.parameters, rtol=1e-4, atol=1e-5)
 
 
 def test_the_same_seed_gives_the_same_run_and_another_does_not(bank, environments):
     first, again, other = (
-        train_stack([make_run(bank, environments, seed, WRI())], 15)[0].parameters
+        train_steps([make_run(bank, environments, seed, WRI())], 15)[0].parameters
         for seed in (3, 3, 4)
     )
     np.testing.assert_array_equal(first, again)
@@ -117,7 +118,7 @@ def test_adam_starts_anew_at_the_annealing_step(bank, environments):
         for steps in (100, 10)
     )
     for steps, equal in ((10, True), (12, False)):
-        ((a,), (b,)) = (train_stack([r], steps, dtype=torch.float64) for r in (still, reset))
+        ((a,), (b,)) = (train_steps([r], steps, dtype=torch.float64) for r in (still, reset))
         assert np.allclose(a.parameters, b.parameters, rtol=0, atol=1e-12) == equal
 
 
@@ -130,12 +131,11 @@ def test_runs_of_any_kind_come_back_in_order(bank, environments, threads):
     ]
     calls = []
     torch.set_num_threads(threads)
-    records = train(
-        runs, 6, dtype=torch.float64, progress=lambda done, of: calls.append((done, of))
-    )
+    runs = [with_spec(run, steps=6, precision="double") for run in runs]
+    records = train(runs, progress=lambda done, of: calls.append((done, of)))
     torch.set_num_threads(1)
     for run, record in zip(runs, records, strict=True):
-        (alone,) = train_stack([run], 6, dtype=torch.float64)
+        (alone,) = train_steps([run], 6, dtype=torch.float64)
         np.testing.assert_allclose(record.parameters, alone.parameters, rtol=0, atol=1e-9)
     assert calls[-1][0] == calls[-1][1]
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
@@ -152,9 +152,10 @@ def test_an_error_in_one_stack_ends_them_all(bank, environments):
             raise RuntimeError("enough")
 
     runs = [make_run(bank, environments, 0, objective) for objective in (ERM(), VREx(), WRI())]
+    runs = [with_spec(run, steps=2000) for run in runs]
     try:
         with pytest.raises(RuntimeError, match="enough"):
-            train(runs, 2000, progress=progress)
+            train(runs, progress=progress)
         assert torch.get_num_threads() == 2
         assert len(done) < 100
     finally:
@@ -198,7 +199,7 @@ def test_cuts_are_the_cheapest_of_all():
 def test_runs_of_different_kinds_cannot_share_a_stack(bank, environments):
     mixed = [make_run(bank, environments), make_run(bank, environments, 0, VREx())]
     with pytest.raises(InputError, match="cannot share a stack"):
-        train_stack(mixed, 5)
+        train_steps(mixed, 5)
 
 
 def test_device_auto_and_unknown():
@@ -210,22 +211,25 @@ def test_device_auto_and_unknown():
 @pytest.mark.parametrize(("steps", "every"), [(0, 1), (5, 0)])
 def test_steps_must_be_positive(bank, environments, steps, every):
     with pytest.raises(InputError, match="must be at least 1"):
-        train_stack([make_run(bank, environments)], steps, every)
+        train_steps([make_run(bank, environments)], steps, every)
 
 
 def test_no_runs():
     with pytest.raises(InputError, match="there are no runs to train"):
-        train_stack([], 5)
+        train_stack([])
 
 
 def test_a_number_has_no_accuracy(environments):
-    with pytest.raises(InputError, match="squared has no accuracy"):
-        train_stack([make_run(make_bank(SQUARED), environments)], 2)
+    run = make_run(make_bank(SQUARED), environments)
+    with pytest.raises(InputError, match="accuracy does not exist for squared targets"):
+        train_steps([run], 2, measures=("accuracy",))
 
 
 def test_unknown_measure(bank, environments):
-    with pytest.raises(InputError, match="unknown measure 'auc'; choose from accuracy, loss"):
-        train_stack([make_run(bank, environments)], 2, measures=("auc",))
+    with pytest.raises(
+        InputError, match=r"measure must be one of accuracy, loss, auroc, .* not 'auc'"
+    ):
+        train_steps([make_run(bank, environments)], 2, measures=("auc",))
 
 
 OBJECTIVES = [ERM(), IRM(form="square"), VREx(), GroupDRO(), MLDG(), WRI(weighting="uniform")]
@@ -242,8 +246,8 @@ def test_a_row_of_weight_two_is_a_row_that_comes_twice(objective):
     def trained(bank, rows):
         train = [np.flatnonzero(rows // 20 == e) for e in (0, 1)]
         hyper = {"batch_size": 500, "learning_rate": 1e-2}
-        run = Run(objective, bank, train, hyper, 1, {"out": np.flatnonzero(rows >= 40)})
-        return train_stack([run], 10, 9, ("accuracy", "loss"), dtype=torch.float64)[0]
+        run = make_any_run(objective, bank, train, hyper, 1, {"out": np.flatnonzero(rows >= 40)})
+        return train_steps([run], 10, 9, ("accuracy", "loss"), dtype=torch.float64)[0]
 
     first, second = trained(repeated, where), trained(counted, np.arange(60))
     np.testing.assert_allclose(first.parameters, second.parameters, atol=1e-9)

@@ -4,22 +4,31 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import make_bank
+from helpers import make_bank, make_run
 from wri.objectives import ERM, IRM, WRI
-from wri.training import Bank, Run
+from wri.training import Bank
 from wri.training.sampler import Features, Sampler, StackDraws, in_proportion
 
 
 def make_runs(bank, objective=None):
     objective = objective or ERM()
     rows = np.random.default_rng(0).permutation(200)
-    first = Run(objective, bank, [rows[:50], rows[50:110]], {"batch_size": 8}, seed=1)
-    second = Run(objective, make_bank(seed=1), [rows[:30], rows[30:35]], {"batch_size": 20}, seed=2)
+    first = make_run(
+        objective, bank, [rows[:50], rows[50:110]], {"batch_size": 8}, seed=1, precision="double"
+    )
+    second = make_run(
+        objective,
+        make_bank(seed=1),
+        [rows[:30], rows[30:35]],
+        {"batch_size": 20},
+        seed=2,
+        precision="double",
+    )
     return [first, second]
 
 
 def make_sampler(runs):
-    features = Features(runs, torch.float64, "cpu")
+    features = Features(runs, "cpu")
     sizes = [int(run.hyper["batch_size"]) for run in runs]
     return Sampler(runs, features, sizes, "batches", torch.float64), features
 
@@ -74,7 +83,16 @@ def test_shorter_batches_are_padded_with_weight_zero(bank):
 
 def test_a_whole_environment_is_shuffled_where_neighbours_matter(bank):
     """IRM's half-batches and Mixup's partners must not be the same at every step."""
-    runs = [Run(IRM(), bank, [np.arange(30), np.arange(30, 60)], {"batch_size": 64}, seed=1)]
+    runs = [
+        make_run(
+            IRM(),
+            bank,
+            [np.arange(30), np.arange(30, 60)],
+            {"batch_size": 64},
+            seed=1,
+            precision="double",
+        )
+    ]
     sampler, _ = make_sampler(runs)
     first, second = (rows.clone() for rows in sampler.stream(2))
     assert sorted(first[0, 0].tolist()) == sorted(second[0, 0].tolist()) == list(range(30))
@@ -84,7 +102,11 @@ def test_a_whole_environment_is_shuffled_where_neighbours_matter(bank):
 def test_a_whole_environment_is_drawn_from_where_halves_must_be_independent(bank):
     """Halves of one finite set always deviate to opposite sides, which WRI's product would like."""
     environments = [np.arange(30), np.arange(30, 60)]
-    runs = [Run(WRI(form="halves"), bank, environments, {"batch_size": 64}, seed=1)]
+    runs = [
+        make_run(
+            WRI(form="halves"), bank, environments, {"batch_size": 64}, seed=1, precision="double"
+        )
+    ]
     sampler, _ = make_sampler(runs)
     deviations = []
     for rows in sampler.stream(2000):
@@ -104,7 +126,7 @@ def test_batches_depend_on_the_runs_seed_alone(bank):
 
 def test_density_batches_drop_runs_that_have_no_steps_left(bank):
     runs = make_runs(bank, WRI())
-    draws = StackDraws(runs, Features(runs, torch.float64, "cpu"), torch.float64)
+    draws = StackDraws(runs, Features(runs, "cpu"), torch.float64)
     batches = list(draws.batches([1, 0], [5, 2]))
     steps = {1: 0, 2: 0}
     for batch in batches:
@@ -114,7 +136,7 @@ def test_density_batches_drop_runs_that_have_no_steps_left(bank):
 
 def test_whole_environments_are_the_runs_rows(bank):
     runs = make_runs(bank)
-    draws = StackDraws(runs, Features(runs, torch.float64, "cpu"), torch.float64)
+    draws = StackDraws(runs, Features(runs, "cpu"), torch.float64)
     for e, rows in enumerate(draws.environments(1)):
         np.testing.assert_array_equal(rows, runs[1].bank.features[runs[1].train[e]])
 
@@ -129,7 +151,7 @@ def test_how_far_ahead_rows_are_drawn_does_not_matter(bank, monkeypatch, ahead):
 
 def weighted(bank):
     weights = np.random.default_rng(5).gamma(1.0, size=len(bank.features))
-    return Bank(bank.features, bank.targets, bank.loss, weights=weights)
+    return Bank(bank.features, bank.targets, loss=bank.loss, weights=weights)
 
 
 @pytest.mark.parametrize("objective", [ERM(), IRM(), WRI(form="halves")])
@@ -137,7 +159,14 @@ def test_rows_are_drawn_by_their_weights(bank, objective):
     """From environments that do not fit into the batch, and wherever rows are shuffled or drawn."""
     size = 8 if objective.whole == "whole" else 64
     bank = weighted(bank)
-    run = Run(objective, bank, [np.arange(50), np.arange(50, 100)], {"batch_size": size}, seed=1)
+    run = make_run(
+        objective,
+        bank,
+        [np.arange(50), np.arange(50, 100)],
+        {"batch_size": size},
+        seed=1,
+        precision="double",
+    )
     sampler, _ = make_sampler([run])
     assert (sampler.weight == 1 / min(size, 50)).all()
     counts = np.zeros(200)
@@ -154,7 +183,10 @@ def test_whole_environments_keep_their_weights(bank):
     bank = weighted(bank)
     plain = make_bank(seed=1)
     environments = [np.arange(30), np.arange(30, 40)]
-    runs = [Run(ERM(), each, environments, {"batch_size": 64}, seed=1) for each in (bank, plain)]
+    runs = [
+        make_run(ERM(), each, environments, {"batch_size": 64}, seed=1, precision="double")
+        for each in (bank, plain)
+    ]
     sampler, _ = make_sampler(runs)
     for e, rows in enumerate(environments):
         expected = bank.weights[rows] / bank.weights[rows].sum()

@@ -115,7 +115,7 @@ def finished_stacks(
         )
         return FinishedStack(stack, records)
 
-    if not side_by_side:
+    if not (side_by_side and stacks):
         yield from map(work, stacks)
         return
     keep_freed_memory()
