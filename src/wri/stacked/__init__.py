@@ -1,4 +1,4 @@
-"""Networks, losses and Adam with a leading axis of runs: the bottom of the house."""
+"""Networks, losses and Adam with a leading axis of runs: the lowest layer."""
 
 from wri.stacked.adam import Adam, clip_norm
 from wri.stacked.losses import CROSS_ENTROPY, LOGISTIC, LOSSES, SQUARED, Loss
