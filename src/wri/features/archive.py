@@ -55,7 +55,7 @@ def remembered(
     except OSError as error:
         warnings.warn(
             f"{path} cannot be written ({error}), so these features will be made again next time; "
-            "name a folder with room by WRI_CACHE",
+            "name a folder with free space by WRI_CACHE",
             stacklevel=2,
         )
     return use(arrays)

@@ -4,7 +4,7 @@
 
 The extractor f is fitted on the training environments alone. It and the features are kept in
 `cache_folder()/features`, in files whose names are hashes of all that they depend on: the
-extractor with its options, the seed, this room's version and the images (and labels, where f
+extractor with its options, the seed, this package's version and the images (and labels, where f
 uses them). Other data, another split or another seed can only miss.
 """
 

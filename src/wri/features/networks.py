@@ -16,7 +16,7 @@ Built = TypeVar("Built", bound=nn.Module)
 
 
 def undrawn(make: Callable[[], Built]) -> Built:
-    """The network that `make` builds, with room for weights and no draw from global generators."""
+    """The network that `make` builds, with unset weights and no draw from global generators."""
     with torch.device("meta"):
         network = make()
     return network.to_empty(device="cpu")
