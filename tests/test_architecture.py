@@ -35,7 +35,10 @@ MAY_IMPORT = {
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 
 
-def imported_rooms(path):
+BELOW_ALL = ("cache", "errors", "measures", "presets", "progress", "registry", "rows")
+
+
+def imported_packages(path):
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -48,15 +51,45 @@ def imported_rooms(path):
                 yield parts[1]
 
 
-def test_every_room_imports_only_rooms_below_it():
-    rooms = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert rooms == set(MAY_IMPORT)
-    for room, below in MAY_IMPORT.items():
-        for path in (ROOT / room).glob("*.py"):
-            allowed = below | {room, "cache", "errors", "progress", "rows"}
-            assert set(imported_rooms(path)) <= allowed, path
+def test_every_package_imports_only_packages_below_it():
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages == set(MAY_IMPORT)
+    for package, below in MAY_IMPORT.items():
+        for path in (ROOT / package).glob("*.py"):
+            allowed = below | {package, *BELOW_ALL}
+            assert set(imported_packages(path)) <= allowed, path
 
 
 def test_files_stay_small():
     for path in ROOT.rglob("*.py"):
         assert len(path.read_text().splitlines()) <= 400, path
+
+
+def functions_and_records():
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                yield path, node
+
+
+def test_functions_fit_on_a_screen():
+    for path, node in functions_and_records():
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 60, (path, node.name)
+
+
+def test_records_of_more_than_four_fields_are_made_by_keyword():
+    for path, node in functions_and_records():
+        kinds = [ast.unparse(part) for part in node.decorator_list]
+        if not isinstance(node, ast.ClassDef):
+            continue
+        kinds += [ast.unparse(base) for base in node.bases]
+        if any("kw_only" in kind for kind in kinds) or not any(
+            word in kind for kind in kinds for word in ("dataclass", "NamedTuple")
+        ):
+            continue
+        fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
+        names = [ast.unparse(part.annotation) for part in fields]
+        names = [name for name in names if "ClassVar" not in name]
+        positional = names.index("KW_ONLY") if "KW_ONLY" in names else len(names)
+        assert positional <= 4, (path, node.name)

@@ -36,16 +36,16 @@ def test_a_single_run_as_people_write_it_ends_where_the_stack_ends(name, single_
     hyper = {key: value for key, value in hyper.items() if key in known}
     train = [np.arange(0, 60), np.arange(60, 120), np.arange(120, 180)]
     run = make_run(
-        make_objective(name), make_bank(width=8), train, hyper, seed=3, precision="double"
+        make_objective(name), make_bank(width=32), train, hyper, seed=3, precision="double"
     )
     (record,) = train_steps([run], STEPS, dtype=torch.float64)
 
-    algorithm = single_runs.ALGORITHMS[name](8, 3, dict(run.hyper))
+    algorithm = single_runs.ALGORITHMS[name](32, 3, dict(run.hyper))
     copy_weights(algorithm.network, run.network.initial([3]), run.network.packing)
     if name == "wri":
         density = run.objective.density
-        packing = density._network(3, 8).packing
-        copy_weights(algorithm.densities, density.initial([3], 3, 8), packing)
+        packing = density._network(3, 32).packing
+        copy_weights(algorithm.densities, density.initial([3], 3, 32), packing)
     feed(algorithm, run)
     ours = torch.cat([p.detach().flatten() for p in algorithm.network.parameters()])
     np.testing.assert_allclose(ours, record.parameters, rtol=0, atol=1e-9)

@@ -15,8 +15,6 @@ from wri.cli import names
 from wri.datasets import NAMED
 from wri.errors import InputError
 from wri.experiments import EXPERIMENTS, Task, run_experiment
-from wri.objectives import OBJECTIVES
-from wri.objectives.hyperparameters import PRESETS
 from wri.sweep import SELECTIONS
 
 
@@ -261,8 +259,6 @@ def test_data_says_where_each_is_or_how_to_get_it(wri, tmp_path, monkeypatch):
 
 
 def test_help_names_what_there_is():
-    assert list(names.ALGORITHMS) == list(OBJECTIVES)
-    assert names.PRESETS == PRESETS
     assert list(names.DATASETS) == list(NAMED)
     assert list(names.SELECTIONS) == list(SELECTIONS)
     needs_pairs = [name for name, each in SELECTIONS.items() if each.needs_pairs]

@@ -33,10 +33,10 @@ def save(frame, path):
     return path
 
 
-def read(tmp_path, text, target="y", environment="site"):
+def read(tmp_path, text, target="y", environment="site", task=None):
     path = tmp_path / "rows.csv"
     path.write_text(text, encoding="utf-8")
-    return read_table(path, target, environment)
+    return read_table(path, target, environment, task)
 
 
 def changed(**columns):
@@ -176,7 +176,8 @@ MISSING = [1.0, 2.0, None, 4.0, None, 6.0]
             "environment 'b' of column 'site' has 1 row; at least 2 are needed: drop or merge",
         ),
         (changed(y="sick"), "column 'y' holds the one class 'sick'; at least two are needed"),
-        (changed(y=[0.1, 2, 3, 4, 5, 6]), "6 different values in 6 rows, such as 0.1; sweeps are"),
+        (changed(y=list("abcdef")), "6 different values in 6 rows, such as a; name a column of"),
+        (changed(y=[0.1, 2, 3, 4, 5, None]), "column 'y', row 6 is missing"),
         ("a,a,y,site\n1,2,0,u\n", "column 'a' occurs twice; rename or drop one"),
         (",a,y,site\n0,2,0,u\n", r"column 1 has no name; .*index=False"),
         ("a,b,site\n1,2,u\n", "has no column 'y' for the target; it has 'a', 'b', 'site'"),
@@ -197,11 +198,30 @@ def test_a_bad_table_says_what_is_wrong_and_where(tmp_path, text, message):
 
 
 @pytest.mark.parametrize("labels", [np.linspace(0, 1, 25), np.arange(80)])
-def test_a_measurement_is_no_class(tmp_path, labels):
-    rows = 100
-    frame = pd.DataFrame({"a": range(rows), "y": np.resize(labels, rows), "site": [1, 2] * 50})
-    with pytest.raises(InputError, match=f"{len(labels)} different values .* sweeps are for class"):
-        read(tmp_path, frame.to_csv(index=False))
+def test_a_measurement_is_a_number(tmp_path, labels):
+    """Fractions of more than 20 values, or numbers of which most differ."""
+    y = np.resize(labels, 100)
+    text = pd.DataFrame({"a": range(100), "y": y, "site": [1, 2] * 50}).to_csv(index=False)
+    found = read(tmp_path, text)
+    assert found.classes is None
+    np.testing.assert_allclose(found.environments[0].y, y[::2])
+    if len(labels) == 25:
+        assert len(read(tmp_path, text, task="classes").classes) == 25
+    else:
+        with pytest.raises(InputError, match="80 different values in 100 rows"):
+            read(tmp_path, text, task="classes")
+
+
+def test_classes_can_be_taken_for_numbers(tmp_path):
+    found = read(tmp_path, changed(y=[0, 1, 2, 0, 1, 2]), task="numbers")
+    assert found.classes is None
+    assert sorted(np.concatenate([e.y for e in found.environments])) == [0, 0, 1, 1, 2, 2]
+    with pytest.raises(InputError, match="row 2 is 'b', not a number"):
+        read(tmp_path, changed(y=[0, "b", 2, 0, 1, 2]), task="numbers")
+    with pytest.raises(InputError, match="is 1 in every row"):
+        read(tmp_path, changed(y=1), task="numbers")
+    with pytest.raises(InputError, match="task must be one of classes, numbers"):
+        read(tmp_path, changed(), task="ranks")
 
 
 def test_many_classes_of_many_rows_are_classes(tmp_path):

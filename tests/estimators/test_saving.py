@@ -13,7 +13,7 @@ from hospitals import hospitals
 from sklearn.exceptions import NotFittedError
 
 import wri
-from wri.densities import FittedClassifier
+from wri.densities import Bounded, Exact, FittedClassifier
 from wri.errors import InputError
 from wri.estimators import saving
 
@@ -82,19 +82,17 @@ def refused(folder, words):
 
 
 def test_a_classifier_comes_back(classifier, tmp_path):
-    with pytest.warns(UserWarning, match="options: objects are not saved"):
-        classifier.save(tmp_path / "model")
+    classifier.save(tmp_path / "model")
     loaded = wri.WRIClassifier.load(tmp_path / "model")
     X, y = table(1)
     same(classifier, loaded, X, (*METHODS, "predict_proba"))
     same(classifier, loaded, X[FEATURES], (*METHODS, "predict_proba"))
     assert loaded.score(X, y) == classifier.score(X, y)
     assert np.array_equal(loaded.state_, classifier.state_)
-    assert loaded.hyper_ == classifier.hyper_
+    assert loaded.spec_ == classifier.spec_
     assert loaded.score_new_site(X).meaning == classifier.score_new_site(X).meaning
-    lost = {"options": None}
-    assert loaded.get_params() == classifier.get_params() | lost
-    assert set(vars(classifier)) - set(vars(loaded)) == {"objective_"}
+    assert loaded.get_params() == classifier.get_params()
+    assert set(vars(classifier)) == set(vars(loaded))
     with pytest.raises(ValueError, match="feature names"):
         loaded.predict(X.rename(columns={"cause": "effect"}))
 
@@ -257,9 +255,21 @@ def test_held_out_rows_that_cannot_be(column, value, folder):
     refused(folder, "known holds rows that cannot be")
 
 
+def test_a_density_that_holds_a_function_is_described_and_not_kept(tmp_path):
+    X, y, site = hospitals(30)
+    options = {"weighting": "density", "density": Exact(lambda x: x[..., :4])}
+    X = np.column_stack([X, X[:, 0]])
+    model = wri.WRIClassifier(options=options, steps=5).fit(X, y, groups=site)
+    with pytest.warns(UserWarning, match="options, density: objects are not saved"):
+        model.save(tmp_path / "model")
+    loaded = wri.WRIClassifier.load(tmp_path / "model")
+    assert (loaded.options, loaded.spec_.objective.density) == (None, Bounded())
+    same(model, loaded, X, METHODS)
+
+
 def test_a_newer_version(folder):
-    edit(folder, lambda record: record.update(format_version=3, wri_version="9.1", new=1))
-    refused(folder, r"written by wri '9\.1' in format 3; .* up to 2: pip install --upgrade")
+    edit(folder, lambda record: record.update(format_version=9, wri_version="9.1", new=1))
+    refused(folder, r"written by wri '9\.1' in format 9; .* up to 3: pip install --upgrade")
 
 
 def test_an_older_version(folder):
@@ -279,13 +289,19 @@ def test_labels_that_json_has_not(tmp_path):
     ("change", "words"),
     [
         (lambda r: r.update(tensors="../../secret"), "missing or unknown: tensors"),
-        (lambda r: r.pop("widths"), "missing or unknown: widths"),
+        (lambda r: r.pop("spec"), "missing or unknown: spec"),
         (lambda r: r.update(format="torch"), "has no entry"),
-        (lambda r: r.update(format_version="1"), "format_version must be 2"),
+        (lambda r: r.update(format_version="1"), "format_version must be 3"),
         (lambda r: r.update(estimator="os.system"), "estimator 'os.system' is unknown"),
-        (lambda r: r.update(widths=[3, 8, 4, 2]), "widths must lead from 3 features to 1"),
-        (lambda r: r.update(widths=[3, 10**30, 4, 1]), r"parameters is float64\[73\], but"),
-        (lambda r: r.update(widths=[3, -8, 4, 1]), "widths must lead"),
+        (lambda r: r.update(features=4), r"parameters is float64\[73\], but"),
+        (lambda r: r["spec"].update(hidden=[10**30, 4]), r"parameters is float64\[73\], but"),
+        (lambda r: r["spec"].update(hidden=[-8, 4]), "hidden layers need at least one unit"),
+        (lambda r: r["spec"].update(hidden=None), "spec must name the hidden layers"),
+        (lambda r: r["spec"].update(hidden=["8"]), "save the model again"),
+        (lambda r: r["spec"].update(shell="rm"), "a model specification has no 'shell'"),
+        (lambda r: r["spec"].update(objective="os.system"), "unknown objective 'os.system'"),
+        (lambda r: r["spec"].update(steps="many"), "save the model again"),
+        (lambda r: r["spec"]["options"].update(density={"kind": "Exact"}), "has no option"),
         (lambda r: r.update(classes=r["environments"]), "a regressor has no classes"),
         (lambda r: r["parameters"].update(shell="rm"), "shell"),
         (lambda r: r["parameters"].update(hidden=3), "model.json: .*save the model again"),
@@ -303,7 +319,7 @@ def test_labels_that_json_has_not(tmp_path):
         ),
         (lambda r: r.update(rare_threshold=None), "rare_threshold has the wrong type: None"),
         (lambda r: r.update(rare_threshold=-1e9), "outside <= rare"),
-        (lambda r: r["hyper"].update(steps="many"), "hyper must hold numbers"),
+        (lambda r: r["spec"]["hyper"].update(learning_rate="many"), "must be a number"),
     ],
 )
 def test_a_record_that_says_something_else(change, words, folder):

@@ -50,7 +50,7 @@ def test_scikit_learns_checks_with_environments():
 def test_every_objective_has_both(name, kind):
     X, y, site = hospitals(60)
     model = getattr(wri, name + kind)(**QUICK).fit(X, y, groups=site)
-    assert type(model.objective_) is OBJECTIVES[name.lower()]
+    assert type(model.spec_.objective) is OBJECTIVES[name.lower()]
     assert model.n_environments_ == 4
     assert np.isfinite(model.predict(X)).all()
     assert set(model.verdict(X)) <= {"supported", "rare", "outside"}
