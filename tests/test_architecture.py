@@ -35,7 +35,7 @@ MAY_IMPORT = {
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 
 
-def imported_rooms(path):
+def imported_packages(path):
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -48,13 +48,13 @@ def imported_rooms(path):
                 yield parts[1]
 
 
-def test_every_room_imports_only_rooms_below_it():
-    rooms = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert rooms == set(MAY_IMPORT)
-    for room, below in MAY_IMPORT.items():
-        for path in (ROOT / room).glob("*.py"):
-            allowed = below | {room, "cache", "errors", "progress", "rows"}
-            assert set(imported_rooms(path)) <= allowed, path
+def test_every_package_imports_only_packages_below_it():
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages == set(MAY_IMPORT)
+    for package, below in MAY_IMPORT.items():
+        for path in (ROOT / package).glob("*.py"):
+            allowed = below | {package, "cache", "errors", "progress", "rows"}
+            assert set(imported_packages(path)) <= allowed, path
 
 
 def test_files_stay_small():

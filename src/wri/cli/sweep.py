@@ -4,13 +4,18 @@ import json
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from wri.cli.console import make_progress, messages, update
 from wri.cli.names import ALGORITHMS, DATASETS, PRESETS, SELECTIONS
 from wri.errors import InputError, check_option
+
+if TYPE_CHECKING:
+    from wri.sweep import Sweep
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
 
 def sweep(
@@ -46,15 +51,14 @@ def sweep(
     ] = None,
     memory: Annotated[float, typer.Option(min=0.01, help="GB that training may take.")] = 2.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would take.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
 
     Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. The same
     command again goes on where it was interrupted, and one with more trials adds to the store.
     """
-    from wri.sweep import Question, Store, Sweep, forecast, load_data, run_sweep
-    from wri.sweep.tables import as_rows, as_text, build
+    from wri.sweep import Question, Sweep, load_data
 
     chosen = tuple(selection or (name for name in SELECTIONS if name != "leave-one-out"))
     question = Question(
@@ -71,18 +75,33 @@ def sweep(
     )
     asked = Sweep(question, load_data(datasets or [], data, target, env), 1e9 * memory)
     if dry_run:
-        with Store(store) if store.exists() else nullcontext() as held:
-            found = forecast(asked, held)
-        typer.echo(json.dumps(found._asdict()) if as_json else str(found))
-        return
-    with Store(store, write=True) as kept, make_progress() as bar:
+        _forecast(asked, store, as_json)
+    else:
+        _train(asked, store, as_json)
+
+
+def _forecast(asked: "Sweep", path: Path, as_json: bool) -> None:
+    """Show what is left to train."""
+    from wri.sweep import Store, forecast
+
+    with Store(path) if path.exists() else nullcontext() as held:
+        found = forecast(asked, held)
+    typer.echo(json.dumps(found._asdict()) if as_json else str(found))
+
+
+def _train(asked: "Sweep", path: Path, as_json: bool) -> None:
+    """Train what is missing in the store and show the tables."""
+    from wri.sweep import Store, run_sweep
+    from wri.sweep.tables import as_rows, as_text, build
+
+    with Store(path, write=True) as kept, make_progress() as bar:
         task = bar.add_task("sweep", total=None)
         try:
             trained = run_sweep(asked, kept, partial(update, bar, task))
         except KeyboardInterrupt:
             bar.stop()
             messages.print(
-                f"stopped; {len(kept.finished())} finished runs are in {store}, and the same "
+                f"stopped; {len(kept.finished())} finished runs are in {path}, and the same "
                 "command goes on from there",
                 soft_wrap=True,
                 highlight=False,
@@ -90,13 +109,13 @@ def sweep(
             )
             raise typer.Exit(130) from None
         outcomes, described, done = kept.outcomes(), kept.described(), len(kept.finished())
-    tables = build(outcomes, described, chosen)
+    tables = build(outcomes, described, asked.question.selections)
     if as_json:
-        document = {"store": str(store), "trained": trained, "rows": as_rows(tables)}
+        document = {"store": str(path), "trained": trained, "rows": as_rows(tables)}
         typer.echo(json.dumps(document))
     else:
         typer.echo(as_text(tables))
-        typer.echo(f"{trained} runs trained, {done} finished ones in {store}")
+        typer.echo(f"{trained} runs trained, {done} finished ones in {path}")
 
 
 def results(
@@ -107,7 +126,7 @@ def results(
     form: Annotated[
         Literal["text", "latex", "csv"], typer.Option("--format", help="Form of the tables.")
     ] = "text",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Tables of a sweep: accuracy in each held-out environment, by ways of choosing."""
     from wri.sweep import Store
