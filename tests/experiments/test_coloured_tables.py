@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from helpers import make_info, make_outcome
 from wri.datasets import ideal_accuracy
 from wri.datasets.coloured_mnist import coloured_mnist
 from wri.datasets.mnist import Mnist
@@ -18,16 +19,17 @@ from wri.experiments.coloured_tables import (
     regrets,
 )
 from wri.objectives import WRI
-from wri.sweep import Choice, Described, Outcome, gather
-from wri.training import Record, Run
+from wri.sweep import Choice, gather
+from wri.training import ModelSpec, Record, Run
 
-DATA = Described("hcmnist", ("+90%", "+80%", "-90%"), (0.51, 0.5, 0.5), (0.2, 0.2, 0.2))
+DATA = make_info("hcmnist", ("+90%", "+80%", "-90%"), (0.51, 0.5, 0.5), (0.2, 0.2, 0.2))
 
 
 def choice(first, second, test):
     values = (first, first, second, second, test, test)
     names = (f"env{e}_{rows}" for e in range(3) for rows in ("in", "out"))
-    return Choice(0, 100, test, dict(zip(names, values, strict=True)))
+    splits = dict(zip(names, values, strict=True))
+    return Choice(hparams_seed=0, step=100, value=test, score=test, splits=splits)
 
 
 @pytest.fixture
@@ -83,7 +85,7 @@ def test_a_line_shows_what_was_chosen_and_the_paper_beside_the_test():
         "env2_in": np.array([0.6, 0.9]),
         "env2_out": np.array([0.6, 0.9]),
     }
-    outcomes = [Outcome("hcmnist", "wri", (2,), 0, trial, steps, accuracy) for trial in (3, 4)]
+    outcomes = [make_outcome("hcmnist", "wri", (2,), 0, trial, steps, accuracy) for trial in (3, 4)]
     early = choose_each("oracle-early", outcomes, DATA, "wri", (3, 4))
     assert early.accuracy.tolist() == [[10, 20, 90]] * 2
     assert early.anti_colour.all()
@@ -109,12 +111,20 @@ def test_penalties_of_the_ideal_predictors_under_uniform_weights(stand_in):
     environments = coloured_mnist("hcmnist-cs", 0, stand_in)
     ideal = IdealLosses(environments, "hcmnist-cs")
     data = gather("hcmnist-cs", [e.idealised for e in environments], classes=2)
-    variant = Variant(WRI(weighting="uniform", scaling="risk", normalised=True))
+    objective = WRI(weighting="uniform", scaling="risk", normalised=True)
+    variant = Variant(ModelSpec.of(objective, preset="coloured"))
     rows = [data.rows[e] for e in (0, 1)]
-    network = Run(variant.objective, data.bank, rows).network
+    network = Run(variant.spec, data.bank, rows).network
     flat = network.initial([0]).astype(np.float32)
     state = variant.objective.density.initial([0], 2, 2).astype(np.float32)
-    record = Record(np.array([0]), {}, None, network, flat[0], state)
+    record = Record(
+        steps=np.array([0]),
+        measures={},
+        diverged_at=None,
+        network=network,
+        parameters=flat[0],
+        state=state,
+    )
     for predictor, losses in ideal.losses.items():
         first, second = (own[:300].mean() for own in losses)
         expected = ((first - second) / ((first + second) / 2)) ** 2

@@ -5,13 +5,14 @@ from functools import partial
 import numpy as np
 import pytest
 
+from helpers import make_run
 from wri.datasets import Mnist, coloured_mnist
 from wri.errors import InputError
 from wri.experiments import Task, coloured, run_experiment, table3
-from wri.experiments.table3 import Evidence, Predictor, Seen, Size
+from wri.experiments.table3 import Predictor, Seen, Size
 from wri.objectives import ERM, WRI
 from wri.stacked import Network
-from wri.training import Record, Run
+from wri.training import Record
 
 MIRRORED = (3, 4, 6, 7, 9)
 
@@ -41,14 +42,6 @@ def by_cell(result):
     return {(row.table, row.algorithm, row.column): row for row in result.rows}
 
 
-def test_two_environments_as_one_score():
-    densities = np.array([[0.2, 0.5], [0.6, 0.5]])
-    assert np.allclose(np.exp(table3.combined(np.log(densities), "mean")), [0.4, 0.5])
-    assert np.allclose(np.exp(table3.combined(np.log(densities), "maximum")), [0.6, 0.5])
-    far = np.array([[-1000.0], [-5000.0]])
-    assert np.allclose(table3.combined(far, "mean"), -1000 - np.log(2))
-
-
 def test_same_negatives_are_the_digits_that_are_mirrored():
     unaltered = np.arange(10)
     assert table3.are_negatives(unaltered, np.array([4, 7, 4]), "all").all()
@@ -62,7 +55,14 @@ def environments_of_bank():
 
 
 def record(network, parameters, state=None, diverged_at=None):
-    return Record(np.array([0]), {}, diverged_at, network, parameters, state)
+    return Record(
+        steps=np.array([0]),
+        measures={},
+        diverged_at=diverged_at,
+        network=network,
+        parameters=parameters,
+        state=state,
+    )
 
 
 def test_confidence_is_the_largest_softmax():
@@ -79,7 +79,7 @@ def test_confidence_is_the_largest_softmax():
 
 def test_wris_own_density_lies_within_the_runs_bounds(bank, environments_of_bank):
     bounds = {"min_density": 0.02, "max_density": 1.5}
-    run = Run(WRI(), bank, environments_of_bank, bounds)
+    run = make_run(WRI(), bank, environments_of_bank, bounds)
     start = WRI().density.initial([0], 2, bank.features.shape[1])
 
     def density(state, combine):
@@ -112,33 +112,35 @@ def three():
 
 def test_held_back_training_rows_choose_the_number_of_components(three):
     done = []
-    found = table3.fit_evidence(
+    found = table3.fit_trials(
         three, [table3.as_it_is] * 2, (1, 3), lambda *steps: done.append(steps)
     )
-    assert [each.mixture.components for each in found] == [3, 3]
+    assert [each.form.components for each in found] == [3, 3]
     assert done == [(1, 3), (2, 3), (3, 3)]
     few = Seen([rows[:40] for rows in three[0].train], three[0].held_back)
-    found = table3.fit_evidence([few], [table3.as_it_is], (3, 20), lambda *steps: None)
-    assert found[0].mixture.components == 3
+    found = table3.fit_trials([few], [table3.as_it_is], (3, 20), lambda *steps: None)
+    assert found[0].form.components == 3
 
 
-def test_evidence_is_low_between_the_clusters_and_heeds_their_shares(three):
-    evidence = Evidence.fit(three[0].train, table3.as_it_is, 3)
-    at_corner, between = evidence.score("mean", np.array([[9.0, 0.0], [4.5, 4.5]]))
+def test_densities_are_low_between_the_clusters_and_heed_their_shares(three):
+    densities = table3.fit_densities(three[0].train, table3.as_it_is, 3)
+    at_corner, between = densities.mixed(np.array([[9.0, 0.0], [4.5, 4.5]]))
     assert at_corner > between + 5
-    first, second = evidence.log_densities(np.array([[0.0, 0.0]]))[:, 0]
+    first, second = densities.logs(np.array([[0.0, 0.0]]))[0]
     assert np.exp(first - second) == pytest.approx(3, rel=0.3)
 
 
-def test_units_do_not_matter_to_evidence(three):
-    points = np.random.default_rng(1).normal(4, 5, size=(50, 2))
-    plain = Evidence.fit(three[0].train, table3.as_it_is, 3).score("mean", points)
-    large = Evidence.fit(three[0].train, lambda x: 1000 * x, 3).score("mean", points)
-    assert np.allclose(plain, large, atol=1e-2)
+def test_a_dead_representation_has_one_component(three):
+    def dead(x):
+        return np.zeros((len(x), 2))
+
+    densities = table3.fit_densities(three[0].train, dead, 3)
+    assert densities.form.components == 1
+    assert np.isfinite(densities.logs(dead(np.ones((4, 2))))).all()
 
 
 def test_trials_with_a_diverged_run_are_left_out_of_every_line(bank, environments_of_bank):
-    run = Run(ERM(), bank, environments_of_bank)
+    run = make_run(ERM(), bank, environments_of_bank)
     parts = run.network, run.network.initial([0])[0]
     fine, broken = (Predictor(run, record(*parts, diverged_at=step)) for step in (None, 7))
     trained = {name: {4: fine, 5: fine, 6: fine} for name in table3.ALGORITHMS}
@@ -193,11 +195,12 @@ def test_the_whole_table_with_wris_own_densities(preset, environments, tmp_path)
 
 
 def test_equal_tasks_give_equal_tables(environments, tmp_path):
+    options = {"preset": "paper", "width": 8}
     tables = [
-        run_experiment(
-            Task(name="table3", seed=seed, folder=tmp_path, options={"preset": "paper", "width": 8})
-        ).rows
-        for seed in (0, 0, 1)
+        [result.rows for result in run_experiment(task)]
+        for task in (
+            Task(name="table3", seed=seed, folder=tmp_path, options=options) for seed in (0, 0, 1)
+        )
     ]
     assert tables[0] == tables[1]
     assert tables[0] != tables[2]

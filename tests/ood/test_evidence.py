@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from wri.densities import Mixture
 from wri.errors import InputError
-from wri.ood import Evidence
+from wri.ood import Densities, Evidence, combine, common_scaling
+from wri.ood import evidence as evidence_module
 from wri.ood.evidence import Tail
+from wri.rows import Scaling
 
 
 def gaussians(n, means, seed, width=2):
@@ -70,3 +73,37 @@ def test_shares_out_of_order_are_refused():
     rows = gaussians(30, [0], 0)
     with pytest.raises(InputError, match="outside <= rare"):
         Evidence.fit(rows, rows, rare=0.01, outside=0.05)
+
+
+def test_two_environments_as_one_score():
+    densities = np.array([[0.2, 0.6], [0.5, 0.5]])
+    assert np.allclose(np.exp(combine(np.log(densities), "mean")), [0.4, 0.5])
+    assert np.allclose(np.exp(combine(np.log(densities), "maximum")), [0.6, 0.5])
+    far = np.array([[-1000.0, -5000.0]])
+    assert np.allclose(combine(far, "mean"), -1000 - np.log(2))
+
+
+def test_rows_are_scored_alike_in_chunks_and_alone(monkeypatch):
+    densities = Densities.fit(gaussians(300, [0, 2], 0), Mixture(3))
+    points = gaussians(7, [1], 1)[0]
+    alone = np.concatenate([densities.logs(points[n : n + 1]) for n in range(7)])
+    monkeypatch.setattr(evidence_module, "NUMBERS_AT_ONCE", 3 * 2 * 3 * 2)  # three rows
+    assert np.allclose(densities.logs(points), alone, rtol=1e-12)
+
+
+@pytest.mark.parametrize("units", [lambda rows: Scaling.of(np.concatenate(rows)), common_scaling])
+def test_units_shift_the_log_density_by_their_volume(units):
+    """A density per thousandth of a unit in two dimensions is a millionth as large."""
+    fitted = gaussians(400, [0, 3], 0)
+    points = gaussians(20, [1], 1)[0]
+    plain = Densities.fit(fitted, Mixture(2), units(fitted)).logs(points)
+    large = [1000 * rows for rows in fitted]
+    scaled = Densities.fit(large, Mixture(2), units(large)).logs(1000 * points)
+    assert np.allclose(scaled, plain - 2 * np.log(1000))
+
+
+def test_common_units_keep_the_proportions_of_columns():
+    fitted = [np.array([[0.0, 0.0], [2.0, 6.0]])] * 2  # variances 1 and 9
+    units = common_scaling(fitted)
+    assert units.mean.tolist() == [0, 0]
+    assert units.scale == pytest.approx([5**0.5, 5**0.5])

@@ -202,14 +202,27 @@ def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[], bytes]) 
         model.candidate_losses_ = arrays.get("candidate_losses")
         model.input_scaling_ = _scaling(arrays, "input")
         model.target_scaling_ = _scaling(arrays, "target")
-        unit, form = _scaling(arrays, "densities.units"), Mixture(record["components"])
-        densities = Densities(form, arrays["densities"], *unit, model.n_environments_)
+        mean, scale = _scaling(arrays, "densities.units")
+        densities = Densities(
+            form=Mixture(record["components"]),
+            parameters=arrays["densities"],
+            mean=mean,
+            scale=scale,
+            n_environments=model.n_environments_,
+        )
         scores, shares = arrays["scores"]
         model.known_ = _known(arrays["known"], model)
         ascending = shares[0] > 0 and (np.diff(arrays["scores"]) >= 0).all()
         require(bool(ascending), "scores must ascend")
     power, spread = record["tail_power"], record["tail_spread"]
-    tail = Tail(scores, shares, float(scores[power]), float(shares[power]), spread, power)
+    tail = Tail(
+        scores=scores,
+        shares=shares,
+        start=float(scores[power]),
+        start_share=float(shares[power]),
+        spread=spread,
+        power=power,
+    )
     rare, outside = record["rare_threshold"], record["outside_threshold"]
     model.evidence_ = Evidence(densities, tail, rare, outside)
     return model

@@ -48,12 +48,13 @@ from wri.experiments.coloured import (
 )
 from wri.experiments.task import Task
 from wri.features import Extractor, fitted_features
-from wri.objectives import WRI
-from wri.ood import auroc, detection_rates
+from wri.objectives.wri import WRI
+from wri.ood import Densities, auroc, combine, common_scaling, detection_rates
+from wri.ood.evidence import Combination
 from wri.progress import Progress, part
 from wri.report.intervals import paired_interval
 from wri.report.result import Result, Row
-from wri.sweep import Data, Question
+from wri.sweep import Data, SweepSpec
 from wri.training import Record, Run, train
 
 FALSE_RATES = (0.2, 0.4, 0.6, 0.8)
@@ -78,7 +79,6 @@ WHOSE_MERIT = (
 COMPONENTS = {"x": (3, 10, 30, 60), "phi": (1, 3, 10, 30)}
 MOST_ROWS = 10_000  # of an environment, for a mixture
 TOLERANCE = 1e-2  # of a log-likelihood of tens
-CHUNK = 500  # rows that a mixture scores at a time
 
 OfRows = Callable[[np.ndarray], np.ndarray]  # [n, D] -> [n], a score, or [n, F], a view
 Lines = dict[str, np.ndarray]
@@ -115,12 +115,12 @@ class Predictor(NamedTuple):
         """Φ(x)."""
         return self.record.network.represent(_double(self.record.parameters), _double(x))[0].numpy()
 
-    def own_density(self, combine: str, x: np.ndarray) -> np.ndarray:  # [n, D] -> [n]
+    def own_density(self, by: Combination, x: np.ndarray) -> np.ndarray:  # [n, D] -> [n]
         """By the networks that WRI's training leaves behind."""
         density, flat = cast(WRI, self.run.objective).density, _double(self.record.state[0])
         bounds = {name: _double(self.run.hyper[name]) for name in ("min_density", "max_density")}
         logs = density.log_density(flat, _double(x), len(TRAINING), bounds)
-        return combined(logs[0].numpy(), combine)
+        return combine(logs[0].numpy().T, by)
 
 
 Trained = dict[str, dict[int, Predictor]]
@@ -129,7 +129,7 @@ Trained = dict[str, dict[int, Predictor]]
 
 def run(task: Task) -> list[Result]:
     start = perf_counter()
-    preset, combine, negatives = (task.options[k] for k in ("preset", "combine", "negatives"))
+    preset, by, negatives = (task.options[k] for k in ("preset", "combine", "negatives"))
     size = FULL if task.full else QUICK
     extractor = choose_extractor(task, "ae")
     stage = partial(part, task.progress, parts=4 if preset == "coloured" else 2)
@@ -139,7 +139,7 @@ def run(task: Task) -> list[Result]:
     trials = range(task.seed, task.seed + size.trials)
     trained, notes = survivors(train_all(data, PRESETS[preset], trials, size.steps, stage(1)))
     notes = [
-        f"Preset {preset}, features {extractor!r}, densities combined by their {combine}; "
+        f"Preset {preset}, features {extractor!r}, densities combined by their {by}; "
         f"{len(shown.common)} common rows ({negatives} digits), {len(shown.strange)} strange ones.",
         accuracies(trained, data),
         *notes,
@@ -153,15 +153,16 @@ def run(task: Task) -> list[Result]:
     tables = {AS_PRINTED: lines}
     if preset == "coloured":
         rows = [seen(data, trial) for trial in trained["wri"]]
-        found = fit_evidence(rows, [as_it_is] * len(rows), ladder("x", task.full), stage(2))
-        lines["WRI"] = over_trials([partial(each.score, combine) for each in found], shown)
-        notes.append(f"Density on x: mixtures of {found[0].mixture.components} components.")
+        views = [as_it_is] * len(rows)
+        found = fit_trials(rows, views, ladder("x", task.full), stage(2))
+        lines["WRI"] = density_lines(found, views, by, shown)
+        notes.append(f"Density on x: mixtures of {found[0].form.components} components.")
         tables[ON_PHI], numbers = on_phi(
-            rows, trained, ladder("phi", task.full), combine, shown, stage(3)
+            rows, trained, ladder("phi", task.full), by, shown, stage(3)
         )
         notes += [f"Density on Φ(x): mixtures of {numbers} components.", WHOSE_MERIT]
     else:
-        scores = [partial(one.own_density, combine) for one in trained["wri"].values()]
+        scores = [partial(one.own_density, by) for one in trained["wri"].values()]
         lines["WRI"] = over_trials(scores, shown)
     notes += [against(table, each) for table, each in tables.items()]
     notes.append(
@@ -200,7 +201,7 @@ def are_negatives(unaltered: np.ndarray, mirrored: np.ndarray, negatives: str) -
 
 def train_all(data: Data, preset: str, trials: range, steps: int, progress: Progress) -> Trained:
     """A run for each algorithm and trial: those of a sweep with one draw, the defaults."""
-    question = Question(
+    spec = SweepSpec(
         tuple(ALGORITHMS),
         trials=len(trials),
         steps=steps,
@@ -210,9 +211,9 @@ def train_all(data: Data, preset: str, trials: range, steps: int, progress: Prog
         first_trial=trials[0],
     )
     splits = {trial: data.splits(trial) for trial in trials}
-    planned = question.plan([data])
+    planned = spec.plan([data])
     runs = [each.run(data, splits[each.trial_seed]) for each in planned]
-    records = train(runs, steps, question.checkpoint_every, progress=progress)
+    records = train(runs, checkpoint_every=steps, progress=progress)
     trained: Trained = {name: {} for name in ALGORITHMS}
     for each, one, record in zip(planned, runs, records, strict=True):
         trained[each.algorithm][each.trial_seed] = Predictor(one, record)
@@ -236,13 +237,6 @@ def survivors(trained: Trained) -> tuple[Trained, list[str]]:
     return kept, [f"Trial {trial} is left out: {name} diverged." for trial, name in lost.items()]
 
 
-def combined(logs: np.ndarray, combine: str) -> np.ndarray:  # [E, n] -> [n]
-    """The environments' log densities as one score."""
-    if combine == "maximum":
-        return logs.max(0)
-    return np.logaddexp.reduce(logs) - np.log(len(logs))
-
-
 class Seen(NamedTuple):
     """Rows of the training environments in one trial, `[n_e, D]` each."""
 
@@ -259,66 +253,61 @@ def as_it_is(x: np.ndarray) -> np.ndarray:
     return x
 
 
-class Evidence(NamedTuple):
-    """Mixtures of one trial's training environments, on what a view makes of their rows."""
-
-    view: OfRows
-    scale: float  # views are divided by it, so that the mixture's regularisation is relative
-    mixture: Mixture
-    flat: np.ndarray  # [P]
-
-    @classmethod
-    def fit(cls, environments: Sequence[np.ndarray], view: OfRows, components: int) -> "Evidence":
-        rows = [view(own[:MOST_ROWS]).astype(np.float32) for own in environments]  # EM's fast lane
-        scale = np.float32(np.sqrt(np.mean([own.var(0).mean() for own in rows])) or 1)
-        distinct = min(len(np.unique(own, axis=0)) for own in rows)  # one where Φ is dead
-        mixture = Mixture(min(components, distinct), tolerance=TOLERANCE)
-        return cls(view, float(scale), mixture, mixture.fit([own / scale for own in rows]))
-
-    def log_densities(self, x: np.ndarray) -> np.ndarray:  # [n, D] -> [E, n]
-        """Up to a constant."""
-        flat, views = _double(self.flat), _double(self.view(x)) / self.scale
-        logs = [
-            self.mixture.log_density(flat, rows, len(TRAINING), {})[0]
-            for rows in views.split(CHUNK, dim=1)
-        ]
-        return torch.cat(logs, -1).numpy()
-
-    def score(self, combine: str, x: np.ndarray) -> np.ndarray:  # [n, D] -> [n]
-        return combined(self.log_densities(x), combine)
-
-    def likelihood(self, environments: Sequence[np.ndarray]) -> float:
-        """Mean log density of the environments' rows under their own mixtures."""
-        own = [self.log_densities(rows)[e].mean() for e, rows in enumerate(environments)]
-        return float(np.mean(own))
-
-
 def ladder(what: str, full: bool) -> tuple[int, ...]:
     """Numbers of components to choose from; a quick look leaves out the largest."""
     return COMPONENTS[what] if full else COMPONENTS[what][:-1]
 
 
-def fit_evidence(
+def fit_densities(environments: Sequence[np.ndarray], view: OfRows, components: int) -> Densities:
+    """Mixtures of what a view makes of the rows of each environment."""
+    rows = [view(own[:MOST_ROWS]).astype(np.float32) for own in environments]  # EM is faster
+    distinct = min(len(np.unique(own, axis=0)) for own in rows)  # one where Φ is dead
+    form = Mixture(min(components, distinct), tolerance=TOLERANCE)
+    return Densities.fit(rows, form, common_scaling(rows))
+
+
+def mean_likelihood(
+    densities: Densities, view: OfRows, environments: Sequence[np.ndarray]
+) -> float:
+    """Mean log density of the environments' rows under their own mixtures."""
+    own = [densities.logs(view(rows))[:, e].mean() for e, rows in enumerate(environments)]
+    return float(np.mean(own))
+
+
+def fit_trials(
     trials: Sequence[Seen], views: Sequence[OfRows], components: Sequence[int], progress: Progress
-) -> list[Evidence]:
+) -> list[Densities]:
     """One for each trial; the first trial's held-back rows choose the number of components."""
     total = len(components) + len(trials) - 1
     tried = []
     for n, number in enumerate(components, 1):
-        tried.append(Evidence.fit(trials[0].train, views[0], number))
+        tried.append(fit_densities(trials[0].train, views[0], number))
         progress(n, total)
-    found = [max(tried, key=lambda evidence: evidence.likelihood(trials[0].held_back))]
+    held_back = trials[0].held_back
+    found = [max(tried, key=lambda each: mean_likelihood(each, views[0], held_back))]
     for n in range(1, len(trials)):
-        found.append(Evidence.fit(trials[n].train, views[n], found[0].mixture.components))
+        found.append(fit_densities(trials[n].train, views[n], found[0].form.components))
         progress(len(components) + n, total)
     return found
+
+
+def density_lines(
+    found: Sequence[Densities], views: Sequence[OfRows], by: Combination, shown: Shown
+) -> np.ndarray:  # [trial, column]
+    """Rates and area of each trial's densities, seen through its view."""
+
+    def score(densities: Densities, view: OfRows, x: np.ndarray) -> np.ndarray:
+        return combine(densities.logs(view(x)), by)
+
+    pairs = zip(found, views, strict=True)
+    return over_trials([partial(score, *pair) for pair in pairs], shown)
 
 
 def on_phi(
     trials: Sequence[Seen],
     trained: Trained,
     components: Sequence[int],
-    combine: str,
+    by: Combination,
     shown: Shown,
     progress: Progress,
 ) -> tuple[Lines, str]:
@@ -326,11 +315,9 @@ def on_phi(
     lines, numbers = {}, []
     for n, (name, each) in enumerate(trained.items()):
         views = [one.represent for one in each.values()]
-        own = part(progress, n, len(trained))
-        found = fit_evidence(trials, views, components, own)
-        scores = [partial(evidence.score, combine) for evidence in found]
-        lines[ALGORITHMS[name]] = over_trials(scores, shown)
-        numbers.append(f"{found[0].mixture.components} ({ALGORITHMS[name]})")
+        found = fit_trials(trials, views, components, part(progress, n, len(trained)))
+        lines[ALGORITHMS[name]] = density_lines(found, views, by, shown)
+        numbers.append(f"{found[0].form.components} ({ALGORITHMS[name]})")
     return lines, ", ".join(numbers)
 
 

@@ -1,6 +1,15 @@
 """What is common and what is strange: evidence for rows, and measures of scores."""
 
-from wri.ood.evidence import Evidence
+from wri.ood.evidence import Densities, Evidence, combine, common_scaling
 from wri.ood.measures import RiskCoverage, auroc, detection_rates, risk_coverage
 
-__all__ = ["Evidence", "RiskCoverage", "auroc", "detection_rates", "risk_coverage"]
+__all__ = [
+    "Densities",
+    "Evidence",
+    "RiskCoverage",
+    "auroc",
+    "combine",
+    "common_scaling",
+    "detection_rates",
+    "risk_coverage",
+]

@@ -18,7 +18,7 @@ One sign: **higher is more common**, for scores and for rarity.
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -33,6 +33,9 @@ VERDICTS = ("supported", "rare", "outside")
 LOWEST = 10  # rows that tell how the tail falls
 ROUNDING = 1e-12  # of cumulated shares
 ROWS_A_NUMBER = 10  # rows of the smallest environment for each number of a component
+NUMBERS_AT_ONCE = 4_000_000  # of double precision in one step of scoring
+
+Combination = Literal["mean", "maximum"]
 
 
 def equal_shares(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -41,7 +44,7 @@ def equal_shares(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [own / (own.sum() * there) for own in weights]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Tail:
     """The distribution of the scores of held-out rows."""
 
@@ -69,7 +72,14 @@ class Tail:
         below = np.average(start - everything[:power], weights=weight[:power])
         least = 1e-6 * max(1.0, abs(start))  # where all are alike
         spread = power * max(float(below), least)
-        return cls(everything, shares, start, float(shares[power]), spread, power)
+        return cls(
+            scores=everything,
+            shares=shares,
+            start=start,
+            start_share=float(shares[power]),
+            spread=spread,
+            power=power,
+        )
 
     def share(self, scores: np.ndarray) -> np.ndarray:
         """Share of the rows that score at most as high, in (0, 1]."""
@@ -87,9 +97,16 @@ class Tail:
         return float(self.scores[place])
 
 
-@dataclass(frozen=True, eq=False)
+def common_scaling(environments: Sequence[np.ndarray]) -> Scaling:
+    """One scale for all columns, the spread within environments; their proportions stay."""
+    spread = np.sqrt(np.mean([own.var(0).mean() for own in environments])) or 1
+    columns = environments[0][0]
+    return Scaling(np.zeros_like(columns), np.full_like(columns, spread))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Densities:
-    """A mixture for each environment, of the representation in units of its own spread."""
+    """A mixture for each environment, of the representation in given units."""
 
     form: Mixture
     parameters: np.ndarray  # [P]
@@ -98,30 +115,70 @@ class Densities:
     n_environments: int
 
     @classmethod
-    def fit(cls, environments: Sequence[np.ndarray], components: int = 2) -> Self:
-        """Fit on rows `[n, F]` of each environment; fewer components where rows are few."""
-        rows = np.concatenate(environments)
-        mean, scale = Scaling.of(rows)
-        fewest = min(len(own) for own in environments)
-        possible = fewest // (ROWS_A_NUMBER * (rows.shape[1] + 1))
-        form = Mixture(int(np.clip(possible, 1, components)))
+    def fit(
+        cls,
+        environments: Sequence[np.ndarray],
+        form: Mixture | None = None,
+        units: Scaling | None = None,
+    ) -> Self:
+        """Fit the densities by likelihood.
+
+        Parameters
+        ----------
+        environments
+            Rows `[n, F]` of each environment.
+        form
+            The mixture; when not given, two components, or one where rows are few.
+        units
+            Of the representation; when not given, each column's own mean and spread.
+        """
+        mean, scale = units or Scaling.of(np.concatenate(environments))
+        form = form or _small_mixture(environments)
         with warnings.catch_warnings():  # EM that has not quite settled is still a density
             warnings.simplefilter("ignore", ConvergenceWarning)
             parameters = form.fit([(own - mean) / scale for own in environments])
-        return cls(form, parameters, mean, scale, len(environments))
+        return cls(
+            form=form,
+            parameters=parameters,
+            mean=mean.astype(float),
+            scale=scale.astype(float),
+            n_environments=len(environments),
+        )
 
     def logs(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n, E]
-        rows = torch.as_tensor((z - self.mean) / self.scale, dtype=torch.float64)[None]
+        """Log densities, in chunks of rows so that memory stays bounded."""
+        rows = torch.as_tensor((np.asarray(z, float) - self.mean) / self.scale)[None]
         flat = torch.as_tensor(self.parameters, dtype=torch.float64)[None]
-        logs = self.form.log_density(flat, rows, self.n_environments, {})[0]  # [E, n]
-        return logs.numpy().T - np.log(self.scale).sum()
+        chunk = max(1, NUMBERS_AT_ONCE // (self.n_environments * self.form.components * z.shape[1]))
+        logs = [
+            self.form.log_density(flat, some, self.n_environments, {})[0]  # [E, chunk]
+            for some in rows.split(chunk, dim=1)
+        ]
+        return torch.cat(logs, -1).numpy().T - np.log(self.scale).sum()
 
     def mixed(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
-        return _mixed(self.logs(z))
+        return combine(self.logs(z))
 
 
-def _mixed(logs: np.ndarray) -> np.ndarray:  # [n, E] -> [n]
-    """Log density in the mixture of all environments, equal shares."""
+def _small_mixture(environments: Sequence[np.ndarray]) -> Mixture:
+    """Two components, or one where the smallest environment has few rows for their numbers."""
+    fewest, width = min(len(own) for own in environments), environments[0].shape[1]
+    return Mixture(int(np.clip(fewest // (ROWS_A_NUMBER * (width + 1)), 1, 2)))
+
+
+def combine(logs: np.ndarray, by: Combination = "mean") -> np.ndarray:  # [n, E] -> [n]
+    """The environments' log densities as one score.
+
+    Parameters
+    ----------
+    logs
+        Log density of each row in each environment.
+    by
+        "mean": log density in the mixture of all environments, equal shares; "maximum": the
+        largest.
+    """
+    if by == "maximum":
+        return logs.max(1)
     return logsumexp(logs, axis=1) - np.log(logs.shape[1])
 
 
@@ -187,7 +244,7 @@ class Evidence:
 
     def judge(self, z: np.ndarray) -> Judged:  # [n, F]
         logs = self.score_environments(z)
-        scores = _mixed(logs)
+        scores = combine(logs)
         grade = (scores <= self.rare).astype(int) + (scores <= self.outside)
         verdicts = np.array(VERDICTS, dtype=object)[grade]
         return Judged(logs, scores, 100 * self.tail.share(scores), verdicts)
