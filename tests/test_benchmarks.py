@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import make_bank, make_run, train_steps
+from helpers import make_bank, make_run, train_steps, with_spec
 from wri.objectives import OBJECTIVES, make_objective
 from wri.stacked import Streams
 from wri.training.sampler import Features, Sampler, StackDraws
@@ -35,18 +35,16 @@ def test_a_single_run_as_people_write_it_ends_where_the_stack_ends(name, single_
     known = {parameter.name for parameter in OBJECTIVES[name].hyperparameters()}
     hyper = {key: value for key, value in hyper.items() if key in known}
     train = [np.arange(0, 60), np.arange(60, 120), np.arange(120, 180)]
-    run = make_run(
-        make_objective(name), make_bank(width=32), train, hyper, seed=3, precision="double"
-    )
+    run = make_run(make_objective(name), make_bank(width=8), train, hyper, seed=3, hidden=(4, 2))
     (record,) = train_steps([run], STEPS, dtype=torch.float64)
 
-    algorithm = single_runs.ALGORITHMS[name](32, 3, dict(run.hyper))
+    algorithm = single_runs.ALGORITHMS[name](8, 3, dict(run.hyper))
     copy_weights(algorithm.network, run.network.initial([3]), run.network.packing)
     if name == "wri":
         density = run.objective.density
-        packing = density._network(3, 32).packing
-        copy_weights(algorithm.densities, density.initial([3], 3, 32), packing)
-    feed(algorithm, run)
+        packing = density._network(3, 8).packing
+        copy_weights(algorithm.densities, density.initial([3], 3, 8), packing)
+    feed(algorithm, with_spec(run, precision="double"))
     ours = torch.cat([p.detach().flatten() for p in algorithm.network.parameters()])
     np.testing.assert_allclose(ours, record.parameters, rtol=0, atol=1e-9)
     if name == "wri":

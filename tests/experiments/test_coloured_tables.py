@@ -64,7 +64,7 @@ def test_anti_colour_loses_in_training_and_wins_in_the_test(accuracies, anti):
 
 def test_a_constant_predictor_is_not_anti_colour():
     """Single precision may put it a little above itself."""
-    constant = [float(np.float32(share)) + 3e-8 for share in DATA.constant_accuracy]
+    constant = [float(np.float32(share)) + 3e-8 for share in DATA.constant["accuracy"]]
     assert not is_anti_colour(choice(*constant), DATA)
     assert not is_anti_colour(choice(0.2, 0.2, constant[2]), DATA)
 
@@ -116,7 +116,7 @@ def test_penalties_of_the_ideal_predictors_under_uniform_weights(stand_in):
     rows = [data.rows[e] for e in (0, 1)]
     network = Run(variant.spec, data.bank, rows).network
     flat = network.initial([0]).astype(np.float32)
-    state = variant.objective.density.initial([0], 2, 2).astype(np.float32)
+    state = objective.density.initial([0], 2, 2).astype(np.float32)
     record = Record(
         steps=np.array([0]),
         measures={},
@@ -154,7 +154,7 @@ def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
         raise AssertionError("what is in the store is not trained again")
 
     with monkeypatch.context() as patch:
-        patch.setattr("wri.sweep.local.train", nothing)
+        patch.setattr("wri.training.scheduling.train_stack", nothing)
         [again] = run_experiment(small("table2", tmp_path))
         assert again.rows == result.rows
     run_experiment(small("table2", tmp_path, preset="published"))  # other objectives, another file

@@ -28,7 +28,14 @@ def silent(done, of):
 def record(select, shown):
     measures = {"accuracy": {"select": np.array(select), "shown": np.array(shown)}}
     network = Network((20, 10, 5, 5))
-    return Record(np.arange(len(shown)), measures, None, network, np.zeros(0), None)
+    return Record(
+        steps=np.arange(len(shown)),
+        measures=measures,
+        diverged_at=None,
+        network=network,
+        parameters=np.zeros(0),
+        state=None,
+    )
 
 
 def same(values):

@@ -5,7 +5,7 @@ weighted points, a sample or a grid, and the penalties are those of `wri.objecti
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,7 +18,8 @@ from wri.objectives.weighted_risks import Scaling
 from wri.stacked import LOGISTIC
 
 
-class Points(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Points:
     """Two environments as weighted points: a sample, or a grid to integrate over."""
 
     x: Tensor  # [E, B, 2]
@@ -30,7 +31,8 @@ class Points(NamedTuple):
     @classmethod
     def of(cls, setting: Gaussian2D, x: Tensor, y: Tensor, weight: Tensor) -> "Points":
         densities = (setting.log_joint(x), setting.log_invariant(x))  # [E points, B, density]
-        return cls(x, y, weight, *(each[..., :2].movedim(-1, 0) for each in densities))
+        joint, invariant = (each[..., :2].movedim(-1, 0) for each in densities)
+        return cls(x=x, y=y, weight=weight, log_joint=joint, log_invariant=invariant)
 
 
 def sampled(setting: Gaussian2D, environments: Sequence[Environment]) -> Points:

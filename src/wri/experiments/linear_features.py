@@ -104,7 +104,7 @@ def exact_log_densities(setting: LinearGaussian) -> LogDensities:
     return log_densities
 
 
-@dataclass
+@dataclass(kw_only=True)
 class LearnedDensities:
     """A bounded network for each run and environment on Φ(x), learned along with the model.
 

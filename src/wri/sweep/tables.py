@@ -166,12 +166,12 @@ def build(
 
 def choose_measure(outcomes: Iterable[Outcome], wanted: str | None) -> str:
     """The measure wanted, if it was recorded, or the first that was."""
-    recorded = list(dict.fromkeys(m for run in outcomes for m in run.measures))
+    found = {measure for run in outcomes for measure in run.measures}
+    recorded = [name for name in MEASURES if name in found]
     if wanted is not None:
         check_measure(wanted, recorded)
         return wanted
-    ordered = [name for name in MEASURES if name in recorded]
-    return (ordered or list(MEASURES))[0]
+    return (recorded or list(MEASURES))[0]
 
 
 def _table(selection: str, runs: list[Outcome], data: DatasetInfo, measure: str) -> Table:

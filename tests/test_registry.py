@@ -1,0 +1,132 @@
+"""One registry: adding an objective is its file and one line."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import wri
+from wri.estimators import ESTIMATORS
+from wri.objectives import OBJECTIVES
+from wri.registry import OBJECTIVES as ENTRIES
+
+ROOT = Path(wri.__file__).parent
+TESTS = Path(__file__).parent
+
+TOY = '''"""A toy: the mean risk and the largest one.
+
+    mean_e R_e + λ · max_e R_e
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from wri.objectives.base import Batch, Model, Objective, StepContext
+from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
+
+
+@dataclass(frozen=True)
+class Toy(Objective):
+    name = "toy"
+    own_hyperparameters = (
+        HyperParameter(
+            name="penalty_weight",
+            meaning="λ, weight of the largest risk",
+            settings={"domainbed": Setting(0.5, LogUniform(0.1, 1.0))},
+        ),
+    )
+
+    def loss(
+        self, model: Model, batch: Batch, state: Any, context: StepContext
+    ) -> tuple[Tensor, Any]:
+        risks = batch.mean(model.losses(batch.x, batch.y))  # [R, E]
+        return risks.mean(-1) + context.hyper["penalty_weight"] * risks.amax(-1), state
+'''
+LINE = '        ObjectiveEntry("toy", "Toy", GREEN, "the worst environment counts twice"),\n'
+
+
+@pytest.fixture
+def with_toy(tmp_path):
+    """A copy of the package with one more objective, made as CONTRIBUTING says."""
+    package = tmp_path / "src" / "wri"
+    shutil.copytree(ROOT, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "objectives" / "toy.py").write_text(TOY)
+    registry = package / "registry.py"
+    text = registry.read_text()
+    last = re.search(r'        ObjectiveEntry\("wri".*\n', text)[0]
+    registry.write_text(text.replace(last, last + LINE))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src"), "OMP_NUM_THREADS": "1"}
+
+    def run(*command):
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_an_objective_is_added_by_its_file_and_one_line(with_toy):
+    contract = str(TESTS / "objectives" / "test_contract.py")
+    passed = with_toy("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "toy", contract)
+    assert passed.startswith("....  "), passed  # the stack, and every loss
+    fitted = with_toy(
+        "-c",
+        "import wri, numpy as np\n"
+        "from wri.datasets import hospitals, joined\n"
+        "x, y, site = joined(hospitals(50, 0))\n"
+        "model = wri.ToyClassifier(steps=20).fit(x, y, groups=site)\n"
+        "model.save('model'); wri.ToyClassifier.load('model')\n"
+        "wri.ToyRegressor(steps=20).fit(x, x[:, 0], groups=site)\n"
+        "print(model.spec_.objective, wri.ToyClassifier.__doc__.splitlines()[0])",
+    )
+    assert fitted.strip() == "Toy() Toy: the worst environment counts twice."
+    swept = with_toy(
+        *("-m", "wri.cli", "sweep", "--datasets", "hospitals", "--algorithms", "toy", "erm"),
+        *("--steps", "10", "--trials", "1", "--draws", "2", "--store", "s.db"),
+    )
+    assert re.search(r"^toy +\d", swept, re.MULTILINE), swept
+    assert "toy" in with_toy("-m", "wri.cli", "sweep", "--help")
+
+
+def test_everything_is_derived_from_the_registry():
+    assert list(OBJECTIVES) == list(ENTRIES)
+    assert all(OBJECTIVES[name].name == name for name in OBJECTIVES)
+    labels = [entry.label for entry in ENTRIES.values()]
+    assert list(ESTIMATORS) == [
+        f"{label}{kind}" for kind in ("Classifier", "Regressor") for label in labels
+    ]
+    assert len({entry.colour for entry in ENTRIES.values()}) == len(ENTRIES)
+    for name, estimator in ESTIMATORS.items():
+        assert getattr(wri, name) is estimator
+        assert name in wri.__all__
+
+
+def test_help_of_an_estimator_is_complete():
+    text = wri.WRIClassifier.__doc__
+    assert text.startswith("WRI: risks agree where both environments have rows.")
+    for parameter in wri.WRIClassifier().get_params():
+        assert re.search(rf"^(.*, )?{parameter}(, .*)?$", text, re.MULTILINE), parameter
+    for attribute in ("spec_", "environments_", "evidence_"):
+        assert attribute in text
+
+
+def test_the_registries_need_no_torch():
+    code = (
+        "import sys, wri, wri.registry, wri.presets, wri.measures, wri.cli\n"
+        "heavy = {'torch', 'pandas', 'matplotlib', 'scipy', 'sklearn'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
