@@ -9,6 +9,7 @@ from helpers import make_data, make_info, make_outcome
 from wri.errors import InputError
 from wri.sweep.selection import SELECTIONS, choose
 from wri.sweep.tables import as_rows, build
+from wri.training import ModelSpec
 
 DATA = make_info("three sites", ("site A", "site B", "site C"), (0.5, 0.6, 0.5), (0.0, 0.0, 0.0))
 STEPS = np.array([10, 20, 30])
@@ -231,3 +232,37 @@ def test_two_environments_leave_none_to_train_on():
 def test_an_unknown_selection_is_refused():
     with pytest.raises(InputError, match="training-domain, leave-one-out"):
         select("best", example())
+
+
+def test_a_measure_that_is_better_when_lower_chooses_the_lowest():
+    """The same curves as losses: training-domain takes the least mean, .15 of draw 2 at step 10."""
+    runs = [
+        replace(run, measures={"loss": run.measures["accuracy"]})
+        for run in example()
+        if run.test_envs == (2,)
+    ]
+    data = replace(DATA, constant={"loss": (0.65, 0.68, 0.7)})
+
+    def chosen(selection):
+        found = choose(
+            selection, runs, data, algorithm="wri", held_out=2, trial_seed=0, measure="loss"
+        )
+        return found.hparams_seed, found.step, found.value, found.score
+
+    assert chosen("training-domain") == (2, 10, pytest.approx(0.15), 0.91)
+    assert chosen("oracle") == (0, 30, 0.20, 0.43)
+    # of the checkpoints below .65 and .68 in A and B, draw 1 at step 10 has the least in C: .45
+    assert chosen("guarded-oracle") == (1, 10, 0.45, 0.51)
+
+
+def test_tables_wait_for_the_penalty():
+    """WRI of 40 steps has its full penalty from step 20 on; ERM has none to wait for."""
+    steps = np.array([10, 20, 30])
+    for name, expected in (("wri", 20), ("erm", 10)):
+        early = {key: [0.9, 0.8, 0.7] for key in DRAWS[0]}
+        runs = [replace(outcome(0, early, steps=steps), algorithm=name)]
+        for preset, step in (("table", expected), ("coloured", 10)):
+            model = ModelSpec.of(name, preset=preset, steps=40)
+            run = replace(runs[0], model=model)
+            found = choose("training-domain", [run], DATA, algorithm=name, held_out=2, trial_seed=0)
+            assert found.step == step

@@ -173,6 +173,32 @@ def test_foreign_and_damaged_files_are_not_touched(path, tmp_path):
     unchanged(path, whole[: len(whole) // 2], "is cut short")
 
 
+def test_measures_come_back_by_name_and_split(path):
+    """Splits keep their names, whatever they are called and in whatever order they come."""
+    runs = planned()
+    values = {"south_out": np.array([0.1, 0.2]), "north": np.array([np.nan, 3.0])}
+    found = replace(
+        record([0.5, 0.6]), measures={"r2": values, "squared_error": {"x": values["north"]}}
+    )
+    with Store(path, write=True) as store:
+        store.plan(SETTING, {"f": INFO}, [runs[:1]])
+        store.finish(runs[:1], [found])
+    with Store(path) as store:
+        (outcome,) = store.outcomes()
+    assert set(outcome.measures) == {"r2", "squared_error"}
+    assert set(outcome.measures["r2"]) == {"south_out", "north"}
+    np.testing.assert_array_equal(outcome.measures["r2"]["north"], [np.nan, 3.0])
+    np.testing.assert_array_equal(outcome.measures["squared_error"]["x"], [np.nan, 3.0])
+    assert outcome.model == runs[0].model
+
+
+def test_an_older_format_is_refused_untouched(path):
+    with Store(path, write=True) as store:
+        store._connection.execute("PRAGMA user_version = 1")
+    with pytest.raises(InputError, match=r"written by an older wri .* name another store"):
+        Store(path)
+
+
 def test_a_newer_format_and_a_missing_store(path, tmp_path):
     with pytest.raises(InputError, match="there is no store"):
         Store(path)

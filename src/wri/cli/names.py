@@ -12,3 +12,4 @@ MEASURES = tuple(_MEASURES)
 PRESETS = tuple(_PRESETS)
 DATASETS = ("simulation", "gaussian2d", "hospitals")
 SELECTIONS = ("training-domain", "leave-one-out", "oracle", "oracle-early", "guarded-oracle")
+NEED_PAIRS = ("leave-one-out",)  # of the selections, those that need runs with pairs held out

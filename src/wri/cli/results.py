@@ -10,7 +10,7 @@ from rich.table import Table
 
 from wri.cli import options as given
 from wri.cli.console import console, make_progress
-from wri.cli.names import SELECTIONS
+from wri.cli.names import NEED_PAIRS, SELECTIONS
 from wri.errors import InputError, check_option
 
 if TYPE_CHECKING:
@@ -76,13 +76,13 @@ def _show_tables(
 
 
 def _one_selection(kept: Kept, wanted: Sequence[str] | None) -> str:
-    """The one asked for; else leave-one-out where the store has its runs, or training-domain."""
+    """The one asked for; else one that needs pairs held out where the store has them."""
     if wanted:
         if len(wanted) > 1:
             raise InputError("--best takes one --selection")
         return wanted[0]
     pairs = any(len(run.test_envs) == 2 for run in kept.outcomes)
-    return "leave-one-out" if pairs else "training-domain"
+    return NEED_PAIRS[0] if pairs else SELECTIONS[0]
 
 
 def _best_models(

@@ -11,13 +11,13 @@ import typer
 
 from wri.cli import options as given
 from wri.cli.console import make_progress, messages, update
-from wri.cli.names import ALGORITHMS, SELECTIONS
+from wri.cli.names import ALGORITHMS, NEED_PAIRS, SELECTIONS
 from wri.errors import InputError
 
 if TYPE_CHECKING:
     from wri.sweep import Data, Store, Sweep
 
-DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name != "leave-one-out")
+DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name not in NEED_PAIRS)
 
 
 def sweep(

@@ -85,7 +85,7 @@ class Overlap:
         size = max(2.2, (0.42 if len(self.labels) <= _ANNOTATED else 0.2) * len(self.labels))
         margin = 0.08 * max(len(str(label)) for label in self.labels)
         with style.figure(2 * size + margin + 1.3, size + margin + 0.9) as drawn:
-            drawn.set_layout_engine("compressed")  # square cells leave no room unused
+            drawn.set_layout_engine("compressed")  # square cells leave no space unused
             left, right = drawn.subplots(1, 2, sharey=True)
             self._heat_map(left, self.overlap, "overlap")
             image = self._heat_map(right, share, "effective share of rows")

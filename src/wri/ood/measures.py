@@ -1,6 +1,6 @@
 """How well a score tells strange rows from common ones, and safe predictions from poor ones.
 
-One sign for the whole room: **a higher score is more common**. A threshold flags the rows that
+One sign for the whole package: **a higher score is more common**. A threshold flags the rows that
 score at most as high:
 
     fpr(t) = P(common ≤ t),   tpr(t) = P(strange ≤ t),   auroc = ∫ tpr d fpr

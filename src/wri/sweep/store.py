@@ -241,7 +241,7 @@ class Store:
             if error.sqlite_errorname.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
                 raise InputError(
                     f"the disk is full or fails ({error}): {self.path} keeps what was finished; "
-                    "make room and give the same command again"
+                    "free some space and give the same command again"
                 ) from error
             raise InputError(f"{self.path} cannot be used: {error}") from error
         except sqlite3.DatabaseError as error:
