@@ -198,7 +198,8 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         rows = hold_out(environments.rows, contents, weights, self.validation_fraction, seed)
         bank = Bank(X, targets, loss=self._loss, classes=self._n_outputs, weights=weights)
         problem = Problem(bank, rows, seed, self.device)
-        self._train(problem, [problem.complete(spec) for spec in self._specs()])
+        specs = self._specs(problem.can_leave_one_out)
+        self._train(problem, [problem.complete(spec) for spec in specs])
         self._fit_evidence(X, targets, weights, rows)
         return self
 
@@ -296,21 +297,16 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
 
-    def _specs(self) -> list[ModelSpec]:
+    def _specs(self, can_choose: bool) -> list[ModelSpec]:
         """What the constructor asks for: one specification for each candidate."""
         if self.candidates is not None and not len(self.candidates):
             raise InputError("candidates is empty; leave it out for the defaults")
         asked = [make_spec(self, candidate) for candidate in self.candidates or [{}]]
-        if len(asked) > 1 and not self._can_leave_one_out:
-            asked = [make_spec(self)]  # nothing to choose by
+        if len(asked) > 1 and not can_choose:
+            asked = [make_spec(self)]
         if self.n_environments_ < asked[0].objective.least_environments:
             return [plain_erm(asked[0])]
         return asked
-
-    @property
-    def _can_leave_one_out(self) -> bool:
-        """Whether an environment can be left out and two still be compared."""
-        return self.n_environments_ > 2
 
     @property
     def hyper_(self) -> Mapping[str, float]:
