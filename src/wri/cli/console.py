@@ -35,6 +35,11 @@ def update(bar: Progress, task: TaskID, done: int, of: int) -> None:
     bar.update(task, completed=done, total=of)
 
 
+def say(text: str) -> None:
+    """A line beside the results."""
+    messages.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
 def complain(text: str) -> None:
     messages.print(f"[bold red]wri:[/] {escape(text)}", soft_wrap=True, highlight=False)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from wri.cli import options as given
-from wri.cli.console import make_progress, messages, update
+from wri.cli.console import make_progress, say, update
 from wri.cli.names import ALGORITHMS, NEED_PAIRS, SELECTIONS
 from wri.errors import InputError
 
@@ -43,12 +43,14 @@ def sweep(
     record: given.Recorded = None,
     memory: given.Memory = 2.0,
     dry_run: given.DryRun = False,
+    repair: given.Repair = False,
     as_json: given.AsJson = False,
 ) -> None:
     """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
 
     Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. The same
     command again goes on where it was interrupted, and one with more trials adds to the store.
+    With `--repair` it also trains runs again whose records were damaged.
     """
     from wri.sweep import Sweep, SweepSpec, load_data
 
@@ -73,7 +75,7 @@ def sweep(
     if dry_run:
         _forecast(planned, store, as_json)
     else:
-        _train(planned, store, chosen, measure, as_json)
+        _train(planned, store, chosen, measure, repair, as_json)
 
 
 def _forecast(planned: "Sweep", store: Path, as_json: bool) -> None:
@@ -85,12 +87,19 @@ def _forecast(planned: "Sweep", store: Path, as_json: bool) -> None:
 
 
 def _train(
-    planned: "Sweep", store: Path, selections: tuple[str, ...], measure: str | None, as_json: bool
+    planned: "Sweep",
+    store: Path,
+    selections: tuple[str, ...],
+    measure: str | None,
+    repair: bool,
+    as_json: bool,
 ) -> None:
     from wri.sweep import Store, run_sweep
     from wri.sweep.tables import as_rows, as_text, build
 
-    with Store(store, write=True) as kept, make_progress() as bar:
+    with Store(store, write=True, repair=repair) as kept, make_progress() as bar:
+        for run in kept.dropped:
+            say(f"dropped a damaged run: {run}")
         task = bar.add_task("sweep", total=None)
         try:
             trained = run_sweep(planned, kept, partial(update, bar, task))
@@ -122,12 +131,9 @@ def _describe(data: "Data", preset: str) -> str:
 
 
 def _say_stopped(store: "Store") -> None:
-    messages.print(
+    say(
         f"stopped; {len(store.finished())} finished runs are in {store.path}, and the same "
-        "command goes on from there",
-        soft_wrap=True,
-        highlight=False,
-        markup=False,
+        "command goes on from there"
     )
 
 

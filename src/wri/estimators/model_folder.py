@@ -8,6 +8,7 @@ Links are not followed, sizes are checked before contents are read, and a header
 than the file has is not believed.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -32,7 +33,10 @@ class Files(NamedTuple):
 
     record: bytes
     tensors: bytes
-    tensors_name: str
+
+    @property
+    def tensors_name(self) -> str:
+        return tensors_name(hashlib.sha256(self.tensors).hexdigest())
 
 
 def tensors_name(sha256: str) -> str:

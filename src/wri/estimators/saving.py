@@ -175,9 +175,8 @@ def _encode(model: Estimator) -> Files:
         "state": list(tensors["state"].shape) if "state" in tensors else None,
         "sha256": hashlib.sha256(data).hexdigest(),
     }
-    record["digest"] = record_digest(record)
-    text = json.dumps(record, indent=1) + "\n"
-    return Files(text.encode(), data, tensors_name(record["sha256"]))
+    text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
+    return Files(text.encode(), data)
 
 
 def _spec_record(spec: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:

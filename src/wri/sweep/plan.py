@@ -65,14 +65,18 @@ class RunSpec:
     @classmethod
     def from_json(cls, text: str) -> "RunSpec":
         """What `as_json` wrote."""
-        fields = json.loads(text)
+        fields = dict(json.loads(text))
         if fields.pop("format", None) != FORMAT:
             raise InputError(
                 "this store was written by another version of wri, whose runs this one cannot "
                 "compare with its own; read it with that version, or name another store"
             )
         model = ModelSpec.from_dict(fields.pop("model"))
-        return cls(model=model, test_envs=tuple(fields.pop("test_envs")), **fields)
+        run = cls(model=model, test_envs=tuple(fields.pop("test_envs")), **fields)
+        numbers = (*run.test_envs, run.hparams_seed, run.trial_seed, run.checkpoint_every)
+        if {type(run.dataset), type(run.fingerprint)} != {str} or {*map(type, numbers)} != {int}:
+            raise InputError("names must be texts, and environments and seeds whole numbers")
+        return run
 
     @property
     def place(self) -> str:
