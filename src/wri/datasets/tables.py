@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from wri.datasets.environments import Environment
-from wri.errors import InputError, check_option
+from wri.errors import InputError, check_option, shorten
 from wri.rows import first_gap, order_labels, read_number
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def read_table(
     InputError
         For anything that cannot be trained on, with the column, the row and the remedy.
     """
-    path = Path(path)
+    path = _check_path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name one .csv, .parquet or .npz file in it")
     if not path.exists():
@@ -120,6 +120,18 @@ def read_table(
             "correct its ending"
         ) from error
     return _table(path, columns, target, environment, task)
+
+
+def _check_path(path: str | Path) -> Path:
+    """A path that the system can look up."""
+    try:
+        Path(path).stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # names that are too long, or hold a null
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{shorten(path)} cannot be read: {reason}; check the path") from error
+    return Path(path)
 
 
 def _read_csv(path: Path, target: str, environment: str) -> Columns:
