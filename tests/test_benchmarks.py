@@ -112,3 +112,9 @@ def test_estimator_scale_measures_time_and_memory():
     assert [line["rows"] for line in lines] == [2000, 4000]
     assert lines[1]["ratio"] == lines[1]["seconds"] / lines[0]["seconds"]
     assert all(line["megabytes"] > 50 for line in lines)
+
+
+def test_damaged_files_are_refused_or_say_what_was_written():
+    result = printed_by("fuzz_files.py", "--folders 40 --stores 40 --seed 3")
+    assert sum(result["folders"].values()) == sum(result["stores"].values()) == 40
+    assert (result["foreign"], result["silent"]) == (0, 0)

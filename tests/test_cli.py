@@ -2,8 +2,10 @@
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 
@@ -101,6 +103,24 @@ def test_a_sweep_is_forecast_trained_shown_and_not_repeated(wri, tmp_path):
     assert shown.splitlines()[0].startswith("selection,dataset,measure,environment,algorithm,mean")
     assert "leave-one-out" in shown
     assert "pairs" in shown
+
+
+def test_a_damaged_run_is_named_and_repair_trains_it_again(wri):
+    asked = ("sweep", "--datasets", "simulation", "--algorithms", "erm", "--trials", "1")
+    asked = (*asked, "--steps", "5", "--store", "s.db", "--json")
+    rows = json.loads(wri(*asked).stdout)["rows"]
+    with closing(sqlite3.connect("s.db")) as connection, connection:
+        connection.execute("UPDATE results SET diverged_at = 0 WHERE rowid = 1")
+    for damaged in (asked, ("results", "s.db")):
+        done = wri(*damaged)
+        assert done.returncode == 2
+        shown = " ".join(done.stderr.split())
+        assert "s.db was changed or damaged: 1 damaged runs (erm on simulation, env" in shown
+        assert "--repair" in shown
+    done = wri(*asked, "--repair")
+    assert json.loads(done.stdout)["rows"] == rows
+    assert "dropped a damaged run: erm on simulation" in " ".join(done.stderr.split())
+    assert json.loads(wri("results", "s.db", "--json").stdout)["rows"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+LONGEST = 80  # characters of a label or path in a message
+
 
 class InputError(ValueError):
     """Bad input. The message names the row, column or option and the remedy."""
@@ -9,4 +11,10 @@ class InputError(ValueError):
 
 def check_option(name: str, value: object, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise InputError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+        raise InputError(f"{name} must be one of {', '.join(allowed)}, not {shorten(repr(value))}")
+
+
+def shorten(value: object) -> str:
+    """A text, or what prints as one, for a message: at most 80 characters."""
+    text = str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from wri.errors import InputError
+from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDING = 1e-12
+LARGE = 1e100  # beyond it, or below its inverse, columns are rescaled before they are squared
 
 
 class Environments(NamedTuple):
@@ -175,7 +176,7 @@ def _refuse_environment(X: "pd.DataFrame", environments: Environments) -> None:
         number, labels = pd.factorize(X.iloc[:, place])
         if environments.same_as(Environments(np.asarray(labels), number)):
             raise InputError(
-                f"column {str(name)!r} of X says the same as groups; leave it out of X"
+                f"column {shorten(name)!r} of X says the same as groups; leave it out of X"
             )
 
 
@@ -183,6 +184,13 @@ def find_constant_columns(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], o
     """Which columns differ by rounding only: by at most 1e-12 of their largest absolute value."""
     low, high = values.min(0), values.max(0)
     return high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high))
+
+
+def _extreme_exponents(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], or [n] -> []
+    """Powers of two of the columns whose squares doubles cannot hold; 0 for all others."""
+    largest = np.maximum(np.abs(values.max(0)), np.abs(values.min(0)))
+    extreme = (largest > LARGE) | ((largest < 1 / LARGE) & (largest > 0))
+    return np.where(extreme, np.frexp(largest)[1], 0)
 
 
 class Scaling(NamedTuple):
@@ -197,6 +205,12 @@ class Scaling(NamedTuple):
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         """The unit of these rows, equal where they have no weights."""
+        exponent = _extreme_exponents(values)
+        if exponent.any():  # squares would overflow or vanish
+            mean, scale = cls.of(np.ldexp(values, -exponent), weights)
+            constant = find_constant_columns(values)
+            scale = np.where(constant, 1.0, np.ldexp(scale, np.where(constant, 0, exponent)))
+            return cls(np.ldexp(mean, exponent), scale)
         mean = np.average(values, 0, weights)
         scale = np.sqrt(np.average(np.square(values - mean), 0, weights))
         # the mean of many equal numbers is rounded too, so the scale alone does not tell
@@ -241,7 +255,7 @@ def refuse_gaps(X: np.ndarray, names: Any, what: str = "X") -> None:
     gap = first_gap(X)
     if gap is None:
         return
-    where = f"column {gap.column}" if names is None else f"column {str(names[gap.column])!r}"
+    where = f"column {gap.column}" if names is None else f"column {shorten(names[gap.column])!r}"
     raise InputError(
         f"{what} contains {gap.kind}: row {gap.row}, {where} ({gap.count} cells that are NaN or "
         "infinity in all); fill them first, for example with sklearn.impute.SimpleImputer, or drop "

@@ -337,3 +337,73 @@ def test_paths_that_are_no_tables(tmp_path):
         (tmp_path / name).write_text("a")
         with pytest.raises(InputError, match=f"ends in '{ending}'; save it as .csv, .parquet"):
             read_table(str(tmp_path / name), "y", "site")
+
+
+@pytest.mark.parametrize("column", ["x", "y", "site"])
+def test_parquet_texts_that_are_no_utf8(tmp_path, column):
+    pa = pytest.importorskip("pyarrow")
+    ends = pa.py_buffer(np.arange(9, dtype=np.int32).tobytes())
+    texts = pa.Array.from_buffers(pa.string(), 8, [None, ends, pa.py_buffer(b"a\xff" * 4)])
+    columns = {"x": np.arange(8.0), "y": np.arange(8) % 2, "site": np.arange(8) // 4}
+    path = tmp_path / "rows.parquet"
+    pa.parquet.write_table(pa.table({**columns, column: texts}), path)
+    with pytest.raises(InputError, match=r"rows\.parquet cannot be read as \.parquet .*UTF8"):
+        read_table(path, "y", "site")
+
+
+def write_archive(path, **members):
+    """An archive of arrays, or of what functions write."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                if callable(content):
+                    content(file)
+                else:
+                    np.lib.format.write_array(file, np.asarray(content))
+    return path
+
+
+def test_an_archive_of_long_doubles(tmp_path):
+    path = write_archive(tmp_path / "rows.npz", x=np.arange(4, dtype=np.longdouble), y=Y, site=SITE)
+    if np.dtype(np.longdouble).itemsize == 8:
+        pytest.skip("long doubles are doubles here")
+    with pytest.raises(InputError, match=r"'x' holds numbers of the type .*; save as float64"):
+        read_table(path, "y", "site")
+
+
+def test_a_header_that_announces_a_billion_rows_is_not_believed(tmp_path):
+    def claim(file):
+        header = {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
+        np.lib.format.write_array_header_1_0(file, header)
+
+    path = write_archive(tmp_path / "rows.npz", x=claim, y=Y, site=SITE)
+    with pytest.raises(InputError, match=r"'x' announces 8,000,000,000,000 bytes .* and holds 0"):
+        read_table(path, "y", "site")
+
+
+def test_an_archive_of_zeros_is_not_unpacked(tmp_path):
+    """Three gigabytes in a file of three megabytes."""
+
+    def zeros(file):
+        shape = (3 << 17, 1 << 10)
+        header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for _ in range(3):  # the rest of what the directory announces is left out below
+            file.write(bytes(1 << 20))
+
+    path = write_archive(tmp_path / "rows.npz", x=zeros, y=Y, site=SITE)
+    data = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        size = archive.getinfo("x.npy").file_size
+    announced = data.replace(size.to_bytes(4, "little"), (3 << 30).to_bytes(4, "little"))
+    assert announced != data
+    path.write_bytes(announced)
+    with pytest.raises(InputError, match=r"unpacks to 3,221,\d+,\d+ bytes, and at most 2,147,4"):
+        read_table(path, "y", "site")
+
+
+def test_names_that_no_file_has(tmp_path):
+    for name in ("d" * 300 + ".csv", "d\0.csv"):
+        with pytest.raises(InputError, match="cannot be read: ") as caught:
+            read_table(tmp_path / name, "y", "site")
+        assert len(str(caught.value)) < 200

@@ -4,6 +4,12 @@ import hashlib
 import json
 import os
 import pickle
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pandas as pd
@@ -16,6 +22,8 @@ import wri
 from wri.densities import Bounded, Exact, FittedClassifier
 from wri.errors import InputError
 from wri.estimators import saving
+from wri.estimators.model_folder import tensors_name
+from wri.estimators.model_record import record_digest
 
 QUICK = {"steps": 5, "hidden": (8, 4)}
 FEATURES = ["cause", "marker", "noise"]
@@ -61,18 +69,36 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def read_record(folder):
+    return json.loads((folder / "model.json").read_text())
+
+
 def edit(folder, change):
-    """Change `model.json`."""
-    path = folder / "model.json"
-    record = json.loads(path.read_text())
+    """Change `model.json` as somebody does who knows how its digest is made."""
+    record = read_record(folder)
     change(record)
-    path.write_text(json.dumps(record))
+    record["digest"] = record_digest(record)
+    (folder / "model.json").write_text(json.dumps(record))
+
+
+def tensors_of(folder):
+    (path,) = folder.glob("model-*.safetensors")
+    return path
 
 
 def edit_tensors(folder, **changed):
-    path = folder / "model.safetensors"
-    tensors = safetensors.numpy.load(path.read_bytes())
-    path.write_bytes(safetensors.numpy.save({**tensors, **changed}))
+    """Change tensors, and the digests with them; None drops one."""
+    path = tensors_of(folder)
+    tensors = {**safetensors.numpy.load(path.read_bytes()), **changed}
+    data = safetensors.numpy.save({n: each for n, each in tensors.items() if each is not None})
+    sha256 = hashlib.sha256(data).hexdigest()
+    path.unlink()
+    (folder / tensors_name(sha256)).write_bytes(data)
+    edit(folder, lambda record: record.update(sha256=sha256))
+
+
+def file_of(folder, kind):
+    return folder / "model.json" if kind == "record" else tensors_of(folder)
 
 
 def refused(folder, words):
@@ -144,18 +170,18 @@ def test_a_model_is_replaced_and_nothing_is_left_beside_it(folder, tmp_path):
     assert contents(tmp_path / "empty") == contents(folder)
 
 
-@pytest.mark.parametrize("failing", ["fsync", "replace"])
-def test_a_failed_save_leaves_the_old_model(failing, folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("failing", "time"), [("fsync", 1), ("fsync", 3), ("replace", 2)])
+def test_a_failed_save_leaves_the_old_model(failing, time, folder, tmp_path, monkeypatch):
     before, model = contents(folder), saving.load(folder).set_params(verbose=True)
     real, calls = getattr(os, failing), []
 
-    def fail_the_second_time(*arguments):
+    def fail_once(*arguments):
         calls.append(arguments)
-        if len(calls) == 2:
+        if len(calls) == time:
             raise OSError(28, "No space left on device")
         return real(*arguments)
 
-    monkeypatch.setattr(os, failing, fail_the_second_time)
+    monkeypatch.setattr(os, failing, fail_once)
     with pytest.raises(InputError, match=r"model: No space left on device"):
         model.save(folder)
     assert contents(folder) == before
@@ -210,25 +236,46 @@ class Bomb:
         return pytest.fail, ("a pickle was run",)
 
 
-@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
-def test_a_pickle_in_disguise(name, folder):
-    (folder / name).write_bytes(pickle.dumps(Bomb()))
-    refused(folder, "is not JSON" if name == "model.json" else "is a pickle .* was not opened")
+@pytest.mark.parametrize("kind", ["record", "tensors"])
+def test_a_pickle_in_disguise(kind, folder):
+    file_of(folder, kind).write_bytes(pickle.dumps(Bomb()))
+    refused(folder, "is not JSON" if kind == "record" else "is a pickle .* was not opened")
 
 
 @pytest.mark.parametrize("left", [0, 5, 100, 0.5, -1])
-@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
-def test_a_truncated_file(name, left, folder):
-    data = (folder / name).read_bytes()
+@pytest.mark.parametrize("kind", ["record", "tensors"])
+def test_a_truncated_file(kind, left, folder):
+    path = file_of(folder, kind)
+    data = path.read_bytes()
     cut = data[: int(left * len(data)) if isinstance(left, float) else left]
-    (folder / name).write_bytes(cut if name != "model.json" else cut.rstrip(b"\n}"))
-    words = {"model.json": "is not JSON", "model.safetensors": "cut off|announces a header"}
-    refused(folder, f"{name}: .*({words[name]}).*save the model again")
+    path.write_bytes(cut if kind == "tensors" else cut.rstrip(b"\n}"))
+    words = {"record": "is not JSON", "tensors": "contents are not those|announces a header"}
+    refused(folder, f"{path.name}: .*({words[kind]}).*save the model again")
+
+
+def test_a_changed_digit_is_refused(folder):
+    """Every single digit of `model.json`: none of them may be another."""
+    path = folder / "model.json"
+    text = path.read_text()
+    digits = [place for place, letter in enumerate(text) if letter.isdigit()]
+    assert len(digits) > 100
+    for place in digits[::7]:
+        changed = str((int(text[place]) + 1) % 10)
+        path.write_text(text[:place] + changed + text[place + 1 :])
+        with pytest.raises(InputError, match=re.escape(str(folder))):
+            saving.load(folder)
+    path.write_text(text.replace('"rare_threshold": -', '"rare_threshold": '))
+    refused(folder, "was changed after it was written; damaged")
+
+
+def test_another_layout_of_the_same_record_is_read(folder):
+    path = folder / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text()), sort_keys=True))
+    saving.load(folder)
 
 
 def test_wrong_tensors(folder):
-    tensors = safetensors.numpy.load((folder / "model.safetensors").read_bytes())
-    weights = tensors["parameters"]
+    weights = safetensors.numpy.load(tensors_of(folder).read_bytes())["parameters"]
     edit_tensors(folder, parameters=weights[:-1])
     refused(folder, r"parameters is float64\[72\], but model\.json implies float64\[73\]")
     edit_tensors(folder, parameters=weights.astype(np.float32))
@@ -237,21 +284,26 @@ def test_wrong_tensors(folder):
     refused(folder, "parameters holds NaN or infinity")
     edit_tensors(folder, parameters=weights, surplus=weights)
     refused(folder, "tensors missing or unknown: surplus")
-    (folder / "model.safetensors").write_bytes(safetensors.numpy.save({"parameters": weights}))
-    refused(folder, r"missing or unknown: candidate_losses, densities, densities\.units")
-    changed = {**tensors, "parameters": weights + 1e-9}
-    (folder / "model.safetensors").write_bytes(safetensors.numpy.save(changed))
+    edit_tensors(folder, surplus=None, candidate_losses=None, densities=None)
+    refused(folder, r"missing or unknown: candidate_losses, densities")
+
+
+def test_other_tensors_under_the_same_name(folder):
+    path = tensors_of(folder)
+    tensors = safetensors.numpy.load(path.read_bytes())
+    tensors["parameters"] += 1e-9
+    path.write_bytes(safetensors.numpy.save(tensors))
     refused(folder, r"not those that model\.json was written with")
+    edit(folder, lambda record: record.update(sha256="../secret"))
+    refused(folder, "sha256 is no SHA-256")
 
 
 @pytest.mark.parametrize(("column", "value"), [(-3, -1.0), (-2, 0.5), (-2, 9.0), (-1, 0.0)])
 def test_held_out_rows_that_cannot_be(column, value, folder):
     """A negative loss, half an environment, one too many, a share of nothing."""
-    tensors = safetensors.numpy.load((folder / "model.safetensors").read_bytes())
+    tensors = safetensors.numpy.load(tensors_of(folder).read_bytes())
     tensors["known"][0, column] = value
     edit_tensors(folder, known=tensors["known"])
-    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    edit(folder, lambda record: record.update(sha256=digest))
     refused(folder, "known holds rows that cannot be")
 
 
@@ -269,7 +321,7 @@ def test_a_density_that_holds_a_function_is_described_and_not_kept(tmp_path):
 
 def test_a_newer_version(folder):
     edit(folder, lambda record: record.update(format_version=9, wri_version="9.1", new=1))
-    refused(folder, r"written by wri '9\.1' in format 9; .* up to 3: pip install --upgrade")
+    refused(folder, r"written by wri '9\.1' in format 9; .* up to 4: pip install --upgrade")
 
 
 def test_an_older_version(folder):
@@ -291,7 +343,7 @@ def test_labels_that_json_has_not(tmp_path):
         (lambda r: r.update(tensors="../../secret"), "missing or unknown: tensors"),
         (lambda r: r.pop("spec"), "missing or unknown: spec"),
         (lambda r: r.update(format="torch"), "has no entry"),
-        (lambda r: r.update(format_version="1"), "format_version must be 3"),
+        (lambda r: r.update(format_version="1"), "format_version must be 4"),
         (lambda r: r.update(estimator="os.system"), "estimator 'os.system' is unknown"),
         (lambda r: r.update(features=4), r"parameters is float64\[73\], but"),
         (lambda r: r["spec"].update(hidden=[10**30, 4]), r"parameters is float64\[73\], but"),
@@ -309,6 +361,10 @@ def test_labels_that_json_has_not(tmp_path):
         (lambda r: r.update(evidence_on="y"), "evidence_on must be one of"),
         (lambda r: r.update(feature_names=["a"]), "feature_names must be 3 names"),
         (lambda r: r["environments"].update(dtype="<U999999999"), "environments must be"),
+        (
+            lambda r: r["environments"].update(dtype="<U9999", values=[*map(str, range(100_000))]),
+            "environments would take 3,999,600,000 bytes",
+        ),
         (lambda r: r["environments"].update(values=["a", "a"]), "environments must be"),
         (lambda r: r["environments"].update(values=[["a"]]), "environments must be"),
         (lambda r: r.update(components=10**12), "densities is"),
@@ -328,9 +384,7 @@ def test_a_record_that_says_something_else(change, words, folder):
 
 
 def test_numbers_that_overflow_and_nesting_without_end(folder):
-    text = (folder / "model.json").read_text()
-    record = json.loads(text)
-    (folder / "model.json").write_text(text.replace(str(record["rare_threshold"]), "1e999"))
+    edit(folder, lambda record: record.update(rare_threshold=float("inf")))
     refused(folder, "thresholds must be numbers")
     (folder / "model.json").write_text("[" * 100_000)
     refused(folder, "is not JSON")
@@ -338,21 +392,21 @@ def test_numbers_that_overflow_and_nesting_without_end(folder):
     refused(folder, r"model\.json: .*save the model again")
 
 
-@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
-def test_links_and_pipes(name, folder, tmp_path):
-    outside = tmp_path / "elsewhere"
-    os.replace(folder / name, outside)
-    refused(folder, f"{name}: No such file")
-    (folder / name).symlink_to(outside)
-    refused(folder, f"{name}: is a link, and links are not followed")
-    (folder / name).unlink()
-    os.mkfifo(folder / name)
-    refused(folder, f"{name}: is not a regular file")
+@pytest.mark.parametrize("kind", ["record", "tensors"])
+def test_links_and_pipes(kind, folder, tmp_path):
+    path, outside = file_of(folder, kind), tmp_path / "elsewhere"
+    os.replace(path, outside)
+    refused(folder, f"{path.name}: No such file")
+    path.symlink_to(outside)
+    refused(folder, f"{path.name}: is a link, and links are not followed")
+    path.unlink()
+    os.mkfifo(path)
+    refused(folder, f"{path.name}: is not a regular file")
 
 
 def test_ten_gigabytes(folder):
     size = 10 << 30
-    path = folder / "model.safetensors"
+    path = tensors_of(folder)
     data = path.read_bytes()
     path.write_bytes(size.to_bytes(8, "little") + data[8:])
     refused(folder, r"announces a header of 10,737,418,240 bytes in a file of")
@@ -366,6 +420,107 @@ def test_ten_gigabytes(folder):
     refused(folder, r"model\.json: has 10,737,418,240 bytes, more than")
 
 
+def test_a_file_of_more_bytes_than_its_tensors_take_is_not_read(folder):
+    """The record implies 8 bytes for each number; a header has at most one megabyte."""
+    os.truncate(tensors_of(folder), 1 << 29)  # sparse, and below the limit of every model
+    refused(folder, r"has 536,870,912 bytes, more than 1,0\d\d,\d\d\d")
+
+
 def test_no_folder(tmp_path):
     refused(tmp_path / "nowhere", "is not a folder")
     refused(tmp_path, r"model\.json: No such file")
+
+
+@pytest.mark.parametrize("path", ["model\0", "m" * 5000, "m" * 300, None, 3.5])
+def test_what_cannot_be_a_path(path, regressor):
+    for use in (wri.VRExRegressor.load, regressor.save):
+        with pytest.raises(InputError, match="cannot be a folder: ") as caught:
+            use(path)
+        assert len(str(caught.value)) < 300
+
+
+OVERWRITE = """
+import itertools, sys
+from wri.estimators import saving
+first, second, target = sys.argv[1:]
+models = [saving.load(first), saving.load(second)]
+print("ready", flush=True)
+for model in itertools.cycle(models):
+    model.save(target)
+"""
+
+
+def test_a_killed_save_leaves_the_old_model_or_the_new_one(regressor, folder, tmp_path):
+    """A process saves two models in turn over each other and is killed at random moments."""
+    other, target = tmp_path / "other", tmp_path / "target"
+    saving.load(folder).set_params(verbose=True).save(other)
+    regressor.save(target)
+    X = hospitals(5)[0]
+    expected = regressor.predict(X).tobytes()
+    random, mixed = np.random.default_rng(0), 0
+    for _ in range(3):
+        command = [sys.executable, "-c", OVERWRITE, *map(str, (folder, other, target))]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert process.stdout.readline() == b"ready\n"
+        for _ in range(40):
+            os.kill(process.pid, signal.SIGSTOP)
+            loaded = saving.load(target)
+            assert loaded.predict(X).tobytes() == expected
+            mixed += len(os.listdir(target)) != 2  # the process was in the middle of a save
+            os.kill(process.pid, signal.SIGCONT)
+            time.sleep(random.uniform(0, 0.01))
+        process.kill()
+        process.communicate()
+        assert saving.load(target).predict(X).tobytes() == expected
+    assert mixed
+    regressor.save(target)
+    assert contents(target) == contents(folder)
+    assert sorted(os.listdir(tmp_path)) == ["model", "other", "target"]
+
+
+STEPS = ("open", "fsync", "replace", "listdir", "unlink", "mkdir")
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_a_save_that_stops_before_any_of_its_steps(old, regressor, folder, tmp_path):
+    """A kill runs no clean-up: after each call of the system the old or the new model is there."""
+    X, y, site = hospitals(20)
+    new = wri.ERMClassifier(**QUICK).fit(X, y, groups=site)
+    stops = 0
+    while True:
+        target = tmp_path / f"target{stops}"
+        if old:
+            shutil.copytree(folder, target)
+        pid = os.fork()
+        if pid == 0:
+            _exit_at_call(stops)
+            new.save(target)
+            os._exit(0)
+        finished = os.waitpid(pid, 0)[1] == 0
+        if finished or (old and stops):
+            loads = saving.load(target)
+            assert type(loads) in (wri.ERMClassifier, type(regressor))
+        if finished:
+            assert type(saving.load(target)) is wri.ERMClassifier
+            break
+        regressor.save(target)  # over whatever is left
+        assert contents(target) == contents(folder)
+        stops += 1
+    assert stops > 8
+
+
+def _exit_at_call(number):
+    """End this process without clean-up at its nth call that changes or reads a folder."""
+    left = [number]
+
+    def stopping(real):
+        def call(*arguments, **options):
+            if not left[0]:
+                os._exit(1)
+            left[0] -= 1
+            return real(*arguments, **options)
+
+        return call
+
+    for name in STEPS:
+        setattr(os, name, stopping(getattr(os, name)))

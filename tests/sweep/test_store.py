@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from helpers import make_data, make_info
 from wri.errors import InputError
 from wri.stacked import Network
+from wri.sweep.integrity import digest, result_digest, seal
 from wri.sweep.plan import SweepSpec
 from wri.sweep.store import Store
 from wri.training import Record
@@ -279,3 +281,208 @@ def test_a_store_is_made_whole_or_not_at_all(small_disk, kilobytes):
         if not store.known():
             store.plan(SETTING, {}, [planned()])
         assert len(store.known()) == 8
+
+
+def fill(path):
+    """A store with two finished runs and six planned ones."""
+    runs = planned()
+    with Store(path, write=True) as store:
+        store.plan(SETTING, {"f": INFO}, [runs[:2], runs[2:]])
+        store.finish(runs[:2], [record([0.1, 0.2, 0.3])] * 2)
+    return runs
+
+
+def change(path, *statements):
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+VALUES = "zeroblob(24)"
+FIRST = "(SELECT id FROM results LIMIT 1)"
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (f'UPDATE measured SET "values" = {VALUES} WHERE id = {FIRST}', "1 damaged runs .erm on t"),
+        (f"UPDATE measured SET split = 'x' || split WHERE id = {FIRST}", "1 damaged runs"),
+        (f"DELETE FROM measured WHERE split = 'env0_in' AND id = {FIRST}", "1 damaged runs"),
+        ("UPDATE results SET steps = zeroblob(24)", "2 damaged runs"),
+        ("UPDATE results SET steps = 'text'", "2 damaged runs"),
+        ("UPDATE results SET diverged_at = 1", "2 damaged runs"),
+        ("UPDATE runs SET planned = replace(planned, 'erm', 'irm')", "8 damaged runs .* and 3 mo"),
+        ("UPDATE runs SET planned = CAST(x'ff' AS TEXT)", "8 damaged runs"),
+        ("UPDATE runs SET stack = 7", "8 damaged runs"),
+        ("UPDATE runs SET id = id || 'x'", "damaged runs"),
+        ("UPDATE datasets SET info = replace(info, '0.5', '0.6')", "a damaged row of its datasets"),
+        ("UPDATE setting SET fields = '{}'", "a damaged row of its setting"),
+        (f"DELETE FROM results WHERE id = {FIRST}", "1 damaged runs"),
+        ("DELETE FROM runs WHERE stack = 1", "rows are missing"),
+        ("DELETE FROM datasets", "rows are missing"),
+        ("DELETE FROM seal", "rows are missing"),
+    ],
+)
+def test_a_changed_store_is_refused_and_repaired(statement, words, path):
+    """What is damaged is named; after a repair it is trained anew, the rest stays."""
+    runs = fill(path)
+    change(path, statement)
+    for write in (False, True):
+        with pytest.raises(InputError, match=f"was changed or damaged: .*{words}.*--repair"):
+            Store(path, write=write)
+    with Store(path, write=True, repair=True) as store:
+        assert bool(store.dropped) == ("damaged runs" in words)
+        store.plan(SETTING, {"f": INFO}, [[run] for run in runs if run.id not in store.known()])
+        for stack in store.pending(store.known()):
+            store.finish(stack, [record([0.1, 0.2, 0.3])] * len(stack))
+        assert store.finished() == {run.id for run in runs}
+    with Store(path) as store:
+        assert store.infos() == {"f": INFO}
+        for each in store.outcomes():
+            assert each.steps.tolist() == [0, 1, 2]
+            assert [*each.measures["accuracy"]["env0_in"]] == [0.1, 0.2, 0.3]
+
+
+@pytest.mark.parametrize("table", ["setting", "datasets", "runs", "results", "measured", "seal"])
+def test_a_lost_table_is_refused_and_repaired(table, path):
+    fill(path)
+    change(path, f"DROP TABLE {table}")
+    for write in (False, True):
+        with pytest.raises(InputError, match=f"no such table: {table}"):
+            Store(path, write=write)
+    with Store(path, write=True, repair=True) as store:
+        store.plan(SETTING, {"f": INFO}, [])
+    Store(path).close()
+
+
+def forge(path, table, column, value):
+    """Change a column everywhere, with digests that fit."""
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f'UPDATE {table} SET "{column}" = ?', (value,))
+        for row in connection.execute("SELECT rowid, fingerprint, name, info FROM datasets"):
+            text = (digest(*row[1:]), row[0])
+            connection.execute("UPDATE datasets SET digest = ? WHERE rowid = ?", text)
+        for row in connection.execute("SELECT rowid, fields FROM setting").fetchall():
+            text = (digest(row[1]), row[0])
+            connection.execute("UPDATE setting SET digest = ? WHERE rowid = ?", text)
+        query = "SELECT id, place, planned, stack, steps, diverged_at FROM runs JOIN results"
+        for name, place, text, stack, *result in connection.execute(query + " USING (id)"):
+            rows = connection.execute(
+                'SELECT measure, split, "values" FROM measured WHERE id = ?', (name,)
+            ).fetchall()
+            new = digest(name, place, text, stack)
+            connection.execute("UPDATE runs SET digest = ? WHERE id = ?", (new, name))
+            new = result_digest(text, *result, rows)
+            connection.execute("UPDATE results SET digest = ? WHERE id = ?", (new, name))
+        seal(connection)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "words"),
+    [
+        ("runs", "planned", "{", "holds what no sweep writes"),
+        ("runs", "planned", "[" * 100_000, "holds what no sweep writes"),
+        ("runs", "planned", "[]", "another version of wri"),
+        ("runs", "planned", b"\xff", "holds what no sweep writes"),
+        ("runs", "planned", '{"format": 3}', "holds what no sweep writes"),
+        (
+            *("runs", "planned"),
+            '{"format": 3, "model": {"objective": "invented"}, "test_envs": []}',
+            "unknown objective 'invented'",
+        ),
+        (
+            *("runs", "planned"),
+            '{"format": 3, "model": {"objective": "erm"}, "test_envs": ["a"], "dataset": 3, '
+            '"fingerprint": "f"}',
+            "names must be texts",
+        ),
+        ("results", "steps", b"123", "holds what no sweep writes"),
+        ("results", "steps", "texts of 8 and so on", "holds what no sweep writes"),
+        ("results", "diverged_at", "never", "diverged_at must be a step"),
+        ("measured", "values", b"12345678", "lacks values of splits or checkpoints"),
+        ("measured", "values", 3.5, "holds what no sweep writes"),
+        ("measured", "measure", "charm", "measure must be one of"),
+        ("datasets", "info", '{"name": "toy"}', "holds what no sweep writes"),
+        ("datasets", "info", "7", "holds what no sweep writes"),
+        ("setting", "fields", "[1]", "holds what no sweep writes"),
+    ],
+)
+def test_a_forged_store_is_a_sentence(table, column, value, words, path):
+    """Digests that fit do not make sense of nonsense."""
+    run = planned()[:1]
+    with Store(path, write=True) as store:
+        store.plan(SETTING, {"f": INFO}, [run])
+        store.finish(run, [record([0.1, 0.2, 0.3])])
+    forge(path, table, column, value)
+
+    def use(store):
+        store.check(SETTING, {"f": INFO})
+        store.outcomes()
+
+    with Store(path) as store, pytest.raises(InputError, match=words) as caught:
+        use(store)
+    assert str(path) in str(caught.value)
+
+
+def test_no_lock_is_left_beside_what_is_refused(path, tmp_path):
+    path.write_bytes(b"site,y\na,1\n" * 50)
+    with pytest.raises(InputError, match="is not a store"):
+        Store(path, write=True)
+    path.unlink()
+    fill(path)
+    path.with_name(path.name + ".lock").unlink()
+    change(path, "PRAGMA user_version = 99")
+    with pytest.raises(InputError, match="newer wri"):
+        Store(path, write=True)
+    change(path, "PRAGMA user_version = 3", "DELETE FROM results")
+    with pytest.raises(InputError, match="was changed or damaged"):
+        Store(path, write=True)
+    assert os.listdir(tmp_path) == [path.name]
+
+
+KILLED = """
+import os, sys
+sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+import test_store
+runs = test_store.planned()
+store = test_store.Store(Path(sys.argv[1]), write=True)
+store.plan(test_store.SETTING, {"f": test_store.INFO}, [runs[:2], runs[2:]])
+store.finish(runs[:2], [test_store.record([0.1, 0.2])] * 2)
+os._exit(1)
+"""
+
+
+def killed(path):
+    """A store whose writer was killed after a finished stack."""
+    here = os.path.dirname(__file__)
+    command = [sys.executable, "-c", KILLED, str(path), here, os.path.dirname(here)]
+    assert subprocess.run(command, timeout=60).returncode == 1
+
+
+def test_a_copy_of_the_file_alone_has_every_finished_run(path, tmp_path):
+    killed(path)
+    shutil.copy(path, tmp_path / "copy.db")
+    with Store(tmp_path / "copy.db") as store:
+        assert len(store.finished()) == 2
+        assert len(store.known()) == 8
+
+
+@needs_root
+@pytest.mark.parametrize("was_killed", [True, False])
+def test_a_store_on_a_read_only_file_system_is_read(was_killed, small_disk):
+    folder = small_disk(1024)
+    (killed if was_killed else fill)(folder / "s.db")
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+    with Store(folder / "s.db") as store:
+        assert len(store.finished()) == 2
+    with pytest.raises(InputError, match="Read-only file system"):
+        Store(folder / "s.db", write=True)
+
+
+@pytest.mark.parametrize("name", ["s" * 300, "s\0.db"])
+def test_names_that_no_file_has(name, tmp_path):
+    for write in (False, True):
+        with pytest.raises(InputError) as caught:
+            Store(tmp_path / name, write=write)
+        assert len(str(caught.value)) < 300

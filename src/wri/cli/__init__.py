@@ -3,6 +3,7 @@
 What a command works with is imported when it runs, so that help and errors come at once.
 """
 
+import signal
 import sys
 from typing import Annotated
 
@@ -10,8 +11,8 @@ import typer
 
 from wri import __version__
 from wri.cli import data, reproduce, results, sweep
-from wri.cli.console import complain, repeat_lists
-from wri.errors import InputError
+from wri.cli.console import checked_output, complain, echo, repeat_lists
+from wri.errors import InputError, shorten
 
 app = typer.Typer(
     help="Weighted risk invariance: predictors that hold in a new environment.",
@@ -28,7 +29,7 @@ app.command()(data.data)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"wri {__version__}")
+        echo(f"wri {__version__}")
         raise typer.Exit
 
 
@@ -42,10 +43,26 @@ def root(
     pass
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated
+
+
 def main() -> None:
     """Entry point: bad input ends with one clear sentence and exit code 2."""
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
-        app(repeat_lists(sys.argv[1:]))
+        with checked_output():
+            app(repeat_lists(sys.argv[1:]))
     except InputError as error:
         complain(str(error))
         sys.exit(2)
+    except OSError as error:
+        where = "" if error.filename is None else f"{shorten(error.filename)}: "
+        complain(f"{where}{error.strerror or error}; check the path, its rights and the disk")
+        sys.exit(2)
+    finally:
+        signal.signal(signal.SIGTERM, before)

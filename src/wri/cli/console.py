@@ -1,6 +1,11 @@
-"""Progress bars, messages and lists on the command line."""
+"""Output, progress bars, messages and lists on the command line."""
 
+import codecs
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,9 +21,81 @@ from rich.progress import Task as BarTask
 from rich.text import Text
 
 from wri.cli.names import SELECTIONS
+from wri.errors import InputError
 
-console = Console(width=None if sys.stdout.isatty() else 200)  # tables in logs stay whole
+_TERMINAL = sys.stdout is not None and sys.stdout.isatty()
+console = Console(width=None if _TERMINAL else 200)  # tables in logs stay whole
 messages = Console(stderr=True)
+
+
+_PLAIN = {"±": "+/-", "×": "x", "–": "-", "−": "-", "…": "...", "≤": "<=", "≥": ">=", "·": "*"}
+"""What stands for a character that an encoding lacks; "?" for any other."""
+
+
+def _degrade(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(letter, "?") for letter in lost), error.end
+
+
+codecs.register_error("wri.degrade", _degrade)
+
+
+class Output:
+    """A stream whose failures are sentences: a full disk, a closed pipe."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with self._checked():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        with self._checked():
+            self._stream.flush()
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            _discard(self._stream)
+            raise InputError(
+                f"the output cannot be written: {error.strerror}; send it elsewhere"
+            ) from error
+
+
+def _discard(stream: TextIO) -> None:
+    """Let what is left in a stream go nowhere, so that the end of the process finds no error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+@contextmanager
+def checked_output() -> Iterator[None]:
+    """Standard output that degrades characters it lacks and says what is wrong with it."""
+    if sys.stdout is None:
+        raise InputError("the standard output is closed; send it to a file or to /dev/null")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="wri.degrade")
+    with redirect_stdout(cast(TextIO, Output(sys.stdout))):
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+
+
+def echo(text: str) -> None:
+    """A line of the results."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def make_progress() -> Progress:
@@ -33,6 +110,11 @@ class Rate(ProgressColumn):
 
 def update(bar: Progress, task: TaskID, done: int, of: int) -> None:
     bar.update(task, completed=done, total=of)
+
+
+def say(text: str) -> None:
+    """A line beside the results."""
+    messages.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def complain(text: str) -> None:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from wri.cli.console import echo
+
 
 def data(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
@@ -13,4 +15,4 @@ def data(
     from wri.datasets.whereabouts import as_lines, whereabouts
 
     found = whereabouts()
-    typer.echo(json.dumps(found) if as_json else "\n".join(as_lines(found)))
+    echo(json.dumps(found) if as_json else "\n".join(as_lines(found)))

@@ -66,6 +66,9 @@ Recorded = Annotated[
 ]
 Memory = Annotated[float, typer.Option(min=0.01, help="GB that training may take.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what it would take.")]
+Repair = Annotated[
+    bool, typer.Option("--repair", help="Drop damaged runs from the store and train them again.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 Form = Annotated[
     Literal["text", "latex", "csv"], typer.Option("--format", help="Form of the tables.")

@@ -6,14 +6,15 @@ from dataclasses import replace
 from functools import partial
 from inspect import Parameter, Signature
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
-from wri.cli.console import complain, console, make_progress, update
-from wri.errors import InputError
+from wri.cli.console import complain, console, echo, make_progress, update
+from wri.errors import InputError, shorten
 from wri.experiments import EXPERIMENTS, Option, Task, check_task, run_experiment
 
 if TYPE_CHECKING:
@@ -128,8 +129,16 @@ def reproduce(tasks: list[Task], command: str, as_json: bool) -> None:
     folder = tasks[0].folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
+        raise InputError(f"-o {shorten(folder)} cannot be made a folder: {reason}") from error
+    try:
+        with TemporaryFile(dir=folder):
+            pass
     except OSError as error:
-        raise InputError(f"-o {folder} cannot be made a folder: {error.strerror}") from error
+        raise InputError(
+            f"-o {folder} cannot be written to: {error.strerror}; name another folder"
+        ) from error
     about = {name: line for each in EXPERIMENTS.values() for name, line in each.outputs.items()}
     results: list[Result] = []
     page, failed = None, False
@@ -162,7 +171,7 @@ def _run(task: Task) -> "list[Result]":
 def _show(result: "Result", as_json: bool) -> None:
     """One JSON document; or tables of algorithms by columns, and where the figures are."""
     if as_json:
-        typer.echo(json.dumps(result.as_json()))
+        echo(json.dumps(result.as_json()))
         return
     for table in result.tables:
         title = f"{result.experiment} {table.title}".strip()

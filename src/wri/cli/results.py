@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
 from rich.table import Table
 
 from wri.cli import options as given
-from wri.cli.console import console, make_progress
+from wri.cli.console import console, echo, make_progress
 from wri.cli.names import NEED_PAIRS, SELECTIONS
 from wri.errors import InputError, check_option
 
@@ -70,9 +69,9 @@ def _show_tables(
 
     tables = build(kept.outcomes, kept.infos.values(), selections, measure)
     if as_json:
-        typer.echo(json.dumps({"rows": as_rows(tables), "comparisons": comparison_rows(tables)}))
+        echo(json.dumps({"rows": as_rows(tables), "comparisons": comparison_rows(tables)}))
     else:
-        typer.echo({"text": as_text, "latex": as_latex, "csv": as_csv}[form](tables))
+        echo({"text": as_text, "latex": as_latex, "csv": as_csv}[form](tables))
 
 
 def _one_selection(kept: Kept, wanted: Sequence[str] | None) -> str:
@@ -163,7 +162,7 @@ def _print_best_json(kept: Kept, models: "Sequence[BestModel]", folder: Path | N
     ]
     rows = [row for model in models for row in _choice_rows(kept, model)]
     document = {"best": best, "choices": rows, "saved": None if folder is None else str(folder)}
-    typer.echo(json.dumps(document))
+    echo(json.dumps(document))
 
 
 def _choice_rows(kept: Kept, model: "BestModel") -> list[dict[str, Any]]:
@@ -192,12 +191,12 @@ def _show_best(kept: Kept, models: "Sequence[BestModel]", folder: Path | None) -
             for choice in row["choices"]:
                 shown.add_row(row["environment"], *_choice_cells(choice))
         console.print(shown)
-        typer.echo(
+        echo(
             f"best on average: draw {model.draw}, step {model.step}, {model.measure} "
             f"{model.value:.4g}\n{python_line(model.model, _kind(model))}"
         )
     if folder is not None:
-        typer.echo(f"trained on all environments and saved in {folder}")
+        echo(f"trained on all environments and saved in {folder}")
 
 
 def _choice_cells(choice: dict[str, Any]) -> list[str]:

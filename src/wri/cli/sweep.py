@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from wri.cli import options as given
-from wri.cli.console import make_progress, messages, update
+from wri.cli.console import echo, make_progress, say, update
 from wri.cli.names import ALGORITHMS, NEED_PAIRS, SELECTIONS
-from wri.errors import InputError
+from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from wri.sweep import Data, Store, Sweep
@@ -43,12 +43,14 @@ def sweep(
     record: given.Recorded = None,
     memory: given.Memory = 2.0,
     dry_run: given.DryRun = False,
+    repair: given.Repair = False,
     as_json: given.AsJson = False,
 ) -> None:
     """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
 
     Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. The same
     command again goes on where it was interrupted, and one with more trials adds to the store.
+    With `--repair` it also trains runs again whose records were damaged.
     """
     from wri.sweep import Sweep, SweepSpec, load_data
 
@@ -73,41 +75,55 @@ def sweep(
     if dry_run:
         _forecast(planned, store, as_json)
     else:
-        _train(planned, store, chosen, measure, as_json)
+        _train(planned, store, chosen, measure, repair, as_json)
 
 
 def _forecast(planned: "Sweep", store: Path, as_json: bool) -> None:
     from wri.sweep import Store, forecast
 
-    with Store(store) if store.exists() else nullcontext() as held:
+    with Store(store) if _exists(store) else nullcontext() as held:
         found = forecast(planned, held)
-    typer.echo(json.dumps(asdict(found)) if as_json else str(found))
+    echo(json.dumps(asdict(found)) if as_json else str(found))
+
+
+def _exists(store: Path) -> bool:
+    try:
+        return store.exists()
+    except OSError as error:
+        raise InputError(f"--store {shorten(store)} cannot be used: {error.strerror}") from error
 
 
 def _train(
-    planned: "Sweep", store: Path, selections: tuple[str, ...], measure: str | None, as_json: bool
+    planned: "Sweep",
+    store: Path,
+    selections: tuple[str, ...],
+    measure: str | None,
+    repair: bool,
+    as_json: bool,
 ) -> None:
     from wri.sweep import Store, run_sweep
     from wri.sweep.tables import as_rows, as_text, build
 
-    with Store(store, write=True) as kept, make_progress() as bar:
+    with Store(store, write=True, repair=repair) as kept, make_progress() as bar:
+        for run in kept.dropped:
+            say(f"dropped a damaged run: {run}")
         task = bar.add_task("sweep", total=None)
         try:
             trained = run_sweep(planned, kept, partial(update, bar, task))
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as signal:
             bar.stop()
             _say_stopped(kept)
-            raise typer.Exit(130) from None
+            raise typer.Exit(130 if type(signal) is KeyboardInterrupt else 143) from None
         outcomes, infos, done = kept.outcomes(), kept.infos(), len(kept.finished())
     tables = build(outcomes, infos.values(), selections, measure)
     if as_json:
         document = {"store": str(store), "trained": trained, "rows": as_rows(tables)}
-        typer.echo(json.dumps(document))
+        echo(json.dumps(document))
         return
     for data in planned.datasets:
-        typer.echo(_describe(data, planned.spec.preset))
-    typer.echo(as_text(tables))
-    typer.echo(f"{trained} runs trained, {done} finished ones in {store}")
+        echo(_describe(data, planned.spec.preset))
+    echo(as_text(tables))
+    echo(f"{trained} runs trained, {done} finished ones in {store}")
 
 
 def _describe(data: "Data", preset: str) -> str:
@@ -122,12 +138,9 @@ def _describe(data: "Data", preset: str) -> str:
 
 
 def _say_stopped(store: "Store") -> None:
-    messages.print(
+    say(
         f"stopped; {len(store.finished())} finished runs are in {store.path}, and the same "
-        "command goes on from there",
-        soft_wrap=True,
-        highlight=False,
-        markup=False,
+        "command goes on from there"
     )
 
 
@@ -156,9 +169,9 @@ def _numbers(pairs: list[str]) -> dict[str, float]:
             else:
                 numbers[name] = float(value)
         except OSError as error:
-            raise InputError(f"--set {pair} cannot be read: {error.strerror}") from None
-        except (ValueError, TypeError, AttributeError):
+            raise InputError(f"--set {shorten(pair)} cannot be read: {error.strerror}") from None
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             raise InputError(
-                f"--set {pair} must be name=number, or @file with a JSON object of numbers"
+                f"--set {shorten(pair)} must be name=number, or @file with a JSON object of numbers"
             ) from None
     return numbers

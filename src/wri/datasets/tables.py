@@ -8,8 +8,6 @@ Rows in messages are counted from 1, below the header and without blank lines.
 import csv
 import math
 import warnings
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from wri.datasets.archives import UNREADABLE, read_arrays
 from wri.datasets.environments import Environment
-from wri.errors import InputError, check_option
+from wri.errors import InputError, check_option, shorten
 from wri.rows import first_gap, order_labels, read_number
 
 if TYPE_CHECKING:
@@ -29,10 +28,6 @@ FEWEST_ROWS = 2  # of an environment: every objective's batches need them
 MOST_FRACTIONS = 20  # more different labels than this, some of them fractions: a measurement
 TASKS = ("classes", "numbers")
 SHOWN = 10  # names in a message
-UNREADABLE = (
-    *(ValueError, OSError, EOFError, RuntimeError),  # pandas' and arrow's are among them
-    *(csv.Error, zipfile.BadZipFile, zlib.error),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +87,7 @@ def read_table(
     InputError
         For anything that cannot be trained on, with the column, the row and the remedy.
     """
-    path = Path(path)
+    path = _check_path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name one .csv, .parquet or .npz file in it")
     if not path.exists():
@@ -111,15 +106,29 @@ def read_table(
     read, expected = FORMATS[ending]
     try:
         columns = read(path, target, environment)
+        return _table(path, columns, target, environment, task)
     except InputError:
         raise
+    except MemoryError as error:
+        raise InputError(f"{path} does not fit into memory; read fewer rows or columns") from error
     except UNREADABLE as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
             f"{path} cannot be read as {ending} ({reason}); save it again as {expected}, or "
             "correct its ending"
         ) from error
-    return _table(path, columns, target, environment, task)
+
+
+def _check_path(path: str | Path) -> Path:
+    """A path that the system can look up."""
+    try:
+        Path(path).stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # names that are too long, or hold a null
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{shorten(path)} cannot be read: {reason}; check the path") from error
+    return Path(path)
 
 
 def _read_csv(path: Path, target: str, environment: str) -> Columns:
@@ -157,24 +166,17 @@ def _read_parquet(path: Path, target: str, environment: str) -> Columns:
         names = file.schema_arrow.names
         index = [name for name in names if name.startswith("__index_level_")]  # pandas' row names
         _check_names(path, [n for n in names if n not in index], target, environment)
-        # plain types whoever wrote the file; arrow's columns are freed as they are converted
-        frame = (
-            file.read()
-            .drop_columns(index)
-            .to_pandas(ignore_metadata=True, split_blocks=True, self_destruct=True)
-        )
+        table = file.read().drop_columns(index)
+    table.validate(full=True)  # texts that are no UTF-8, among others
+    # plain types whoever wrote the file; arrow's columns are freed as they are converted
+    frame = table.to_pandas(ignore_metadata=True, split_blocks=True, self_destruct=True)
     return Columns(frame, frame.pop(target), frame.pop(environment))
 
 
 def _read_npz(path: Path, target: str, environment: str) -> Columns:
     import pandas as pd
 
-    if not zipfile.is_zipfile(path):
-        raise ValueError("it is no archive")
-    with np.load(path, allow_pickle=False) as archive:
-        arrays = {name: _array(path, archive, name) for name in archive.files}
-    if not arrays:
-        raise InputError(f"{path} holds no arrays; write some with np.savez")
+    arrays = read_arrays(path)
     for name, array in arrays.items():
         most = 1 if name in (target, environment) else 2
         if not 1 <= array.ndim <= most:
@@ -205,18 +207,6 @@ FORMATS = {
 }
 
 
-def _array(path: Path, archive: Any, name: str) -> np.ndarray:
-    """An array in the machine's byte order, the only one that pandas and torch take."""
-    try:
-        array = archive[name]
-        return array.astype(array.dtype.newbyteorder("="), copy=False)
-    except (AttributeError, *UNREADABLE) as error:  # bytes for what is no array
-        raise InputError(
-            f"{path}: {name!r} cannot be read as an array ({error}); save plain numbers or texts, "
-            "such as objects.astype(str)"
-        ) from error
-
-
 def _check_names(path: Path, names: Sequence[str], target: str, environment: str) -> None:
     """Refuse what the names alone tell, before the rows are read."""
     if not names:
@@ -229,7 +219,9 @@ def _check_names(path: Path, names: Sequence[str], target: str, environment: str
         )
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise InputError(f"{path}: column {twice[0]!r} occurs twice; rename or drop one of them")
+        raise InputError(
+            f"{path}: column {shorten(twice[0])!r} occurs twice; rename or drop one of them"
+        )
     for name, option in ((target, "target"), (environment, "environment")):
         if name not in names:
             raise InputError(
@@ -249,13 +241,15 @@ def _table(
     sizes = np.bincount(sites)
     if len(environments) < 2:
         raise InputError(
-            f"{path}: column {environment!r} holds the one environment {environments[0]!r}; "
-            "at least two are needed, so name another column or add rows from elsewhere"
+            f"{path}: column {environment!r} holds the one environment "
+            f"{shorten(environments[0])!r}; at least two are needed, so name another column or add "
+            "rows from elsewhere"
         )
     if sizes.min() < FEWEST_ROWS:
         raise InputError(
-            f"{path}: environment {environments[sizes.argmin()]!r} of column {environment!r} has "
-            f"{sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or merge it"
+            f"{path}: environment {shorten(environments[sizes.argmin()])!r} of column "
+            f"{environment!r} has {sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or "
+            "merge it"
         )
     classes, y = _targets(path, target, columns.target, task)
     _check_numbers(path, features)
@@ -315,13 +309,13 @@ def _targets(
     classes, y = _labels(path, target, values)
     if len(classes) == 1:
         raise InputError(
-            f"{path}: column {target!r} holds the one class {classes[0]!r}; at least two are "
-            "needed, so name another column"
+            f"{path}: column {target!r} holds the one class {shorten(classes[0])!r}; at least two "
+            "are needed, so name another column"
         )
     if 2 * len(classes) > len(y):
         raise InputError(
             f"{path}: column {target!r} has {len(classes)} different values in {len(y)} rows, such "
-            f"as {classes[0]}; name a column of classes or of numbers"
+            f"as {shorten(classes[0])}; name a column of classes or of numbers"
         )
     return classes, y
 
@@ -335,8 +329,8 @@ def _numbers(path: Path, column: str, values: Any) -> np.ndarray:
     texts = np.flatnonzero(np.isnan(numbers) & given.notna().to_numpy())
     if len(texts):
         raise InputError(
-            f"{path}: column {column!r}, row {texts[0] + 1} is {given[texts[0]]!r}, not a number; "
-            "correct it, or take the column for classes"
+            f"{path}: column {column!r}, row {texts[0] + 1} is {shorten(given[texts[0]])!r}, not a "
+            "number; correct it, or take the column for classes"
         )
     gap = first_gap(numbers)
     if gap is not None:
@@ -365,7 +359,7 @@ def _check_numbers(path: Path, features: "pd.DataFrame") -> None:
             continue
         if not cells:
             what = "missing" if gap.kind == "NaN" else "infinite"
-            first = f"column {name!r}, row {gap.row + 1} is {what}"
+            first = f"column {shorten(name)!r}, row {gap.row + 1} is {what}"
         cells += gap.count
     if cells:
         raise InputError(
@@ -374,12 +368,13 @@ def _check_numbers(path: Path, features: "pd.DataFrame") -> None:
     if texts:
         column = features[texts[0]]
         row = int(pd.to_numeric(column, errors="coerce").isna().to_numpy().argmax())
+        cell = shorten(column.iloc[row])
         raise InputError(
-            f"{path}: column {texts[0]!r}, row {row + 1} is {str(column.iloc[row])!r}, not a "
+            f"{path}: column {shorten(texts[0])!r}, row {row + 1} is {cell!r}, not a "
             f"number; encode or drop {_listed(texts)}"
         )
 
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(repr(name) for name in names[:SHOWN]) + more
+    return ", ".join(repr(shorten(name)) for name in names[:SHOWN]) + more

@@ -155,6 +155,12 @@ def describe_new_site(
     """
     if len(z) < 2:
         raise InputError(f"{len(z)} row says nothing about a site; use verdict for single rows")
+    infinite = np.flatnonzero(~np.isfinite(predictions).all(1))
+    if len(infinite):
+        raise InputError(
+            f"the prediction for row {infinite[0]} is not finite ({len(infinite)} such rows): its "
+            "values are too large for the model; correct or drop them, verdict calls them outside"
+        )
     judged = evidence.judge(z)
     flagged, outside = evidence.tail.share(np.array([evidence.rare, evidence.outside]))
     held_out = len(known.losses) > 0

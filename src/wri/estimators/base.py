@@ -19,9 +19,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from wri.errors import InputError, check_option
+from wri.errors import InputError, check_option, shorten
 from wri.estimators.bar import progress_bar
 from wri.estimators.environments import read_environments, without_column
+from wri.estimators.parameters import check_parameters
 from wri.estimators.search import Problem, choose, hold_out
 from wri.estimators.specs import PRESET, constructor_parameters, make_spec, plain_erm
 from wri.estimators.verdicts import EvidenceMixin
@@ -183,6 +184,7 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
             weigh. Large environments, Mixup and WRI's classifier of environments draw rows by their
             weights, so there this holds on average.
         """
+        check_parameters(self)
         check_option("evidence_on", self.evidence_on, get_args(Seen))
         if not 0 <= self.validation_fraction < 1:
             raise InputError(
@@ -281,13 +283,13 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         for label, rows in zip(environments.labels, environments.rows, strict=True):
             if len(rows) < FEWEST_ROWS:
                 raise InputError(
-                    f"environment {str(label)!r} has {len(rows)} row; at least {FEWEST_ROWS} are "
-                    "needed: drop or merge it"
+                    f"environment {shorten(label)!r} has {len(rows)} row; at least {FEWEST_ROWS} "
+                    "are needed: drop or merge it"
                 )
             if self._loss is not SQUARED and len(np.unique(targets[rows])) == 1:
                 warnings.warn(
-                    f"environment {str(label)!r} holds a single class; its risk says little about "
-                    "the others",
+                    f"environment {shorten(label)!r} holds a single class; its risk says little "
+                    "about the others",
                     stacklevel=3,
                 )
         if len(environments.labels) == 1 and self._objective != "erm":

@@ -7,7 +7,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from wri.errors import InputError
+from wri.errors import InputError, shorten
 from wri.estimators.base import Estimator
 from wri.stacked import CROSS_ENTROPY
 
@@ -34,9 +34,8 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_, number = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise InputError(
-                f"y holds one class, {self.classes_[0]!r}; a classifier needs two classes"
-            )
+            only = shorten(repr(self.classes_[0]))
+            raise InputError(f"y holds one class, {only}; a classifier needs two classes")
         return number
 
     def _predictions(self, outputs: np.ndarray) -> np.ndarray:

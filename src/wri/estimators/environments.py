@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from wri.errors import InputError
+from wri.errors import InputError, shorten
 from wri.rows import Environments, number_environments
 
 
@@ -38,11 +38,11 @@ def read_environments(
     if column is not None:
         if not isinstance(X, pd.DataFrame):
             raise InputError(
-                f"environment={column!r} names a column, but X is a {type(X).__name__}; give a "
-                "DataFrame, or the environments as groups="
+                f"environment={shorten(repr(column))} names a column, but X is a "
+                f"{type(X).__name__}; give a DataFrame, or the environments as groups="
             )
         if column not in X.columns:
-            raise InputError(f"X has no column {column!r}, which environment= names")
+            raise InputError(f"X has no column {shorten(repr(column))}, which environment= names")
         found = number_environments(X[column], f"column {column!r}", n_rows)
         # with metadata routing on, cross-validation hands over groups as well
         if groups is not None and not found.same_as(number_environments(groups, "groups", n_rows)):

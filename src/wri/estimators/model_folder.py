@@ -1,24 +1,48 @@
-"""The folder of a saved model: written whole or not at all, read with distrust.
+"""The folder of a saved model: the old model or the new one at every moment, read with distrust.
 
-Links are not followed, sizes are looked at before contents, and a header that announces more than
-the file has is not believed.
+The tensors are in a file whose name holds their SHA-256, so a new model's stand beside the old
+one's. The record names them, and replacing it, which the system does at once, makes the new model
+the one that is loaded. What a killed process leaves behind is deleted by the next save.
+
+Links are not followed, sizes are checked before contents are read, and a header that announces more
+than the file has is not believed.
 """
 
+import hashlib
 import json
 import os
-import shutil
+import re
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
-from wri.errors import InputError
+from wri.errors import InputError, shorten
 
 FORMAT = "wri model"
-RECORD, TENSORS = "model.json", "model.safetensors"
-LARGEST = {RECORD: 8 << 20, TENSORS: 1 << 30}  # bytes
+RECORD = "model.json"
+LARGEST = {"record": 8 << 20, "tensors": 1 << 30}  # bytes
 LARGEST_HEADER = 1 << 20
+PART = ".part"  # ends the name of a file that is being written
+OURS = re.compile(r"(model\.json|model(-[0-9a-f]{16})?\.safetensors)(\.part)?")
+
+
+class Files(NamedTuple):
+    """What a folder holds."""
+
+    record: bytes
+    tensors: bytes
+
+    @property
+    def tensors_name(self) -> str:
+        return tensors_name(hashlib.sha256(self.tensors).hexdigest())
+
+
+def tensors_name(sha256: str) -> str:
+    """Name of the file with this SHA-256."""
+    require(re.fullmatch("[0-9a-f]{64}", sha256) is not None, "sha256 is no SHA-256")
+    return f"model-{sha256[:16]}.safetensors"
 
 
 def require(holds: bool, otherwise: str) -> None:
@@ -36,12 +60,25 @@ def named(path: Path) -> Iterator[None]:
         raise InputError(text if str(path.parent) in text else f"{path}: {text}") from error
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; check the path and rights") from error
+    except MemoryError as error:
+        raise InputError(f"{path}: memory is too small to read it; close other programs") from error
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: {error}; damaged? save the model again") from error
 
 
-def read(folder: Path, name: str) -> bytes:
-    """A regular file of the folder itself, after a look at its size."""
+def open_folder(folder: str | os.PathLike[str]) -> Path:
+    """The folder's path without links, or an error for what cannot be a path."""
+    try:
+        path = Path(folder).resolve()
+        path.is_dir()
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{shorten(folder)} cannot be a folder: {reason}; give another") from error
+    return path
+
+
+def read(folder: Path, name: str, largest: int) -> bytes:
+    """A regular file of the folder itself, after its size has been checked."""
     path = folder / name
     with named(path):
         if path.is_symlink() or path.resolve().parent != folder:
@@ -51,9 +88,9 @@ def read(folder: Path, name: str) -> bytes:
             size = os.fstat(file.fileno()).st_size
             require(stat.S_ISREG(os.fstat(file.fileno()).st_mode), "is not a regular file")
             head = file.read(8)
-            if name == TENSORS:
+            if name != RECORD:
                 _check_header(head, size)
-            require(size <= LARGEST[name], f"has {size:,} bytes, more than {LARGEST[name]:,}")
+            require(size <= largest, f"has {size:,} bytes, more than {largest:,}")
             return head + file.read(size - len(head))
 
 
@@ -66,19 +103,77 @@ def _check_header(head: bytes, size: int) -> None:
         raise ValueError(f"announces a header of {length:,} bytes in a file of {size:,}")
 
 
-def write(target: Path, files: Mapping[str, bytes]) -> None:
-    """All files in the place of what the folder held, or nothing."""
+def write(target: Path, files: Files) -> None:
+    """The new model in the old one's place, or nothing."""
     with named(target):
+        new = not target.exists()
         _check_target(target)
-        with TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as stage:
-            new = Path(stage) / "new"
-            new.mkdir()
-            for name, data in files.items():
-                with open(new / name, "xb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-            _swap(new, target, Path(f"{stage}.old"))  # not in the stage, which will be deleted
+        target.mkdir(exist_ok=True)
+        with _alone(target):
+            kept = {RECORD, _current_tensors(target)}
+            try:
+                _write_file(target / files.tensors_name, files.tensors)
+                _write_file(target / RECORD, files.record)
+                kept = {RECORD, files.tensors_name}
+            finally:
+                _clean(target, kept)
+                if new and not (target / RECORD).exists():
+                    target.rmdir()
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    """Under another name first: a reader meets the whole file or none."""
+    part = path.with_name(path.name + PART)
+    part.unlink(missing_ok=True)
+    with open(part, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Names reach the disk in the order of the renames, where the system lets folders be synced."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One save at a time, where the system can lock folders; a killed process holds no lock."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _current_tensors(folder: Path) -> str | None:
+    """The file that the present record names; None where there is no readable record."""
+    try:
+        return tensors_name(json.loads(read(folder, RECORD, LARGEST["record"]))["sha256"])
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return None
+
+
+def _clean(folder: Path, kept: set[str | None]) -> None:
+    """Delete old tensors and what a killed process left."""
+    for name in os.listdir(folder):
+        if name not in kept and OURS.fullmatch(name):
+            with suppress(OSError):
+                (folder / name).unlink()
 
 
 def _check_target(target: Path) -> None:
@@ -88,25 +183,13 @@ def _check_target(target: Path) -> None:
     if target.exists() and not target.is_dir():
         raise InputError(f"{target} is a file; give a folder")
     names = sorted(os.listdir(target)) if target.exists() else []
-    foreign = [name for name in names if name not in (RECORD, TENSORS)]
-    if names and not foreign:
+    foreign = [name for name in names if not OURS.fullmatch(name)]
+    if RECORD in names and not foreign:
         try:
-            foreign = [] if json.loads(read(target, RECORD))["format"] == FORMAT else names
+            record = json.loads(read(target, RECORD, LARGEST["record"]))
+            foreign = [] if record["format"] == FORMAT else [RECORD]
         except (ValueError, TypeError, LookupError, RecursionError):
-            foreign = names
+            foreign = [RECORD]
     if foreign:
         what = f"{target} holds {foreign[0]}, which is not a saved model's, and is left as it is"
         raise InputError(f"{what}; give another folder or an empty one")
-
-
-def _swap(new: Path, target: Path, old: Path) -> None:
-    """The new folder in the target's place; the old one back there if that fails."""
-    try:
-        if target.exists():
-            os.replace(target, old)
-        os.replace(new, target)
-    except BaseException:
-        if old.exists() and not target.exists():
-            os.replace(old, target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)

@@ -5,8 +5,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from wri.errors import InputError
 from wri.estimators.base import Estimator
 from wri.stacked import SQUARED
+
+LARGEST = 1e150  # of a target whose squared errors are to be measured
 
 
 class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
@@ -26,4 +29,11 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         return self.target_scaling_.undo(outputs)
 
     def _encode(self, y: np.ndarray) -> np.ndarray:
-        return np.asarray(y, np.float64)
+        numbers = np.asarray(y, np.float64)
+        largest = float(np.abs(numbers).max())
+        if largest and not 1 / LARGEST < largest < LARGEST:
+            raise InputError(
+                f"y holds numbers of the order of {largest:.0e}, whose squares doubles cannot "
+                "hold; give y in another unit"
+            )
+        return numbers

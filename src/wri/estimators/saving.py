@@ -1,17 +1,18 @@
 """Models on disk: a folder of two files, neither of which can run anything.
 
-    model.json         format version, estimator, its parameters, features, labels, thresholds, how
-                       it was trained, and the SHA-256 of the other file
-    model.safetensors  weights, units of inputs and target, densities, scores of held-out rows with
-                       their predictions and losses
+    model.json            format version, estimator, its parameters, features, labels, thresholds,
+                          how it was trained, and two SHA-256: of the other file and of itself
+    model-….safetensors   weights, units of inputs and target, densities, scores of held-out rows
+                          with their predictions and losses; its SHA-256 is part of its name
 
 A loaded model predicts, scores and gives verdicts to the last bit. The folder tells what was
 predicted for held-out rows and how wrong it was, and so their outcomes, but not their columns.
 Objects other than wri's densities (a density that holds a function, a RandomState) are not kept; of
 these the folder holds a description, and the loaded model has the default.
 
-Nothing that a folder says is trusted: links are not followed, sizes are looked at before contents,
-and every name, type and shape must be the one that `model.json` implies.
+Any change of what the two files say is refused. Nothing that a folder says is trusted either: links
+are not followed, sizes are checked before contents are read, and every name, type and shape must be
+the one that `model.json` implies.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
@@ -40,12 +41,24 @@ from wri.estimators.derived import ESTIMATORS
 from wri.estimators.model_folder import (
     FORMAT,
     LARGEST,
+    LARGEST_HEADER,
     RECORD,
-    TENSORS,
+    Files,
     named,
+    open_folder,
     read,
     require,
+    tensors_name,
     write,
+)
+from wri.estimators.model_record import (
+    Types,
+    as_json,
+    check_entries,
+    check_names,
+    decode_labels,
+    encode_labels,
+    record_digest,
 )
 from wri.estimators.specs import plain_parameter
 from wri.ood.evidence import Densities, Evidence, Known, Tail
@@ -54,10 +67,9 @@ from wri.stacked import Network, Seen
 from wri.training import ModelSpec
 from wri.training.spec import decode_option
 
-VERSION = 3
-Types = tuple[type, ...]
+VERSION = 4
 TYPES: Mapping[Types, str] = {
-    (str,): "format wri_version estimator evidence_on selection sha256",
+    (str,): "format wri_version estimator evidence_on selection sha256 digest",
     (int,): "format_version features held_out_rows components calibrating_rows tail_power",
     (float,): "rare_threshold outside_threshold tail_spread",
     (dict,): "parameters not_kept environments spec",
@@ -66,19 +78,18 @@ TYPES: Mapping[Types, str] = {
     (int, NoneType): "candidates",
 }
 ENTRIES = {name: types for types, names in TYPES.items() for name in names.split()}
-LABELS = {"dtype": (str,), "values": (list,)}
-LABEL_TYPE = re.compile(r"\|b1|\|O|\|[iu]1|[<>][iuf][248]|[<>]U[1-9]\d{0,3}")
 
 
 def save(model: Estimator, folder: str | os.PathLike[str]) -> None:
     """Write a fitted model to a new or empty folder, or over an old model: whole or not at all."""
     check_is_fitted(model, "evidence_")
-    target = Path(folder).resolve()
+    target = open_folder(folder)
     try:  # what is written can be read
         files = _encode(model)
-        for name, data in files.items():
-            require(len(data) <= LARGEST[name], f"{name} would have {len(data):,} bytes")
-        _decode(target, files[RECORD], lambda: files[TENSORS])
+        for what, most in LARGEST.items():
+            size = len(getattr(files, what))
+            require(size <= most, f"its {what} would have {size:,} bytes")
+        _decode(target, files.record, lambda name, most: files.tensors)
     except (TypeError, ValueError) as error:
         raise InputError(f"this model cannot be saved: {error.__cause__ or error}") from error
     write(target, files)
@@ -86,24 +97,34 @@ def save(model: Estimator, folder: str | os.PathLike[str]) -> None:
 
 def load(folder: str | os.PathLike[str], kind: type[Estimator] = Estimator) -> Estimator:
     """The model that `save` wrote, if it is of that kind. Runs nothing from the folder."""
-    home = Path(folder).resolve()
+    home = open_folder(folder)
     if not home.is_dir():
         raise InputError(f"{home} is not a folder; give the one that save wrote")
-    model = _decode(home, read(home, RECORD), lambda: read(home, TENSORS))
+    model = _load(home, read(home, RECORD, LARGEST["record"]))
     if not isinstance(model, kind):
         name = type(model).__name__
         raise InputError(f"{home / RECORD}: holds {name}, not {kind.__name__}; use {name}.load")
     return model
 
 
-def _encode(model: Estimator) -> dict[str, bytes]:
+def _load(home: Path, record: bytes) -> Estimator:
+    try:
+        return _decode(home, record, lambda name, most: read(home, name, most))
+    except InputError:
+        again = read(home, RECORD, LARGEST["record"])
+        if again == record:
+            raise
+        return _load(home, again)  # another process saved a model here meanwhile
+
+
+def _encode(model: Estimator) -> Files:
     """The two files."""
     name = type(model).__name__
     require(ESTIMATORS.get(name) is type(model), f"{name} is not one of wri's own estimators")
     parameters, not_kept = {}, {}
     for key, value in model.get_params(deep=False).items():
         try:
-            parameters[key] = _plain(plain_parameter(value))
+            parameters[key] = as_json(plain_parameter(value))
         except (TypeError, ValueError):
             not_kept[key] = _describe(value)
     spec, lost_option = _spec_record(model.spec_)
@@ -138,8 +159,8 @@ def _encode(model: Estimator) -> dict[str, bytes]:
         "not_kept": not_kept,
         "features": model.n_features_in_,
         "feature_names": None if names is None else names.tolist(),
-        "classes": _labels(model.classes_, "y") if isinstance(model, Classifier) else None,
-        "environments": _labels(model.environments_, "groups"),
+        "classes": encode_labels(model.classes_, "y") if isinstance(model, Classifier) else None,
+        "environments": encode_labels(model.environments_, "groups"),
         "evidence_on": model.evidence_on_,
         "spec": spec,
         "rare_threshold": float(evidence.rare),
@@ -154,50 +175,42 @@ def _encode(model: Estimator) -> dict[str, bytes]:
         "state": list(tensors["state"].shape) if "state" in tensors else None,
         "sha256": hashlib.sha256(data).hexdigest(),
     }
-    return {RECORD: (json.dumps(record, indent=1) + "\n").encode(), TENSORS: data}
+    text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
+    return Files(text.encode(), data)
 
 
 def _spec_record(spec: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
     """The specification for JSON; and a density that cannot be written down, described."""
     try:
-        return _plain(spec.as_dict()), {}
+        return as_json(spec.as_dict()), {}
     except InputError:
         density = getattr(spec.objective, "density", None)
         plain = type(spec.objective)()
         kept = replace(spec, objective=replace(spec.objective, density=plain.density))  # type: ignore[type-var, attr-defined]
-        return _plain(kept.as_dict()), {"density": _describe(density)}
+        return as_json(kept.as_dict()), {"density": _describe(density)}
 
 
 def _describe(value: Any) -> str:
     return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value))[:500]
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON has it; a TypeError or ValueError where JSON has none."""
-    return json.loads(json.dumps(value, allow_nan=False, default=np.generic.item))
+def _decode(
+    folder: Path, record_data: bytes, tensor_data: Callable[[str, int], bytes]
+) -> Estimator:
+    """The model of two files; the second is read when the first has been found good.
 
-
-def _labels(labels: np.ndarray, what: str) -> dict[str, Any]:
-    try:
-        return {"dtype": labels.dtype.str, "values": _plain(labels.tolist())}
-    except TypeError:
-        kind = type(labels.tolist()[0]).__name__
-        raise ValueError(
-            f"labels must be strings, numbers or booleans, not {kind}; fit with {what} as strings"
-        ) from None
-
-
-def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[], bytes]) -> Estimator:
-    """The model of two files; the second is asked for when the first has been found good."""
+    `tensor_data` takes the name of the file and the most bytes that it may have.
+    """
     with named(folder / RECORD):
         record = _record(record_data)
         model = _unfilled(record)
         shapes = _implied(model, record)
-    with named(folder / TENSORS):
-        data = tensor_data()
-        arrays = _arrays(data, shapes)
+        name = tensors_name(record["sha256"])
+    with named(folder / name):
+        data = tensor_data(name, _most_bytes(shapes))
         same = hashlib.sha256(data).hexdigest() == record["sha256"]
         require(same, f"its contents are not those that {RECORD} was written with")
+        arrays = _arrays(data, shapes)
         model.parameters_, model.state_ = arrays["parameters"], arrays.get("state")
         model.candidate_losses_ = arrays.get("candidate_losses")
         model.input_scaling_ = _scaling(arrays, "input")
@@ -248,20 +261,9 @@ def _record(data: bytes) -> dict[str, Any]:
             "longer reads: fit and save the model again"
         )
     require(version == VERSION, f"format_version must be {VERSION}, not {version!r:.40}")
-    _check_entries(record, ENTRIES, "the file")
+    require(record.get("digest") == record_digest(record), "was changed after it was written")
+    check_entries(record, ENTRIES, "the file")
     return record
-
-
-def _check_names(found: Iterable[str], known: Iterable[str], what: str) -> None:
-    odd = ", ".join(sorted(set(found) ^ set(known)))
-    require(not odd, f"{what} missing or unknown: {odd:.200}")
-
-
-def _check_entries(entries: Mapping[str, Any], known: Mapping[str, Types], what: str) -> None:
-    """Exactly these names, each with a value of the right type."""
-    _check_names(entries, known, f"{what} has entries")
-    for name, types in known.items():
-        require(type(entries[name]) in types, f"{name} has the wrong type: {entries[name]!r:.40}")
 
 
 def _unfilled(record: Mapping[str, Any]) -> Any:
@@ -282,10 +284,10 @@ def _unfilled(record: Mapping[str, Any]) -> Any:
         fit = len(names) == features and {*map(type, names)} == {str}
         require(fit, f"feature_names must be {features} names")
         model.feature_names_in_ = np.array(names, dtype=object)
-    model.environments_ = _label_array(record["environments"], "environments", 1)
+    model.environments_ = decode_labels(record["environments"], "environments", 1)
     model.n_environments_ = len(model.environments_)
     if isinstance(model, Classifier):
-        model.classes_ = _label_array(record["classes"] or {}, "classes", 2)
+        model.classes_ = decode_labels(record["classes"] or {}, "classes", 2)
     else:
         require(record["classes"] is None, "a regressor has no classes")
     spec = ModelSpec.from_dict(record["spec"])
@@ -305,17 +307,6 @@ def _candidate(entries: Any) -> Any:
     if isinstance(found.get("hidden"), list):
         found["hidden"] = tuple(found["hidden"])
     return found
-
-
-def _label_array(labels: Mapping[str, Any], what: str, fewest: int) -> np.ndarray:
-    _check_entries(labels, LABELS, what)
-    values, dtype = labels["values"], labels["dtype"]
-    if LABEL_TYPE.fullmatch(dtype) and {*map(type, values)} <= {str, int, float, bool}:
-        array = np.array(values, dtype)
-        same = array.tolist() == values and [*map(type, array.tolist())] == [*map(type, values)]
-        if same and len(set(values)) == len(values) >= fewest:
-            return array
-    raise ValueError(f"{what} must be {fewest} or more different strings, numbers or booleans")
 
 
 def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -344,13 +335,19 @@ def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]
     return implied
 
 
+def _most_bytes(implied: Mapping[str, tuple[int, ...]]) -> int:
+    """Of a file that holds these tensors; known before it is read."""
+    numbers = sum(math.prod(shape) for shape in implied.values())
+    return min(LARGEST["tensors"], 8 * numbers + LARGEST_HEADER + 8)
+
+
 def _arrays(data: bytes, implied: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     """The tensors, with the names, types and shapes that they must have, all of them numbers."""
     try:
         found = safetensors.numpy.load(data)
     except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(f"is cut off or damaged ({error})") from error
-    _check_names(found, implied, "has tensors")
+    check_names(found, implied, "has tensors")
     for name, shape in implied.items():
         array, types = found[name], ("float64", "float32" if name == "state" else "float64")
         right = array.shape == shape and array.dtype.name in types

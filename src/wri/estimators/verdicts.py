@@ -46,26 +46,31 @@ class EvidenceMixin(ABC):
         scores
             `[n_rows]`, higher = more common.
         """
-        return self.evidence_.score(self._seen(X))
+        seen = self._seen(X)
+        return self.evidence_.score(seen)
 
     def score_environments(self, X: Any) -> np.ndarray:
         """Log density of every row in each training environment, `[n_rows, n_environments_]`."""
-        return self.evidence_.score_environments(self._seen(X))
+        seen = self._seen(X)
+        return self.evidence_.score_environments(seen)
 
     def rarity(self, X: Any) -> np.ndarray:
         """Percentage of the training environments' held-out rows that score at most as high.
 
         Higher = more common: 3 says that three rows in a hundred were as rare or rarer.
         """
-        return self.evidence_.rarity(self._seen(X))
+        seen = self._seen(X)
+        return self.evidence_.rarity(seen)
 
     def verdict(self, X: Any) -> np.ndarray:
         """ "supported", "rare" or "outside" for every row: is there evidence for its prediction?"""
-        return self.evidence_.verdict(self._seen(X))
+        seen = self._seen(X)
+        return self.evidence_.verdict(seen)
 
     def nearest_environment(self, X: Any) -> np.ndarray:
         """Label of the training environment in which every row is most common."""
-        return self.environments_[self.evidence_.nearest(self._seen(X))]
+        seen = self._seen(X)
+        return self.environments_[self.evidence_.nearest(seen)]
 
     def score_new_site(self, X: Any) -> "NewSite":
         """What to expect at a site whose outcomes are not known yet.

@@ -147,14 +147,16 @@ class Densities:
 
     def logs(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n, E]
         """Log densities, in chunks of rows so that memory stays bounded."""
-        rows = torch.as_tensor((np.asarray(z, float) - self.mean) / self.scale)[None]
+        with np.errstate(over="ignore", invalid="ignore"):  # rows beyond all bounds score −∞
+            rows = torch.as_tensor((np.asarray(z, float) - self.mean) / self.scale)[None]
         flat = torch.as_tensor(self.parameters, dtype=torch.float64)[None]
         chunk = max(1, NUMBERS_AT_ONCE // (self.n_environments * self.form.components * z.shape[1]))
         logs = [
             self.form.log_density(flat, some, self.n_environments, {})[0]  # [E, chunk]
             for some in rows.split(chunk, dim=1)
         ]
-        return torch.cat(logs, -1).numpy().T - np.log(self.scale).sum()
+        found = torch.cat(logs, -1).numpy().T - np.log(self.scale).sum()
+        return np.where(np.isnan(found), -np.inf, found)
 
     def mixed(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
         return combine(self.logs(z))
@@ -179,7 +181,8 @@ def combine(logs: np.ndarray, by: Combination = "mean") -> np.ndarray:  # [n, E]
     """
     if by == "maximum":
         return logs.max(1)
-    return logsumexp(logs, axis=1) - np.log(logs.shape[1])
+    with np.errstate(invalid="ignore"):  # −∞ in every environment
+        return logsumexp(logs, axis=1) - np.log(logs.shape[1])
 
 
 class Judged(NamedTuple):

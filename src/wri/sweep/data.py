@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wri.datasets import Environment, LabelledFile, load_named, read_table
-from wri.errors import InputError
+from wri.errors import InputError, shorten
 from wri.measures import applicable_measures
 from wri.presets import FALLBACK
 from wri.stacked import SQUARED
@@ -57,8 +57,8 @@ class Data:
         for name, size in zip(self.names, self.sizes, strict=True):
             if int(size * HOLDOUT) < 1:
                 raise InputError(
-                    f"environment {name!r} of data set {self.name!r} has {size} rows; a fifth of "
-                    "each is held back, so at least 5 are needed: drop or merge it"
+                    f"environment {shorten(name)!r} of data set {self.name!r} has {size} rows; a "
+                    "fifth of each is held back, so at least 5 are needed: drop or merge it"
                 )
 
     @cached_property

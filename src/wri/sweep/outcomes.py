@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from wri.errors import InputError, check_option
+from wri.measures import MEASURES
 from wri.training import ModelSpec
 
 Values = Mapping[str, np.ndarray]
@@ -39,3 +41,16 @@ class Outcome:
     measures: Mapping[str, Values]
     diverged_at: int | None = None
     model: ModelSpec | None = None  # None where the records come from elsewhere
+
+    def check(self, data: DatasetInfo | None) -> None:
+        """Refuse measures that no run has: unknown ones, or not one value for each checkpoint."""
+        if not isinstance(self.diverged_at, int | None):
+            raise InputError("diverged_at must be a step")
+        for measure, splits in self.measures.items():
+            check_option("measure", measure, tuple(MEASURES))
+            names = () if data is None else range(len(data.environments))
+            lost = {f"env{e}_{part}" for e in names for part in ("in", "out")} - splits.keys()
+            if lost or {len(values) for values in splits.values()} != {len(self.steps)}:
+                raise InputError(f"{measure} lacks values of splits or checkpoints")
+        if data is not None and not all(0 <= e < len(data.environments) for e in self.test_envs):
+            raise InputError(f"{data.name} has no environments {self.test_envs}")

@@ -27,6 +27,8 @@ from wri.training import ModelSpec, Run
 FORMAT = 3
 """Raised when equal sweeps no longer give equal results; `tests/sweep/test_golden.py` tells."""
 
+MOST_RUNS = 1_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
@@ -65,14 +67,18 @@ class RunSpec:
     @classmethod
     def from_json(cls, text: str) -> "RunSpec":
         """What `as_json` wrote."""
-        fields = json.loads(text)
+        fields = dict(json.loads(text))
         if fields.pop("format", None) != FORMAT:
             raise InputError(
                 "this store was written by another version of wri, whose runs this one cannot "
                 "compare with its own; read it with that version, or name another store"
             )
         model = ModelSpec.from_dict(fields.pop("model"))
-        return cls(model=model, test_envs=tuple(fields.pop("test_envs")), **fields)
+        run = cls(model=model, test_envs=tuple(fields.pop("test_envs")), **fields)
+        numbers = (*run.test_envs, run.hparams_seed, run.trial_seed, run.checkpoint_every)
+        if {type(run.dataset), type(run.fingerprint)} != {str} or {*map(type, numbers)} != {int}:
+            raise InputError("names must be texts, and environments and seeds whole numbers")
+        return run
 
     @property
     def place(self) -> str:
@@ -182,6 +188,15 @@ class SweepSpec:
 
     def plan(self, datasets: Iterable[Data]) -> list[RunSpec]:
         """Every run that the wanted selections need, none twice."""
+        datasets = list(datasets)
+        algorithms = tuple(dict.fromkeys(self.algorithms))
+        places = sum(len(self._held_out(data, name)) for data in datasets for name in algorithms)
+        runs = places * self.draws * self.trials  # counted before any is made
+        if runs > MOST_RUNS:
+            raise InputError(
+                f"this sweep has {runs:,} runs, and a store holds at most {MOST_RUNS:,} runs; ask "
+                "for fewer trials, draws, algorithms or held-out environments"
+            )
         trials = range(self.first_trial, self.first_trial + self.trials)
         return [
             RunSpec(
@@ -194,7 +209,7 @@ class SweepSpec:
                 checkpoint_every=self.checkpoint_every,
             )
             for data in datasets
-            for algorithm in dict.fromkeys(self.algorithms)
+            for algorithm in algorithms
             for trial in trials
             for n in range(self.draws)
             for held_out in self._held_out(data, algorithm)

@@ -2,13 +2,13 @@
 
 The plan (which runs, and which of them share a stack) is written before anything is trained, and
 the results of a stack in one transaction when it is done. So a finished run is never lost and never
-trained twice, and an unfinished stack is trained again as it was planned.
+trained twice, and an unfinished stack is trained again as it was planned. After each transaction
+the file itself holds everything, so a copy of it is whole. Every row has a digest
+(`wri.sweep.integrity`), which is compared when a store is opened.
 """
 
 import json
-import os
 import sqlite3
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -17,30 +17,21 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from filelock import FileLock, Timeout
 
-from wri.errors import InputError
+from wri.errors import InputError, shorten
+from wri.sweep.integrity import TABLES, check_integrity, digest, result_digest, seal
 from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.sweep.plan import RunSpec
+from wri.sweep.store_file import (
+    VERSION,
+    check_file,
+    connect,
+    connect_reader,
+    create,
+    decode_text,
+    locked,
+)
 from wri.training import Record
-
-APPLICATION = 0x77726953  # "wriS", in the file's header
-VERSION = 2
-_HEADER = b"SQLite format 3\x00"
-_TABLES = """
-CREATE TABLE setting (fields TEXT NOT NULL);
-CREATE TABLE datasets (fingerprint TEXT PRIMARY KEY, name TEXT NOT NULL, info TEXT NOT NULL);
-CREATE TABLE runs (
-    id TEXT PRIMARY KEY, place TEXT NOT NULL UNIQUE, planned TEXT NOT NULL, stack INTEGER NOT NULL
-);
-CREATE TABLE results (
-    id TEXT PRIMARY KEY REFERENCES runs, steps BLOB NOT NULL, diverged_at INTEGER
-);
-CREATE TABLE measured (
-    id TEXT NOT NULL REFERENCES results, measure TEXT NOT NULL, split TEXT NOT NULL,
-    "values" BLOB NOT NULL, PRIMARY KEY (id, measure, split)
-) WITHOUT ROWID;
-"""
 
 
 class Store:
@@ -52,21 +43,33 @@ class Store:
         The file; made when `write` is set and it does not exist.
     write
         Whether runs are planned and finished. One process at a time may.
+    repair
+        Whether to drop damaged runs from a store that is open for writing, instead of refusing it.
+
+    Attributes
+    ----------
+    dropped
+        Which runs were damaged and are to be trained again.
     """
 
-    def __init__(self, path: Path, write: bool = False) -> None:
+    def __init__(self, path: Path, write: bool = False, repair: bool = False) -> None:
         self.path = path
         with ExitStack() as held, self._errors():
             real = path.resolve()  # a link must not lead around the lock
-            if write:
-                held.callback(_lock(real).release)
             new = not real.exists()
             if new and not write:
                 raise InputError(f"there is no store {path}; `wri sweep --store {path}` makes one")
-            _create(real) if new else _check_file(real)
-            self._connection = _connect(real, write)
-            held.callback(self._connection.close)
-            self._check_content()
+            if not new:
+                check_file(real)
+            if write:
+                held.enter_context(locked(real))
+                new = not real.exists()
+            if new:
+                create(real)
+            self._connection = connect(real, held) if write else connect_reader(real, held)
+            self._connection.text_factory = decode_text
+            self._check_version()
+            self.dropped = self._check_content(repair and write)
             self._held = held.pop_all()
 
     def __enter__(self) -> Self:
@@ -88,7 +91,8 @@ class Store:
     ) -> None:  # by fingerprint
         """Refuse what does not fit the runs that are here, so that no table mixes two sweeps."""
         rows = self._read("SELECT fields FROM setting")
-        kept = json.loads(rows[0][0]) if rows else {}
+        with self._sound("its setting"):
+            kept = dict(json.loads(rows[0][0])) if rows else {}
         for name, value in json.loads(json.dumps(setting)).items():
             if name in kept and kept[name] != value:
                 raise InputError(
@@ -111,19 +115,17 @@ class Store:
     ) -> None:
         """Write new runs and which of them share a stack, with their data, all or nothing."""
         self.check(setting, infos)
-        with self._errors(), self._connection:
+        with self._transaction():
             (last,) = self._connection.execute("SELECT max(stack) FROM runs").fetchone()
             first = 0 if last is None else last + 1
             self._connection.execute("DELETE FROM setting")
             text = json.dumps(setting, sort_keys=True)
-            self._connection.execute("INSERT INTO setting VALUES (?)", (text,))
-            self._connection.executemany(
-                "INSERT OR REPLACE INTO datasets VALUES (?, ?, ?)",
-                [
-                    (fingerprint, data.name, json.dumps(asdict(data)))
-                    for fingerprint, data in infos.items()
-                ],
-            )
+            self._connection.execute("INSERT INTO setting VALUES (?, ?)", (text, digest(text)))
+            for fingerprint, data in infos.items():
+                row = (fingerprint, data.name, json.dumps(asdict(data)))
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?)", (*row, digest(*row))
+                )
             for n, stack in enumerate(stacks):
                 for run in stack:
                     self._add(run, first + n)
@@ -131,7 +133,8 @@ class Store:
     def _add(self, run: RunSpec, stack: int) -> None:
         row = (run.id, run.place, run.as_json(), stack)
         try:
-            self._connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?)", row)
+            insert = "INSERT INTO runs VALUES (?, ?, ?, ?, ?)"
+            self._connection.execute(insert, (*row, digest(*row)))
         except sqlite3.IntegrityError as error:
             raise InputError(
                 f"{self.path} holds another version of this run: {run.place}; name another store"
@@ -150,24 +153,41 @@ class Store:
         stacks: dict[int, list[RunSpec]] = {}
         due = set()
         for stack, run, planned, finished in rows:
-            stacks.setdefault(stack, []).append(RunSpec.from_json(planned))
+            stacks.setdefault(stack, []).append(self._planned(run, planned))
             if run in wanted and not finished:
                 due.add(stack)
         return [stacks[stack] for stack in sorted(due)]
 
     def finish(self, runs: Sequence[RunSpec], records: Sequence[Record]) -> None:
-        """Write the results of a whole stack."""
+        """Write the results of a whole stack; a run that is finished already stays as it is."""
         results, measured = [], []
+        done = self.finished()
         for run, record in zip(runs, records, strict=True):
-            results.append((run.id, record.steps.astype("<i8").tobytes(), record.diverged_at))
-            for measure, splits in record.measures.items():
-                for split, values in splits.items():
-                    row = (run.id, measure, split, values.astype("<f8").tobytes())
-                    measured.append(row)
-        with self._errors(), self._connection:
-            insert = "INSERT OR IGNORE INTO"
-            self._connection.executemany(f"{insert} results VALUES (?, ?, ?)", results)
-            self._connection.executemany(f"{insert} measured VALUES (?, ?, ?, ?)", measured)
+            if run.id in done:
+                continue
+            rows = [
+                (measure, split, values.astype("<f8").tobytes())
+                for measure, splits in record.measures.items()
+                for split, values in splits.items()
+            ]
+            result = (record.steps.astype("<i8").tobytes(), record.diverged_at)
+            results.append((run.id, *result, result_digest(run.as_json(), *result, rows)))
+            measured += [(run.id, *row) for row in rows]
+        with self._transaction():
+            insert = self._connection.executemany
+            insert("INSERT INTO results VALUES (?, ?, ?, ?)", results)
+            insert("INSERT INTO measured VALUES (?, ?, ?, ?)", measured)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All or nothing, and then in the file itself, where a copy of it finds everything."""
+        with self._errors():
+            with self._connection:
+                self._connection.execute("BEGIN")
+                yield
+                seal(self._connection)
+            # as far as readers of an older state allow, without waiting for them
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def finished(self) -> set[str]:
         """Ids of the runs that are done."""
@@ -176,7 +196,8 @@ class Store:
     def infos(self) -> dict[str, DatasetInfo]:
         """The data sets by their fingerprints."""
         rows = self._read("SELECT fingerprint, info FROM datasets ORDER BY name")
-        return {fingerprint: _read_info(json.loads(text)) for fingerprint, text in rows}
+        with self._sound("its data sets"):
+            return {fingerprint: _read_info(json.loads(text)) for fingerprint, text in rows}
 
     def outcomes(self) -> list[Outcome]:
         """Every planned run; without checkpoints where it is not finished."""
@@ -184,35 +205,51 @@ class Store:
         for run, measure, split, values in self._read(
             'SELECT id, measure, split, "values" FROM measured'
         ):
-            by_split = measures.setdefault(run, {}).setdefault(measure, {})
-            by_split[split] = np.frombuffer(values, "<f8")
+            with self._sound(f"run {run}"):
+                by_split = measures.setdefault(run, {}).setdefault(measure, {})
+                by_split[split] = np.frombuffer(values, "<f8")
         rows = self._read(
             "SELECT id, planned, steps, diverged_at FROM runs LEFT JOIN results USING (id) "
             "ORDER BY stack, runs.rowid"
         )
-        found = []
-        for name, planned, steps, diverged_at in rows:
-            run = RunSpec.from_json(planned)
-            found.append(
-                Outcome(
-                    dataset=run.dataset,
-                    algorithm=run.algorithm,
-                    test_envs=run.test_envs,
-                    hparams_seed=run.hparams_seed,
-                    trial_seed=run.trial_seed,
-                    steps=np.frombuffer(steps or b"", "<i8"),
-                    measures=measures.get(name, {}),
-                    diverged_at=diverged_at,
-                    model=run.model,
-                )
+        infos = self.infos()
+        return [
+            self._outcome(self._planned(name, planned), result, measures.get(name, {}), infos)
+            for name, planned, *result in rows
+        ]
+
+    def _planned(self, name: str, planned: str) -> RunSpec:
+        with self._sound(f"run {name}"):
+            return RunSpec.from_json(planned)
+
+    def _outcome(
+        self,
+        run: RunSpec,
+        result: Sequence[Any],
+        measures: Mapping[str, Mapping[str, np.ndarray]],
+        infos: Mapping[str, DatasetInfo],
+    ) -> Outcome:
+        steps, diverged_at = result
+        with self._sound(run.place):
+            outcome = Outcome(
+                dataset=run.dataset,
+                algorithm=run.algorithm,
+                test_envs=run.test_envs,
+                hparams_seed=run.hparams_seed,
+                trial_seed=run.trial_seed,
+                steps=np.frombuffer(steps or b"", "<i8"),
+                measures=measures,
+                diverged_at=diverged_at,
+                model=run.model,
             )
-        return found
+            outcome.check(infos.get(run.fingerprint))
+        return outcome
 
     def _read(self, query: str) -> list[Any]:
         with self._errors():
             return self._connection.execute(query).fetchall()
 
-    def _check_content(self) -> None:
+    def _check_version(self) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version > VERSION:
             raise InputError(
@@ -224,11 +261,29 @@ class Store:
                 f"{self.path} was written by an older wri (format {version}, this one reads "
                 f"{VERSION}), whose runs cannot be compared with new ones; name another store"
             )
-        (verdict,) = self._connection.execute("PRAGMA quick_check").fetchone()
+
+    def _check_content(self, repair: bool) -> list[str]:
+        """Refuse what SQLite finds damaged, then what digests do; the runs that were dropped."""
+        (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
+            reason = " ".join(verdict.split())
+            raise InputError(f"{self.path} is damaged ({reason}); restore a copy or name a new one")
+        if repair:
+            self._connection.executescript(TABLES)  # those that are lost
+        return check_integrity(self._connection, str(self.path), repair)
+
+    @contextmanager
+    def _sound(self, what: str) -> Iterator[None]:
+        """Contents that are no sweep's, whatever their digest says, are named."""
+        try:
+            yield
+        except InputError as error:
+            raise InputError(f"{self.path}: {shorten(what)}: {error}") from error
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise InputError(
-                f"{self.path} is damaged ({verdict}); restore a copy or name a new one"
-            )
+                f"{self.path} was changed or damaged: {shorten(what)} holds what no sweep writes "
+                f"({shorten(error)}); restore a copy or name a new file"
+            ) from error
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -236,21 +291,33 @@ class Store:
         try:
             yield
         except OSError as error:
-            raise InputError(f"the store {self.path} cannot be used: {error.strerror}") from error
+            raise InputError(
+                f"the store {shorten(self.path)} cannot be used: {error.strerror}"
+            ) from error
         except sqlite3.OperationalError as error:
+            if not hasattr(error, "sqlite_errorname"):  # raised by Python itself
+                raise InputError(f"{self.path} is damaged ({error}); restore a copy") from error
             if error.sqlite_errorname.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
                 raise InputError(
                     f"the disk is full or fails ({error}): {self.path} keeps what was finished; "
                     "free some space and give the same command again"
                 ) from error
-            raise InputError(f"{self.path} cannot be used: {error}") from error
-        except sqlite3.DatabaseError as error:
+            remedy = "restore a copy or name a new file"
+            raise InputError(f"{self.path} cannot be used: {error}; {remedy}") from error
+        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
             raise InputError(
-                f"{self.path} is damaged ({error}); restore a copy or name a new file"
+                f"{shorten(self.path)} is damaged or no store ({shorten(error)}); restore a copy "
+                "or name a new file"
             ) from error
 
 
 def _read_info(fields: Mapping[str, Any]) -> DatasetInfo:
+    numbers = [*fields["held_back"], *(v for each in fields["constant"].values() for v in each)]
+    names = [fields["name"], *fields["environments"], *fields["source"].values()]
+    if {*map(type, names)} != {str} or not {*map(type, numbers)} <= {int, float}:
+        raise ValueError("names must be texts, and constants numbers")
     return DatasetInfo(
         name=fields["name"],
         environments=tuple(fields["environments"]),
@@ -258,64 +325,3 @@ def _read_info(fields: Mapping[str, Any]) -> DatasetInfo:
         held_back=tuple(fields["held_back"]),
         source=fields["source"],
     )
-
-
-def _create(path: Path) -> None:
-    """An empty store, there at once and whole or not at all."""
-    rest = path.with_name(path.name + "-wal")
-    if rest.exists():
-        raise InputError(f"{rest} is left of a store that was deleted; delete it as well")
-    unfinished = path.with_name(path.name + ".new")
-    unfinished.unlink(missing_ok=True)
-    connection = sqlite3.connect(unfinished)
-    try:
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.executescript(_TABLES)
-        connection.close()
-        unfinished.replace(path)
-    finally:
-        connection.close()
-        unfinished.unlink(missing_ok=True)
-
-
-def _connect(path: Path, write: bool) -> sqlite3.Connection:
-    """Readers leave the file as it is."""
-    mode = "rw" if write else "ro"
-    uri = f"{path.as_uri()}?mode={mode}"
-    connection = sqlite3.connect(uri, timeout=60, check_same_thread=False, uri=True)
-    if write:
-        connection.execute("PRAGMA journal_mode = WAL")
-    return connection
-
-
-def _check_file(path: Path) -> None:
-    """Refuse what is no store before anything opens it."""
-    if not path.is_file():
-        raise InputError(f"{path} is not a file; name one for --store")
-    with path.open("rb") as file:
-        head = file.read(100)
-        size = file.seek(0, os.SEEK_END)
-    if len(head) < 100 or not head.startswith(_HEADER):
-        raise InputError(f"{path} is not a store of wri (no SQLite file); it was not touched")
-    if struct.unpack(">I", head[68:72])[0] != APPLICATION:
-        raise InputError(f"{path} is an SQLite file of another program; it was not touched")
-    (page,), (pages,) = struct.unpack(">H", head[16:18]), struct.unpack(">I", head[28:32])
-    rest = path.with_name(path.name + "-wal")  # what a killed process had not yet moved over
-    in_file = not rest.exists() or rest.stat().st_size == 0
-    if in_file and size < pages * (65536 if page == 1 else page):
-        raise InputError(f"{path} is cut short; restore a copy or name a new file")
-
-
-def _lock(path: Path) -> FileLock:
-    """Hold the store for this process; the system lets go of it however the process ends."""
-    path.parent.stat()  # a missing folder is an error; filelock would make it
-    # one attempt; any thread may close the store
-    lock = FileLock(path.with_name(path.name + ".lock"), timeout=0, thread_local=False)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise InputError(
-            f"another sweep is at work on {path}; wait for it, or name another store"
-        ) from error
-    return lock

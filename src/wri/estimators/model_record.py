@@ -1,0 +1,63 @@
+"""Parts of a saved model's record: its digest, the types of its entries, and labels."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from wri.estimators.model_folder import require
+
+Types = tuple[type, ...]
+LABELS = {"dtype": (str,), "values": (list,)}
+LARGEST_LABELS = 64 << 20  # bytes of all labels, each as long as the longest
+LABEL_TYPE = re.compile(r"\|b1|\|O|\|[iu]1|[<>][iuf][248]|[<>]U[1-9]\d{0,3}")
+
+
+def record_digest(record: Mapping[str, Any]) -> str:
+    """SHA-256 of a record without its digest, however the file is laid out."""
+    others = {name: value for name, value in record.items() if name != "digest"}
+    text = json.dumps(others, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def as_json(value: Any) -> Any:
+    """The value as JSON has it; a TypeError or ValueError where JSON has none."""
+    return json.loads(json.dumps(value, allow_nan=False, default=np.generic.item))
+
+
+def check_names(found: Iterable[str], known: Iterable[str], what: str) -> None:
+    odd = ", ".join(sorted(set(found) ^ set(known)))
+    require(not odd, f"{what} missing or unknown: {odd:.200}")
+
+
+def check_entries(entries: Mapping[str, Any], known: Mapping[str, Types], what: str) -> None:
+    """Exactly these names, each with a value of the right type."""
+    check_names(entries, known, f"{what} has entries")
+    for name, types in known.items():
+        require(type(entries[name]) in types, f"{name} has the wrong type: {entries[name]!r:.40}")
+
+
+def encode_labels(labels: np.ndarray, what: str) -> dict[str, Any]:
+    try:
+        return {"dtype": labels.dtype.str, "values": as_json(labels.tolist())}
+    except TypeError:
+        kind = type(labels.tolist()[0]).__name__
+        raise ValueError(
+            f"labels must be strings, numbers or booleans, not {kind}; fit with {what} as strings"
+        ) from None
+
+
+def decode_labels(labels: Mapping[str, Any], what: str, fewest: int) -> np.ndarray:
+    check_entries(labels, LABELS, what)
+    values, dtype = labels["values"], labels["dtype"]
+    if LABEL_TYPE.fullmatch(dtype) and {*map(type, values)} <= {str, int, float, bool}:
+        size = np.dtype(dtype).itemsize * len(values)  # before memory is taken for them
+        require(size <= LARGEST_LABELS, f"{what} would take {size:,} bytes")
+        array = np.array(values, dtype)
+        same = array.tolist() == values and [*map(type, array.tolist())] == [*map(type, values)]
+        if same and len(set(values)) == len(values) >= fewest:
+            return array
+    raise ValueError(f"{what} must be {fewest} or more different strings, numbers or booleans")

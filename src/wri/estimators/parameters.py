@@ -1,0 +1,75 @@
+"""Types of an estimator's parameters, checked when `fit` begins."""
+
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+from wri.errors import InputError, shorten
+
+Check = Callable[[Any], bool]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _are_widths(value: Any) -> bool:
+    return _is_list(value) and all(map(_is_whole, value))
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
+def _are_candidates(value: Any) -> bool:
+    return _is_list(value) and all(map(_is_named, value))
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str | int)
+
+
+OPTIONAL: Mapping[str, tuple[Check, str]] = {
+    "environment": (_is_label, "the name of a column"),
+    "hidden": (_are_widths, "a tuple of widths such as (32, 16)"),
+    "steps": (_is_whole, "a whole number"),
+    "stop_after": (_is_whole, "a whole number"),
+    "penalty_weight": (_is_number, "a number"),
+    "learning_rate": (_is_number, "a number"),
+    "weight_decay": (_is_number, "a number"),
+    "batch_size": (_is_number, "a number"),
+    "hyper": (_is_named, "a dict of numbers by name"),
+    "options": (_is_named, "a dict of options by name"),
+    "candidates": (_are_candidates, "a list of dicts"),
+}
+"""What a parameter must be where it is not None."""
+REQUIRED: Mapping[str, tuple[Check, str]] = {
+    "validation_fraction": (_is_number, "a number"),
+    "rare": (_is_number, "a number"),
+    "outside": (_is_number, "a number"),
+}
+
+
+def check_parameters(given: Any) -> None:
+    """Refuse parameters of the wrong type by name; their ranges are checked where they are used."""
+    for name, (is_right, kind) in {**OPTIONAL, **REQUIRED}.items():
+        value = getattr(given, name)
+        if (value is None and name in OPTIONAL) or is_right(value):
+            continue
+        shown = f"{shorten(repr(value))}, of the type {type(value).__name__}"
+        raise InputError(f"{name} must be {kind}, not {shown}")
+    for place, candidate in enumerate(given.candidates or ()):
+        hidden = candidate.get("hidden")
+        if not (hidden is None or _are_widths(hidden)):
+            raise InputError(
+                f"hidden in candidate {place} must be a tuple of widths such as (32, 16), not "
+                f"{shorten(repr(hidden))}"
+            )

@@ -1,0 +1,114 @@
+"""What estimators refuse, and the words for it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hospitals import hospitals
+from sklearn.exceptions import NotFittedError
+
+import wri
+from wri.errors import InputError
+from wri.rows import Scaling
+
+QUICK = {"steps": 5, "hidden": (8, 4)}
+METHODS = (
+    *("predict", "predict_proba", "verdict", "score_samples", "rarity", "score_environments"),
+    *("nearest_environment", "score_new_site"),
+)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nothing_is_said_before_fit(method):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        getattr(wri.WRIClassifier(), method)(hospitals(5)[0])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"steps": "many"}, "steps must be a whole number, not 'many', of the type str"),
+        ({"steps": 2.5}, "steps must be a whole number"),
+        ({"steps": True}, "steps must be a whole number"),
+        ({"stop_after": [3]}, "stop_after must be a whole number"),
+        ({"hidden": 32}, r"hidden must be a tuple of widths such as \(32, 16\), not 32"),
+        ({"hidden": "32"}, "hidden must be a tuple"),
+        ({"hidden": (32, "16")}, "hidden must be a tuple"),
+        ({"rare": "0.05"}, "rare must be a number, not '0.05'"),
+        ({"rare": None}, "rare must be a number"),
+        ({"outside": [1]}, "outside must be a number"),
+        ({"validation_fraction": "half"}, "validation_fraction must be a number"),
+        ({"candidates": 3}, "candidates must be a list of dicts"),
+        ({"candidates": [3]}, "candidates must be a list of dicts"),
+        ({"candidates": [{"hidden": 3}, {}]}, "hidden in candidate 0 must be a tuple"),
+        ({"hyper": [1]}, "hyper must be a dict of numbers by name"),
+        ({"hyper": {3: 1.0}}, "hyper must be a dict"),
+        ({"options": "density"}, "options must be a dict of options by name"),
+        ({"environment": ["site"]}, "environment must be the name of a column"),
+        ({"environment": 3.5}, "environment must be the name of a column"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number"),
+        ({"steps": "x" * 5000}, "steps must be a whole number"),
+    ],
+)
+def test_a_parameter_of_the_wrong_type_is_named(parameters, words):
+    X, y, site = hospitals(20)
+    with pytest.raises(InputError, match=words) as caught:
+        wri.WRIClassifier(**parameters).fit(X, y, groups=site)
+    assert len(str(caught.value)) < 250
+
+
+def test_lists_and_numpy_numbers_are_of_the_right_type():
+    X, y, site = hospitals(20)
+    model = wri.WRIClassifier(hidden=[4], steps=np.int64(3), rare=np.float32(0.05))
+    assert model.fit(X, y, groups=site).network_.widths == (3, 4, 2)
+
+
+def test_labels_in_messages_are_cut():
+    X, y, _ = hospitals(20)
+    site = np.array(["a" * 5000, "b" * 5000])[np.arange(len(y)) % 2]
+    site[0] = "c" * 5000
+    with pytest.raises(InputError, match=r"environment 'c{79}…' has 1 row;") as caught:
+        wri.ERMClassifier(**QUICK).fit(X, y, groups=site)
+    assert len(str(caught.value)) < 200
+    table = pd.DataFrame(X, columns=["a", "b", "c" * 5000])
+    table.iloc[3, 2] = np.nan
+    with pytest.raises(InputError, match=r"row 3, column 'c{79}…'"):
+        wri.ERMClassifier(**QUICK).fit(table, y)
+
+
+@pytest.mark.parametrize("power", [512, 700, -538, -1000])
+def test_the_unit_of_a_column_changes_no_prediction(power):
+    """Powers of two lose no digit: 2⁵¹² is 1e154 and 2⁻⁵³⁸ is 1e−162, beyond what squares hold."""
+    X, y, site = hospitals(30)
+    unit = np.array([1.0, 2.0**power, 1.0])
+    plain = wri.ERMClassifier(**QUICK).fit(X, y, groups=site)
+    scaled = wri.ERMClassifier(**QUICK).fit(X * unit, y, groups=site)
+    np.testing.assert_array_equal(scaled.predict_proba(X * unit), plain.predict_proba(X))
+    np.testing.assert_array_equal(scaled.verdict(X * unit), plain.verdict(X))
+
+
+def test_the_spread_of_extreme_columns():
+    values = np.array([[1e300, 3e-300, 5.0, 1e200], [3e300, 1e-300, 7.0, 1e200]])
+    mean, scale = Scaling.of(values)
+    np.testing.assert_allclose(mean, [2e300, 2e-300, 6.0, 1e200])
+    np.testing.assert_allclose(scale, [1e300, 1e-300, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("unit", [1e160, 1e-162])
+def test_a_target_whose_squares_no_number_holds(unit):
+    X, _, site = hospitals(20)
+    with pytest.raises(InputError, match=r"y holds numbers of the order of .*another unit"):
+        wri.ERMRegressor(**QUICK).fit(X, X[:, 0] * unit, groups=site)
+
+
+def test_rows_without_finite_predictions():
+    """They are outside whatever their density, and nothing is expected of a site with them."""
+    X, _, site = hospitals(30)
+    model = wri.ERMRegressor(steps=5, evidence_on="x").fit(X, X[:, 0], groups=site)
+    huge = X.copy()
+    huge[3:5] = 1.7e308
+    model.input_scaling_ = model.input_scaling_._replace(scale=np.full(3, 0.1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert set(model.verdict(huge)[3:5]) == {"outside"}
+        assert (model.rarity(huge)[3:5] == 0).all()
+        with pytest.raises(InputError, match=r"prediction for row 3 is not finite \(2 such rows\)"):
+            model.score_new_site(huge)

@@ -1,0 +1,130 @@
+"""The command where the system gets in its way: outputs, signals, files and sizes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SWEEP = ("sweep", "--datasets", "simulation", "--store", "s.db")
+SMALL = (*SWEEP, "--algorithms", "erm", "--trials", "2", "--steps", "5")
+
+
+def start(folder, *arguments, **options):
+    command = [sys.executable, "-m", "wri.cli", *arguments]
+    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, **options)
+
+
+def ended(process):
+    """Exit code and message, which is no traceback."""
+    message = process.communicate(timeout=120)[1].decode()
+    assert "Traceback" not in message
+    assert "Exception ignored" not in message
+    return process.returncode, " ".join(message.split())
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("store")
+    assert ended(start(folder, *SMALL, stdout=subprocess.DEVNULL))[0] == 0
+    return folder
+
+
+@pytest.mark.parametrize("arguments", [("results", "s.db"), ("--help",), ("data",), ("--version",)])
+def test_a_full_output_is_a_sentence(arguments, store):
+    with open("/dev/full", "w") as full:
+        code, message = ended(start(store, *arguments, stdout=full))
+    assert code == 2
+    assert "the output cannot be written: No space left on device" in message
+
+
+def test_a_closed_pipe_is_a_sentence(store):
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = start(store, "results", "s.db", stdout=writing)
+    os.close(writing)
+    code, message = ended(process)
+    assert code == 2
+    assert "the output cannot be written: Broken pipe" in message
+
+
+def test_a_closed_output_is_a_sentence(store):
+    command = f"exec {sys.executable} -m wri.cli results s.db >&-"
+    done = subprocess.run(command, shell=True, cwd=store, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "the standard output is closed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize(
+    "arguments", [("results", "s.db"), ("results", "s.db", "--best"), ("--help",)]
+)
+def test_characters_that_an_output_lacks_are_replaced(arguments, encoding, store):
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    process = start(store, *arguments, stdout=subprocess.PIPE, env=environment)
+    shown, message = process.communicate(timeout=120)
+    assert process.returncode == 0, message
+    assert b"Traceback" not in message
+    text = shown.decode(encoding)
+    if arguments == ("results", "s.db"):
+        assert ("±" if encoding == "latin-1" else "+/-") in text
+
+
+def test_sigterm_keeps_what_is_finished(tmp_path):
+    many = (*SWEEP, "--trials", "30", "--draws", "5", "--steps", "300", "--memory", "0.01")
+    process = start(tmp_path, *many, stdout=subprocess.DEVNULL)
+    while not (tmp_path / "s.db-wal").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    code, message = ended(process)
+    assert code == 143
+    assert "finished runs are in s.db, and the same command goes on from there" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*SWEEP, "--trials", "99999999999", "--dry-run"), "at most 1,000,000 runs"),
+        ((*SWEEP, "--set", "@nested.json"), "--set @nested.json must be name=number"),
+        ((*SWEEP, "--set", "@long.json"), "--set @long.json must be name=number"),
+        ((*SWEEP, "--set", "@" + "n" * 300), "cannot be read: File name too long"),
+        ((*SWEEP[:3], "--store", "s" * 300), "cannot be used: File name too long"),
+        ((*SWEEP[:3], "--store", "s" * 300, "--dry-run"), "cannot be used: File name too long"),
+        (("results", "s" * 300), "cannot be used: File name too long"),
+        (("reproduce", "figure1", "-o", "o" * 300), "cannot be made a folder: File name too long"),
+        (
+            ("sweep", "--data", "d" * 300 + ".csv", "--target", "y", "--env", "e", "--store", "s"),
+            "cannot be read: File name too long",
+        ),
+    ],
+)
+def test_absurd_arguments_are_a_sentence_and_leave_nothing(arguments, message, command):
+    Path("nested.json").write_text("[" * 100_000)
+    Path("long.json").write_text(json.dumps({"learning_rate": 10**400}))
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
+    assert sorted(os.listdir()) == ["long.json", "nested.json"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+def test_an_output_folder_that_is_read_only(command, tmp_path):
+    folder = tmp_path / "fixed"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", folder]).returncode:
+        pytest.skip("this machine allows no mounts")
+    try:
+        done = command("reproduce", "figureC1", "-o", str(folder))
+        assert done.returncode == 2
+        assert "cannot be written to: Read-only file system; name another folder" in " ".join(
+            done.stderr.split()
+        )
+    finally:
+        subprocess.run(["umount", folder], check=True)
