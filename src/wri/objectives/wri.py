@@ -12,8 +12,10 @@ Both squared gaps are scaled; weights and scalings are in `weighted_risks`. Ther
 before the densities' first update. The paper prints sums where its code has means; means here.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from math import log
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -63,6 +65,7 @@ class State(NamedTuple):
     adam: Adam
     fitted: Tensor  # [R] bool: whether a run's densities have been fitted
     mean_weight: Tensor | None  # [R, E, E], running mean of d̄
+    unchecked: Tensor | None  # [R] bool: runs whose first penalty is still to come, if any
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,9 @@ class WRI(Objective):
     Parameters
     ----------
     weighting, scaling
-        Of the predictor's penalty; see `weighted_risks`.
+        Of the predictor's penalty; see `weighted_risks`. Density weights with scaling none, product
+        or loss need densities near one, as the bounded network gives them: the penalty changes with
+        their unit. A penalty too small to matter is warned of at its first step.
     density
         How the densities are modelled; the paper's bounded network by default.
     density_on
@@ -186,7 +191,8 @@ class WRI(Objective):
                 )
             mean_weight = flat.new_full((runs, environments, environments), torch.nan)
         fitted = torch.full((runs,), not self._learns, device=start.device)
-        return State(flat, Adam.initial(flat), fitted, mean_weight)
+        unchecked = torch.ones_like(fitted) if self._depends_on_unit else None
+        return State(flat, Adam.initial(flat), fitted, mean_weight, unchecked)
 
     @property
     def _fitted_once(self) -> bool:
@@ -197,6 +203,12 @@ class WRI(Objective):
         """Whether the densities change while the predictor trains."""
         fixed = self._fitted_once or self.density.learning == "fixed"
         return not fixed and self.weighting != "uniform"
+
+    @property
+    def _depends_on_unit(self) -> bool:
+        """Whether the penalty changes with the unit of the densities."""
+        free = self.normalised or (self.scaling in ("relative", "risk") and not self.running_mean)
+        return self.weighting in ("density", "published") and not free
 
     def check(self, values: Mapping[str, float]) -> None:
         if values["min_density"] >= values["max_density"]:
@@ -238,6 +250,10 @@ class WRI(Objective):
             losses = torch.where(in_force[:, None, None], losses, 1.0)
             logs = torch.where(in_force.view(-1, *[1] * (logs.dim() - 1)), logs, 0.0)
         row_weight = None if batch.weight is None else compared.pair(batch.weight)
+        if state.unchecked is not None:
+            self._warn_of_no_effect(logs, row_weight, state.unchecked & in_force, context.hyper)
+            unchecked = state.unchecked & ~in_force
+            state = state._replace(unchecked=unchecked if unchecked.any() else None)
         if state.mean_weight is None:
             penalty = wri_penalty(
                 compared.pair(losses),
@@ -257,6 +273,28 @@ class WRI(Objective):
             kept = torch.where(in_force[:, None, None], mean, state.mean_weight)
             state = state._replace(mean_weight=kept)
         return penalised(risk, weight, _over_circle(penalty), self.divided), state
+
+    def _warn_of_no_effect(
+        self, logs: Tensor, row_weight: Tensor | None, runs: Tensor, hyper: HyperValues
+    ) -> None:
+        """Warn of `runs` whose first penalty disappears beside the risk: they would be ERM."""
+        if row_weight is not None:
+            logs = torch.where((row_weight > 0).unsqueeze(-3), logs, -torch.inf)
+        own = torch.eye(logs.shape[-2], dtype=torch.bool, device=logs.device)[..., None]
+        largest = torch.where(own, -torch.inf, logs).flatten(1).amax(1)  # [R], of all pairs
+        limits, power = torch.finfo(logs.dtype), 1 if self.scaling == "product" else 2
+        if self.scaling == "relative":  # with a running mean: whatever the unit, above zero
+            small = largest < log(limits.tiny)
+        else:
+            small = hyper["penalty_weight"].log() + power * largest < log(limits.eps)
+        small &= runs & largest.isfinite()  # no overlap at all is no matter of units
+        if small.any():
+            warnings.warn(
+                f"the densities of {int(small.sum())} of {len(runs)} runs are at most "
+                f"e^{float(largest[small].max()):.0f}, so WRI's penalty with scaling="
+                f"{self.scaling!r} has no effect; use scaling='relative' or 'risk', or normalised",
+                stacklevel=2,
+            )
 
     def after_step(self, model: Model, state: State, context: StepContext, draws: Draws) -> State:
         if not self._learns:
