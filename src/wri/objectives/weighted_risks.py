@@ -29,6 +29,7 @@ Gradients flow through l̄, d̄ and R̄. The square of a batch's gap is too larg
 `form="halves"` multiplies the gaps of two half-batches instead, which is not.
 """
 
+from math import log
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -187,6 +188,29 @@ def over_pairs(squares: Tensor, weighting: Weighting) -> Tensor:  # [..., E, E] 
     if weighting == "ratio":  # only the pairs with the reference environment
         return squares[..., 0, 1:].mean(-1)
     return squares.sum((-1, -2)) / (environments * (environments - 1))
+
+
+def largest_elsewhere(
+    log_densities: Tensor, row_weight: Tensor | None
+) -> Tensor:  # [..., E, E, B] -> [..., E, E]
+    """The largest log density of j at i's rows; −inf where i is j."""
+    if row_weight is not None:
+        real = (row_weight > 0).unsqueeze(-3)
+        log_densities = torch.where(real, log_densities, -torch.inf)
+    own = torch.eye(log_densities.shape[-2], dtype=torch.bool, device=log_densities.device)
+    return log_densities.amax(-1).masked_fill(own, -torch.inf)
+
+
+def is_out_of_sight(largest: Tensor, scaling: Scaling, penalty_weight: Tensor) -> Tensor:  # [R]
+    """Whether weights up to e^`largest` leave λ times the penalty below the risk's last digit.
+
+    Relative scaling takes any weight above zero; it depends on the unit with a running mean only.
+    """
+    limits = torch.finfo(largest.dtype)
+    if scaling == "relative":
+        return largest < log(limits.tiny)
+    power = 1 if scaling == "product" else 2
+    return penalty_weight.log() + power * largest < log(limits.eps)
 
 
 def _least(like: Tensor) -> float:

@@ -14,9 +14,8 @@ before the densities' first update. The paper prints sums where its code has mea
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
-from math import log
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -43,6 +42,8 @@ from wri.objectives.weighted_risks import (
     Form,
     Scaling,
     Weighting,
+    is_out_of_sight,
+    largest_elsewhere,
     over_pairs,
     scaled_gaps,
     weighted_gaps,
@@ -60,7 +61,8 @@ DENSITY_CLIP = 10.0  # norm of a density step's gradient
 RUNNING = 0.9  # share of the past in the running mean of d̄
 
 
-class State(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class State:
     flat: Tensor  # [R, P], the densities' parameters
     adam: Adam
     fitted: Tensor  # [R] bool: whether a run's densities have been fitted
@@ -75,9 +77,8 @@ class WRI(Objective):
     Parameters
     ----------
     weighting, scaling
-        Of the predictor's penalty; see `weighted_risks`. Density weights with scaling none, product
-        or loss need densities near one, as the bounded network gives them: the penalty changes with
-        their unit. A penalty too small to matter is warned of at its first step.
+        Of the predictor's penalty; see `weighted_risks`. With density weights and scaling none,
+        product or loss it changes with their unit; one too small to matter is warned of.
     density
         How the densities are modelled; the paper's bounded network by default.
     density_on
@@ -192,7 +193,13 @@ class WRI(Objective):
             mean_weight = flat.new_full((runs, environments, environments), torch.nan)
         fitted = torch.full((runs,), not self._learns, device=start.device)
         unchecked = torch.ones_like(fitted) if self._depends_on_unit else None
-        return State(flat, Adam.initial(flat), fitted, mean_weight, unchecked)
+        return State(
+            flat=flat,
+            adam=Adam.initial(flat),
+            fitted=fitted,
+            mean_weight=mean_weight,
+            unchecked=unchecked,
+        )
 
     @property
     def _fitted_once(self) -> bool:
@@ -253,7 +260,7 @@ class WRI(Objective):
         if state.unchecked is not None:
             self._warn_of_no_effect(logs, row_weight, state.unchecked & in_force, context.hyper)
             unchecked = state.unchecked & ~in_force
-            state = state._replace(unchecked=unchecked if unchecked.any() else None)
+            state = replace(state, unchecked=unchecked if unchecked.any() else None)
         if state.mean_weight is None:
             penalty = wri_penalty(
                 compared.pair(losses),
@@ -271,28 +278,20 @@ class WRI(Objective):
             scaled = scaled_gaps(gaps._replace(mean_weight=mean), self.scaling)
             penalty = over_pairs(scaled.square(), self.weighting)
             kept = torch.where(in_force[:, None, None], mean, state.mean_weight)
-            state = state._replace(mean_weight=kept)
+            state = replace(state, mean_weight=kept)
         return penalised(risk, weight, _over_circle(penalty), self.divided), state
 
     def _warn_of_no_effect(
         self, logs: Tensor, row_weight: Tensor | None, runs: Tensor, hyper: HyperValues
     ) -> None:
         """Warn of `runs` whose first penalty disappears beside the risk: they would be ERM."""
-        if row_weight is not None:
-            logs = torch.where((row_weight > 0).unsqueeze(-3), logs, -torch.inf)
-        own = torch.eye(logs.shape[-2], dtype=torch.bool, device=logs.device)[..., None]
-        largest = torch.where(own, -torch.inf, logs).flatten(1).amax(1)  # [R], of all pairs
-        limits, power = torch.finfo(logs.dtype), 1 if self.scaling == "product" else 2
-        if self.scaling == "relative":  # with a running mean: whatever the unit, above zero
-            small = largest < log(limits.tiny)
-        else:
-            small = hyper["penalty_weight"].log() + power * largest < log(limits.eps)
+        largest = largest_elsewhere(logs, row_weight).flatten(1).amax(1)  # [R], of all pairs
+        small = is_out_of_sight(largest, self.scaling, hyper["penalty_weight"])
         small &= runs & largest.isfinite()  # no overlap at all is no matter of units
         if small.any():
             warnings.warn(
-                f"the densities of {int(small.sum())} of {len(runs)} runs are at most "
-                f"e^{float(largest[small].max()):.0f}, so WRI's penalty with scaling="
-                f"{self.scaling!r} has no effect; use scaling='relative' or 'risk', or normalised",
+                f"densities are at most e^{float(largest[small].max()):.0f}, so WRI's penalty with "
+                f"scaling={self.scaling!r} has no effect; use scaling='risk', or normalised=True",
                 stacklevel=2,
             )
 
@@ -308,7 +307,7 @@ class WRI(Objective):
             self._refit(model, state, runs, draws)
         else:
             self._density_steps(model, state, runs, context, draws)
-        return state._replace(fitted=state.fitted | due)
+        return replace(state, fitted=state.fitted | due)
 
     def _circle(self, environments: int, context: StepContext) -> Tensor | None:
         """Whom each environment is compared with, `[R, E]`; None for all, or a reference."""
