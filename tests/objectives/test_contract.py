@@ -99,6 +99,38 @@ def test_a_run_in_a_stack_of_seven_equals_the_run_alone(objective):
             np.testing.assert_allclose(record.state, alone.state, rtol=0, atol=1e-8)
 
 
+def dense_at_first(x):
+    """Log densities of three environments that are e^5000 where the first feature is 1."""
+    return torch.where(x[..., :1] == 1, 5000.0, -x[..., 1:4].square() - 100)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        WRI(density=Exact(dense_at_first), scaling="relative"),
+        WRI(density=Exact(dense_at_first), scaling="risk", form="halves"),
+        WRI("overlap", density=Exact(dense_at_first), normalised=True),
+        WRI("published", density=Exact(lambda x: dense_at_first(x) + 100)),
+        WRI("ratio", density=Exact(lambda x: dense_at_first(x) * x.new_tensor([1.0, 0.3, 0.1]))),
+    ],
+    ids=lambda objective: objective.weighting + "-" + objective.scaling,
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_that_only_pad_a_batch_do_not_matter(objective, dtype, environments):
+    """Each environment's first row is common beyond all numbers, and not in the run's batches."""
+    bank = make_bank()
+    bank.features[[rows[0] for rows in environments], 0] = 1.0
+    hyper = {"batch_size": 3, "penalty_weight": 1.0}
+    small = make_run(objective, bank, environments, hyper, seed=7)
+    large = make_run(objective, bank, environments, hyper | {"batch_size": 50}, seed=5)
+    beside, _ = train_steps([small, large], 5, dtype=dtype)
+    (alone,) = train_steps([small], 5, dtype=dtype)
+    assert alone.diverged_at is None
+    assert beside.diverged_at is None
+    tolerance = 1e-5 if dtype is torch.float32 else 1e-12
+    np.testing.assert_allclose(beside.parameters, alone.parameters, rtol=0, atol=tolerance)
+
+
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_objective_lowers_every_loss(name, loss):
@@ -172,6 +204,49 @@ def test_densities_that_underflow_leave_the_relative_penalty_finite(environments
     hyper = {"batch_size": 16, "penalty_weight": 1.0}
     (record,) = train_steps([make_run(objective, wide, environments, hyper)], 10)
     assert record.diverged_at is None
+
+
+@pytest.mark.parametrize("scaling", ["relative", "risk"])
+def test_wri_with_gaussians_on_many_features_is_not_erm(environments, scaling):
+    """120 features, single precision: a penalty in no unit moves the predictor."""
+    wide, hyper = make_bank(width=120), {"batch_size": 16, "penalty_weight": 1.0}
+    objective = WRI(density=Gaussian(), scaling=scaling)
+    ours = make_run(objective, wide, environments, hyper, seed=3)
+    erm = make_run(ERM(), wide, environments, {"batch_size": 16}, seed=3)
+    ((a,), (b,)) = (train_steps([run], 10) for run in (ours, erm))
+    assert a.diverged_at is None
+    assert np.abs(a.parameters - b.parameters).max() > 1e-3
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scaling", ["none", "product", "loss"])
+def test_a_penalty_that_disappears_in_its_unit_is_warned_of_once(environments, scaling, precision):
+    """Densities of e^-100 and less: the runs are ERM."""
+    objective = WRI(density=Exact(lambda x: -x[..., :3].square() - 100), scaling=scaling)
+    hyper = {"batch_size": 16, "penalty_weight": 1.0}
+    runs = [
+        make_run(objective, make_bank(), environments, hyper | {"anneal_steps": k}, seed=k)
+        for k in (0, 2)
+    ]
+    with pytest.warns(UserWarning, match=r"penalty with scaling=.* has no effect; use") as warned:
+        train_steps(runs, 5, dtype=precision)
+    assert len(warned) == 2  # at each run's first penalty
+
+
+def test_densities_without_any_overlap_are_not_warned_of(bank, environments):
+    """No overlap, no penalty: what the data say, in any unit."""
+
+    def apart(x):  # [..., D] -> [..., E]
+        return torch.where(torch.eye(3, dtype=torch.bool)[:, None], 0.0, -torch.inf).expand(
+            *x.shape[:-1], 3
+        )
+
+    objective = WRI(density=Exact(apart))
+    hyper = {"batch_size": 16, "penalty_weight": 10.0}
+    ours = make_run(objective, bank, environments, hyper, seed=3)
+    erm = make_run(ERM(), bank, environments, {"batch_size": 16}, seed=3)
+    ((a,), (b,)) = (train_steps([run], 5, dtype=torch.float64) for run in (ours, erm))
+    np.testing.assert_array_equal(a.parameters, b.parameters)
 
 
 def test_annealing_switches_ramps_and_resets():

@@ -6,8 +6,15 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from wri.errors import InputError
 from wri.objectives.base import Batch, Model, StepContext
-from wri.objectives.functional import coral_penalty, groupdro_weights, vrex_penalty
+from wri.objectives.functional import (
+    coral_penalty,
+    groupdro_weights,
+    irm_penalty,
+    vrex_penalty,
+    wri_penalty,
+)
 from wri.objectives.mldg import MLDG, meta_pairs
 from wri.objectives.pairs import circle
 from wri.stacked import CROSS_ENTROPY, Network, Streams, differentiate
@@ -16,6 +23,20 @@ from wri.stacked import CROSS_ENTROPY, Network, Streams, differentiate
 def test_vrex_by_hand():
     torch.testing.assert_close(vrex_penalty(torch.tensor([1.0, 3.0])), torch.tensor(1.0))
     assert vrex_penalty(torch.tensor([2.0, 2.0, 2.0])) == 0
+
+
+def test_one_row_has_no_halves():
+    """The second half of one row is empty, and so is one whose rows are all padding."""
+    one, logs = torch.ones(3, 1), torch.zeros(3, 3, 1)
+    with pytest.raises(InputError, match="the batch size is 1; use form='square'"):
+        irm_penalty(one, "halves")
+    with pytest.raises(InputError, match="the batch size is 1; use form='square'"):
+        wri_penalty(one, logs, form="halves")
+    weight = torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]])
+    with pytest.raises(InputError, match="environment 1 has too few rows"):
+        irm_penalty(torch.ones(3, 2), "halves", weight)
+    with pytest.raises(InputError, match="environment 1 has too few rows"):
+        wri_penalty(torch.ones(3, 2), torch.zeros(3, 3, 2), row_weight=weight, form="halves")
 
 
 def test_groupdro_by_hand():

@@ -1,5 +1,7 @@
 """The mathematics of WRI: what the penalty is, and what it is not."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -8,6 +10,17 @@ from wri.errors import InputError
 from wri.objectives.functional import pair_weights, vrex_penalty, weighted_gaps, wri_penalty
 
 WEIGHTINGS = ["density", "overlap", "ratio"]
+EVERY_WEIGHTING = [*WEIGHTINGS, "tilted", "uniform", "published"]
+SCALINGS = ["none", "product", "loss", "relative", "risk"]
+
+
+def with_gradients(losses, logs, *options, **named):
+    """The penalty and its gradients in losses and log densities."""
+    losses, logs = losses.clone().requires_grad_(), logs.clone().requires_grad_()
+    penalty = wri_penalty(losses, logs, *options, **named)
+    gradients = torch.autograd.grad(penalty.sum(), [losses, logs], allow_unused=True)
+    values = zip(gradients, (losses, logs), strict=True)
+    return penalty.detach(), [torch.zeros_like(v) if g is None else g for g, v in values]
 
 
 def quadrature():
@@ -140,6 +153,70 @@ def test_padding_counts_for_nothing():
     first = (logs[:, 1, 0].exp() * losses[:, 0]).mean(-1)
     second = (logs[:, 0, 1, :5].exp() * losses[:, 1, :5]).mean(-1)
     torch.testing.assert_close(gap, first - second)
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("weighting", EVERY_WEIGHTING)
+def test_padding_counts_for_nothing_however_large_the_densities_are_there(weighting, scaling):
+    """The penalty and its gradients are those of the rows without padding, in single precision."""
+    losses, logs = (values[0].float() for values in random_case(rows=8))
+    weight = torch.tensor([1 / 5] * 5 + [0.0] * 3).expand(3, 8)
+    for normalised, form in product((False, True), ("square", "halves")):
+        options = {"normalised": normalised, "form": form}
+        expected, (by_loss, by_log) = with_gradients(
+            losses[:, :5], logs[..., :5], weighting, scaling, **options
+        )
+        for extreme in (-1e4, 1e4, 3e38):
+            logs[..., 5:] = extreme
+            logs[1, :, 5:] = -extreme
+            penalty, gradients = with_gradients(
+                losses, logs, weighting, scaling, row_weight=weight, **options
+            )
+            torch.testing.assert_close(penalty, expected)
+            torch.testing.assert_close(gradients[0][:, :5], by_loss)
+            torch.testing.assert_close(gradients[1][..., :5], by_log)
+            assert all((gradient[..., 5:] == 0).all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("weighting", ["density", "overlap", "tilted", "ratio", "published"])
+def test_without_overlap_there_is_no_penalty(weighting, scaling, normalised):
+    """Disjoint supports: every environment's density is zero at the others' rows."""
+    losses, logs = (values[0].float() + 3 for values in random_case())
+    logs = torch.where(torch.eye(3, dtype=torch.bool)[..., None], logs, -torch.inf)
+    penalty, gradients = with_gradients(losses, logs, weighting, scaling, normalised=normalised)
+    assert penalty == 0
+    assert all((gradient == 0).all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("shift", [-1000.0, -100.0, 100.0, 1000.0])
+@pytest.mark.parametrize("form", ["square", "halves"])
+@pytest.mark.parametrize(
+    ("scaling", "normalised"),
+    [("relative", False), ("risk", False), *((scaling, True) for scaling in SCALINGS)],
+)
+@pytest.mark.parametrize("weighting", ["density", "published"])
+def test_what_is_free_of_the_densities_unit_is_so_in_single_precision(
+    weighting, scaling, normalised, form, shift
+):
+    losses, logs = (values.float() for values in random_case())
+    options, named = (weighting, scaling), {"normalised": normalised, "form": form}
+    expected, before = with_gradients(losses, logs, *options, **named)
+    penalty, after = with_gradients(losses, logs + shift, *options, **named)
+    torch.testing.assert_close(penalty, expected, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(after, before, rtol=1e-2, atol=1e-5)
+    assert (expected.abs() > 1e-6).all()
+
+
+def test_ratios_are_compared_with_the_reference_alone():
+    """Two environments that are no reference may lie as far apart as they like."""
+    losses, logs = (values[0].float() for values in random_case())
+    near, before = with_gradients(losses, logs, "ratio")
+    logs[1, 2] += 1000
+    far, after = with_gradients(losses, logs, "ratio")
+    assert near == far
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
 def test_bad_calls_name_what_is_wrong():

@@ -11,7 +11,7 @@ from helpers import as_module, make_bank, train_steps, with_spec
 from helpers import make_run as make_any_run
 from wri.errors import InputError
 from wri.objectives import ERM, IRM, MLDG, WRI, GroupDRO, VREx
-from wri.stacked import SQUARED
+from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED
 from wri.training import Bank, choose_device, plan_stacks, train, train_stack
 from wri.training.stacks import OVERHEAD, cheapest_cuts
 
@@ -100,6 +100,35 @@ def test_a_diverging_run_is_frozen_and_leaves_the_others_alone(environments):
         (alone,) = train_steps([run], 30, 5, ("loss",))
         assert record.diverged_at is None
         np.testing.assert_allclose(record.parameters, alone.parameters, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("every", [1, 4, 50])
+@pytest.mark.parametrize("measure", ["accuracy", "loss", "auroc"])
+def test_nothing_is_measured_from_the_step_at_which_a_run_diverged(environments, every, measure):
+    """Loss and gradient of step 0 are finite, the parameters after it are not."""
+    bank = make_bank(LOGISTIC)
+    good = make_run(bank, environments, 0)
+    bad = make_run(bank, environments, 1, learning_rate=1e38, weight_decay=1e38)
+    for steps in (1, 8):
+        fine, diverged = train_steps([good, bad], steps, every, (measure,))
+        assert diverged.diverged_at == 0
+        assert np.isnan(diverged.measures[measure]["out"]).all()
+        assert fine.diverged_at is None
+        assert np.isfinite(fine.measures[measure]["out"]).all()
+
+
+@pytest.mark.parametrize("loss", [CROSS_ENTROPY, LOGISTIC])
+def test_outputs_that_are_not_finite_have_no_accuracy(loss, environments):
+    """Finite parameters, outputs beyond all numbers in one of two splits."""
+    bank = make_bank(loss)
+    bank.features[SPLITS["out"]] *= 1e38
+    hyper = {"batch_size": 16, "learning_rate": 100.0}
+    run = make_any_run(ERM(), bank, environments[:1], hyper, 0, SPLITS, ())
+    (record,) = train_steps([run], 1, measures=("accuracy", "loss"))
+    assert np.isfinite(record.parameters).all()
+    for measure in ("accuracy", "loss"):
+        assert np.isnan(record.measures[measure]["out"]).all()
+        assert np.isfinite(record.measures[measure]["in"]).all()
 
 
 def test_the_same_seed_gives_the_same_run_and_another_does_not(bank, environments):

@@ -69,6 +69,15 @@ def test_features_and_targets_belong_to_the_rows(bank):
         np.testing.assert_array_equal(batch.y[r], run.bank.targets[own])
 
 
+def test_padding_is_a_row_of_the_batch(bank):
+    """What a batch holds besides its own rows could overflow where they do not."""
+    for objective in (ERM(), IRM(), WRI(form="halves")):  # whole, shuffled, resampled
+        sampler, _ = make_sampler(make_runs(bank, objective))
+        for rows in sampler.stream(20):
+            for batch, weight in zip(rows.flatten(0, 1), sampler.weight.flatten(0, 1), strict=True):
+                assert set(batch[weight == 0].tolist()) <= set(batch[weight > 0].tolist())
+
+
 def test_shorter_batches_are_padded_with_weight_zero(bank):
     """Batch 8 beside 20; an environment of 5 rows is used whole, each row once."""
     runs = make_runs(bank)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from wri.densities.base import HyperValues
+from wri.errors import InputError
 from wri.objectives.hyperparameters import COMMON, HyperParameter
 from wri.stacked import Loss, Network, Streams, Views
 
@@ -169,6 +170,11 @@ def penalised(risk: Tensor, weight: Tensor, penalty: Tensor, divided: bool) -> T
 
 def halves(values: Tensor) -> tuple[Tensor, Tensor]:  # [..., B] -> twice [..., B/2]
     """Every second example and the others."""
+    if values.shape[-1] < 2:
+        raise InputError(
+            f"form='halves' needs two rows of each environment, and the batch size is "
+            f"{values.shape[-1]}; use form='square'"
+        )
     return values[..., ::2], values[..., 1::2]
 
 
@@ -177,7 +183,15 @@ def half_weights(weight: Tensor | None) -> tuple[Tensor, Tensor] | tuple[None, N
     if weight is None:
         return None, None
     first, second = halves(weight)
-    return first / first.sum(-1, keepdim=True), second / second.sum(-1, keepdim=True)
+    sums = first.sum(-1, keepdim=True), second.sum(-1, keepdim=True)  # [..., E, 1]
+    empty = (sums[0] == 0) | (sums[1] == 0)
+    if empty.any():
+        environment = int(empty.nonzero()[0, -2]) if empty.dim() > 1 else 0
+        raise InputError(
+            f"form='halves' needs rows with weight in both halves of each environment's batch, and "
+            f"environment {environment} has too few rows; use form='square'"
+        )
+    return first / sums[0], second / sums[1]
 
 
 def scheduled(context: StepContext, before: float) -> Tensor:  # [R]

@@ -8,7 +8,7 @@ Weights α_ij on i's rows:
     overlap     o = d_j / (d_i + d_j)
     tilted      two at once for every pair: overlap weights times d_i / (d_i + d_j), so o·(1 − o) on
                 i's rows and o² on j's, and the same with i and j exchanged
-    ratio       d_j / d_i towards the reference environment j, the first; the reference's own rows 1
+    ratio       d_j / d_i towards the reference environment j, the first; everywhere else 1
     uniform     1: WRI is VREx then
     published   density weights as the paper's code ran them: weight and loss are averaged before
                 they are multiplied, so the weights never act on single examples
@@ -18,10 +18,18 @@ Scalings of a squared gap, with l̄, d̄ and R̄ the pair's mean loss, weight an
 
     none g²,   product g²/(d̄·l̄),   loss (g/l̄)²,   relative (g/(d̄·l̄))²,   risk (g/R̄)²
 
+relative and risk do not depend on the unit of the weights, nor does any scaling of normalised
+risks: there weights are taken in units of their largest, and log densities of any size give a
+finite penalty. none, product and loss depend on it, as the paper's penalty does: the penalty
+changes with d², d and d². There weights are taken as they are: a penalty beyond the range of
+numbers is not finite, one below it is zero, and `WRI` warns where λ times the penalty is too small
+to be seen beside the risk. Without overlap a pair has no penalty, whatever the scaling.
+
 Gradients flow through l̄, d̄ and R̄. The square of a batch's gap is too large by the gap's variance;
 `form="halves"` multiplies the gaps of two half-batches instead, which is not.
 """
 
+from math import log
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -69,41 +77,54 @@ def _towards(log_densities: Tensor) -> Tensor:  # [..., j, i, B]
 
 
 def _log_ratios(log_densities: Tensor) -> Tensor:  # [..., j, i, B]
-    towards = _towards(log_densities)
-    reference = torch.zeros_like(towards[..., :1, :])  # rows of the first environment
-    return torch.cat([reference, towards[..., 1:, :]], dim=-2)
+    """log d_j/d_i towards the first environment; zero where nothing is compared by ratios."""
+    own = log_densities.diagonal(dim1=-3, dim2=-2).movedim(-1, -2)  # [..., i, B]
+    towards = log_densities[..., 0, :, :] - own
+    return torch.cat([towards.unsqueeze(-3), torch.zeros_like(log_densities[..., 1:, :, :])], -3)
 
 
 Sides = tuple[Tensor, Tensor]
 """Weights `[..., j, i, B]` where i is common and where j is; one and the same unless tilted."""
 
-
-def _weights(log_densities: Tensor, weighting: Weighting) -> Sides:
-    weights = pair_weights(log_densities, weighting)
-    if weighting == "tilted":
-        return weights * (1 - weights), weights.square()
-    return weights, weights
+Unit = Literal["given", "pair", "own"]
+"""Weights as they are, or divided by the largest of a pair or of a pair's one environment."""
 
 
-def _weights_in_own_units(log_densities: Tensor, weighting: Weighting) -> Sides:
-    """Weights divided by their largest over the rows: none underflow that count."""
+def _weights(
+    log_densities: Tensor, weighting: Weighting, row_weight: Tensor | None, unit: Unit
+) -> Sides:
+    if weighting == "uniform" or (weighting in ("overlap", "tilted") and unit != "own"):
+        weights = pair_weights(log_densities, weighting)  # never above one
+        if weighting == "tilted":
+            return weights * (1 - weights), weights.square()
+        return weights, weights
+    logs = _log_weights(log_densities, weighting)
+    if row_weight is not None:  # padding has no weight, however large the densities are there
+        real = (row_weight > 0).unsqueeze(-3)  # [..., 1, i, B]
+        logs = tuple(torch.where(real, side, -torch.inf) for side in logs)
+    if unit == "own":
+        logs = tuple(side - _largest(side) for side in logs)
+    elif unit == "pair":
+        largest = _largest(logs[0])  # [..., j, i, 1]
+        logs = (logs[0] - torch.maximum(largest, largest.transpose(-3, -2)),)
+    sides = tuple(side.exp() for side in logs)
+    return sides[0], sides[-1]
 
-    def scaled(logs: Tensor) -> Tensor:
-        largest = logs.detach().amax(-1, keepdim=True)
-        return (logs - largest.clamp_min(torch.finfo(logs.dtype).min)).exp()
 
+def _log_weights(log_densities: Tensor, weighting: Weighting) -> tuple[Tensor, ...]:
+    """Of tilted weights both sides; otherwise the one that serves for both."""
     if weighting == "tilted":
         towards = _towards(log_densities)
         there = logsigmoid(towards)
-        return scaled(there + logsigmoid(-towards)), scaled(2 * there)
+        return there + logsigmoid(-towards), 2 * there
     if weighting == "overlap":
-        logs = logsigmoid(_towards(log_densities))
-    elif weighting == "ratio":
-        logs = _log_ratios(log_densities)
-    else:
-        logs = torch.zeros_like(log_densities) if weighting == "uniform" else log_densities
-    weights = scaled(logs)
-    return weights, weights
+        return (logsigmoid(_towards(log_densities)),)
+    return (_log_ratios(log_densities) if weighting == "ratio" else log_densities,)
+
+
+def _largest(logs: Tensor) -> Tensor:  # [..., B] -> [..., 1]
+    """The largest over the rows, a number even where every weight is zero."""
+    return logs.detach().amax(-1, keepdim=True).clamp_min(torch.finfo(logs.dtype).min)
 
 
 def weighted_gaps(
@@ -112,28 +133,34 @@ def weighted_gaps(
     weighting: Weighting = "density",
     row_weight: Tensor | None = None,  # [..., E, B]
     normalised: bool = False,
+    any_unit: bool = False,
 ) -> Gaps:
-    chosen = _weights_in_own_units if normalised else _weights
-    here, there = chosen(log_densities, weighting)  # [..., j, i, B]
+    """Gaps of all pairs; with `any_unit` weights are in units of each pair's largest."""
+    unit: Unit = "own" if normalised else "pair" if any_unit else "given"
+    here, there = _weights(log_densities, weighting, row_weight, unit)  # [..., j, i, B]
     shares = None if row_weight is None else row_weight.unsqueeze(-3)
     mean_loss = weighted_mean(losses, row_weight).unsqueeze(-2)  # [..., 1, i]
 
     def weigh(weights: Tensor) -> tuple[Tensor, Tensor]:  # mean weight and risk [..., j, i]
         mean_weight = weighted_mean(weights, shares)
         if weighting == "published":
-            risks = mean_weight * mean_loss
-        else:
-            risks = weighted_mean(weights * losses.unsqueeze(-3), shares)
-        if not normalised:
-            return mean_weight, risks
-        return torch.ones_like(mean_weight), risks / mean_weight.clamp_min(_tiny(mean_weight))
+            return mean_weight, mean_weight * mean_loss
+        return mean_weight, weighted_mean(weights * losses.unsqueeze(-3), shares)
 
     own_weight, own = weigh(here)
     other_weight, other = (own_weight, own) if there is here else weigh(there)
-    other = other.transpose(-1, -2)
+    other_weight, other = other_weight.transpose(-1, -2), other.transpose(-1, -2)
+    if normalised or weighting == "ratio":  # elsewhere both risks are zero without overlap
+        least = _least(own) if normalised else 0.0
+        compared = (own_weight > least) & (other_weight > least)
+        own, other = torch.where(compared, own, 0.0), torch.where(compared, other, 0.0)
+    if normalised:
+        own = own / torch.where(compared, own_weight, 1.0)
+        other = other / torch.where(compared, other_weight, 1.0)
+        own_weight = other_weight = torch.ones_like(own)
     return Gaps(
         own - other,
-        (own_weight + other_weight.transpose(-1, -2)) / 2,
+        (own_weight + other_weight) / 2,
         (mean_loss + mean_loss.transpose(-1, -2)) / 2,
         (own + other) / 2,
     )
@@ -148,8 +175,11 @@ def scaled_gaps(gaps: Gaps, scaling: Scaling) -> Tensor:  # [..., E, E]
         "loss": gaps.mean_loss,
         "relative": gaps.mean_weight * gaps.mean_loss,
         "risk": gaps.mean_risk,
-    }[scaling].clamp_min(_tiny(gaps.gap))  # no overlap: no penalty
-    return gaps.gap / (unit.sqrt() if scaling == "product" else unit)
+    }[scaling]
+    compared = unit > _least(unit)
+    unit = torch.where(compared, unit, 1.0)
+    gap = torch.where(compared, gaps.gap, 0.0)  # no overlap: no penalty
+    return gap / (unit.sqrt() if scaling == "product" else unit)
 
 
 def over_pairs(squares: Tensor, weighting: Weighting) -> Tensor:  # [..., E, E] -> [...]
@@ -160,8 +190,32 @@ def over_pairs(squares: Tensor, weighting: Weighting) -> Tensor:  # [..., E, E] 
     return squares.sum((-1, -2)) / (environments * (environments - 1))
 
 
-def _tiny(like: Tensor) -> float:
-    return torch.finfo(like.dtype).tiny
+def largest_elsewhere(
+    log_densities: Tensor, row_weight: Tensor | None
+) -> Tensor:  # [..., E, E, B] -> [..., E, E]
+    """The largest log density of j at i's rows; −inf where i is j."""
+    if row_weight is not None:
+        real = (row_weight > 0).unsqueeze(-3)
+        log_densities = torch.where(real, log_densities, -torch.inf)
+    own = torch.eye(log_densities.shape[-2], dtype=torch.bool, device=log_densities.device)
+    return log_densities.amax(-1).masked_fill(own, -torch.inf)
+
+
+def is_out_of_sight(largest: Tensor, scaling: Scaling, penalty_weight: Tensor) -> Tensor:  # [R]
+    """Whether weights up to e^`largest` leave λ times the penalty below the risk's last digit.
+
+    Relative scaling takes any weight above zero; it depends on the unit with a running mean only.
+    """
+    limits = torch.finfo(largest.dtype)
+    if scaling == "relative":
+        return largest < log(limits.tiny)
+    power = 1 if scaling == "product" else 2
+    return penalty_weight.log() + power * largest < log(limits.eps)
+
+
+def _least(like: Tensor) -> float:
+    """What is divided by lies above this, so that gradients stay in the range of numbers."""
+    return torch.finfo(like.dtype).tiny ** 0.75
 
 
 def wri_penalty(
@@ -188,7 +242,8 @@ def wri_penalty(
     scaling
         "none", "product", "loss", "relative" or "risk"; see the head of `weighted_risks`.
     row_weight
-        Weights that sum to one over each environment's examples; equal when not given.
+        Weights that sum to one over each environment's examples; equal when not given. Examples
+        of weight zero are padding; their losses must be finite, their densities may be anything.
     normalised
         Divide every weighted risk by the mean weight of its rows.
     form
@@ -197,7 +252,7 @@ def wri_penalty(
     Returns
     -------
     Tensor
-        The penalty, `[...]`; zero when all weighted risks agree.
+        The penalty, `[...]`; zero when all weighted risks agree, and without overlap.
     """
     check_option("weighting", weighting, get_args(Weighting))
     check_option("scaling", scaling, get_args(Scaling))
@@ -209,26 +264,14 @@ def wri_penalty(
             f"losses of shape {tuple(losses.shape)} need log_densities of shape [..., E, E, B], "
             f"not {tuple(log_densities.shape)}"
         )
-    if scaling == "relative" and not normalised:
-        log_densities = without_unit(log_densities, weighting)
     parts = [(losses, log_densities, row_weight)]
     if form == "halves":
         parts = list(
             zip(halves(losses), halves(log_densities), half_weights(row_weight), strict=True)
         )
+    any_unit = scaling in ("relative", "risk")
     gaps = [
-        scaled_gaps(weighted_gaps(loss, logs, weighting, weight, normalised), scaling)
+        scaled_gaps(weighted_gaps(loss, logs, weighting, weight, normalised, any_unit), scaling)
         for loss, logs, weight in parts
     ]
     return over_pairs(gaps[0] * gaps[-1], weighting)
-
-
-def without_unit(log_densities: Tensor, weighting: Weighting) -> Tensor:
-    """Each pair's densities in units of their largest value, which keeps clear of underflow.
-
-    The relative scaling does not change with a pair's unit.
-    """
-    if weighting not in ("density", "published"):
-        return log_densities
-    largest = log_densities.detach().amax(-1, keepdim=True)  # [..., j, i, 1]
-    return log_densities - torch.maximum(largest, largest.transpose(-3, -2))

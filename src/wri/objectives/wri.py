@@ -12,9 +12,10 @@ Both squared gaps are scaled; weights and scalings are in `weighted_risks`. Ther
 before the densities' first update. The paper prints sums where its code has means; means here.
 """
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -41,6 +42,8 @@ from wri.objectives.weighted_risks import (
     Form,
     Scaling,
     Weighting,
+    is_out_of_sight,
+    largest_elsewhere,
     over_pairs,
     scaled_gaps,
     weighted_gaps,
@@ -58,11 +61,13 @@ DENSITY_CLIP = 10.0  # norm of a density step's gradient
 RUNNING = 0.9  # share of the past in the running mean of d̄
 
 
-class State(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class State:
     flat: Tensor  # [R, P], the densities' parameters
     adam: Adam
     fitted: Tensor  # [R] bool: whether a run's densities have been fitted
     mean_weight: Tensor | None  # [R, E, E], running mean of d̄
+    unchecked: Tensor | None  # [R] bool: runs whose first penalty is still to come, if any
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,8 @@ class WRI(Objective):
     Parameters
     ----------
     weighting, scaling
-        Of the predictor's penalty; see `weighted_risks`.
+        Of the predictor's penalty; see `weighted_risks`. With density weights and scaling none,
+        product or loss it changes with their unit; one too small to matter is warned of.
     density
         How the densities are modelled; the paper's bounded network by default.
     density_on
@@ -186,7 +192,14 @@ class WRI(Objective):
                 )
             mean_weight = flat.new_full((runs, environments, environments), torch.nan)
         fitted = torch.full((runs,), not self._learns, device=start.device)
-        return State(flat, Adam.initial(flat), fitted, mean_weight)
+        unchecked = torch.ones_like(fitted) if self._depends_on_unit else None
+        return State(
+            flat=flat,
+            adam=Adam.initial(flat),
+            fitted=fitted,
+            mean_weight=mean_weight,
+            unchecked=unchecked,
+        )
 
     @property
     def _fitted_once(self) -> bool:
@@ -197,6 +210,12 @@ class WRI(Objective):
         """Whether the densities change while the predictor trains."""
         fixed = self._fitted_once or self.density.learning == "fixed"
         return not fixed and self.weighting != "uniform"
+
+    @property
+    def _depends_on_unit(self) -> bool:
+        """Whether the penalty changes with the unit of the densities."""
+        free = self.normalised or (self.scaling in ("relative", "risk") and not self.running_mean)
+        return self.weighting in ("density", "published") and not free
 
     def check(self, values: Mapping[str, float]) -> None:
         if values["min_density"] >= values["max_density"]:
@@ -238,6 +257,10 @@ class WRI(Objective):
             losses = torch.where(in_force[:, None, None], losses, 1.0)
             logs = torch.where(in_force.view(-1, *[1] * (logs.dim() - 1)), logs, 0.0)
         row_weight = None if batch.weight is None else compared.pair(batch.weight)
+        if state.unchecked is not None:
+            self._warn_of_no_effect(logs, row_weight, state.unchecked & in_force, context.hyper)
+            unchecked = state.unchecked & ~in_force
+            state = replace(state, unchecked=unchecked if unchecked.any() else None)
         if state.mean_weight is None:
             penalty = wri_penalty(
                 compared.pair(losses),
@@ -255,8 +278,22 @@ class WRI(Objective):
             scaled = scaled_gaps(gaps._replace(mean_weight=mean), self.scaling)
             penalty = over_pairs(scaled.square(), self.weighting)
             kept = torch.where(in_force[:, None, None], mean, state.mean_weight)
-            state = state._replace(mean_weight=kept)
+            state = replace(state, mean_weight=kept)
         return penalised(risk, weight, _over_circle(penalty), self.divided), state
+
+    def _warn_of_no_effect(
+        self, logs: Tensor, row_weight: Tensor | None, runs: Tensor, hyper: HyperValues
+    ) -> None:
+        """Warn of `runs` whose first penalty disappears beside the risk: they would be ERM."""
+        largest = largest_elsewhere(logs, row_weight).flatten(1).amax(1)  # [R], of all pairs
+        small = is_out_of_sight(largest, self.scaling, hyper["penalty_weight"])
+        small &= runs & largest.isfinite()  # no overlap at all is no matter of units
+        if small.any():
+            warnings.warn(
+                f"densities are at most e^{float(largest[small].max()):.0f}, so WRI's penalty with "
+                f"scaling={self.scaling!r} has no effect; use scaling='risk', or normalised=True",
+                stacklevel=2,
+            )
 
     def after_step(self, model: Model, state: State, context: StepContext, draws: Draws) -> State:
         if not self._learns:
@@ -270,7 +307,7 @@ class WRI(Objective):
             self._refit(model, state, runs, draws)
         else:
             self._density_steps(model, state, runs, context, draws)
-        return state._replace(fitted=state.fitted | due)
+        return replace(state, fitted=state.fitted | due)
 
     def _circle(self, environments: int, context: StepContext) -> Tensor | None:
         """Whom each environment is compared with, `[R, E]`; None for all, or a reference."""

@@ -103,11 +103,14 @@ class Evaluator:
         per_row = [m for m in ("accuracy", "loss") if m in self._summed]
         sums = {m: model.flat.new_zeros((n, len(self.splits) + 1)) for m in per_row}
         scores = []
+        lost = torch.zeros((n, len(self.splits)), dtype=torch.bool, device=model.flat.device)
         size = max(1, MOST_ROWS // n)
         for start in range(0, group.x.shape[1], size):
             rows = slice(start, start + size)
             outputs = model.outputs(group.x[:, rows])  # [G, N, C]
             targets = group.y[:, rows].expand(n, -1)
+            if not outputs.sum().isfinite():  # a measure of such outputs would look like one
+                lost |= _splits_with(~outputs.isfinite().all(-1), group.split_of[:, rows], lost)
             for measure, total in sums.items():
                 values = _values(measure, model, outputs, targets)
                 if weights is not None:
@@ -128,12 +131,20 @@ class Evaluator:
             means["auroc"] = auroc_by_split(
                 torch.cat(scores, 1), group.y, group.split_of, len(self.splits), weights
             )
+        if lost.any():
+            means = {measure: torch.where(lost, torch.nan, each) for measure, each in means.items()}
         return means
 
     @property
     def _summed(self) -> set[str]:
         """Means over rows that the measures are made of."""
         return {"loss"} if self._squared else set(self.measures)
+
+
+def _splits_with(rows: Tensor, split_of: Tensor, like: Tensor) -> Tensor:  # [G, N] -> [G, S]
+    """Splits that hold any of `rows`."""
+    counts = torch.zeros((len(like), like.shape[1] + 1), device=like.device)
+    return counts.scatter_add_(1, split_of, rows.to(counts.dtype))[:, :-1] > 0
 
 
 def _values(measure: str, model: Model, outputs: Tensor, targets: Tensor) -> Tensor:  # [G, N]

@@ -28,7 +28,7 @@ class Record:
 
     steps: np.ndarray  # [T], step of each checkpoint, counted from 0, after its update
     measures: dict[str, dict[str, np.ndarray]]  # measure -> split -> [T]
-    diverged_at: int | None  # step whose loss or gradient was not finite
+    diverged_at: int | None  # step whose loss, gradient or update was not finite
     network: Network
     parameters: np.ndarray  # [P], for `network.packing`
     state: Any  # what the objective keeps, WRI's densities
@@ -152,13 +152,20 @@ class _Stack:
     def _freeze_diverged(self, losses: Tensor, gradient: Tensor, step: int) -> None:
         if self.all_alive and (losses.sum() + gradient.sum()).isfinite():
             return
-        finite = losses.isfinite() & gradient.isfinite().all(1)
+        self._freeze(self._has_finite_parameters(), step - 1)  # the last update went too far
+        self._freeze(losses.isfinite() & gradient.isfinite().all(1), step)
+
+    def _freeze(self, finite: Tensor, step: int) -> None:
         for run in (self.alive & ~finite).nonzero()[:, 0].tolist():
             self.diverged_at[run] = step
         self.alive &= finite
         self.all_alive = bool(self.alive.all())
 
+    def _has_finite_parameters(self) -> Tensor:  # [R]
+        return self.flat.isfinite().all(1)
+
     def checkpoint(self, step: int) -> None:
+        self._freeze(self._has_finite_parameters(), step)
         self.steps.append(step)
         if self.evaluate is not None:
             values = self.evaluate(self.model)

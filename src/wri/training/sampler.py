@@ -96,7 +96,10 @@ class Sampler:
         return np.flatnonzero((self._taken[run] == self._counts[run]) & whole)
 
     def rows(self, run: int, steps: int) -> np.ndarray:  # [steps, E, B]
-        """The next `steps` batches of one run; padding repeats an environment's first row."""
+        """The next `steps` batches of one run; padding repeats the first row of each batch.
+
+        So nothing can overflow at padding that does not overflow at a row of the batch.
+        """
         counts, taken, starts = self._counts[run], self._taken[run], self._starts[run]
         longest = int(taken.max())
         position = np.zeros((steps, len(counts), self.size), dtype=np.int64)
@@ -108,6 +111,9 @@ class Sampler:
             position[:, e, : counts[e]] = (
                 own.argsort(-1) if self._whole == "shuffled" else range(counts[e])
             )
+        if taken.min() < self.size:
+            padding = np.arange(self.size) >= taken[:, None]  # [E, B]
+            position = np.where(padding, position[..., :1], position)
         return self._tables[run][position + starts[:, None]]
 
     def _places(self, run: int, drawn: np.ndarray) -> np.ndarray:  # [steps, E, B]
