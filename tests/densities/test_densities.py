@@ -11,6 +11,7 @@ from wri.densities import (
     Exact,
     FittedClassifier,
     Gaussian,
+    LabelAwareClassifier,
     Mixture,
 )
 from wri.errors import InputError
@@ -26,6 +27,8 @@ DENSITIES = {
     "mixture": Mixture(2),
     "classifier": EnvironmentClassifier(8),
     "fitted-classifier": FittedClassifier(8, steps=20),
+    "deeper-classifier": FittedClassifier(8, 4, steps=20),
+    "label-aware": LabelAwareClassifier(hidden=8, second_hidden=4, steps=20, refit_steps=20),
     "exact": Exact(lambda x: torch.stack([x[..., 0], x.sum(-1), -x[..., 1]], -1)),
 }
 
@@ -35,7 +38,10 @@ def parameters(density, environments=3, width=4):
     if density.learning == "refit":
         random = np.random.default_rng(0)
         rows = [random.normal(e, 1 + e, size=(60, width)) for e in range(environments)]
-        return torch.tensor(np.stack([density.fit(rows) for _ in range(2)]))
+        targets = [np.arange(60) % 3] * environments
+        given = (rows, targets) if density.needs_targets else (rows,)
+        fit = density.fit_with_targets if density.needs_targets else density.fit
+        return torch.tensor(np.stack([fit(*given) for _ in range(2)]))
     start = torch.tensor(density.initial([0, 1], environments, width))
     return start + 0.3 * torch.randn(start.shape, dtype=start.dtype)
 

@@ -5,11 +5,19 @@ import pytest
 import torch
 
 from helpers import make_bank, make_run, train_steps
-from wri.densities import EnvironmentClassifier, Exact, FittedClassifier, Gaussian, Mixture
+from wri.densities import (
+    EnvironmentClassifier,
+    Exact,
+    FittedClassifier,
+    Gaussian,
+    LabelAwareClassifier,
+    Mixture,
+)
 from wri.errors import InputError
 from wri.objectives import CORAL, ERM, IRM, MLDG, OBJECTIVES, WRI, GroupDRO, VREx, make_objective
 from wri.stacked import LOSSES
 
+LABEL_AWARE = LabelAwareClassifier(hidden=5, second_hidden=4, steps=10, refit_steps=10)
 VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
     "irm-square": IRM(form="square"),
     "mldg-sgd": MLDG(inner="sgd"),
@@ -30,6 +38,8 @@ VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
     "irm-coloured": make_objective("irm", "coloured"),
     "vrex-coloured": make_objective("vrex", "coloured"),
     "wri-coloured": make_objective("wri", "coloured", density=FittedClassifier(5, steps=20)),
+    "wri-label-aware": make_objective("wri", "coloured", density=LABEL_AWARE),
+    "wri-label-aware-phi": WRI("overlap", density=LABEL_AWARE, density_on="phi"),
     "irm-table": make_objective("irm", "table"),
     "wri-table": make_objective("wri", "table", hidden=(5, 4)),
 }
@@ -139,6 +149,13 @@ def test_every_objective_lowers_every_loss(name, loss):
         losses = record.measures["loss"]["a"]
         assert np.isfinite(losses).all()
         assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_label_aware_weights_can_be_had_for_every_loss(loss):
+    (record,) = train(seven_runs(WRI("overlap", density=LABEL_AWARE), loss)[:1])
+    assert record.diverged_at is None
+    assert np.isfinite(record.state).all()
 
 
 WITHOUT_PENALTY = {

@@ -6,6 +6,7 @@ import torch
 
 from helpers import make_bank, make_run
 from wri.objectives import ERM, IRM, WRI
+from wri.stacked import LOSSES
 from wri.training import Bank
 from wri.training.sampler import Features, Sampler, StackDraws, in_proportion
 
@@ -211,3 +212,14 @@ def test_rows_repeat_in_proportion_to_their_weights():
     counts = np.bincount(in_proportion(weights), minlength=500)
     assert counts.sum() == 500
     assert (np.abs(counts - 500 * weights / weights.sum()) < 1).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_whole_environments_have_the_targets_of_their_rows(loss):
+    bank = weighted(make_bank(loss))
+    run = make_run(ERM(), bank, [np.arange(30), np.arange(30, 40)], {"batch_size": 64})
+    draws = StackDraws([run], Features([run], "cpu"), torch.float32)
+    target_of = {row.tobytes(): y for row, y in zip(bank.features, bank.targets, strict=True)}
+    for x, y in zip(draws.environments(0), draws.targets(0), strict=True):
+        assert y.tolist() == [target_of[row.tobytes()] for row in x]
+        assert y.dtype.kind == ("f" if bank.n_classes is None else "i")

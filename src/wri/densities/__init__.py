@@ -5,11 +5,19 @@ from wri.densities.bounded import Bounded
 from wri.densities.classifier import EnvironmentClassifier, FittedClassifier
 from wri.densities.exact import Exact
 from wri.densities.gaussian import Gaussian
+from wri.densities.label_aware import LabelAwareClassifier
 from wri.densities.mixture import Mixture
 
 DENSITIES: dict[str, type[Density]] = {
     kind.__name__: kind
-    for kind in (Bounded, EnvironmentClassifier, FittedClassifier, Gaussian, Mixture)
+    for kind in (
+        Bounded,
+        EnvironmentClassifier,
+        FittedClassifier,
+        Gaussian,
+        LabelAwareClassifier,
+        Mixture,
+    )
 }
 """Densities that can be written down; `Exact` holds a function."""
 
@@ -21,5 +29,6 @@ __all__ = [
     "Exact",
     "FittedClassifier",
     "Gaussian",
+    "LabelAwareClassifier",
     "Mixture",
 ]

@@ -28,6 +28,9 @@ class Density(ABC):
 
     comparable_over_x: ClassVar[bool] = True
 
+    needs_targets: ClassVar[bool] = False
+    """Whether it is fitted by `fit_with_targets` instead of `fit`."""
+
     @abstractmethod
     def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
         """Starting values `[R, P]`."""
@@ -43,3 +46,12 @@ class Density(ABC):
     def fit(self, environments: Sequence[np.ndarray]) -> np.ndarray:
         """Fit on one run's whole environments; `[P]`. Only where `learning` is "refit"."""
         raise TypeError(f"{type(self).__name__} is not fitted on whole environments")
+
+    def fit_with_targets(
+        self, environments: Sequence[np.ndarray], targets: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Fit on one run's whole environments and their targets; `[P]`.
+
+        Only where `needs_targets` is set. Targets are class numbers (integers) or floats.
+        """
+        raise TypeError(f"{type(self).__name__} is fitted without targets")

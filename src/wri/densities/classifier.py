@@ -9,10 +9,10 @@ minimised: along with the predictor (`EnvironmentClassifier`), or before it and 
 of a stack with the same training rows (`FittedClassifier`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import cos, pi
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -22,17 +22,51 @@ from wri.densities.base import Density, HyperValues
 from wri.stacked import Adam, Network, differentiate, generator
 
 
+class Fitting(NamedTuple):
+    """Adam on balanced batches, its rate along half a cosine."""
+
+    steps: int
+    batch_size: int  # rows of each environment
+    learning_rate: float
+    weight_decay: float
+
+    def fit(
+        self,
+        flat: np.ndarray,  # [1, P]
+        environments: Sequence[tuple[Tensor, ...]],
+        loss: Callable[[Tensor, list[Tensor]], Tensor],
+        random: np.random.Generator,
+    ) -> Tensor:  # [1, P]
+        """Minimise `loss(flat, parts)`; each part of the environments is stacked `[E, B, …]`."""
+        moving = torch.as_tensor(flat, dtype=torch.float32)
+        adam, decay = Adam.initial(moving), moving.new_tensor([self.weight_decay])
+        for step in range(self.steps):
+            drawn = [random.integers(len(own[0]), size=self.batch_size) for own in environments]
+            batches = [
+                tuple(part[which] for part in own)
+                for own, which in zip(environments, drawn, strict=True)
+            ]
+            parts = [torch.stack(part) for part in zip(*batches, strict=True)]
+            leaf = moving.detach().requires_grad_()
+            rate = self.learning_rate * (1 + cos(pi * step / self.steps)) / 2
+            gradient = differentiate(loss(leaf, parts), leaf)
+            adam.step(moving, gradient, moving.new_tensor([rate]), decay)
+        return moving
+
+
 @dataclass(frozen=True)
 class EnvironmentClassifier(Density):
     """One network with an output for each environment."""
 
     hidden: int = 64
+    second_hidden: int = 0  # units of a second hidden layer; 0 for none
     learning: ClassVar[Literal["steps", "refit", "fixed"]] = "steps"
     penalised: ClassVar[bool] = False
     comparable_over_x: ClassVar[bool] = False
 
     def _network(self, environments: int, width: int) -> Network:
-        return Network((width, self.hidden, environments))
+        hidden = [units for units in (self.hidden, self.second_hidden) if units]
+        return Network((width, *hidden, environments))
 
     def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
         return self._network(environments, width).initial(seeds, "density")
@@ -48,7 +82,7 @@ class EnvironmentClassifier(Density):
 
 @dataclass(frozen=True)
 class FittedClassifier(EnvironmentClassifier):
-    """The same, fitted on whole environments: Adam on balanced batches, its rate along a cosine."""
+    """The same, fitted on whole environments before the predictor's first step."""
 
     steps: int = 400
     batch_size: int = 512  # rows of each environment
@@ -57,15 +91,12 @@ class FittedClassifier(EnvironmentClassifier):
     learning: ClassVar[Literal["steps", "refit", "fixed"]] = "refit"
 
     def fit(self, environments: Sequence[np.ndarray]) -> np.ndarray:
-        random = generator(0, "classifier")
-        rows = [torch.as_tensor(rows, dtype=torch.float32) for rows in environments]
-        flat = torch.as_tensor(self.initial([0], len(rows), rows[0].shape[1]), dtype=torch.float32)
-        adam, decay = Adam.initial(flat), flat.new_tensor([self.weight_decay])
-        for step in range(self.steps):
-            drawn = [random.integers(len(own), size=self.batch_size) for own in rows]
-            batch = torch.stack([own[which] for own, which in zip(rows, drawn, strict=True)])
-            leaf = flat.detach().requires_grad_()
-            loss = -self.log_density_own(leaf, batch[None], {}).mean((1, 2))
-            rate = self.learning_rate * (1 + cos(pi * step / self.steps)) / 2
-            adam.step(flat, differentiate(loss, leaf), flat.new_tensor([rate]), decay)
+        rows = [(torch.as_tensor(own, dtype=torch.float32),) for own in environments]
+        start = self.initial([0], len(rows), environments[0].shape[1])
+        fitting = Fitting(self.steps, self.batch_size, self.learning_rate, self.weight_decay)
+        flat = fitting.fit(start, rows, self._cross_entropy, generator(0, "classifier"))
         return flat[0].double().numpy()
+
+    def _cross_entropy(self, flat: Tensor, parts: list[Tensor]) -> Tensor:
+        (x,) = parts  # [E, B, D]
+        return -self.log_density_own(flat, x[None], {}).mean((1, 2))

@@ -97,6 +97,10 @@ class Draws(ABC):
         """A run's whole training environments, `[n_e, D]` each; rows repeat by their weights."""
 
     @abstractmethod
+    def targets(self, run: int) -> list[np.ndarray]:
+        """Targets of the same rows, `[n_e]` each: class numbers (integers) or floats."""
+
+    @abstractmethod
     def split(self, run: int) -> Hashable:
         """Equal for runs with the same training rows."""
 

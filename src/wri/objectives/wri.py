@@ -178,7 +178,7 @@ class WRI(Objective):
             splits = [start.draws.split(run) for run in range(runs)]
             one_run = {split: run for run, split in enumerate(splits)}
             fits = {
-                split: self.density.fit(start.draws.environments(run))
+                split: self._fit(start.draws.environments(run), run, start.draws)
                 for split, run in one_run.items()
             }
             rows = np.stack([fits[split] for split in splits])
@@ -389,11 +389,17 @@ class WRI(Objective):
             if not all(np.isfinite(rows).all() for rows in features):
                 continue
             try:
-                state.flat[run] = torch.as_tensor(self.density.fit(features)).to(state.flat)
+                state.flat[run] = torch.as_tensor(self._fit(features, run, draws)).to(state.flat)
             except InputError:  # the user's to mend, and not a matter of Φ
                 raise
             except ValueError:  # scikit-learn's word for covariances beyond repair
                 continue
+
+    def _fit(self, seen: list[np.ndarray], run: int, draws: Draws) -> np.ndarray:  # [P]
+        """The density of one run, from what it sees of the run's whole environments."""
+        if self.density.needs_targets:
+            return self.density.fit_with_targets(seen, draws.targets(run))
+        return self.density.fit(seen)
 
 
 def _over_circle(penalty: Tensor) -> Tensor:  # [R] or [R, P] -> [R]

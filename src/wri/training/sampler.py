@@ -166,11 +166,19 @@ class StackDraws(Draws):
             start = stop
 
     def environments(self, run: int) -> list[np.ndarray]:
+        return [self._runs[run].see(rows)[0] for rows in self._whole(run)]
+
+    def targets(self, run: int) -> list[np.ndarray]:
         chosen = self._runs[run]
-        train, weights = chosen.train, chosen.bank.weights
-        if weights is not None:
-            train = [rows[in_proportion(weights[rows])] for rows in train]
-        return [chosen.see(rows)[0] for rows in train]
+        kind = np.float64 if chosen.bank.n_classes is None else np.int64
+        return [chosen.see(rows)[1].astype(kind) for rows in self._whole(run)]
+
+    def _whole(self, run: int) -> Sequence[np.ndarray]:
+        """Row numbers of every training environment, repeated by their weights."""
+        train, weights = self._runs[run].train, self._runs[run].bank.weights
+        if weights is None:
+            return train
+        return [rows[in_proportion(weights[rows])] for rows in train]
 
     def split(self, run: int) -> Hashable:
         return self._runs[run].split

@@ -1,0 +1,165 @@
+"""A classifier of environments that sees the label, for weights on the invariant features alone.
+
+Where p_e(x, y) = p_e(x_inv) · p(y | x_inv) · p_e(x_spu | y), as in the paper's graph,
+
+    log p_i(x, y) / p_j(x, y) = a(x_inv) + b(x_spu, y),    a = log p_i(x_inv) / p_j(x_inv)
+
+The part that does not depend on y is the shift of the invariant features, up to the mean of b over
+y. That mean is constant where the spurious shift is odd in the label: a colour that flips, a shift
+of means on both sides of zero. Where it is not, Σ_y b(x_spu, y) / C stays in the weights. So
+
+    1.  classify environments on (x, y), one output h_y(x)_e per class y and environment e
+    2.  A(x) = mean over y of h_y(x), and centred over the environments
+    3.  log d_e(x) = log softmax(net(A(x)))_e,  net a small network fitted to tell environments by A
+
+The third step makes p(e | A) right again: A itself is no log-odds of anything that was observed.
+A classifier on x alone learns Σ_y as well, and with it the spurious features. A target that is a
+number is cut into bins of equally many rows. Classes that some environment lacks say nothing about
+the shift, and do not count in the mean.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wri.densities.base import Density, HyperValues
+from wri.densities.classifier import Fitting
+from wri.errors import InputError
+from wri.stacked import Network, generator
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelAwareClassifier(Density):
+    """Environments told apart by the part of their shift that does not depend on the label.
+
+    Parameters
+    ----------
+    hidden, second_hidden
+        Units of the classifier's two hidden layers.
+    steps, batch_size, learning_rate, weight_decay
+        Of its fitting; a batch has so many rows of each environment.
+    bins
+        Classes that a target is cut into if it is a number.
+    refit_hidden, refit_steps, refit_batch_size, refit_learning_rate
+        Of the small network on A; it has the same weight decay.
+    """
+
+    hidden: int = 64
+    second_hidden: int = 32
+    steps: int = 1000
+    batch_size: int = 512
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-4
+    bins: int = 4
+    refit_hidden: int = 16
+    refit_steps: int = 600
+    refit_batch_size: int = 1024
+    refit_learning_rate: float = 1e-2
+    learning: ClassVar[Literal["refit"]] = "refit"
+    penalised: ClassVar[bool] = False
+    comparable_over_x: ClassVar[bool] = False
+    needs_targets: ClassVar[bool] = True
+
+    def _shared(self, environments: int, width: int, classes: int = 1) -> Network:
+        """A's network; with classes, the one whose outputs A is the mean of."""
+        return Network((width, self.hidden, self.second_hidden, classes * environments))
+
+    def _small(self, environments: int) -> Network:
+        return Network((environments - 1, self.refit_hidden, environments))
+
+    def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
+        networks = self._shared(environments, width), self._small(environments)
+        return np.concatenate([network.initial(seeds, "density") for network in networks], axis=1)
+
+    def log_density(self, flat: Tensor, x: Tensor, environments: int, hyper: HyperValues) -> Tensor:
+        shared, small = self._shared(environments, x.shape[-1]), self._small(environments)
+        sizes = [shared.packing.size, small.packing.size]
+        first, second = flat.split(sizes, dim=1)
+        outputs = small.outputs(second, _centred(shared.outputs(first, x)))  # [R, …, E]
+        return outputs.movedim(-1, 1).log_softmax(1)
+
+    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
+        everywhere = self.log_density(flat, x, x.shape[1], hyper)  # [R, E density, E rows, …]
+        return everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1)
+
+    def fit_with_targets(
+        self, environments: Sequence[np.ndarray], targets: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        rows = [torch.as_tensor(own, dtype=torch.float32) for own in environments]
+        labels = _as_classes(targets, self.bins)
+        shared = self._fit_shared(rows, labels)  # [1, P]
+        network = self._shared(len(rows), rows[0].shape[1])
+        with torch.no_grad():
+            mean_logits = [_centred(network.outputs(shared, own[None]))[0] for own in rows]
+        small = self._fit_small(mean_logits)
+        return torch.cat([shared, small], dim=1)[0].double().numpy()
+
+    def _fit_shared(self, rows: Sequence[Tensor], labels: Sequence[Tensor]) -> Tensor:  # [1, P]
+        """Step 1; what is kept is the mean over y of the last layer, which gives A."""
+        count, width = len(rows), rows[0].shape[1]
+        classes = 1 + max(int(own.max()) for own in labels)
+        network = self._shared(count, width, classes)
+
+        def loss(flat: Tensor, parts: list[Tensor]) -> Tensor:  # [1]
+            x, y = parts  # [E, B, D], [E, B]
+            every = network.outputs(flat, x[None]).unflatten(-1, (classes, count))
+            place = y[None, :, :, None, None].expand(-1, -1, -1, 1, count)
+            return _cross_entropy(every.gather(-2, place).squeeze(-2))
+
+        fitting = Fitting(self.steps, self.batch_size, self.learning_rate, self.weight_decay)
+        start = network.initial([0], "density")
+        pairs = list(zip(rows, labels, strict=True))
+        flat = fitting.fit(start, pairs, loss, generator(0, "classifier"))
+        common = _common_classes(labels, classes)
+        *below, weight, bias = network.packing.views(flat)
+        last = [
+            part[:, 0].unflatten(1, (classes, count))[:, common].mean(1) for part in (weight, bias)
+        ]  # [1, E, H], [1, E, 1]
+        return torch.cat([part.flatten(1) for part in (*below, *last)], dim=1)
+
+    def _fit_small(self, mean_logits: Sequence[Tensor]) -> Tensor:  # [1, P]
+        """Step 3, from A of every environment, `[n_e, E − 1]` each."""
+        network = self._small(len(mean_logits))
+
+        def loss(flat: Tensor, parts: list[Tensor]) -> Tensor:  # [1]
+            return _cross_entropy(network.outputs(flat, parts[0][None]))
+
+        fitting = Fitting(
+            self.refit_steps, self.refit_batch_size, self.refit_learning_rate, self.weight_decay
+        )
+        rows = [(own,) for own in mean_logits]
+        return fitting.fit(network.initial([0], "density"), rows, loss, generator(0, "refit"))
+
+
+def _centred(logits: Tensor) -> Tensor:  # [..., E] -> [..., E − 1]
+    """Differences to the mean over environments; the last follows from the others."""
+    return (logits - logits.mean(-1, keepdim=True))[..., :-1]
+
+
+def _cross_entropy(logits: Tensor) -> Tensor:  # [1, E, B, E] -> [1]
+    """Of telling whose rows they are."""
+    own = logits.log_softmax(-1).diagonal(dim1=1, dim2=-1)  # [1, B, E]
+    return -own.mean((1, 2))
+
+
+def _as_classes(targets: Sequence[np.ndarray], bins: int) -> list[Tensor]:
+    """Class numbers as they are; other numbers in bins of about equally many rows."""
+    if all(own.dtype.kind in "iu" for own in targets):
+        return [torch.as_tensor(own, dtype=torch.long) for own in targets]
+    edges = np.quantile(np.concatenate(list(targets)), np.linspace(0, 1, bins + 1)[1:-1])
+    return [torch.as_tensor(np.searchsorted(edges, own)) for own in targets]
+
+
+def _common_classes(labels: Sequence[Tensor], classes: int) -> list[int]:
+    """Classes that every environment has."""
+    common = [c for c in range(classes) if all(bool((own == c).any()) for own in labels)]
+    if not common:
+        raise InputError(
+            "no class occurs in every environment, so weights cannot be made from what the label "
+            "leaves unexplained; use density=FittedClassifier()"
+        )
+    return common

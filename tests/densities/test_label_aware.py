@@ -1,0 +1,137 @@
+"""The label-aware classifier, on data whose shift of the invariant feature is known exactly.
+
+    x_inv ~ N(m_e, s_e²),  y | x_inv the same everywhere,  x_spu | y ~ N(c_e · k(y), t_e²)
+
+so that a = log p_0(x_inv) / p_1(x_inv) is a known parabola.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+from wri.densities import DENSITIES, FittedClassifier, LabelAwareClassifier
+from wri.errors import InputError
+
+MEANS, SPREADS, SPURIOUS = (0.0, 1.0, -1.0), (1.5, 1.0, 1.0), (1.5, 0.5, 1.0)
+SMALL = LabelAwareClassifier(hidden=32, second_hidden=16, steps=500, refit_steps=300)
+ON_X = FittedClassifier(32, 16, steps=500)
+
+
+def two_classes(x, random):
+    y = (random.random(len(x)) < 1 / (1 + np.exp(-1.5 * (x - 0.5)))).astype(int)
+    return y, 2 * y - 1
+
+
+def three_classes(x, random):
+    y = np.digitize(x + random.normal(size=len(x)), (0.0, 1.0))
+    return y, y - 1
+
+
+def numbers(x, random):
+    y = (x - 0.5 + random.normal(size=len(x))) / 1.5
+    return y, y
+
+
+def sample(target=two_classes, environments=2, spurious_spreads=(1.0, 1.0, 1.0), rows=6000):
+    random = np.random.default_rng(0)
+    found = []
+    for e in range(environments):
+        x = random.normal(MEANS[e], SPREADS[e], rows)
+        y, sign = target(x, random)
+        spurious = random.normal(SPURIOUS[e] * sign, spurious_spreads[e])
+        found.append((np.stack([x, spurious], axis=1), y))
+    return zip(*found, strict=True)
+
+
+def log_normal(x, e):
+    return -0.5 * ((x - MEANS[e]) / SPREADS[e]) ** 2 - np.log(SPREADS[e])
+
+
+def true_log_odds(x, i=0, j=1):
+    return log_normal(x[:, 0], i) - log_normal(x[:, 0], j)
+
+
+def log_odds(density, flat, x, environments=2, i=0, j=1):
+    logs = density.log_density(torch.tensor(flat)[None], torch.tensor(x)[None], environments, {})
+    return (logs[0, i] - logs[0, j]).numpy()
+
+
+def change_by_spurious(density, flat, x):
+    """How far the log-odds move, in the square mean, when the spurious feature is reversed."""
+    difference = log_odds(density, flat, x) - log_odds(density, flat, x * [1, -1])
+    return np.sqrt(np.mean(difference**2))
+
+
+@pytest.mark.parametrize(
+    ("target", "share"), [(two_classes, 0.5), (three_classes, 0.5), (numbers, 0.7)]
+)
+def test_log_odds_follow_the_invariant_shift_more_than_those_of_a_classifier_on_x(target, share):
+    """Within the bins of a number the spurious feature still tells of the target."""
+    x, y = sample(target)
+    rows = np.concatenate(x)
+    aware, plain = SMALL.fit_with_targets(x, y), ON_X.fit(x)
+    learned, true = log_odds(SMALL, aware, rows), true_log_odds(rows)
+    correlation = np.corrcoef(learned, true)[0, 1]
+    assert correlation > 0.9
+    assert correlation > np.corrcoef(log_odds(ON_X, plain, rows), true)[0, 1]
+    changes = [change_by_spurious(*each, rows) for each in ((SMALL, aware), (ON_X, plain))]
+    assert changes[0] < share * changes[1]
+
+
+def test_log_odds_of_several_environments_follow_every_pair():
+    x, y = sample(environments=3)
+    rows = np.concatenate(x)
+    flat = SMALL.fit_with_targets(x, y)
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        learned = log_odds(SMALL, flat, rows, 3, i, j)
+        assert np.corrcoef(learned, true_log_odds(rows, i, j))[0, 1] > 0.9
+
+
+def test_what_is_not_odd_in_the_label_stays_in_the_weights():
+    """Spurious spreads that differ: the mean of b over y is a parabola in x_spu."""
+    spreads = (1.5, 0.75)
+    x, y = sample(spurious_spreads=spreads)
+    rows = np.concatenate(x)
+    learned = log_odds(SMALL, SMALL.fit_with_targets(x, y), rows)
+
+    def given_class(e, sign):
+        return -0.5 * ((rows[:, 1] - sign * SPURIOUS[e]) / spreads[e]) ** 2
+
+    remains = np.mean([given_class(0, sign) - given_class(1, sign) for sign in (-1, 1)], axis=0)
+    a = true_log_odds(rows)
+    assert np.corrcoef(learned, a + remains)[0, 1] > np.corrcoef(learned, a)[0, 1]
+
+
+def test_without_a_shift_of_the_invariant_feature_the_weights_are_uniform():
+    random = np.random.default_rng(1)
+    x, y = [], []
+    for c in (1.5, 0.5):
+        invariant = random.normal(size=6000)
+        label, sign = two_classes(invariant, random)
+        x.append(np.stack([invariant, random.normal(c * sign)], axis=1))
+        y.append(label)
+    learned = log_odds(SMALL, SMALL.fit_with_targets(x, y), np.concatenate(x))
+    on_x = log_odds(ON_X, ON_X.fit(x), np.concatenate(x))
+    assert np.std(learned) < 0.5 * np.std(on_x)
+
+
+def test_classes_that_an_environment_lacks_do_not_count():
+    x, y = sample(three_classes, rows=1500)
+    first = [x[0][y[0] < 2], x[1]]
+    flat = SMALL.fit_with_targets(first, [y[0][y[0] < 2], y[1]])
+    rows = np.concatenate(first)
+    assert (
+        np.abs(log_odds(SMALL, flat, rows)).max() < 15
+    )  # the missing class alone tells them apart
+    with pytest.raises(InputError, match="no class occurs in every environment"):
+        SMALL.fit_with_targets(first, [np.zeros(len(first[0]), int), np.ones(len(x[1]), int)])
+
+
+def test_a_fit_is_the_same_every_time_and_can_be_written_down():
+    x, y = sample(rows=300)
+    short = LabelAwareClassifier(hidden=5, second_hidden=4, steps=5, refit_steps=5)
+    assert np.array_equal(short.fit_with_targets(x, y), short.fit_with_targets(x, y))
+    assert short.fit_with_targets(x, y).shape == short.initial([0], 2, 2)[0].shape
+    assert DENSITIES["LabelAwareClassifier"] is LabelAwareClassifier
+    with pytest.raises(TypeError, match="not fitted on whole environments"):
+        short.fit(x)
