@@ -49,3 +49,7 @@ def compare(
     first = torch.stack([logs[:, :, 0], logs[:, :, 2]], 2)  # e on e, e on its partner
     second = torch.stack([partners[:, :, 1], partners[:, :, 0]], 2)
     return Compared(torch.stack([first, second], 2), logs[:, :, 0], after)
+
+
+def mean_over_circle(penalty: Tensor) -> Tensor:  # [R] or [R, P] -> [R]
+    return penalty.flatten(1).mean(-1) if penalty.dim() > 1 else penalty

@@ -37,7 +37,7 @@ from wri.objectives.base import (
 )
 from wri.objectives.density_hyperparameters import DENSITY_HYPERPARAMETERS
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting, annealing
-from wri.objectives.pairs import circle, compare
+from wri.objectives.pairs import circle, compare, mean_over_circle
 from wri.objectives.weighted_risks import (
     Form,
     Scaling,
@@ -51,11 +51,8 @@ from wri.objectives.weighted_risks import (
 )
 from wri.stacked import Adam, Seen, clip_norm, differentiate
 
+# every pair is compared up to so many environments, then a circle; ratio weights have one reference
 ALL_PAIRS = 8
-"""Up to so many environments every pair is compared; beyond, a random circle of pairs.
-
-Ratio weights compare with their one reference in any case.
-"""
 
 DENSITY_CLIP = 10.0  # norm of a density step's gradient
 RUNNING = 0.9  # share of the past in the running mean of d̄
@@ -279,7 +276,7 @@ class WRI(Objective):
             penalty = over_pairs(scaled.square(), self.weighting)
             kept = torch.where(in_force[:, None, None], mean, state.mean_weight)
             state = replace(state, mean_weight=kept)
-        return penalised(risk, weight, _over_circle(penalty), self.divided), state
+        return penalised(risk, weight, mean_over_circle(penalty), self.divided), state
 
     def _warn_of_no_effect(
         self, logs: Tensor, row_weight: Tensor | None, runs: Tensor, hyper: HyperValues
@@ -371,7 +368,7 @@ class WRI(Objective):
                 self.density_scaling,
                 None if weight is None else compared.pair(weight),
             )
-            loss = loss + here.hyper["density_penalty_weight"] * _over_circle(penalty)
+            loss = loss + here.hyper["density_penalty_weight"] * mean_over_circle(penalty)
         return differentiate(loss, flat)
 
     def _refit(self, model: Model, state: State, runs: Tensor, draws: Draws) -> None:
@@ -400,7 +397,3 @@ class WRI(Objective):
         if self.density.needs_targets:
             return self.density.fit_with_targets(seen, draws.targets(run))
         return self.density.fit(seen)
-
-
-def _over_circle(penalty: Tensor) -> Tensor:  # [R] or [R, P] -> [R]
-    return penalty.flatten(1).mean(-1) if penalty.dim() > 1 else penalty
