@@ -27,6 +27,21 @@ def test_equals_torch_with_every_runs_own_settings():
     torch.testing.assert_close(flat, torch.stack([s.detach() for s in singles]))
 
 
+def test_single_precision_steps_are_torchs_to_its_last_digits():
+    """The bias corrections 1 − 0.999^t are small differences in the first steps."""
+    torch.manual_seed(0)
+    flat = torch.zeros(1, 200)
+    single = torch.zeros(200, requires_grad=True)
+    optimizer, adam = torch.optim.Adam([single], lr=1.0), Adam.initial(flat)
+    for _ in range(10):
+        gradient, before = torch.randn(1, 200), (flat.clone(), single.detach().clone())
+        adam.step(flat, gradient, torch.ones(1), torch.zeros(1))
+        single.grad = gradient[0].clone()
+        optimizer.step()
+        ours, theirs = flat - before[0], single.detach() - before[1]
+        assert (ours[0] - theirs).abs().max() < 1e-6 * theirs.abs().max()
+
+
 def test_a_frozen_run_stays_where_it_is():
     flat = torch.ones(2, 3)
     adam = Adam.initial(flat)

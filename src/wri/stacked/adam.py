@@ -18,11 +18,12 @@ class Adam(NamedTuple):
 
     mean: Tensor  # [R, P]
     square: Tensor  # [R, P]
-    steps: Tensor  # [R, 1]
+    steps: Tensor  # [R, 1], double: 1 − β₂ loses three digits in single precision
 
     @classmethod
     def initial(cls, flat: Tensor) -> Self:
-        return cls(torch.zeros_like(flat), torch.zeros_like(flat), torch.zeros_like(flat[:, :1]))
+        steps = torch.zeros_like(flat[:, :1], dtype=torch.float64)
+        return cls(torch.zeros_like(flat), torch.zeros_like(flat), steps)
 
     def step(
         self,
@@ -39,10 +40,10 @@ class Adam(NamedTuple):
         self.mean.lerp_(gradient, 1 - BETA1)
         self.square.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
         root = (1 - BETA2**self.steps).sqrt_()  # [R, 1]; moved out of √v̂ + ε to save a pass
-        rate = root / (1 - BETA1**self.steps) * learning_rate[:, None]
+        rate = (root / (1 - BETA1**self.steps) * learning_rate[:, None]).to(flat.dtype)
         if alive is not None:
             rate = rate * alive[:, None]
-        spread = self.square.sqrt().add_(EPSILON * root)
+        spread = self.square.sqrt().add_((EPSILON * root).to(flat.dtype))
         flat.addcdiv_(self.mean * rate, spread, value=-1)
 
     def reset(self, which: Tensor) -> None:  # [R] bool
