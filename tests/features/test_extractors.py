@@ -91,6 +91,20 @@ def test_the_same_seed_gives_the_same_features_and_leaves_the_global_generator_a
 
 
 @pytest.mark.parametrize("extractor", SMALL, ids=IDS)
+def test_the_number_of_threads_does_not_change_the_features(extractor):
+    images, labels = bars(74, shape=(2, 28, 28))  # the last batch, of 10, is split differently
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found.append(extractor.fit(images, labels, seed=4).transform(images))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert np.array_equal(*found)
+
+
+@pytest.mark.parametrize("extractor", SMALL, ids=IDS)
 def test_parameters_restore_what_was_fitted(extractor):
     images, labels = bars(150)
     fitted = extractor.fit(images, labels)

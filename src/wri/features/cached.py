@@ -22,7 +22,7 @@ from wri.features.archive import content_key, remembered
 from wri.features.extractor import Extractor, Fitted, Shape, check_images
 from wri.progress import Progress, silent
 
-VERSION = 3  # of all that decides the features; raise it when the code gives others
+VERSION = 4  # of all that decides the features; raise it when the code gives others
 MEAN, SPREAD = "feature mean", "feature spread"
 FLAT = 1e-6  # of the largest spread: what is below is rounding
 

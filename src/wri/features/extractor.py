@@ -3,15 +3,19 @@
     fit(images, labels, seed, progress) -> Fitted,    transform: [N, C, H, W] -> [N, width]
 
 An extractor is a frozen dataclass of options. It sees x = pixel / 127.5 − 1, in [−1, 1]. What
-was fitted is given by plain arrays, `parameters`, from which `restore` makes it again.
+was fitted is given by plain arrays, `parameters`, from which `restore` makes it again. Everything
+is computed in one thread: convolutions of small batches, such as the last of an epoch, are split
+by the number of threads, so their rounding depends on it, and training makes rounding large.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from wri.errors import InputError
@@ -49,7 +53,7 @@ class Fitted(ABC):
                 f"images of the shape {images.shape[1:]} were given to an extractor fitted on "
                 f"{self.shape}; resize them, or fit another"
             )
-        with torch.inference_mode():
+        with one_thread(), torch.inference_mode():
             starts = range(0, len(images), ROWS)
             batches = [function(scaled(images[start : start + ROWS])) for start in starts]
         return torch.cat(batches).numpy()
@@ -93,8 +97,8 @@ class Extractor(ABC):
         labels
             Whole numbers, `[N]`; only extractors with `uses_labels` look at them.
         seed
-            Of initial weights and the order of images; the same seed gives the same features.
-            PyTorch's global generator stays as it is.
+            Of initial weights and the order of images; the same seed gives the same features,
+            whatever the number of threads. PyTorch's global generator stays as it is.
         progress
             Called with (done, of) after every step.
         """
@@ -108,7 +112,8 @@ class Extractor(ABC):
                 f"{name}: labels must be {len(images)} whole numbers, one for each image, not "
                 f"{labels.dtype} of the shape {labels.shape}"
             )
-        return self._fit(images, labels.astype(np.int64), seed, progress)
+        with one_thread():
+            return self._fit(images, labels.astype(np.int64), seed, progress)
 
     @abstractmethod
     def restore(self, parameters: Mapping[str, np.ndarray], shape: Shape) -> Fitted:
@@ -118,6 +123,18 @@ class Extractor(ABC):
     def _fit(
         self, images: np.ndarray, labels: np.ndarray, seed: int, progress: Progress
     ) -> Fitted: ...
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch and linear algebra in a single thread, and afterwards as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def scaled(images: np.ndarray) -> Tensor:  # [B, C, H, W], uint8 -> float32
