@@ -1,16 +1,20 @@
 """Tables on coloured digits: what is shown of a checkpoint, and that anti-colour is named."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
 from helpers import make_info, make_outcome
 from wri.datasets import ideal_accuracy
-from wri.datasets.coloured_mnist import coloured_mnist
+from wri.datasets.coloured_mnist import coloured_mnist, is_easy
 from wri.datasets.mnist import Mnist
 from wri.experiments import Task, ablation, coloured, run_experiment, table2
-from wri.experiments.ablation import IdealLosses, penalty
-from wri.experiments.coloured_runs import Variant
+from wri.experiments.ablation import ideal_losses, penalty
+from wri.experiments.coloured_runs import Variant, with_digit_sides
 from wri.experiments.coloured_tables import (
+    ON_DIGITS,
     Chosen,
     against,
     choose_each,
@@ -18,7 +22,9 @@ from wri.experiments.coloured_tables import (
     lines,
     regrets,
 )
+from wri.features import CNN, PCA
 from wri.objectives import WRI
+from wri.progress import silent
 from wri.sweep import Choice, gather
 from wri.training import ModelSpec, Record, Run
 
@@ -28,7 +34,7 @@ DATA = make_info("hcmnist", ("+90%", "+80%", "-90%"), (0.51, 0.5, 0.5), (0.2, 0.
 def choice(first, second, test):
     values = (first, first, second, second, test, test)
     names = (f"env{e}_{rows}" for e in range(3) for rows in ("in", "out"))
-    splits = dict(zip(names, values, strict=True))
+    splits = dict(zip(names, values, strict=True)) | {"unrelated": 0.5}
     return Choice(hparams_seed=0, step=100, value=test, score=test, splits=splits)
 
 
@@ -84,32 +90,40 @@ def test_a_line_shows_what_was_chosen_and_the_paper_beside_the_test():
         "env1_out": np.array([0.7, 0.2]),
         "env2_in": np.array([0.6, 0.9]),
         "env2_out": np.array([0.6, 0.9]),
+        "unrelated": np.array([0.7, 0.4]),
     }
-    outcomes = [make_outcome("hcmnist", "wri", (2,), 0, trial, steps, accuracy) for trial in (3, 4)]
-    early = choose_each("oracle-early", outcomes, DATA, "wri", (3, 4))
-    assert early.accuracy.tolist() == [[10, 20, 90]] * 2
+    outcomes = [
+        make_outcome(f"draw {n}", "wri", (2,), 0, n, steps, accuracy | {"env2_in": test})
+        for n, test in ((3, accuracy["env2_in"]), (4, accuracy["env2_in"] - 0.1))
+    ]
+    infos = {n: replace(DATA, name=f"draw {n}") for n in (3, 4)}
+    early = choose_each("oracle-early", outcomes, infos, "wri")
+    np.testing.assert_allclose(early.accuracy, [[10, 20, 90], [10, 20, 80]])
     assert early.anti_colour.all()
-    guarded = choose_each("guarded-oracle", outcomes, DATA, "wri", (3, 4))
-    np.testing.assert_allclose(guarded.accuracy, [[80, 70, 60]] * 2)
+    guarded = choose_each("guarded-oracle", outcomes, infos, "wri")
+    np.testing.assert_allclose(guarded.accuracy, [[80, 70, 60], [80, 70, 50]])
     rows = {row.column: row for row in lines("WRI", guarded, "hcmnist", (75.1, 2.9), "")}
-    assert rows["test"].ours == pytest.approx(60)
+    assert rows["test"].ours == pytest.approx(55)
+    assert rows["worst draw"].ours == pytest.approx(50)
+    assert rows["unrelated"].ours == pytest.approx(70)
     assert (rows["test"].paper, rows["+90%"].paper) == (75.1, None)
     assert rows["anti-colour"].ours == 0
 
 
-def test_comparisons_say_where_a_trial_is_missing():
-    one = Chosen(np.array([[90.0, 80, 70], [90, 80, 72]]), np.zeros(2, bool), [])
-    other = Chosen(np.array([[90.0, 80, 60], [90, 80, 61]]), np.zeros(2, bool), [])
-    empty = Chosen(np.zeros((1, 3)), np.zeros(1, bool), ["no checkpoint"])
+def test_comparisons_say_where_a_draw_is_missing():
+    half = np.full(2, 50.0)
+    one = Chosen(np.array([[90.0, 80, 70], [90, 80, 72]]), half, np.zeros(2, bool), [])
+    other = Chosen(np.array([[90.0, 80, 60], [90, 80, 61]]), half, np.zeros(2, bool), [])
+    empty = Chosen(np.zeros((1, 3)), half[:1], np.zeros(1, bool), ["no checkpoint"])
     said = against("WRI", one, {"ERM": other, "IRM": empty}, "here")
     assert "ERM +10.5" in said
-    assert "IRM (a trial has no admissible checkpoint)" in said
+    assert "IRM (a draw has no admissible checkpoint)" in said
 
 
 def test_penalties_of_the_ideal_predictors_under_uniform_weights(stand_in):
     """They are the squared relative differences of the environments' mean losses."""
     environments = coloured_mnist("hcmnist-cs", 0, stand_in)
-    ideal = IdealLosses(environments, "hcmnist-cs")
+    ideal = ideal_losses(environments, "hcmnist-cs")
     data = gather("hcmnist-cs", [e.idealised for e in environments], classes=2)
     objective = WRI(weighting="uniform", scaling="risk", normalised=True)
     variant = Variant(ModelSpec.of(objective, preset="coloured"))
@@ -125,14 +139,61 @@ def test_penalties_of_the_ideal_predictors_under_uniform_weights(stand_in):
         parameters=flat[0],
         state=state,
     )
-    for predictor, losses in ideal.losses.items():
+    for predictor, losses in ideal.items():
         first, second = (own[:300].mean() for own in losses)
         expected = ((first - second) / ((first + second) / 2)) ** 2
         found = penalty(variant, losses, data, record)
         assert found == pytest.approx(expected, rel=1e-4), predictor
-    digit = ideal.losses["digit"][0]
+    digit = ideal["digit"][0]
     noise = np.array([0.05, 0.25])
     assert set(digit.round(6)) <= set((-np.log([*noise, *(1 - noise)])).round(6))
+
+
+def test_draws_differ_in_rows_extractor_and_split(stand_in, tmp_path, monkeypatch):
+    monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
+    extractor = CNN(width=4, epochs=1)
+    first, again, other = (
+        coloured.load_features("hcmnist", False, extractor, silent, draw) for draw in (3, 3, 4)
+    )
+    assert first.fingerprint == again.fingerprint != other.fingerprint
+    assert (first.name, other.name) == ("hcmnist, draw 3", "hcmnist, draw 4")
+    assert not np.array_equal(first.digits, other.digits)
+    assert not np.array_equal(first.splits(3)["env0_in"], other.splits(4)["env0_in"])
+
+
+def test_unrelated_rows_are_the_test_environments_digits_in_colours_by_a_coin(
+    stand_in, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
+    data = coloured.load_features("hcmnist-cs", False, PCA(width=4), silent, 2)
+    rows, test = data.splits(2)["unrelated"], data.rows[2]
+    assert np.array_equal(data.digits[rows], data.digits[test])
+    assert np.array_equal(data.bank.targets[rows], data.bank.targets[test])
+    environment = coloured.digits("hcmnist-cs", False, 2)[2]
+    colour = coloured.recoloured(environment, 2).colour
+    assert abs(np.mean(environment.colour == environment.y) - 0.1) < 0.06
+    assert abs(np.mean(colour == environment.y) - 0.5) < 0.1
+
+
+def test_sides_of_digits_are_learned_and_labels_are_measured(stand_in, tmp_path, monkeypatch):
+    monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
+    data = coloured.load_features("hcmnist-cs", False, PCA(width=4), silent, 2)
+    both, n = with_digit_sides(data), len(data.digits)
+    assert np.array_equal(both.targets[:n], data.bank.targets)
+    assert np.array_equal(both.targets[n:] == 1, data.digits < 5)
+    assert np.array_equal(both.features[n:], data.bank.features)
+
+
+def test_the_column_of_the_digit_group_holds_the_true_log_odds(stand_in, tmp_path, monkeypatch):
+    """65 % of the easy digits are in the first environment and 5 % in the second."""
+    monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
+    data = coloured.load_features("hcmnist-cs", False, PCA(width=4), silent, 2)
+    x = torch.as_tensor(ablation.with_group(data, "hcmnist-cs").bank.features)
+    found = ablation.VARIANTS["weights: true digit group"].spec.objective.density.function(x)
+    odds = (found[:, 0] - found[:, 1]).exp().numpy()
+    np.testing.assert_allclose(odds[is_easy(data.digits)], 0.65 / 0.05, rtol=1e-5)
+    assert (odds[~is_easy(data.digits)] < 1).all()
+    assert x[:, -1].abs().max() < 1e-5
 
 
 def small(name, folder, **options):
@@ -141,27 +202,28 @@ def small(name, folder, **options):
 
 def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(table2, "QUICK", table2.Size(draws=2, trials=2, steps=20))
+    monkeypatch.setattr(table2, "QUICK", table2.Size(repetitions=2, draws=2, steps=20))
     [result] = run_experiment(small("table2", tmp_path))
     titles = [table.title for table in result.tables]
     assert len(titles) == 2 * 4
     assert titles[2].startswith("HCMNIST, guarded-oracle")
     labels = [name for name, _ in result.tables[0].lines]
-    assert labels == ["ideal digit predictor", "ERM", "IRM", "VREx", "WRI"]
+    assert labels == ["ideal digit predictor", ON_DIGITS, "ERM", "IRM", "VREx", "WRI"]
+    assert {row.n for row in result.rows if row.spread is not None} == {2}
     assert all(path.exists() for path in result.figures)
 
     def nothing(*args, **options):
         raise AssertionError("what is in the store is not trained again")
 
     with monkeypatch.context() as patch:
-        patch.setattr("wri.training.scheduling.train_stack", nothing)
+        patch.setattr("wri.sweep.Store.finish", nothing)
         [again] = run_experiment(small("table2", tmp_path))
         assert again.rows == result.rows
     run_experiment(small("table2", tmp_path, preset="published"))  # other objectives, another file
     assert len(list(tmp_path.glob("table2-*-pca8-quick-*.db"))) == 2
 
 
-def test_the_ablation_trains_every_line_on_the_same_trials(stand_in, tmp_path, monkeypatch):
+def test_the_ablation_trains_every_line_on_the_same_draws(stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(ablation, "QUICK_STEPS", 130)  # the preset's penalty begins at 100
     chosen = ("wri", "weights: uniform", "weights: classifier on Φ", "paper")

@@ -1,5 +1,9 @@
 """What tables 2, 3 and the ablation share: coloured digits as features, presets by their names."""
 
+from dataclasses import dataclass, replace
+
+import numpy as np
+
 from wri.datasets import ColouredDigits, coloured_mnist
 from wri.experiments.task import Task
 from wri.features import CNN, PCA, Autoencoder, Extractor, feature_environments
@@ -16,7 +20,10 @@ UNEQUAL = ("hcmnist", "hcmnist-cs")  # digits of unequal difficulty, without and
 TEST = 2  # the environment that is held out
 TRAINING = (0, 1)
 DATA_SEED = 0
-"""Of the data sets' one draw and of the extractors; trials split the same rows anew."""
+"""Of the one draw that table 3 shows."""
+
+UNRELATED = "unrelated"
+"""The split of the test environment's digits and labels in colours drawn by a coin."""
 
 QUICK_ROWS = 9_000  # of 70,000
 EXTRACTORS = {"ae": Autoencoder, "cnn": CNN, "pca": PCA}
@@ -29,13 +36,53 @@ def choose_extractor(task: Task, at_full_size: str) -> Extractor:
     return EXTRACTORS[kind](width=task.options["width"] or WIDTHS[kind])
 
 
-def digits(name: str, full: bool) -> list[ColouredDigits]:
-    return coloured_mnist(name, DATA_SEED, rows=None if full else QUICK_ROWS)
+def digits(name: str, full: bool, draw: int = DATA_SEED) -> list[ColouredDigits]:
+    return coloured_mnist(name, draw, rows=None if full else QUICK_ROWS)
 
 
-def load_features(name: str, full: bool, extractor: Extractor, progress: Progress) -> Data:
-    """A data set of a sweep; the extractor has seen the training environments only."""
-    made = feature_environments(
-        digits(name, full), extractor, TRAINING, DATA_SEED, progress=progress
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ColouredData(Data):
+    """One draw of a data set of coloured digits, for a sweep.
+
+    Behind the environments' rows the bank has those of the test environment in colours that are
+    unrelated to the label. They are measured and never trained on.
+    """
+
+    digits: np.ndarray  # [N], the digit of each row of the bank
+
+    def splits(self, trial_seed: int) -> dict[str, np.ndarray]:
+        recoloured = np.arange(sum(self.sizes), len(self.bank.features))
+        return super().splits(trial_seed) | {UNRELATED: recoloured}
+
+
+def load_features(
+    name: str, full: bool, extractor: Extractor, progress: Progress, draw: int = DATA_SEED
+) -> ColouredData:
+    """A data set of a sweep; the extractor has seen the training environments only.
+
+    Draws differ in everything: rows and colours, the extractor's seed, and the name of the data,
+    on which the seeds of a sweep's runs depend.
+    """
+    environments = digits(name, full, draw)
+    shown = [*environments, recoloured(environments[TEST], draw)]
+    made = feature_environments(shown, extractor, TRAINING, draw, progress=progress)
+    data = gather(draw_name(name, draw), made[:-1], classes=2)
+    bank = gather(data.name, made, classes=2).bank
+    return ColouredData(
+        name=data.name,
+        names=data.names,
+        bank=bank,
+        sizes=data.sizes,
+        digits=np.concatenate([each.digits for each in shown]),
     )
-    return gather(name, made, classes=2)
+
+
+def recoloured(environment: ColouredDigits, draw: int) -> ColouredDigits:
+    """The same digits and labels in colours drawn by a coin."""
+    random = np.random.default_rng([draw, 1])
+    return replace(environment, name=UNRELATED, colour=random.integers(0, 2, len(environment)))
+
+
+def draw_name(name: str, draw: int) -> str:
+    """What a sweep calls a draw of a data set."""
+    return f"{name}, draw {draw}"

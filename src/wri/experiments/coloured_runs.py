@@ -1,12 +1,15 @@
-"""Runs on coloured digits that are not drawn: variants with fixed numbers, a trial each."""
+"""Runs on coloured digits that are not drawn: variants with fixed numbers, one run per draw."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
-from wri.experiments.coloured import TEST, TRAINING
+import numpy as np
+
+from wri.experiments.coloured import TEST, TRAINING, ColouredData
 from wri.progress import Progress
-from wri.sweep import Data, Outcome, seed_hash
-from wri.training import ModelSpec, Record, Run, train
+from wri.sweep import Outcome, seed_hash
+from wri.training import Bank, ModelSpec, Record, Run, train
 
 
 class Variant(NamedTuple):
@@ -14,35 +17,51 @@ class Variant(NamedTuple):
 
     spec: ModelSpec
     features: str | None = None  # others than the table's
+    on_digits: bool = False  # learn the digit's side instead of the label
 
 
 def train_variants(
-    data: Mapping[str | None, Data],
+    data: Mapping[str | None, ColouredData],
     variants: Mapping[str, Variant],
-    trials: Sequence[int],
+    draw: int,
     progress: Progress,
-) -> dict[str, list[Record]]:
-    """Records of every variant, one for each trial; initial weights and batches are common."""
+) -> dict[str, Record]:
+    """One record per variant; the split, initial weights and batches are common."""
+    sides = {kind: with_digit_sides(each) for kind, each in data.items()}
     runs = []
     for variant in variants.values():
         chosen = data[variant.features]
-        for trial in trials:
-            splits = chosen.splits(trial)
-            train_on = [splits[f"env{e}_in"] for e in TRAINING]
-            seed = seed_hash(chosen.name, "variant", trial)
-            runs.append(Run(variant.spec, chosen.bank, train_on, seed=seed, evaluate=splits))
-    records = iter(train(runs, progress=progress))
-    return {name: [next(records) for _ in trials] for name in variants}
+        splits = chosen.splits(draw)
+        train_on = [splits[f"env{e}_in"] for e in TRAINING]
+        bank = chosen.bank
+        if variant.on_digits:
+            bank, train_on = (
+                sides[variant.features],
+                [rows + len(bank.targets) for rows in train_on],
+            )
+        seed = seed_hash(chosen.name, "variant", draw)
+        runs.append(Run(variant.spec, bank, train_on, seed=seed, evaluate=splits))
+    return dict(zip(variants, train(runs, progress=progress), strict=True))
 
 
-def as_outcome(name: str, dataset: str, trial: int, record: Record) -> Outcome:
-    """A record as the selections read it: a sweep with a single draw."""
+def with_digit_sides(data: ColouredData) -> Bank:
+    """The bank, and all its rows once more with the digit's side, 1[digit < 5], as the target."""
+    bank, sides = data.bank, (data.digits < 5).astype(data.bank.targets.dtype)
+    return replace(
+        bank,
+        features=np.concatenate([bank.features, bank.features]),
+        targets=np.concatenate([bank.targets, sides]),
+    )
+
+
+def as_outcome(name: str, dataset: str, draw: int, record: Record) -> Outcome:
+    """A record as the selections read it: a sweep with a single draw of hyper-parameters."""
     return Outcome(
         dataset=dataset,
         algorithm=name,
         test_envs=(TEST,),
         hparams_seed=0,
-        trial_seed=trial,
+        trial_seed=draw,
         steps=record.steps,
         measures=record.measures,
         diverged_at=record.diverged_at,

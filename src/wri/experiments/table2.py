@@ -1,23 +1,28 @@
 """Table 2: coloured digits of unequal difficulty, with and without shift of the digits.
 
 ERM, IRM, VREx and WRI on HCMNIST and HCMNIST-CS, the environment with the misleading colour held
-out: 10 draws of hyper-parameters × 5 trials, 500 steps, a checkpoint every 10, as one sweep that
-goes on where it was interrupted (`<output>/table2-….db`, which `wri results` reads too). Presets:
+out: 10 draws of everything (rows and colours, extractor, split, initial weights) × 10 draws of
+hyper-parameters, 500 steps, a checkpoint every 10. `--seed N` is the number of the first draw of
+everything; the settings were chosen on draws 0 to 9 and from 100 on, so a report should begin
+elsewhere (`docs/results.md` shows 20 to 29). All runs are kept in one store that goes on where it
+was interrupted (`<output>/table2-….db`, which `wri results` reads too, each draw as a data set).
+Presets:
 
     paper       the objective as printed and the paper's hyper-parameters, on its autoencoder's
                 features; weights act on single examples
     published   the same with WRI's weights as the paper's code ran them
     coloured    ours: the ablation says what differs; all four algorithms get the same features,
                 batches, annealing, ramp and decay, and draws of λ over two decades around the
-                default that was chosen for each on trials from 100 on
+                default that was chosen for each on draws from 100 on
 
 Selections are those of sweeps. An oracle chooses on rows of the test environment and may be won by
 reading the colour the wrong way round, so the guarded one admits only checkpoints that beat the
 constant predictor in both training environments. The paper does not say which selection it
-printed; its numbers stand beside each that sees the test environment.
+printed; its numbers stand beside each that sees the test environment. Below them stands what the
+features allow: the same network trained by ERM on the digit's side, at its last step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import NamedTuple
 
@@ -33,11 +38,14 @@ from wri.experiments.coloured import (
     TEST,
     TRAINING,
     UNEQUAL,
+    ColouredData,
     choose_extractor,
     load_features,
 )
+from wri.experiments.coloured_runs import Variant, as_outcome, train_variants
 from wri.experiments.coloured_tables import (
     IDEAL,
+    ON_DIGITS,
     SHORT,
     Chosen,
     against,
@@ -48,10 +56,11 @@ from wri.experiments.coloured_tables import (
 )
 from wri.experiments.task import Task
 from wri.features import Extractor
-from wri.progress import part
+from wri.progress import Progress, part, silent
 from wri.report import style
 from wri.report.result import Result, Row
-from wri.sweep import SELECTIONS, Store, Sweep, SweepSpec, run_sweep, seed_hash
+from wri.sweep import SELECTIONS, Outcome, Store, Sweep, SweepSpec, run_sweep, seed_hash
+from wri.training import ModelSpec
 
 SHOWN = ("oracle", "oracle-early", "guarded-oracle", "training-domain")
 PRINTED = {
@@ -63,43 +72,42 @@ AT_FULL_SIZE = {"paper": "ae", "published": "ae", "coloured": "cnn"}
 
 
 class Size(NamedTuple):
-    draws: int
-    trials: int
+    repetitions: int  # draws of everything
+    draws: int  # of hyper-parameters
     steps: int
 
 
-FULL, QUICK = Size(10, 5, 500), Size(2, 2, 250)
+FULL, QUICK = Size(10, 10, 500), Size(2, 2, 250)
+Draws = Mapping[int, ColouredData]
+"""The draws of one data set by their numbers."""
 
 
 def run(task: Task) -> list[Result]:
     start = perf_counter()
     preset: str = task.options["preset"]
     extractor = choose_extractor(task, AT_FULL_SIZE[preset])
-    datasets = [
-        load_features(name, task.full, extractor, part(task.progress, n, 2 * len(UNEQUAL)))
-        for n, name in enumerate(UNEQUAL)
-    ]
+    datasets = load_draws(task, extractor, part(task.progress, 0, 2))
     prepared = perf_counter()
-    sweep = Sweep(sweep_spec(task, preset), datasets)
+    sweeps = [
+        Sweep(sweep_spec(task, preset, draw), [draws[draw] for draws in datasets.values()])
+        for draw in numbers(task)
+    ]
     name = file_name(task, preset, extractor)
-    path = task.folder / f"{name}-{sweep_key(sweep)}.db"
+    path = task.folder / f"{name}-{sweep_key(sweeps)}.db"
     with Store(path, write=True) as store:
-        run_sweep(sweep, store, part(task.progress, 1, 2))
-        outcomes = [run for run in store.outcomes() if run.trial_seed in trials(task)]
+        for n, sweep in enumerate(sweeps):
+            run_sweep(sweep, store, part(task.progress, len(sweeps) + n, 2 * len(sweeps)))
+        outcomes = store.outcomes()
+    outcomes += train_on_digits(task, preset, datasets)
     trained = perf_counter()
-    notes = [f"Preset {preset}, features {extractor!r}, {len(sweep.planned)} runs in {path}."]
-    rows: list[Row] = []
-    shown: dict[tuple[str, str], dict[str, Chosen]] = {}
-    for data in datasets:
-        for selection in SHOWN:
-            found = {
-                label: choose_each(selection, outcomes, data.info, algorithm, trials(task))
-                for algorithm, label in ALGORITHMS.items()
-            }
-            rows += table_rows(data.name, selection, found)
-            notes += table_notes(data.name, selection, found)
-            shown[selection, data.name] = found
-    figures = style.save(draw(shown), task.folder, name)
+    count = sum(len(sweep.planned) for sweep in sweeps)
+    notes = [
+        f"Preset {preset}, features {extractor!r}, draws {task.seed} to {numbers(task)[-1]}, "
+        f"{count} runs in {path}."
+    ]
+    rows, shown, said = tables(datasets, outcomes)
+    figures = style.save(draw_figure(shown), task.folder, name)
+    notes += said
     notes.append(
         f"Features {prepared - start:.0f} s, or as long as it takes to read them; sweep "
         f"{trained - prepared:.0f} s, or as long as what was missing of it."
@@ -111,9 +119,64 @@ def run(task: Task) -> list[Result]:
             figures=figures,
             seconds=perf_counter() - start,
             notes=notes,
-            repetitions="trials",
+            repetitions="draws",
         )
     ]
+
+
+Found = dict[tuple[str, str], dict[str, Chosen]]
+"""What was chosen, by selection and data set, then by the name of a line."""
+
+
+def tables(
+    datasets: Mapping[str, Draws], outcomes: Sequence[Outcome]
+) -> tuple[list[Row], Found, list[str]]:
+    """The lines of every data set under every selection, what they show, and notes."""
+    rows: list[Row] = []
+    shown: Found = {}
+    notes: list[str] = []
+    for dataset, draws in datasets.items():
+        infos = {draw: data.info for draw, data in draws.items()}
+        on_digits = choose_each("oracle", outcomes, infos, ON_DIGITS)
+        for selection in SHOWN:
+            found = {
+                label: choose_each(selection, outcomes, infos, algorithm)
+                for algorithm, label in ALGORITHMS.items()
+            }
+            rows += table_rows(dataset, selection, found, on_digits)
+            notes += table_notes(dataset, selection, found)
+            shown[selection, dataset] = found
+    return rows, shown, notes
+
+
+def load_draws(task: Task, extractor: Extractor, progress: Progress) -> dict[str, Draws]:
+    """Every draw of every data set."""
+    count = len(UNEQUAL) * len(numbers(task))
+    return {
+        name: {
+            draw: load_features(
+                name,
+                task.full,
+                extractor,
+                part(progress, n * len(numbers(task)) + k, count),
+                draw,
+            )
+            for k, draw in enumerate(numbers(task))
+        }
+        for n, name in enumerate(UNEQUAL)
+    }
+
+
+def train_on_digits(task: Task, preset: str, datasets: Mapping[str, Draws]) -> list[Outcome]:
+    """The preset's network by ERM on the digit's side, one run per draw."""
+    spec = ModelSpec.of("erm", preset=PRESETS[preset], steps=size_of(task).steps)
+    variants = {ON_DIGITS: Variant(spec, on_digits=True)}
+    found = []
+    for draws in datasets.values():
+        for draw, data in draws.items():
+            record = train_variants({None: data}, variants, draw, silent)[ON_DIGITS]
+            found.append(as_outcome(ON_DIGITS, data.name, draw, record))
+    return found
 
 
 def file_name(task: Task, preset: str, extractor: Extractor) -> str:
@@ -121,39 +184,44 @@ def file_name(task: Task, preset: str, extractor: Extractor) -> str:
     return f"table2-{preset}-{kind}{extractor.width}-{size}"
 
 
-def sweep_key(sweep: Sweep) -> str:
+def sweep_key(sweeps: Sequence[Sweep]) -> str:
     """Of what a preset and an extractor stand for: other objectives or rows are another store."""
-    objectives = sorted({repr(planned.model.objective) for planned in sweep.planned})
-    return f"{seed_hash(*objectives, *sweep.infos):08x}"
+    objectives = {repr(planned.model.objective) for sweep in sweeps for planned in sweep.planned}
+    rows = [fingerprint for sweep in sweeps for fingerprint in sweep.infos]
+    return f"{seed_hash(*sorted(objectives), *rows):08x}"
 
 
 def size_of(task: Task) -> Size:
     return FULL if task.full else QUICK
 
 
-def trials(task: Task) -> range:
-    return range(task.seed, task.seed + size_of(task).trials)
+def numbers(task: Task) -> range:
+    """Of the draws of everything."""
+    return range(task.seed, task.seed + size_of(task).repetitions)
 
 
-def sweep_spec(task: Task, preset: str) -> SweepSpec:
+def sweep_spec(task: Task, preset: str, draw: int) -> SweepSpec:
+    """One trial, whose number is that of the draw of everything."""
     size = size_of(task)
     return SweepSpec(
         tuple(ALGORITHMS),
         draws=size.draws,
-        trials=size.trials,
+        trials=1,
         steps=size.steps,
         selections=SHOWN,
         test_envs=(TEST,),
         preset=PRESETS[preset],
-        first_trial=task.seed,
+        first_trial=draw,
         measures=("accuracy",),
     )
 
 
-def table_rows(dataset: str, selection: str, found: Mapping[str, Chosen]) -> list[Row]:
-    """A data set under a selection: a line for each algorithm below the ideal one."""
+def table_rows(
+    dataset: str, selection: str, found: Mapping[str, Chosen], on_digits: Chosen
+) -> list[Row]:
+    """A data set under a selection: a line for each algorithm below what can be reached."""
     title = f"{NAMES[dataset]}, {selection}: {SELECTIONS[selection].description}"
-    rows = ideal_line(dataset, title)
+    rows = ideal_line(dataset, title) + lines(ON_DIGITS, on_digits, dataset, None, title)
     for label, chosen in found.items():
         printed = PRINTED[dataset][label] if selection != "training-domain" else None
         rows += lines(label, chosen, dataset, printed, title)
@@ -161,14 +229,14 @@ def table_rows(dataset: str, selection: str, found: Mapping[str, Chosen]) -> lis
 
 
 def table_notes(dataset: str, selection: str, found: Mapping[str, Chosen]) -> list[str]:
-    """Which trials had no choice, and WRI against the others."""
+    """Which draws had no choice, and WRI against the others."""
     where = f"{NAMES[dataset]}, {selection}"
     notes = [said for label, chosen in found.items() for said in refused(label, chosen, where)]
     others = {label: chosen for label, chosen in found.items() if label != "WRI"}
     return [*notes, against("WRI", found["WRI"], others, where)]
 
 
-def draw(found: Mapping[tuple[str, str], Mapping[str, Chosen]]) -> Figure:
+def draw_figure(found: Mapping[tuple[str, str], Mapping[str, Chosen]]) -> Figure:
     """Accuracy in every environment, a row of panels for each selection in `SHORT`."""
     with style.figure(8, 5.6) as drawn:
         grid = drawn.subplots(len(SHORT), len(UNEQUAL), sharex=True, sharey=True)
