@@ -14,6 +14,7 @@ from wri.experiments import Task, ablation, coloured, run_experiment, table2
 from wri.experiments.ablation import ideal_losses, penalty
 from wri.experiments.coloured_runs import Variant, with_digit_sides
 from wri.experiments.coloured_tables import (
+    LIMITS,
     ON_DIGITS,
     Chosen,
     against,
@@ -231,9 +232,11 @@ def test_the_ablation_trains_every_line_on_the_same_draws(stand_in, tmp_path, mo
     [result] = run_experiment(small("ablation", tmp_path))
     first = result.tables[0]
     assert first.title == "HCMNIST-CS, last step"
-    assert [name for name, _ in first.lines] == ["ideal digit predictor", *chosen]
+    assert [name for name, _ in first.lines] == ["ideal digit predictor", *LIMITS, *chosen]
     assert first.columns[-2:] == ["penalty of digit", "penalty of colour"]
     assert all(cell is not None for cell in dict(first.lines)["wri"])
-    charged = {name: [cell.ours for cell in cells[-2:]] for name, cells in first.lines[1:]}
+    charged = {
+        name: [cell.ours for cell in cells[-2:]] for name, cells in first.lines if name in chosen
+    }
     assert len({tuple(values) for values in charged.values()}) == len(chosen)
     assert charged["weights: uniform"][0] > charged["weights: uniform"][1]  # VREx's wrong choice

@@ -14,9 +14,9 @@ Weights on all of x are not covered by the paper's Proposition 1; these columns 
 digit predictor is blamed for it. The line `weights: true digit group` has the exact weights of easy
 and hard digits, which no density on x can have. The lines `paper` and `published` are the paper's
 objective as printed and as its code ran it, with its own defaults, on the same features and on the
-paper's. On top stands what can be reached: the ideal digit predictor, and the table's network
-trained by ERM on the digit's side. A quick look has HCMNIST-CS only and no lines with other
-features.
+paper's. On top stands what can be reached: the ideal digit predictor, the exact minima with
+infinitely many rows, and the table's network trained by ERM on the digit's side. A quick look has
+HCMNIST-CS only and no lines with other features.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,6 +54,7 @@ from wri.experiments.coloured_tables import (
     SHORT,
     choose_each,
     ideal_line,
+    limit_lines,
     lines,
     refused,
 )
@@ -207,6 +208,8 @@ def table(
     for selection, title in SHORT.items():
         label = f"{NAMES[dataset]}, {title}"
         rows += ideal_line(dataset, label)
+        if selection == "oracle":
+            rows += limit_lines(dataset, label)
         for name, (outcomes, infos, penalties) in trained.items():
             chosen = choose_each(selection, [*outcomes.values()], infos, name)
             rows += lines(name, chosen, dataset, None, label)

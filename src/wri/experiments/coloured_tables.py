@@ -18,6 +18,7 @@ import numpy as np
 
 from wri.datasets import ideal_accuracy
 from wri.experiments.coloured import TEST, TRAINING, UNRELATED
+from wri.experiments.coloured_limit import CellWeights, exact_minimum
 from wri.report.intervals import paired_interval
 from wri.report.result import Row
 from wri.sweep import Choice, DatasetInfo, Outcome, beats_constant, choose
@@ -25,6 +26,14 @@ from wri.sweep import Choice, DatasetInfo, Outcome, beats_constant, choose
 IDEAL = "ideal digit predictor"
 ON_DIGITS = "same network trained on the digit's side"
 """What the features allow: the table's network by ERM on 1[digit < 5] in place of the label."""
+
+LIMITS: dict[str, tuple[CellWeights, float]] = {
+    "infinite rows: ERM": ("uniform", 0.0),
+    "infinite rows: weights uniform": ("uniform", 30.0),
+    "infinite rows: weights on digit and colour": ("cells", 30.0),
+    "infinite rows: weights on the digit": ("groups", 30.0),
+}
+"""Exact minima by their weights and λ (see `coloured_limit`)."""
 
 SHORT = {"oracle": "last step", "guarded-oracle": "guarded oracle"}
 """Selections that figures and the ablation show."""
@@ -117,10 +126,26 @@ def refused(name: str, chosen: Chosen, where: str) -> list[str]:
 
 def ideal_line(dataset: str, table: str) -> list[Row]:
     ideal = 100 * ideal_accuracy(dataset)
-    values = [ideal[TEST], ideal[TEST], *(ideal[e] for e in TRAINING), ideal[TEST], 0.0, 0.0]
+    return _exact_line(IDEAL, ideal, float(ideal[TEST]), dataset, table)
+
+
+def limit_lines(dataset: str, table: str) -> list[Row]:
+    """What WRI's objective leads to with infinitely many rows and perfect features."""
+    rows = []
+    for name, (weighting, penalty_weight) in LIMITS.items():
+        _, accuracy, unrelated = exact_minimum(dataset, weighting, penalty_weight)
+        rows += _exact_line(name, accuracy, unrelated, dataset, table)
+    return rows
+
+
+def _exact_line(
+    name: str, accuracy: np.ndarray, unrelated: float, dataset: str, table: str
+) -> list[Row]:
+    test = float(accuracy[TEST])
+    regret = float(regrets(accuracy[None], dataset)[0])
+    values = [test, unrelated, *(float(accuracy[e]) for e in TRAINING), test, regret, 0.0]
     return [
-        _single(IDEAL, column, float(value), table)
-        for column, value in zip(COLUMNS, values, strict=True)
+        _single(name, column, value, table) for column, value in zip(COLUMNS, values, strict=True)
     ]
 
 
