@@ -37,7 +37,7 @@ VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
     "wri-tilted": WRI(weighting="tilted", density=EnvironmentClassifier(5), normalised=True),
     "irm-coloured": make_objective("irm", "coloured"),
     "vrex-coloured": make_objective("vrex", "coloured"),
-    "wri-coloured": make_objective("wri", "coloured", density=FittedClassifier(5, steps=20)),
+    "wri-fitted": make_objective("wri", "coloured", density=FittedClassifier(5, steps=20)),
     "wri-label-aware": make_objective("wri", "coloured", density=LABEL_AWARE),
     "wri-label-aware-phi": WRI("overlap", density=LABEL_AWARE, density_on="phi"),
     "irm-table": make_objective("irm", "table"),

@@ -34,7 +34,6 @@ from wri.densities import (
     EnvironmentClassifier,
     Exact,
     FittedClassifier,
-    LabelAwareClassifier,
     Mixture,
 )
 from wri.experiments.coloured import (
@@ -97,7 +96,6 @@ def _group_log_odds(x: Tensor) -> Tensor:  # [..., D] -> [..., E]
 VARIANTS = {
     ON_DIGITS: Variant(ModelSpec.of("erm", preset="coloured"), on_digits=True),
     "wri": _variant(),
-    "weights: label-aware classifier": _variant(replace(BASE, density=LabelAwareClassifier())),
     "weights: classifier strongly regularised": _variant(
         replace(BASE, density=FittedClassifier(weight_decay=1e-2))
     ),

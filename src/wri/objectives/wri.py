@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wri.densities import Bounded, Density, FittedClassifier
+from wri.densities import Bounded, Density, FittedClassifier, LabelAwareClassifier
 from wri.densities.base import HyperValues
 from wri.errors import InputError, check_option
 from wri.objectives.base import (
@@ -112,7 +112,7 @@ class WRI(Objective):
         "coloured": {
             "weighting": "overlap",
             "scaling": "risk",
-            "density": FittedClassifier(weight_decay=1e-2),
+            "density": LabelAwareClassifier(),
             "normalised": True,
             "form": "halves",
             "divided": True,
