@@ -12,7 +12,7 @@ import argparse
 from dataclasses import replace
 
 from wri.experiments.ablation import BASE
-from wri.experiments.coloured import EXTRACTORS, TEST, WIDTHS, load_features
+from wri.experiments.coloured import TEST, load_features, make_extractor
 from wri.experiments.coloured_runs import Variant, as_outcome, train_variants
 from wri.experiments.coloured_tables import Chosen, choose_each
 from wri.objectives import make_objective
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--draws", type=int, default=10)
     given = parser.parse_args()
-    extractor = EXTRACTORS["cnn"](width=WIDTHS["cnn"])
+    extractor = make_extractor("cnn")
     variants = {"ERM": Variant(ModelSpec.of(OBJECTIVES["ERM"], preset="coloured"))}
     for name, objective in OBJECTIVES.items():
         for weight in LAMBDAS if name != "ERM" else ():

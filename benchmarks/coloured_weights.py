@@ -9,7 +9,7 @@ import argparse
 from dataclasses import replace
 
 from wri.experiments.ablation import FULL_STEPS, VARIANTS, table
-from wri.experiments.coloured import EXTRACTORS, WIDTHS
+from wri.experiments.coloured import make_extractor
 from wri.experiments.coloured_tables import ON_DIGITS, SHORT
 from wri.progress import silent
 from wri.report.result import Result
@@ -35,7 +35,7 @@ def main() -> None:
         for name in LINES
     }
     draws = range(given.first, given.first + given.draws)
-    extractor = EXTRACTORS["cnn"](width=WIDTHS["cnn"])
+    extractor = make_extractor("cnn")
     rows, _ = table(given.dataset, variants, extractor, draws, True, silent)
     shown = [row for row in rows if row.table.endswith(SHORT["oracle"])]
     result = Result(experiment="weights", rows=shown, figures=[], seconds=0.0)

@@ -12,10 +12,11 @@ from wri.datasets.coloured_mnist import coloured_mnist, is_easy
 from wri.datasets.mnist import Mnist
 from wri.experiments import Task, ablation, coloured, run_experiment, table2
 from wri.experiments.ablation import ideal_losses, penalty
-from wri.experiments.coloured_runs import Variant, with_digit_sides
+from wri.experiments.coloured_runs import SIDE, Variant, with_digit_sides
 from wri.experiments.coloured_tables import (
     LIMITS,
     ON_DIGITS,
+    PROBE,
     Chosen,
     against,
     choose_each,
@@ -92,6 +93,7 @@ def test_a_line_shows_what_was_chosen_and_the_paper_beside_the_test():
         "env2_in": np.array([0.6, 0.9]),
         "env2_out": np.array([0.6, 0.9]),
         "unrelated": np.array([0.7, 0.4]),
+        SIDE: np.array([0.9, 0.8]),
     }
     outcomes = [
         make_outcome(f"draw {n}", "wri", (2,), 0, n, steps, accuracy | {"env2_in": test})
@@ -109,13 +111,23 @@ def test_a_line_shows_what_was_chosen_and_the_paper_beside_the_test():
     assert rows["unrelated"].ours == pytest.approx(70)
     assert (rows["test"].paper, rows["+90%"].paper) == (75.1, None)
     assert rows["anti-colour"].ours == 0
+    assert rows[SIDE].ours == pytest.approx(90)
 
 
 def test_comparisons_say_where_a_draw_is_missing():
-    half = np.full(2, 50.0)
-    one = Chosen(np.array([[90.0, 80, 70], [90, 80, 72]]), half, np.zeros(2, bool), [])
-    other = Chosen(np.array([[90.0, 80, 60], [90, 80, 61]]), half, np.zeros(2, bool), [])
-    empty = Chosen(np.zeros((1, 3)), half[:1], np.zeros(1, bool), ["no checkpoint"])
+    def make(accuracy, refusals=()):
+        rows = np.array(accuracy)
+        return Chosen(
+            accuracy=rows,
+            unrelated=np.full(len(rows), 50.0),
+            anti_colour=np.zeros(len(rows), bool),
+            side=np.empty(0),
+            refusals=list(refusals),
+        )
+
+    one = make([[90.0, 80, 70], [90, 80, 72]])
+    other = make([[90.0, 80, 60], [90, 80, 61]])
+    empty = make([[0.0, 0, 0]], ["no checkpoint"])
     said = against("WRI", one, {"ERM": other, "IRM": empty}, "here")
     assert "ERM +10.5" in said
     assert "IRM (a draw has no admissible checkpoint)" in said
@@ -209,7 +221,7 @@ def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
     assert len(titles) == 2 * 4
     assert titles[2].startswith("HCMNIST, guarded-oracle")
     labels = [name for name, _ in result.tables[0].lines]
-    assert labels == ["ideal digit predictor", ON_DIGITS, "ERM", "IRM", "VREx", "WRI"]
+    assert labels == ["ideal digit predictor", ON_DIGITS, PROBE, "ERM", "IRM", "VREx", "WRI"]
     assert {row.n for row in result.rows if row.spread is not None} == {2}
     assert all(path.exists() for path in result.figures)
 

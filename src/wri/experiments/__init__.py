@@ -38,6 +38,12 @@ FEATURES = (
         help="Autoencoder, convolutional network or PCA. PCA by default with --quick.",
     ),
     Option(name="width", kind=int, least=1, help="Number of features."),
+    Option(
+        name="epochs",
+        kind=int,
+        least=1,
+        help="Passes of the extractor over its images; 5 of the autoencoder by default.",
+    ),
 )
 EVIDENCE = (
     Option(

@@ -15,7 +15,8 @@ digit predictor is blamed for it. The line `weights: true digit group` has the e
 and hard digits, which no density on x can have. The lines `paper` and `published` are the paper's
 objective as printed and as its code ran it, with its own defaults, on the same features and on the
 paper's. On top stands what can be reached: the ideal digit predictor, the exact minima with
-infinitely many rows, and the table's network trained by ERM on the digit's side. A quick look has
+infinitely many rows, and the table's network and a linear one trained by ERM on the digit's side. A
+quick look has
 HCMNIST-CS only and no lines with other features.
 """
 
@@ -41,15 +42,16 @@ from wri.experiments.coloured import (
     NAMES,
     TRAINING,
     UNEQUAL,
-    WIDTHS,
     ColouredData,
     choose_extractor,
     digits,
     load_features,
+    make_extractor,
 )
 from wri.experiments.coloured_runs import Variant, as_outcome, train_variants
 from wri.experiments.coloured_tables import (
     ON_DIGITS,
+    PROBE,
     SHORT,
     choose_each,
     ideal_line,
@@ -95,6 +97,7 @@ def _group_log_odds(x: Tensor) -> Tensor:  # [..., D] -> [..., E]
 
 VARIANTS = {
     ON_DIGITS: Variant(ModelSpec.of("erm", preset="coloured"), on_digits=True),
+    PROBE: Variant(ModelSpec.of("erm", preset="coloured", hidden=()), on_digits=True),
     "wri": _variant(),
     "weights: classifier strongly regularised": _variant(
         replace(BASE, density=FittedClassifier(weight_decay=1e-2))
@@ -235,7 +238,7 @@ def train_draw(
         kind: load_features(
             dataset,
             full,
-            own if kind is None else EXTRACTORS[kind](width=WIDTHS[kind]),
+            own if kind is None else make_extractor(kind),
             part(progress, n, 2 * len(kinds)),
             draw,
         )

@@ -11,6 +11,9 @@ from wri.progress import Progress
 from wri.sweep import Outcome, seed_hash
 from wri.training import Bank, ModelSpec, Record, Run, train
 
+SIDE = "digit's side"
+"""The test environment with 1[digit < 5] as the target, for runs that learn it."""
+
 
 class Variant(NamedTuple):
     """A line of a table: what is trained, and on which features."""
@@ -35,10 +38,9 @@ def train_variants(
         train_on = [splits[f"env{e}_in"] for e in TRAINING]
         bank = chosen.bank
         if variant.on_digits:
-            bank, train_on = (
-                sides[variant.features],
-                [rows + len(bank.targets) for rows in train_on],
-            )
+            count = len(bank.targets)
+            bank, train_on = sides[variant.features], [rows + count for rows in train_on]
+            splits |= {SIDE: chosen.rows[TEST] + count}
         seed = seed_hash(chosen.name, "variant", draw)
         runs.append(Run(variant.spec, bank, train_on, seed=seed, evaluate=splits))
     return dict(zip(variants, train(runs, progress=progress), strict=True))

@@ -8,7 +8,8 @@ them), the test on all others than those that choose. `unrelated` is the test en
 that a coin decides: it cannot be won by reading the colour, in either direction. `worst draw` is
 the smallest test accuracy. A checkpoint is `anti-colour` if it loses to the constant predictor in a
 training environment, which the guarded oracle does not admit, and beats it in the test: it reads
-the colour the wrong way round and is not invariant.
+the colour the wrong way round and is not invariant. Lines that learned the digit's side say last
+how often they tell it in the test environment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +20,15 @@ import numpy as np
 from wri.datasets import ideal_accuracy
 from wri.experiments.coloured import TEST, TRAINING, UNRELATED
 from wri.experiments.coloured_limit import CellWeights, exact_minimum
+from wri.experiments.coloured_runs import SIDE
 from wri.report.intervals import paired_interval
 from wri.report.result import Row
 from wri.sweep import Choice, DatasetInfo, Outcome, beats_constant, choose
 
 IDEAL = "ideal digit predictor"
 ON_DIGITS = "same network trained on the digit's side"
-"""What the features allow: the table's network by ERM on 1[digit < 5] in place of the label."""
+PROBE = "linear predictor trained on the digit's side"
+"""What the features allow: the table's network, or a linear predictor, by ERM on 1[digit < 5]."""
 
 LIMITS: dict[str, tuple[CellWeights, float]] = {
     "infinite rows: ERM": ("uniform", 0.0),
@@ -48,6 +51,7 @@ class Chosen(NamedTuple):
     accuracy: np.ndarray  # [draw, environment], %
     unrelated: np.ndarray  # [draw], %
     anti_colour: np.ndarray  # [draw], bool
+    side: np.ndarray  # [draw], % of the digits' sides that are right in the test, or empty
     refusals: list[str]  # of draws without a choice; these have no row above
 
 
@@ -68,10 +72,11 @@ def choose_each(
         if isinstance(choice, Choice)
     ]
     return Chosen(
-        np.array([_accuracies(choice) for choice, _ in found]).reshape(-1, TEST + 1),
-        np.array([100 * choice.splits[UNRELATED] for choice, _ in found]),
-        np.array([is_anti_colour(choice, info) for choice, info in found], bool),
-        [choice for choice in choices if isinstance(choice, str)],
+        accuracy=np.array([_accuracies(choice) for choice, _ in found]).reshape(-1, TEST + 1),
+        unrelated=np.array([100 * choice.splits[UNRELATED] for choice, _ in found]),
+        anti_colour=np.array([is_anti_colour(choice, info) for choice, info in found], bool),
+        side=np.array([100 * choice.splits[SIDE] for choice, _ in found if SIDE in choice.splits]),
+        refusals=[choice for choice in choices if isinstance(choice, str)],
     )
 
 
@@ -108,7 +113,10 @@ def lines(
     regret = regrets(chosen.accuracy, dataset)
     rows["worst regret"] = Row.of(name, "worst regret", regret, table=table)
     rows |= {column: _single(name, column, value, table) for column, value in single.items()}
-    return [rows[column] for column in COLUMNS]
+    shown_rows = [rows[column] for column in COLUMNS]
+    if len(chosen.side):
+        shown_rows.append(Row.of(name, SIDE, chosen.side, table=table))
+    return shown_rows
 
 
 def _single(name: str, column: str, value: float, table: str) -> Row:

@@ -19,10 +19,12 @@ Selections are those of sweeps. An oracle chooses on rows of the test environmen
 reading the colour the wrong way round, so the guarded one admits only checkpoints that beat the
 constant predictor in both training environments. The paper does not say which selection it
 printed; its numbers stand beside each that sees the test environment. Below them stands what the
-features allow: the same network trained by ERM on the digit's side, at its last step.
+features allow: the same network, and a linear predictor, trained by ERM on the digit's side, at
+their last step.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
 
@@ -46,6 +48,7 @@ from wri.experiments.coloured_runs import Variant, as_outcome, train_variants
 from wri.experiments.coloured_tables import (
     IDEAL,
     ON_DIGITS,
+    PROBE,
     SHORT,
     Chosen,
     against,
@@ -137,7 +140,9 @@ def tables(
     notes: list[str] = []
     for dataset, draws in datasets.items():
         infos = {draw: data.info for draw, data in draws.items()}
-        on_digits = choose_each("oracle", outcomes, infos, ON_DIGITS)
+        on_digits = {
+            name: choose_each("oracle", outcomes, infos, name) for name in (ON_DIGITS, PROBE)
+        }
         for selection in SHOWN:
             found = {
                 label: choose_each(selection, outcomes, infos, algorithm)
@@ -168,14 +173,17 @@ def load_draws(task: Task, extractor: Extractor, progress: Progress) -> dict[str
 
 
 def train_on_digits(task: Task, preset: str, datasets: Mapping[str, Draws]) -> list[Outcome]:
-    """The preset's network by ERM on the digit's side, one run per draw."""
+    """The preset's network and a linear one by ERM on the digit's side, one run per draw."""
     spec = ModelSpec.of("erm", preset=PRESETS[preset], steps=size_of(task).steps)
-    variants = {ON_DIGITS: Variant(spec, on_digits=True)}
+    variants = {
+        ON_DIGITS: Variant(spec, on_digits=True),
+        PROBE: Variant(replace(spec, hidden=()), on_digits=True),
+    }
     found = []
     for draws in datasets.values():
         for draw, data in draws.items():
-            record = train_variants({None: data}, variants, draw, silent)[ON_DIGITS]
-            found.append(as_outcome(ON_DIGITS, data.name, draw, record))
+            records = train_variants({None: data}, variants, draw, silent)
+            found += [as_outcome(name, data.name, draw, each) for name, each in records.items()]
     return found
 
 
@@ -217,11 +225,16 @@ def sweep_spec(task: Task, preset: str, draw: int) -> SweepSpec:
 
 
 def table_rows(
-    dataset: str, selection: str, found: Mapping[str, Chosen], on_digits: Chosen
+    dataset: str,
+    selection: str,
+    found: Mapping[str, Chosen],
+    on_digits: Mapping[str, Chosen],
 ) -> list[Row]:
     """A data set under a selection: a line for each algorithm below what can be reached."""
     title = f"{NAMES[dataset]}, {selection}: {SELECTIONS[selection].description}"
-    rows = ideal_line(dataset, title) + lines(ON_DIGITS, on_digits, dataset, None, title)
+    rows = ideal_line(dataset, title)
+    for name, chosen in on_digits.items():
+        rows += lines(name, chosen, dataset, None, title)
     for label, chosen in found.items():
         printed = PRINTED[dataset][label] if selection != "training-domain" else None
         rows += lines(label, chosen, dataset, printed, title)

@@ -20,12 +20,15 @@ and what the predictor does.
 
 A mixture is fitted on rows that train, 10,000 of an environment at most. The number of its
 components is the one of `COMPONENTS` (no larger ones are tried, for time) under which the rows of
-the training environments that the first trial holds back are likeliest; all trials use it. No row
-of the test environment takes part.
-Full: 5 trials of 500 steps, quick: 2 of 250, each with DomainBed's split.
+the training environments that the draw holds back are likeliest. No row of the test environment
+takes part.
+
+A repetition is a draw of everything: rows and colours, extractor, split, initial weights and
+mixtures. `--seed N` is the number of the first. Full: 10 draws of 500 steps, quick: 2 of 250, each
+with DomainBed's split.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import NamedTuple, cast
@@ -34,11 +37,9 @@ import numpy as np
 import torch
 
 from wri.datasets import mirror
-from wri.densities import Mixture
 from wri.errors import InputError
 from wri.experiments.coloured import (
     ALGORITHMS,
-    DATA_SEED,
     PRESETS,
     TEST,
     TRAINING,
@@ -46,10 +47,13 @@ from wri.experiments.coloured import (
     digits,
     load_features,
 )
+from wri.experiments.mixtures import OfRows, as_it_is, fit_best, ladder, mixed, seen
 from wri.experiments.task import Task
 from wri.features import Extractor, fitted_features
+from wri.objectives import make_objective
+from wri.objectives.hyperparameters import complete
 from wri.objectives.wri import WRI
-from wri.ood import Densities, auroc, combine, common_scaling, detection_rates
+from wri.ood import auroc, combine, detection_rates
 from wri.ood.evidence import Combination
 from wri.progress import Progress, part
 from wri.report.intervals import paired_interval
@@ -76,21 +80,19 @@ WHOSE_MERIT = (
     "representation keeps."
 )
 
-COMPONENTS = {"x": (3, 10, 30, 60), "phi": (1, 3, 10, 30)}
-MOST_ROWS = 10_000  # of an environment, for a mixture
-TOLERANCE = 1e-2  # of a log-likelihood of tens
+Values = dict[str, list[float]]
+"""Line of a table to its values in one draw, by column."""
 
-OfRows = Callable[[np.ndarray], np.ndarray]  # [n, D] -> [n], a score, or [n, F], a view
 Lines = dict[str, np.ndarray]
-"""Line of a table to its values, `[trial, column]`."""
+"""Line of a table to its values, `[draw, column]`."""
 
 
 class Size(NamedTuple):
-    trials: int
+    draws: int  # of everything
     steps: int
 
 
-FULL, QUICK = Size(5, 500), Size(2, 250)
+FULL, QUICK = Size(10, 500), Size(2, 250)
 
 
 class Shown(NamedTuple):
@@ -123,71 +125,89 @@ class Predictor(NamedTuple):
         return combine(logs[0].numpy().T, by)
 
 
-Trained = dict[str, dict[int, Predictor]]
-"""Algorithm and trial to what was trained."""
+Trained = dict[str, Predictor]
+"""By algorithm."""
+
+
+class Measured(NamedTuple):
+    """What one draw of everything gave."""
+
+    shown: Shown
+    tables: dict[str, Values]  # by title
+    accuracy: Values  # of each algorithm in the environments, %
+    components: dict[str, int]  # of the mixtures, by what they are fitted on
+    diverged: list[str]  # algorithms; a draw with some has no tables
 
 
 def run(task: Task) -> list[Result]:
     start = perf_counter()
-    preset, by, negatives = (task.options[k] for k in ("preset", "combine", "negatives"))
     size = FULL if task.full else QUICK
     extractor = choose_extractor(task, "ae")
-    stage = partial(part, task.progress, parts=4 if preset == "coloured" else 2)
-    data = load_features("cmnist", task.full, extractor, stage(0))
-    shown = load_shown(data, task.full, extractor, negatives)
-    prepared = perf_counter()
-    trials = range(task.seed, task.seed + size.trials)
-    trained, notes = survivors(train_all(data, PRESETS[preset], trials, size.steps, stage(1)))
-    notes = [
-        f"Preset {preset}, features {extractor!r}, densities combined by their {by}; "
-        f"{len(shown.common)} common rows ({negatives} digits), {len(shown.strange)} strange ones.",
-        accuracies(trained, data),
-        *notes,
-        *never_in_force(trained, size.steps),
-    ]
-    lines = {
-        ALGORITHMS[name]: over_trials([one.confidence for one in each.values()], shown)
-        for name, each in trained.items()
+    draws = range(task.seed, task.seed + size.draws)
+    found = {
+        draw: measure(task, extractor, draw, part(task.progress, n, size.draws))
+        for n, draw in enumerate(draws)
     }
-    lines[CONFIDENCE_OF_WRI] = lines["WRI"]
-    tables = {AS_PRINTED: lines}
-    if preset == "coloured":
-        rows = [seen(data, trial) for trial in trained["wri"]]
-        views = [as_it_is] * len(rows)
-        found = fit_trials(rows, views, ladder("x", task.full), stage(2))
-        lines["WRI"] = density_lines(found, views, by, shown)
-        notes.append(f"Density on x: mixtures of {found[0].form.components} components.")
-        tables[ON_PHI], numbers = on_phi(
-            rows, trained, ladder("phi", task.full), by, shown, stage(3)
-        )
-        notes += [f"Density on Φ(x): mixtures of {numbers} components.", WHOSE_MERIT]
-    else:
-        scores = [partial(one.own_density, by) for one in trained["wri"].values()]
-        lines["WRI"] = over_trials(scores, shown)
-    notes += [against(table, each) for table, each in tables.items()]
-    notes.append(
-        f"Features {prepared - start:.0f} s, or as long as it takes to read them; the rest "
-        f"{perf_counter() - prepared:.0f} s."
-    )
-    cells = [row for table, each in tables.items() for row in table_rows(table, each)]
+    kept = survivors(found)
+    tables = gather_tables([*kept.values()])
     return [
         Result(
             experiment=task.name,
-            rows=cells,
+            rows=[row for title, lines in tables.items() for row in table_rows(title, lines)],
             figures=[],
             seconds=perf_counter() - start,
-            notes=notes,
-            repetitions="trials",
+            notes=[
+                describe(task, extractor, found),
+                accuracies([*kept.values()]),
+                *left_out(found),
+                *never_in_force(PRESETS[task.options["preset"]], size.steps),
+                *components([*kept.values()]),
+                *(against(title, lines) for title, lines in tables.items()),
+            ],
+            repetitions="draws",
         )
     ]
 
 
-def load_shown(data: Data, full: bool, extractor: Extractor, negatives: str) -> Shown:
+def measure(task: Task, extractor: Extractor, draw: int, progress: Progress) -> Measured:
+    """One draw: features, the four predictors, and what their scores tell apart."""
+    preset, by, negatives = (task.options[k] for k in ("preset", "combine", "negatives"))
+    size = FULL if task.full else QUICK
+    stage = partial(part, progress, parts=4 if preset == "coloured" else 2)
+    data = load_features("cmnist", task.full, extractor, stage(0), draw)
+    shown = load_shown(data, task.full, extractor, negatives, draw)
+    trained = train_all(data, PRESETS[preset], draw, size.steps, stage(1))
+    diverged = [ALGORITHMS[k] for k, one in trained.items() if one.record.diverged_at is not None]
+    accuracy = {ALGORITHMS[name]: last_accuracies(one) for name, one in trained.items()}
+    if diverged:
+        return Measured(shown, {}, accuracy, {}, diverged)
+    lines = {ALGORITHMS[k]: measured(one.confidence, shown) for k, one in trained.items()}
+    lines[CONFIDENCE_OF_WRI] = lines["WRI"]
+    tables = {AS_PRINTED: lines}
+    numbers: dict[str, int] = {}
+    if preset == "coloured":
+        rows = seen(data, draw)
+        density = fit_best(rows, as_it_is, ladder("x", task.full), stage(2))
+        numbers["x"] = density.form.components
+        lines["WRI"] = measured(partial(mixed, density, as_it_is, by), shown)
+        tables[ON_PHI] = {}
+        for n, (name, one) in enumerate(trained.items()):
+            steps = part(stage(3), n, len(trained))
+            density = fit_best(rows, one.represent, ladder("phi", task.full), steps)
+            numbers[f"Φ(x) of {ALGORITHMS[name]}"] = density.form.components
+            score = partial(mixed, density, one.represent, by)
+            tables[ON_PHI][ALGORITHMS[name]] = measured(score, shown)
+    else:
+        lines["WRI"] = measured(partial(trained["wri"].own_density, by), shown)
+    return Measured(shown, tables, accuracy, numbers, [])
+
+
+def load_shown(data: Data, full: bool, extractor: Extractor, negatives: str, draw: int) -> Shown:
     """The test environment's digits as they are, and mirrored."""
-    environments = digits("cmnist", full)
+    environments = digits("cmnist", full, draw)
     test = environments[TEST]
     mirrored = mirror(test).digits
-    features = fitted_features(environments, extractor, TRAINING, DATA_SEED)
+    features = fitted_features(environments, extractor, TRAINING, draw)
     common = data.rows[TEST][are_negatives(test.digits, mirrored.digits, negatives)]
     return Shown(data.bank.features[common], features.transform(mirrored.images))
 
@@ -199,135 +219,56 @@ def are_negatives(unaltered: np.ndarray, mirrored: np.ndarray, negatives: str) -
     return np.isin(unaltered, mirrored)
 
 
-def train_all(data: Data, preset: str, trials: range, steps: int, progress: Progress) -> Trained:
-    """A run for each algorithm and trial: those of a sweep with one draw, the defaults."""
+def train_all(data: Data, preset: str, draw: int, steps: int, progress: Progress) -> Trained:
+    """A run for each algorithm: those of a sweep with the default numbers."""
     spec = SweepSpec(
         tuple(ALGORITHMS),
-        trials=len(trials),
         steps=steps,
         checkpoint_every=steps,
         test_envs=(TEST,),
         preset=preset,
-        first_trial=trials[0],
+        first_trial=draw,
     )
-    splits = {trial: data.splits(trial) for trial in trials}
+    splits = data.splits(draw)
     planned = spec.plan([data])
-    runs = [each.run(data, splits[each.trial_seed]) for each in planned]
+    runs = [each.run(data, splits) for each in planned]
     records = train(runs, checkpoint_every=steps, progress=progress)
-    trained: Trained = {name: {} for name in ALGORITHMS}
-    for each, one, record in zip(planned, runs, records, strict=True):
-        trained[each.algorithm][each.trial_seed] = Predictor(one, record)
-    return trained
-
-
-def survivors(trained: Trained) -> tuple[Trained, list[str]]:
-    """The trials in which no run diverged, so that comparisons stay paired, and what is missing."""
-    lost = {
-        trial: ALGORITHMS[name]
-        for name, each in trained.items()
-        for trial, one in each.items()
-        if one.record.diverged_at is not None
+    return {
+        each.algorithm: Predictor(one, record)
+        for each, one, record in zip(planned, runs, records, strict=True)
     }
-    kept = {name: {t: one for t, one in e.items() if t not in lost} for name, e in trained.items()}
-    if len(kept["wri"]) < 2:
+
+
+def survivors(found: Mapping[int, Measured]) -> dict[int, Measured]:
+    """The draws in which no run diverged, so that comparisons stay paired."""
+    kept = {draw: each for draw, each in found.items() if not each.diverged}
+    if len(kept) < 2:
         raise InputError(
-            f"runs diverged in {len(lost)} of {len(trained['wri'])} trials, and two are needed; "
+            f"runs diverged in {len(found) - len(kept)} of {len(found)} draws, and two are needed; "
             "take another seed or preset"
         )
-    return kept, [f"Trial {trial} is left out: {name} diverged." for trial, name in lost.items()]
+    return kept
 
 
-class Seen(NamedTuple):
-    """Rows of the training environments in one trial, `[n_e, D]` each."""
-
-    train: list[np.ndarray]
-    held_back: list[np.ndarray]
-
-
-def seen(data: Data, trial: int) -> Seen:
-    splits, x = data.splits(trial), data.bank.features
-    return Seen(*([x[splits[f"env{e}_{kind}"]] for e in TRAINING] for kind in ("in", "out")))
+def left_out(found: Mapping[int, Measured]) -> list[str]:
+    return [
+        f"Draw {draw} is left out: {' and '.join(each.diverged)} diverged."
+        for draw, each in found.items()
+        if each.diverged
+    ]
 
 
-def as_it_is(x: np.ndarray) -> np.ndarray:
-    return x
-
-
-def ladder(what: str, full: bool) -> tuple[int, ...]:
-    """Numbers of components to choose from; a quick look leaves out the largest."""
-    return COMPONENTS[what] if full else COMPONENTS[what][:-1]
-
-
-def fit_densities(environments: Sequence[np.ndarray], view: OfRows, components: int) -> Densities:
-    """Mixtures of what a view makes of the rows of each environment."""
-    rows = [view(own[:MOST_ROWS]).astype(np.float32) for own in environments]  # EM is faster
-    distinct = min(len(np.unique(own, axis=0)) for own in rows)  # one where Φ is dead
-    form = Mixture(min(components, distinct), tolerance=TOLERANCE)
-    return Densities.fit(rows, form, common_scaling(rows))
-
-
-def mean_likelihood(
-    densities: Densities, view: OfRows, environments: Sequence[np.ndarray]
-) -> float:
-    """Mean log density of the environments' rows under their own mixtures."""
-    own = [densities.logs(view(rows))[:, e].mean() for e, rows in enumerate(environments)]
-    return float(np.mean(own))
-
-
-def fit_trials(
-    trials: Sequence[Seen], views: Sequence[OfRows], components: Sequence[int], progress: Progress
-) -> list[Densities]:
-    """One for each trial; the first trial's held-back rows choose the number of components."""
-    total = len(components) + len(trials) - 1
-    tried = []
-    for n, number in enumerate(components, 1):
-        tried.append(fit_densities(trials[0].train, views[0], number))
-        progress(n, total)
-    held_back = trials[0].held_back
-    found = [max(tried, key=lambda each: mean_likelihood(each, views[0], held_back))]
-    for n in range(1, len(trials)):
-        found.append(fit_densities(trials[n].train, views[n], found[0].form.components))
-        progress(len(components) + n, total)
-    return found
-
-
-def density_lines(
-    found: Sequence[Densities], views: Sequence[OfRows], by: Combination, shown: Shown
-) -> np.ndarray:  # [trial, column]
-    """Rates and area of each trial's densities, seen through its view."""
-
-    def score(densities: Densities, view: OfRows, x: np.ndarray) -> np.ndarray:
-        return combine(densities.logs(view(x)), by)
-
-    pairs = zip(found, views, strict=True)
-    return over_trials([partial(score, *pair) for pair in pairs], shown)
-
-
-def on_phi(
-    trials: Sequence[Seen],
-    trained: Trained,
-    components: Sequence[int],
-    by: Combination,
-    shown: Shown,
-    progress: Progress,
-) -> tuple[Lines, str]:
-    """By densities of every algorithm's own representation; and their numbers of components."""
-    lines, numbers = {}, []
-    for n, (name, each) in enumerate(trained.items()):
-        views = [one.represent for one in each.values()]
-        found = fit_trials(trials, views, components, part(progress, n, len(trained)))
-        lines[ALGORITHMS[name]] = density_lines(found, views, by, shown)
-        numbers.append(f"{found[0].form.components} ({ALGORITHMS[name]})")
-    return lines, ", ".join(numbers)
-
-
-def over_trials(scores: Sequence[OfRows], shown: Shown) -> np.ndarray:  # [trial, column]
+def measured(score: OfRows, shown: Shown) -> list[float]:
     """Rates in % and the area."""
-    return np.array([measured(score(shown.common), score(shown.strange)) for score in scores])
-
-
-def measured(common: np.ndarray, strange: np.ndarray) -> list[float]:
+    common, strange = score(shown.common), score(shown.strange)
     return [*(100 * detection_rates(common, strange, FALSE_RATES)), auroc(common, strange)]
+
+
+def gather_tables(found: Sequence[Measured]) -> dict[str, Lines]:
+    return {
+        title: {line: np.array([each.tables[title][line] for each in found]) for line in lines}
+        for title, lines in found[0].tables.items()
+    }
 
 
 def table_rows(table: str, lines: Lines) -> list[Row]:
@@ -337,6 +278,10 @@ def table_rows(table: str, lines: Lines) -> list[Row]:
         for n, column in enumerate(COLUMNS):
             paper, spread = printed[n] if printed else (None, None)
             rows.append(Row.of(line, column, values[:, n], paper, spread, table))
+        worst = float(values[:, -1].min())
+        rows.append(
+            Row(algorithm=line, column="worst AUROC", ours=worst, spread=None, n=1, table=table)
+        )
     return rows
 
 
@@ -349,27 +294,51 @@ def against(table: str, lines: Lines) -> str:
             parts.append(f"{line} {found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f})")
     return (
         f"AUROC, {table}: WRI minus {'; '.join(parts)} (mean and paired 95 % interval over "
-        f"{len(ours)} trials)."
+        f"{len(ours)} draws)."
     )
 
 
-def accuracies(trained: Trained, data: Data) -> str:
-    """What kind of predictors these are."""
+def describe(task: Task, extractor: Extractor, found: Mapping[int, Measured]) -> str:
+    first, *_, last = found
+    sizes = [[len(rows) for rows in each.shown] for each in found.values()]
+    common, strange = np.mean(sizes, axis=0)
+    preset, by, negatives = (task.options[k] for k in ("preset", "combine", "negatives"))
+    return (
+        f"Preset {preset}, features {extractor!r}, draws {first} to {last}, densities combined by "
+        f"their {by}; {common:.0f} common rows ({negatives} digits) and {strange:.0f} strange ones "
+        "on average."
+    )
+
+
+def last_accuracies(one: Predictor) -> list[float]:
     splits = [*(f"env{e}_out" for e in TRAINING), f"env{TEST}_in"]
+    return [100 * one.record.measures["accuracy"][split][-1] for split in splits]
+
+
+def accuracies(found: Sequence[Measured]) -> str:
+    """What kind of predictors these are."""
     parts = []
-    for name, each in trained.items():
-        accuracy = [one.record.measures["accuracy"] for one in each.values()]
-        last = np.mean([[own[split][-1] for split in splits] for own in accuracy], axis=0)
-        parts.append(f"{ALGORITHMS[name]} {' / '.join(f'{100 * mean:.0f}' for mean in last)}")
-    return f"Accuracy (%) in {' / '.join(data.names)} at the last step: {', '.join(parts)}."
+    for label in found[0].accuracy:
+        means = np.mean([each.accuracy[label] for each in found], axis=0)
+        parts.append(f"{label} {' / '.join(f'{mean:.0f}' for mean in means)}")
+    return f"Accuracy (%) in +90% / +80% / -90% at the last step: {', '.join(parts)}."
 
 
-def never_in_force(trained: Trained, steps: int) -> list[str]:
-    late = [
-        ALGORITHMS[name]
-        for name, each in trained.items()
-        if all(one.run.hyper.get("anneal_steps", 0) >= steps for one in each.values())
-    ]
+def components(found: Sequence[Measured]) -> list[str]:
+    """Which numbers the draws chose."""
+    parts = []
+    for what in found[0].components:
+        numbers = sorted({each.components[what] for each in found})
+        parts.append(f"on {what} {' or '.join(map(str, numbers))}")
+    return [f"Components of the mixtures: {', '.join(parts)}.", WHOSE_MERIT] if parts else []
+
+
+def never_in_force(preset: str, steps: int) -> list[str]:
+    late = []
+    for name, label in ALGORITHMS.items():
+        numbers = complete(make_objective(name, preset).hyperparameters(), {}, preset)
+        if numbers.get("anneal_steps", 0) >= steps:
+            late.append(label)
     if not late:
         return []
     return [f"The preset anneals {' and '.join(late)} so long that λ never comes into force."]

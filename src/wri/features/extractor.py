@@ -9,17 +9,16 @@ by the number of threads, so their rounding depends on it, and training makes ro
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from wri.errors import InputError
 from wri.progress import Progress, silent
+from wri.threads import one_thread
 
 Shape = tuple[int, int, int]
 """Channels, height and width of an image."""
@@ -123,18 +122,6 @@ class Extractor(ABC):
     def _fit(
         self, images: np.ndarray, labels: np.ndarray, seed: int, progress: Progress
     ) -> Fitted: ...
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """PyTorch and linear algebra in a single thread, and afterwards as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def scaled(images: np.ndarray) -> Tensor:  # [B, C, H, W], uint8 -> float32
