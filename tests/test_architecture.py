@@ -35,7 +35,7 @@ MAY_IMPORT = {
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 
 
-BELOW_ALL = ("cache", "errors", "measures", "presets", "progress", "registry", "rows")
+BELOW_ALL = ("cache", "errors", "measures", "presets", "threads", "progress", "registry", "rows")
 
 
 def imported_packages(path):

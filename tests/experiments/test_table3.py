@@ -141,7 +141,9 @@ def test_a_dead_representation_has_one_component(three):
 
 def test_draws_with_a_diverged_run_are_left_out_of_every_line():
     shown = Shown(np.zeros((1, 2)), np.zeros((1, 2)))
-    fine, broken = (Measured(shown, {}, {}, {}, lost) for lost in ([], ["IRM", "WRI"]))
+    fine, broken = (
+        Measured(shown=shown, accuracy={}, diverged=lost) for lost in ([], ["IRM", "WRI"])
+    )
     found = {4: fine, 5: broken, 6: fine}
     assert list(table3.survivors(found)) == [4, 6]
     assert table3.left_out(found) == ["Draw 5 is left out: IRM and WRI diverged."]

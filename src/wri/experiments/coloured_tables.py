@@ -13,7 +13,7 @@ how often they tell it in the test environment.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,7 +45,8 @@ ACCURACIES = ("test", "unrelated", "+90%", "+80%")
 COLUMNS = (*ACCURACIES, "worst draw", "worst regret", "anti-colour")
 
 
-class Chosen(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Chosen:
     """What a selection chose in every draw of the data."""
 
     accuracy: np.ndarray  # [draw, environment], %

@@ -29,6 +29,7 @@ with DomainBed's split.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import NamedTuple, cast
@@ -129,14 +130,15 @@ Trained = dict[str, Predictor]
 """By algorithm."""
 
 
-class Measured(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Measured:
     """What one draw of everything gave."""
 
     shown: Shown
-    tables: dict[str, Values]  # by title
     accuracy: Values  # of each algorithm in the environments, %
-    components: dict[str, int]  # of the mixtures, by what they are fitted on
-    diverged: list[str]  # algorithms; a draw with some has no tables
+    tables: dict[str, Values] = field(default_factory=dict)  # by title
+    components: dict[str, int] = field(default_factory=dict)  # by what mixtures are fitted on
+    diverged: list[str] = field(default_factory=list)  # algorithms; then there are no tables
 
 
 def run(task: Task) -> list[Result]:
@@ -180,7 +182,7 @@ def measure(task: Task, extractor: Extractor, draw: int, progress: Progress) -> 
     diverged = [ALGORITHMS[k] for k, one in trained.items() if one.record.diverged_at is not None]
     accuracy = {ALGORITHMS[name]: last_accuracies(one) for name, one in trained.items()}
     if diverged:
-        return Measured(shown, {}, accuracy, {}, diverged)
+        return Measured(shown=shown, accuracy=accuracy, diverged=diverged)
     lines = {ALGORITHMS[k]: measured(one.confidence, shown) for k, one in trained.items()}
     lines[CONFIDENCE_OF_WRI] = lines["WRI"]
     tables = {AS_PRINTED: lines}
@@ -199,7 +201,7 @@ def measure(task: Task, extractor: Extractor, draw: int, progress: Progress) -> 
             tables[ON_PHI][ALGORITHMS[name]] = measured(score, shown)
     else:
         lines["WRI"] = measured(partial(trained["wri"].own_density, by), shown)
-    return Measured(shown, tables, accuracy, numbers, [])
+    return Measured(shown=shown, accuracy=accuracy, tables=tables, components=numbers)
 
 
 def load_shown(data: Data, full: bool, extractor: Extractor, negatives: str, draw: int) -> Shown:
