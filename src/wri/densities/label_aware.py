@@ -20,7 +20,7 @@ the shift, and do not count in the mean.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -28,8 +28,10 @@ from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
 from wri.densities.classifier import Fitting
-from wri.errors import InputError
+from wri.errors import InputError, check_option
 from wri.stacked import Network, generator
+
+Terms = Literal["plain", "squares", "products"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +40,12 @@ class LabelAwareClassifier(Density):
 
     Parameters
     ----------
+    terms
+        What the classifier sees of x: "plain", itself; "squares", also the square of every column;
+        "products", also the product of every two.
     hidden, second_hidden
-        Units of the classifier's two hidden layers.
+        Units of the classifier's hidden layers; 0 for none. Without any it is a logistic regression
+        on these terms and their products with y.
     steps, batch_size, learning_rate, weight_decay
         Of its fitting; a batch has so many rows of each environment.
     bins
@@ -48,6 +54,7 @@ class LabelAwareClassifier(Density):
         Of the small network on A; it has the same weight decay.
     """
 
+    terms: Terms = "plain"
     hidden: int = 64
     second_hidden: int = 32
     steps: int = 1000
@@ -64,9 +71,14 @@ class LabelAwareClassifier(Density):
     comparable_over_x: ClassVar[bool] = False
     needs_targets: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        check_option("terms", self.terms, get_args(Terms))
+
     def _shared(self, environments: int, width: int, classes: int = 1) -> Network:
         """A's network; with classes, the one whose outputs A is the mean of."""
-        return Network((width, self.hidden, self.second_hidden, classes * environments))
+        squares = {"plain": 0, "squares": width, "products": width * (width + 1) // 2}
+        hidden = [units for units in (self.hidden, self.second_hidden) if units]
+        return Network((width + squares[self.terms], *hidden, classes * environments))
 
     def _small(self, environments: int) -> Network:
         return Network((environments - 1, self.refit_hidden, environments))
@@ -79,7 +91,8 @@ class LabelAwareClassifier(Density):
         shared, small = self._shared(environments, x.shape[-1]), self._small(environments)
         sizes = [shared.packing.size, small.packing.size]
         first, second = flat.split(sizes, dim=1)
-        outputs = small.outputs(second, _centred(shared.outputs(first, x)))  # [R, …, E]
+        terms = _expand(x, self.terms)
+        outputs = small.outputs(second, _centred(shared.outputs(first, terms)))  # [R, …, E]
         return outputs.movedim(-1, 1).log_softmax(1)
 
     def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
@@ -89,18 +102,21 @@ class LabelAwareClassifier(Density):
     def fit_with_targets(
         self, environments: Sequence[np.ndarray], targets: Sequence[np.ndarray]
     ) -> np.ndarray:
-        rows = [torch.as_tensor(own, dtype=torch.float32) for own in environments]
+        plain = [torch.as_tensor(own, dtype=torch.float32) for own in environments]
+        rows = [_expand(own, self.terms) for own in plain]
+        network = self._shared(len(plain), plain[0].shape[1])
         labels = _as_classes(targets, self.bins)
-        shared = self._fit_shared(rows, labels)  # [1, P]
-        network = self._shared(len(rows), rows[0].shape[1])
+        shared = self._fit_shared(rows, labels, plain[0].shape[1])  # [1, P]
         with torch.no_grad():
             mean_logits = [_centred(network.outputs(shared, own[None]))[0] for own in rows]
         small = self._fit_small(mean_logits)
         return torch.cat([shared, small], dim=1)[0].double().numpy()
 
-    def _fit_shared(self, rows: Sequence[Tensor], labels: Sequence[Tensor]) -> Tensor:  # [1, P]
+    def _fit_shared(
+        self, rows: Sequence[Tensor], labels: Sequence[Tensor], width: int
+    ) -> Tensor:  # [1, P]
         """Step 1; what is kept is the mean over y of the last layer, which gives A."""
-        count, width = len(rows), rows[0].shape[1]
+        count = len(rows)
         classes = 1 + max(int(own.max()) for own in labels)
         network = self._shared(count, width, classes)
 
@@ -133,6 +149,16 @@ class LabelAwareClassifier(Density):
         )
         rows = [(own,) for own in mean_logits]
         return fitting.fit(network.initial([0], "density"), rows, loss, generator(0, "refit"))
+
+
+def _expand(x: Tensor, terms: Terms) -> Tensor:  # [..., D] -> [..., D + squares]
+    """x, with squares or all products of its columns."""
+    if terms == "plain":
+        return x
+    if terms == "squares":
+        return torch.cat([x, x.square()], dim=-1)
+    i, j = torch.triu_indices(x.shape[-1], x.shape[-1])
+    return torch.cat([x, x[..., i] * x[..., j]], dim=-1)
 
 
 def _centred(logits: Tensor) -> Tensor:  # [..., E] -> [..., E − 1]
