@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "diagnosis": {"densities", "stacked", "ood", "report"},
     "ood": {"densities", "stacked"},
     "training": {"objectives", "densities", "stacked"},
-    "sweep": {"training", "objectives", "stacked", "datasets", "report"},
+    "sweep": {"training", "objectives", "densities", "stacked", "datasets", "report"},
     "report": set(),
     "estimators": {"training", "objectives", "densities", "stacked", "ood", "diagnosis"},
     "experiments": {
@@ -35,7 +35,7 @@ MAY_IMPORT = {
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 
 
-BELOW_ALL = ("cache", "errors", "measures", "presets", "threads", "progress", "registry", "rows")
+BELOW_ALL = ("cache", "errors", "measures", "presets", "progress", "registry", "rows", "threads")
 
 
 def imported_packages(path):

@@ -180,7 +180,10 @@ def test_lists_may_be_spread_in_three_ways():
 
 
 def test_an_experiment_shows_only_the_options_it_declares(wri):
-    for name, own in (("table2", {"--preset", "--features", "--width"}), ("figure1", set())):
+    for name, own in (
+        ("table2", {"--preset", "--features", "--width", "--epochs"}),
+        ("figure1", set()),
+    ):
         shown = set(re.findall(r"--\w+", wri("reproduce", name, "--help").stdout))
         assert shown == own | {"--full", "--quick", "--seed", "--output", "--json", "--help"}
 

@@ -135,3 +135,22 @@ def test_a_fit_is_the_same_every_time_and_can_be_written_down():
     assert DENSITIES["LabelAwareClassifier"] is LabelAwareClassifier
     with pytest.raises(TypeError, match="not fitted on whole environments"):
         short.fit(x)
+
+
+def test_the_other_part_depends_on_the_label_alone():
+    """b = log p_0(x_spu | y) / p_1(x_spu | y), centred over y: odd in y for two classes."""
+    environments, targets = sample()
+    part = SMALL.fit_label_part(environments, targets)
+    x, y = environments[0], targets[0]
+    found = 2 * part(x, y)[:, 0]  # deviations from the mean of two: half the difference
+    sign = 2 * y - 1
+
+    def log_given(e, sign):
+        return -0.5 * (x[:, 1] - SPURIOUS[e] * sign) ** 2
+
+    difference = [log_given(0, s) - log_given(1, s) for s in (sign, -sign)]
+    exact = (difference[0] - difference[1]) / 2
+    assert np.corrcoef(found, exact)[0, 1] > 0.95
+    np.testing.assert_allclose(part(x, y), -part(x, 1 - y), atol=1e-5)
+    numbered = SMALL.fit_label_part(*sample(numbers))
+    assert numbered(x, x[:, 0]).shape == (len(x), 1)

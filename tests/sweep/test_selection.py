@@ -24,6 +24,8 @@ DRAWS = [
         "env1_out": [0.70, 0.80, 0.70],
         "env2_in": [0.95, 0.42, 0.43],
         "env2_out": [0.40, 0.30, 0.20],
+        "env0_balanced": [0.50, 0.50, 0.50],
+        "env1_balanced": [0.40, 0.40, 0.40],
     },
     {
         "env0_in": [0.55, 0.60, 0.60],
@@ -32,6 +34,8 @@ DRAWS = [
         "env1_out": [0.65, 0.65, 0.60],
         "env2_in": [0.51, 0.52, 0.53],
         "env2_out": [0.45, 0.50, 0.60],
+        "env0_balanced": [0.55, 0.62, 0.60],
+        "env1_balanced": [0.60, 0.60, 0.55],
     },
     {  # at first the colour, read the wrong way round
         "env0_in": [0.10, 0.60, 0.60],
@@ -40,6 +44,8 @@ DRAWS = [
         "env1_out": [0.20, 0.60, 0.60],
         "env2_in": [0.91, 0.62, 0.63],
         "env2_out": [0.90, 0.70, 0.50],
+        "env0_balanced": [0.50, 0.58, 0.55],
+        "env1_balanced": [0.90, 0.59, 0.55],
     },
 ]
 # In accuracy of A with A and C held out, of B with B and C: means .50 .55 .55, .80 .55 .55
@@ -52,6 +58,7 @@ LEFT_OUT = [
 EXPECTED = {  # draw, step, score
     "training-domain": (0, 20, 0.42),
     "leave-one-out": (1, 10, 0.51),
+    "invariance": (1, 20, 0.52),
     "oracle": (1, 30, 0.53),
     "oracle-early": (2, 10, 0.91),
     "guarded-oracle": (2, 20, 0.62),
@@ -219,6 +226,22 @@ def test_reasons_name_what_is_missing():
     reason = "pairs {0, 2} are missing for leave-one-out in 1 of 3 draws"
     some = [run for run in example() if (run.hparams_seed, run.test_envs) != (1, (0, 2))]
     assert select("leave-one-out", some) == reason
+
+
+def test_invariance_needs_rows_that_the_sweep_was_asked_for():
+    plain = [
+        replace(
+            run,
+            measures={
+                "accuracy": {
+                    k: v for k, v in run.measures["accuracy"].items() if "balanced" not in k
+                }
+            },
+        )
+        for run in example()
+    ]
+    said = "runs lack balanced rows; name invariance among the sweep's selections"
+    assert select("invariance", plain) == said
 
 
 def test_two_environments_leave_none_to_train_on():

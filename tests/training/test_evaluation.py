@@ -13,7 +13,11 @@ from wri.training import Bank, ModelSpec, Run, train_stack
 from wri.training.evaluation import auroc_by_split
 
 TRAIN = [np.arange(0, 60), np.arange(60, 120)]
-SPLITS = {"first": np.arange(120, 150), "second": np.arange(150, 200)}
+SPLITS = {
+    "first": np.arange(120, 150),
+    "second": np.arange(150, 200),
+    "again": np.r_[130:160, 140:150, 140:145],  # rows of both, some more than once
+}
 
 
 def trained(bank, preset, seeds=(0, 1)):
@@ -80,13 +84,13 @@ def test_auroc_counts_ties_half_and_weights_as_counts():
     scores = torch.randn(3, 60, generator=random).round(decimals=1)  # many ties
     positive = torch.randint(0, 2, (1, 60), generator=random)
     split_of = torch.randint(0, 4, (3, 60), generator=random)  # the last is in no split
-    weights = torch.rand(60, generator=random)
+    weights = torch.rand(1, 60, generator=random)
     for own in (None, weights):
         found = auroc_by_split(scores, positive, split_of, 3, own)
         for run in range(3):
             for split in range(3):
                 rows = split_of[run] == split
-                chosen = None if own is None else own[rows]
+                chosen = None if own is None else own[0, rows]
                 args = positive[0, rows], scores[run, rows]
                 expected = roc_auc_score(*args, sample_weight=chosen)
                 assert found[run, split].item() == pytest.approx(expected, rel=1e-6)

@@ -47,10 +47,6 @@ def with_cell(value):
         ),
         (lambda: make_run(ERM(), Bank(X, Y), [[0.5, 1.0]]), "rows must be a list of row numbers"),
         (
-            lambda: make_run(ERM(), Bank(X, Y), TWO, evaluate={"a": [0, 1], "b": [1]}),
-            "a row stands in two evaluation splits",
-        ),
-        (
             lambda: make_run(ERM(), Bank(X, Y), TWO, evaluate={"a": [9]}),
             "split 'a': row 9 does not exist; the bank has 6 rows",
         ),

@@ -11,5 +11,13 @@ ALGORITHMS = tuple(OBJECTIVES)
 MEASURES = tuple(_MEASURES)
 PRESETS = tuple(_PRESETS)
 DATASETS = ("simulation", "gaussian2d", "hospitals")
-SELECTIONS = ("training-domain", "leave-one-out", "oracle", "oracle-early", "guarded-oracle")
+SELECTIONS = (
+    "training-domain",
+    "leave-one-out",
+    "invariance",
+    "oracle",
+    "oracle-early",
+    "guarded-oracle",
+)
 NEED_PAIRS = ("leave-one-out",)  # of the selections, those that need runs with pairs held out
+ON_REQUEST = (*NEED_PAIRS, "invariance")  # those that a sweep is prepared for only when asked

@@ -11,13 +11,13 @@ import typer
 
 from wri.cli import options as given
 from wri.cli.console import echo, make_progress, say, update
-from wri.cli.names import ALGORITHMS, NEED_PAIRS, SELECTIONS
+from wri.cli.names import ALGORITHMS, ON_REQUEST, SELECTIONS
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from wri.sweep import Data, Store, Sweep
 
-DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name not in NEED_PAIRS)
+DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name not in ON_REQUEST)
 
 
 def sweep(

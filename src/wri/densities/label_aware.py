@@ -112,10 +112,10 @@ class LabelAwareClassifier(Density):
         small = self._fit_small(mean_logits)
         return torch.cat([shared, small], dim=1)[0].double().numpy()
 
-    def _fit_shared(
+    def _fit_every(
         self, rows: Sequence[Tensor], labels: Sequence[Tensor], width: int
-    ) -> Tensor:  # [1, P]
-        """Step 1; what is kept is the mean over y of the last layer, which gives A."""
+    ) -> tuple[Network, Tensor]:
+        """Step 1: the network with an output per class and environment, and its `[1, P]`."""
         count = len(rows)
         classes = 1 + max(int(own.max()) for own in labels)
         network = self._shared(count, width, classes)
@@ -129,13 +129,44 @@ class LabelAwareClassifier(Density):
         fitting = Fitting(self.steps, self.batch_size, self.learning_rate, self.weight_decay)
         start = network.initial([0], "density")
         pairs = list(zip(rows, labels, strict=True))
-        flat = fitting.fit(start, pairs, loss, generator(0, "classifier"))
+        return network, fitting.fit(start, pairs, loss, generator(0, "classifier"))
+
+    def _fit_shared(
+        self, rows: Sequence[Tensor], labels: Sequence[Tensor], width: int
+    ) -> Tensor:  # [1, P]
+        """What is kept of step 1: the mean over y of the last layer, which gives A."""
+        count = len(rows)
+        network, flat = self._fit_every(rows, labels, width)
+        classes = network.widths[-1] // count
         common = _common_classes(labels, classes)
         *below, weight, bias = network.packing.views(flat)
         last = [
             part[:, 0].unflatten(1, (classes, count))[:, common].mean(1) for part in (weight, bias)
         ]  # [1, E, H], [1, E, 1]
         return torch.cat([part.flatten(1) for part in (*below, *last)], dim=1)
+
+    def fit_label_part(
+        self, environments: Sequence[np.ndarray], targets: Sequence[np.ndarray]
+    ) -> "LabelPart":
+        """The other part of the shift: b, which depends on the label.
+
+        Parameters
+        ----------
+        environments, targets
+            Rows `[n_e, D]` in units of about one, and what they are labelled with, `[n_e]`.
+        """
+        plain = [torch.as_tensor(own, dtype=torch.float32) for own in environments]
+        rows = [_expand(own, self.terms) for own in plain]
+        labels = _as_classes(targets, self.bins)
+        network, flat = self._fit_every(rows, labels, plain[0].shape[1])
+        return LabelPart(
+            network=network,
+            flat=flat,
+            environments=len(rows),
+            terms=self.terms,
+            common=_common_classes(labels, network.widths[-1] // len(rows)),
+            edges=_edges(targets, self.bins),
+        )
 
     def _fit_small(self, mean_logits: Sequence[Tensor]) -> Tensor:  # [1, P]
         """Step 3, from A of every environment, `[n_e, E − 1]` each."""
@@ -149,6 +180,32 @@ class LabelAwareClassifier(Density):
         )
         rows = [(own,) for own in mean_logits]
         return fitting.fit(network.initial([0], "density"), rows, loss, generator(0, "refit"))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelPart:
+    """b(x, y), fitted: how the environments differ in what goes with a label.
+
+    It is zero on average over the labels at every x.
+    """
+
+    network: Network
+    flat: Tensor  # [1, P]
+    environments: int
+    terms: Terms
+    common: list[int]  # classes that every environment has
+    edges: np.ndarray | None  # of the bins, where targets are numbers
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:  # [n, D], [n] -> [n, E − 1]
+        """Log densities given the label, each against the mean over environments."""
+        rows = _expand(torch.as_tensor(x, dtype=torch.float32), self.terms)
+        with torch.no_grad():
+            outputs = self.network.outputs(self.flat, rows[None])[0]
+        every = outputs.unflatten(-1, (-1, self.environments))[:, self.common]  # [n, C, E]
+        classes = _classes(y, self.edges)
+        own = classes[:, None] == torch.tensor(self.common)  # [n, C]; others have no b
+        deviation = every - every.mean(1, keepdim=True)
+        return _centred((deviation * own[:, :, None]).sum(1)).double().numpy()
 
 
 def _expand(x: Tensor, terms: Terms) -> Tensor:  # [..., D] -> [..., D + squares]
@@ -174,10 +231,21 @@ def _cross_entropy(logits: Tensor) -> Tensor:  # [1, E, B, E] -> [1]
 
 def _as_classes(targets: Sequence[np.ndarray], bins: int) -> list[Tensor]:
     """Class numbers as they are; other numbers in bins of about equally many rows."""
+    edges = _edges(targets, bins)
+    return [_classes(own, edges) for own in targets]
+
+
+def _edges(targets: Sequence[np.ndarray], bins: int) -> np.ndarray | None:
+    """Between the bins of numbers; None for classes."""
     if all(own.dtype.kind in "iu" for own in targets):
-        return [torch.as_tensor(own, dtype=torch.long) for own in targets]
-    edges = np.quantile(np.concatenate(list(targets)), np.linspace(0, 1, bins + 1)[1:-1])
-    return [torch.as_tensor(np.searchsorted(edges, own)) for own in targets]
+        return None
+    return np.quantile(np.concatenate(list(targets)), np.linspace(0, 1, bins + 1)[1:-1])
+
+
+def _classes(targets: np.ndarray, edges: np.ndarray | None) -> Tensor:
+    return torch.as_tensor(
+        targets if edges is None else np.searchsorted(edges, targets), dtype=torch.long
+    )
 
 
 def _common_classes(labels: Sequence[Tensor], classes: int) -> list[int]:

@@ -27,7 +27,7 @@ def run_sweep(sweep: Sweep, store: Store, progress: Progress | None = None) -> i
     planned = [run for stack in pending for run in stack]
     place = {run.id: n for n, run in enumerate(planned)}
     finished = finished_stacks(
-        [sweep.run(each) for each in planned],
+        [sweep.run_to_train(each) for each in planned],
         [[place[run.id] for run in stack] for stack in pending],
         checkpoint_every=sweep.spec.checkpoint_every,
         measures=sweep.spec.measures or "all",

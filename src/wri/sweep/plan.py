@@ -41,6 +41,7 @@ class RunSpec:
     hparams_seed: int = 0
     trial_seed: int = 0
     checkpoint_every: int = 10
+    balanced: bool = False  # also measured on balanced rows, for the selection that needs them
 
     @cached_property
     def id(self) -> str:
@@ -59,7 +60,7 @@ class RunSpec:
             "model": self.model.differences(),
             "test_envs": list(self.test_envs),
         }
-        for name in ("hparams_seed", "trial_seed", "checkpoint_every"):
+        for name in ("hparams_seed", "trial_seed", "checkpoint_every", "balanced"):
             if getattr(self, name) != RunSpec.__dataclass_fields__[name].default:
                 fields[name] = getattr(self, name)
         return json.dumps(fields, sort_keys=True)
@@ -76,7 +77,11 @@ class RunSpec:
         model = ModelSpec.from_dict(fields.pop("model"))
         run = cls(model=model, test_envs=tuple(fields.pop("test_envs")), **fields)
         numbers = (*run.test_envs, run.hparams_seed, run.trial_seed, run.checkpoint_every)
-        if {type(run.dataset), type(run.fingerprint)} != {str} or {*map(type, numbers)} != {int}:
+        if (
+            {type(run.dataset), type(run.fingerprint)} != {str}
+            or {*map(type, numbers)} != {int}
+            or type(run.balanced) is not bool
+        ):
             raise InputError("names must be texts, and environments and seeds whole numbers")
         return run
 
@@ -198,6 +203,7 @@ class SweepSpec:
                 "for fewer trials, draws, algorithms or held-out environments"
             )
         trials = range(self.first_trial, self.first_trial + self.trials)
+        balanced = any(SELECTIONS[name].needs_balance for name in self.selections)
         return [
             RunSpec(
                 dataset=data.name,
@@ -207,6 +213,7 @@ class SweepSpec:
                 hparams_seed=n,
                 trial_seed=trial,
                 checkpoint_every=self.checkpoint_every,
+                balanced=balanced,
             )
             for data in datasets
             for algorithm in algorithms
@@ -255,6 +262,12 @@ class SweepSpec:
             raise InputError(
                 f"{how} of the {len(every)} environments of {data.name!r}, and {algorithm} needs "
                 f"{least} to train on; {remedy}"
+            )
+        balanced = [name for name in self.selections if SELECTIONS[name].needs_balance]
+        if balanced and len(every) - (2 if paired else 1) < 2:
+            raise InputError(
+                f"{balanced[0]} compares training environments, and of the {len(every)} of "
+                f"{data.name!r} too few are left; leave it out"
             )
         singles: list[tuple[int, ...]] = [(e,) for e in chosen]
         if not paired:

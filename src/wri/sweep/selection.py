@@ -9,7 +9,6 @@ step. A run that diverged is never chosen, however good it was before.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -91,31 +90,49 @@ def guarded_oracle(candidate: Candidate) -> np.ndarray:  # [T]
     return np.where(np.all(beaten, axis=0), oracle_early(candidate), np.nan)
 
 
-class Selection(NamedTuple):
+def invariance(candidate: Candidate) -> np.ndarray:  # [T]
+    """Worst training environment, on held-back rows that are balanced (`balance`)."""
+    return np.min([candidate.values(k, "balanced") for k in candidate.others], axis=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
     """A way to choose."""
 
     description: str
     values: Callable[[Candidate], np.ndarray]
     needs_pairs: bool = False
+    needs_balance: bool = False
     refusal: str = "no checkpoint has all the values that the selection needs"
 
 
 SELECTIONS = {
     "training-domain": Selection(
-        "best checkpoint on held-back rows of the training environments", training_domain
+        description="best checkpoint on held-back rows of the training environments",
+        values=training_domain,
     ),
     "leave-one-out": Selection(
-        "best checkpoint on training environments that are left out in turn", leave_one_out, True
+        description="best checkpoint on training environments that are left out in turn",
+        values=leave_one_out,
+        needs_pairs=True,
+    ),
+    "invariance": Selection(
+        description="best checkpoint in the worst training environment, on held-back rows that are "
+        "balanced so that what goes with the label here or there no longer tells it",
+        values=invariance,
+        needs_balance=True,
     ),
     "oracle": Selection(
-        "last checkpoint, draw chosen on held-back rows of the test environment", oracle
+        description="last checkpoint, draw chosen on held-back rows of the test environment",
+        values=oracle,
     ),
     "oracle-early": Selection(
-        "best checkpoint on held-back rows of the test environment", oracle_early
+        description="best checkpoint on held-back rows of the test environment", values=oracle_early
     ),
     "guarded-oracle": Selection(
-        "as oracle-early, if it beats the constant predictor in every training environment",
-        guarded_oracle,
+        description="as oracle-early, if it beats the constant predictor in every training "
+        "environment",
+        values=guarded_oracle,
         refusal="no checkpoint beats the constant predictor in every training environment",
     ),
 }
@@ -225,6 +242,10 @@ def candidates(
     waiting = {n for envs in needed for n, run in runs[envs].items() if len(run.steps) == 0}
     if waiting:
         return f"{len(waiting)} of {len(draws)} draws are not finished"
+    if SELECTIONS[selection].needs_balance:
+        wanted = {f"env{k}_balanced" for k in _others(held_out, data)}
+        if not all(wanted <= run.measures[measure].keys() for run in draws.values()):
+            return f"runs lack balanced rows; name {selection} among the sweep's selections"
     found = {
         draw: Candidate(
             run=run,

@@ -6,6 +6,7 @@ from math import isfinite
 import numpy as np
 
 from wri.errors import InputError
+from wri.sweep.balance import balanced_splits
 from wri.sweep.data import Data
 from wri.sweep.memory import most_rows
 from wri.sweep.outcomes import DatasetInfo
@@ -40,6 +41,7 @@ class Sweep:
         for data in datasets:
             check_measures(self.measures(data.name), data.bank)
         self._splits: dict[tuple[str, int], dict[str, np.ndarray]] = {}
+        self._balanced: dict[tuple[str, int, tuple[int, ...]], dict[str, np.ndarray]] = {}
         self.planned = spec.plan(datasets)
         self._runs = {planned.id: self._make(planned) for planned in self.planned}
 
@@ -58,10 +60,23 @@ class Sweep:
         return self._runs[planned.id]
 
     def _make(self, planned: RunSpec) -> Run:
-        data, key = self._data[planned.dataset], (planned.dataset, planned.trial_seed)
+        return planned.run(self._data[planned.dataset], self._split(planned))
+
+    def _split(self, planned: RunSpec) -> dict[str, np.ndarray]:
+        key = (planned.dataset, planned.trial_seed)
         if key not in self._splits:
-            self._splits[key] = data.splits(planned.trial_seed)
-        return planned.run(data, self._splits[key])
+            self._splits[key] = self._data[planned.dataset].splits(planned.trial_seed)
+        return self._splits[key]
+
+    def run_to_train(self, planned: RunSpec) -> Run:
+        """The run with all rows it is measured on; balanced ones are made here, for they cost."""
+        if not planned.balanced:
+            return self.run(planned)
+        data, splits = self._data[planned.dataset], self._split(planned)
+        key = (planned.dataset, planned.trial_seed, planned.test_envs)
+        if key not in self._balanced:
+            self._balanced[key] = balanced_splits(data, splits, planned.test_envs)
+        return planned.run(data, splits | self._balanced[key])
 
     def new_stacks(self, store: Store | None) -> list[list[RunSpec]]:
         """Stacks of the runs that a store does not know; each of one data set."""

@@ -28,20 +28,28 @@ def check_measures(measures: Sequence[str], bank: Bank) -> None:
             )
 
 
+class _Layer(NamedTuple):
+    """Splits that have no row in common."""
+
+    split_of: Tensor  # [G, N], number of each row's split; the last number for none
+    weights: Tensor | None  # [G or 1, N], of the rows, times how often they stand in their split
+
+
 class _Group(NamedTuple):
     """Runs of one bank."""
 
     runs: Tensor | None  # [G], their places in the stack; None for all
     x: Tensor  # [G or 1, N, D]
     y: Tensor  # [G or 1, N]
-    split_of: Tensor  # [G, N], number of each row's split; the last number for none
+    layers: list[_Layer]
 
 
 class Evaluator:
     """Measures on every run's evaluation splits.
 
     Runs that see the rows of a bank alike see them as one matrix, so the first layer of all of
-    them is one product. A row's split is a number, and the split means are one scatter.
+    them is one product. A row's split is a number, and the split means are one scatter. Splits that
+    share rows stand in several layers; a row's outputs are computed once for all of them.
     """
 
     def __init__(self, runs: Sequence[Run], measures: Sequence[str], device: str) -> None:
@@ -49,7 +57,7 @@ class Evaluator:
         self.measures = tuple(measures)
         self.splits = tuple(runs[0].evaluate)
         self._runs, self._squared = len(runs), runs[0].bank.loss is SQUARED
-        self._groups: list[tuple[_Group, Tensor | None]] = []  # with the weights of the rows
+        self._groups: list[_Group] = []
         for bank in {id(run.bank): run.bank for run in runs}.values():
             numbers = [r for r, run in enumerate(runs) if run.bank is bank]
             self._groups.append(self._group(runs, numbers, device))
@@ -62,44 +70,66 @@ class Evaluator:
             spreads = [[_variance(run, rows) for rows in run.evaluate.values()] for run in runs]
             self._spreads = torch.tensor(spreads, dtype=dtype, device=device)  # [R, S]
 
-    def _group(
-        self, runs: Sequence[Run], numbers: Sequence[int], device: str
-    ) -> tuple[_Group, Tensor | None]:
+    def _group(self, runs: Sequence[Run], numbers: Sequence[int], device: str) -> _Group:
         chosen = [runs[r] for r in numbers]
-        bank = chosen[0].bank
-        split_of = np.full((len(chosen), len(bank.features)), len(self.splits))
-        for k, run in enumerate(chosen):
-            for s, rows in enumerate(run.evaluate.values()):
-                split_of[k, rows] = s
-        used = np.flatnonzero((split_of < len(self.splits)).any(0))
+        layers = self._layers(chosen)
+        used = np.flatnonzero(
+            np.any([split_of < len(self.splits) for split_of, _ in layers], (0, 1))
+        )
         alike = len({run.source for run in chosen}) == 1
         tensors = [run.tensors(device, used) for run in (chosen[:1] if alike else chosen)]
-        weights = None
-        if bank.weights is not None:
-            weights = torch.as_tensor(bank.weights[used], dtype=chosen[0].dtype, device=device)
         which = None if len(numbers) == len(runs) else torch.tensor(numbers, device=device)
         x, y = (torch.stack(each) for each in zip(*tensors, strict=True))
-        return _Group(which, x, y, torch.as_tensor(split_of[:, used], device=device)), weights
+        weights, dtype = chosen[0].bank.weights, chosen[0].dtype
+        made = []
+        for split_of, times in layers:
+            shown = None if weights is None else weights[None, used]
+            if (times > 1).any():
+                shown = times[:, used] if shown is None else times[:, used] * shown
+            counted = None
+            if shown is not None:
+                counted = torch.as_tensor(shown, dtype=dtype, device=device)
+            made.append(_Layer(torch.as_tensor(split_of[:, used], device=device), counted))
+        return _Group(which, x, y, made)
+
+    def _layers(self, runs: Sequence[Run]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Each row's split and how often it stands there, `[G, N]` both, as often as needed."""
+        shape = len(runs), len(runs[0].bank.features)
+        none = len(self.splits)
+        layers: list[tuple[np.ndarray, np.ndarray]] = []
+        for s, name in enumerate(self.splits):
+            rows = [run.evaluate[name] for run in runs]
+            free = [
+                layer
+                for layer in layers
+                if all((layer[0][k, own] == none).all() for k, own in enumerate(rows))
+            ]
+            if not free:
+                free = [(np.full(shape, none), np.ones(shape, np.int32))]
+                layers += free
+            split_of, times = free[0]
+            for k, own in enumerate(rows):
+                split_of[k, own] = s
+                times[k] += np.bincount(own, minlength=shape[1]).clip(1) - 1
+        return layers
 
     @torch.no_grad()
     def __call__(self, model: Model) -> np.ndarray:  # [M, R, S]
         shape = (len(self.measures), self._runs, len(self.splits))
         found = model.flat.new_zeros(shape)
-        for group, weights in self._groups:
+        for group in self._groups:
             here = model
             if group.runs is not None:
                 here = model._replace(flat=model.flat[group.runs])
             which = slice(None) if group.runs is None else group.runs
-            values = self._measure(here, group, weights, which)
+            values = self._measure(here, group, which)
             for m, measure in enumerate(self.measures):
                 found[m, which] = values[measure]
         return found.cpu().double().numpy()
 
-    def _measure(
-        self, model: Model, group: _Group, weights: Tensor | None, which: slice | Tensor
-    ) -> Mapping[str, Tensor]:
+    def _measure(self, model: Model, group: _Group, which: slice | Tensor) -> Mapping[str, Tensor]:
         """Every measure of some runs, `[G, S]` each."""
-        n = len(group.split_of)
+        n = len(group.layers[0].split_of)
         per_row = [m for m in ("accuracy", "loss") if m in self._summed]
         sums = {m: model.flat.new_zeros((n, len(self.splits) + 1)) for m in per_row}
         scores = []
@@ -109,13 +139,16 @@ class Evaluator:
             rows = slice(start, start + size)
             outputs = model.outputs(group.x[:, rows])  # [G, N, C]
             targets = group.y[:, rows].expand(n, -1)
-            if not outputs.sum().isfinite():  # a measure of such outputs would look like one
-                lost |= _splits_with(~outputs.isfinite().all(-1), group.split_of[:, rows], lost)
-            for measure, total in sums.items():
-                values = _values(measure, model, outputs, targets)
-                if weights is not None:
-                    values = values * weights[rows]
-                total.scatter_add_(1, group.split_of[:, rows], values)
+            infinite = None if outputs.sum().isfinite() else ~outputs.isfinite().all(-1)
+            for layer in group.layers:
+                split_of = layer.split_of[:, rows]
+                if infinite is not None:  # a measure of such outputs would look like one
+                    lost |= _splits_with(infinite, split_of, lost)
+                for measure, total in sums.items():
+                    values = _values(measure, model, outputs, targets)
+                    if layer.weights is not None:
+                        values = values * layer.weights[:, rows]
+                    total.scatter_add_(1, split_of, values)
             if "auroc" in self.measures:
                 scores.append(outputs[..., -1] - (outputs[..., 0] if outputs.shape[-1] > 1 else 0))
         # a split without rows gives NaN
@@ -128,12 +161,19 @@ class Evaluator:
         if "r2" in self.measures:
             means["r2"] = 1 - means["loss"] / self._spreads[which]
         if "auroc" in self.measures:
-            means["auroc"] = auroc_by_split(
-                torch.cat(scores, 1), group.y, group.split_of, len(self.splits), weights
-            )
+            means["auroc"] = self._aurocs(torch.cat(scores, 1), group)
         if lost.any():
             means = {measure: torch.where(lost, torch.nan, each) for measure, each in means.items()}
         return means
+
+    def _aurocs(self, scores: Tensor, group: _Group) -> Tensor:  # [G, N] -> [G, S]
+        """A split stands in one layer; in the others it has no rows and gives NaN."""
+        found = [
+            auroc_by_split(scores, group.y, layer.split_of, len(self.splits), layer.weights)
+            for layer in group.layers
+        ]
+        each = torch.stack(found)
+        return torch.where(each.isnan().all(0), torch.nan, each.nan_to_num(0.0).sum(0))
 
     @property
     def _summed(self) -> set[str]:
@@ -158,7 +198,7 @@ def auroc_by_split(
     positive: Tensor,  # [G or 1, N], class 0 or 1
     split_of: Tensor,  # [G, N]
     splits: int,
-    weights: Tensor | None = None,  # [N]
+    weights: Tensor | None = None,  # [G or 1, N]
 ) -> Tensor:  # [G, S]
     """P(positive scores higher) + ½·P(tied), within each split; NaN where a class is missing."""
     by_score = scores.argsort(dim=1, stable=True)
@@ -166,7 +206,9 @@ def auroc_by_split(
     order = by_score.gather(1, by_split)  # splits one after the other, scores ascending in each
     score, split = scores.gather(1, order), split_of.gather(1, order)
     one = positive.expand_as(scores).gather(1, order).to(torch.float64)
-    count = torch.ones_like(one) if weights is None else weights.double()[order]
+    count = torch.ones_like(one)
+    if weights is not None:
+        count = weights.double().expand_as(scores).gather(1, order)
     ones, zeros = one * count, (1 - one) * count
     new = torch.ones_like(split)  # where a group of tied rows begins
     new[:, 1:] = ((score.diff(dim=1) != 0) | (split.diff(dim=1) != 0)).long()

@@ -143,7 +143,8 @@ class Run:
     seed
         Decides the initial weights and the batches, and nothing else does.
     evaluate
-        Named sets of rows that are measured at every checkpoint; no row in two of them.
+        Named sets of rows that are measured at every checkpoint; a row counts as often as it is
+        named.
     """
 
     spec: ModelSpec
@@ -161,9 +162,6 @@ class Run:
         object.__setattr__(self, "train", train)
         object.__setattr__(self, "evaluate", splits)
         self._check_environments()
-        every = np.concatenate(list(splits.values()) or [np.empty(0, int)])
-        if len(np.unique(every)) < len(every):
-            raise InputError("a row stands in two evaluation splits; make them disjoint")
         learned = self.learned
         weight = len(learned) if self.bank.weights is None else self.bank.weights[learned].sum()
         width, largest = self.bank.features.shape[1], max(map(len, train))
