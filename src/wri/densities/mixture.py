@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from sklearn.mixture import GaussianMixture
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
@@ -61,7 +62,8 @@ class Mixture(Density):
                 reg_covar=self.regularisation,
                 random_state=0,
             )
-            fits.append(model.fit(rows))
+            with threadpool_limits(1):  # rounding depends on the threads, and EM makes it large
+                fits.append(model.fit(rows))
         factors = np.stack([m.precisions_cholesky_ for m in fits]).swapaxes(-1, -2)
         volumes = np.log(np.diagonal(factors, axis1=-2, axis2=-1)).sum(-1)
         pieces = [

@@ -11,7 +11,6 @@ from wri.ood import Densities, combine, common_scaling
 from wri.ood.evidence import Combination
 from wri.progress import Progress
 from wri.sweep import Data
-from wri.threads import one_thread
 
 COMPONENTS = {"x": (3, 10, 30, 60), "phi": (1, 3, 10, 30)}
 MOST_ROWS = 10_000  # of an environment, for a mixture
@@ -58,16 +57,12 @@ def mean_likelihood(
 
 
 def fit_best(rows: Seen, view: OfRows, components: Sequence[int], progress: Progress) -> Densities:
-    """Held-back rows choose the number of components.
-
-    In one thread: sums over rows are split by the number of threads, and EM makes rounding large.
-    """
+    """Held-back rows choose the number of components."""
     tried = []
-    with one_thread():
-        for n, number in enumerate(components, 1):
-            tried.append(fit_densities(rows.train, view, number))
-            progress(n, len(components))
-        return max(tried, key=lambda each: mean_likelihood(each, view, rows.held_back))
+    for n, number in enumerate(components, 1):
+        tried.append(fit_densities(rows.train, view, number))
+        progress(n, len(components))
+    return max(tried, key=lambda each: mean_likelihood(each, view, rows.held_back))
 
 
 def mixed(densities: Densities, view: OfRows, by: Combination, x: np.ndarray) -> np.ndarray:
