@@ -30,24 +30,38 @@ TASKS = ("classes", "numbers")
 SHOWN = 10  # names in a message
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LabelledFile:
     """A file's environments, and what its columns and class numbers are called.
 
     Parameters
     ----------
-    environments
-        In the natural order of names; rows in the file's order; y holds class numbers from 0, or
-        numbers.
+    x, y
+        Rows of all environments, one after the other, each in the file's order; y holds class
+        numbers from 0, or numbers.
+    names, sizes
+        Of the environments, in the natural order of names.
     features
         Names of the columns of x.
     classes
         Names of the class numbers; None where y holds numbers.
     """
 
-    environments: list[Environment]
+    x: np.ndarray  # [n, D]
+    y: np.ndarray  # [n]
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
     features: tuple[str, ...]
     classes: tuple[str, ...] | None
+
+    @property
+    def environments(self) -> list[Environment]:
+        """Views of the rows."""
+        ends = np.cumsum(self.sizes)
+        return [
+            Environment(name, self.x[end - size : end], self.y[end - size : end])
+            for name, size, end in zip(self.names, self.sizes, ends, strict=True)
+        ]
 
 
 class Columns(NamedTuple):
@@ -141,13 +155,13 @@ def _read_csv(path: Path, target: str, environment: str) -> Columns:
     _check_names(path, header, target, environment)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
-        warnings.simplefilter("ignore", pd.errors.DtypeWarning)  # mixed columns are refused below
         try:
             frame = pd.read_csv(
                 path,
                 encoding="utf-8-sig",
                 skipinitialspace=True,
                 index_col=False,
+                low_memory=False,  # pieces of few rows cost wide tables several times their size
                 dtype={target: str, environment: str},  # site 007 keeps its zeros
             )
         except pd.errors.ParserWarning as warning:
@@ -253,16 +267,24 @@ def _table(
         )
     classes, y = _targets(path, target, columns.target, task)
     _check_numbers(path, features)
-    dtype = np.result_type(np.float32, *features.dtypes.unique())
-    rows_of = [np.flatnonzero(sites == e) for e in range(len(environments))]
+    order = np.argsort(sites, kind="stable")
     return LabelledFile(
-        [
-            Environment(name, np.ascontiguousarray(features.iloc[rows].to_numpy(dtype)), y[rows])
-            for name, rows in zip(environments, rows_of, strict=True)
-        ],
-        tuple(features.columns),
-        classes,
+        x=_matrix(features, order),
+        y=y[order],
+        names=environments,
+        sizes=tuple(sizes.tolist()),
+        features=tuple(features.columns),
+        classes=classes,
     )
+
+
+def _matrix(features: "pd.DataFrame", rows: np.ndarray) -> np.ndarray:  # [n, D]
+    """Some rows, written column by column: no second copy of a large table."""
+    dtype = np.result_type(np.float32, *features.dtypes.unique())
+    matrix = np.empty((len(rows), features.shape[1]), dtype)
+    for place, (_, column) in enumerate(features.items()):
+        matrix[:, place] = column.to_numpy()[rows]
+    return matrix
 
 
 def _labels(path: Path, column: str, values: Any) -> tuple[tuple[str, ...], np.ndarray]:
