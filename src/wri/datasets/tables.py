@@ -10,14 +10,13 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from wri.datasets.archives import UNREADABLE, read_arrays
-from wri.datasets.environments import Environment
+from wri.datasets.environments import LabelledFile
 from wri.errors import InputError, check_option, shorten
 from wri.rows import first_gap, order_labels, read_number
 
@@ -28,40 +27,6 @@ FEWEST_ROWS = 2  # of an environment: every objective's batches need them
 MOST_FRACTIONS = 20  # more different labels than this, some of them fractions: a measurement
 TASKS = ("classes", "numbers")
 SHOWN = 10  # names in a message
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LabelledFile:
-    """A file's environments, and what its columns and class numbers are called.
-
-    Parameters
-    ----------
-    x, y
-        Rows of all environments, one after the other, each in the file's order; y holds class
-        numbers from 0, or numbers.
-    names, sizes
-        Of the environments, in the natural order of names.
-    features
-        Names of the columns of x.
-    classes
-        Names of the class numbers; None where y holds numbers.
-    """
-
-    x: np.ndarray  # [n, D]
-    y: np.ndarray  # [n]
-    names: tuple[str, ...]
-    sizes: tuple[int, ...]
-    features: tuple[str, ...]
-    classes: tuple[str, ...] | None
-
-    @property
-    def environments(self) -> list[Environment]:
-        """Views of the rows."""
-        ends = np.cumsum(self.sizes)
-        return [
-            Environment(name, self.x[end - size : end], self.y[end - size : end])
-            for name, size, end in zip(self.names, self.sizes, ends, strict=True)
-        ]
 
 
 class Columns(NamedTuple):
