@@ -155,6 +155,10 @@ def test_a_damaged_run_is_named_and_repair_trains_it_again(wri):
             "leave-one-out holds out two of the 3 environments of 'gaussian2d'",
         ),
         (
+            ("sweep", "--datasets", "simulation", "--memory", "0.05", "--store", "s.db"),
+            "--memory 0.05 is too little: PyTorch and the rows take",
+        ),
+        (
             ("sweep", "--datasets", "simulation", "--memory", "inf", "--store", "s.db"),
             "memory must be a positive number",
         ),

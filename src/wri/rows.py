@@ -212,12 +212,16 @@ class Scaling(NamedTuple):
             scale = np.where(constant, 1.0, np.ldexp(scale, np.where(constant, 0, exponent)))
             return cls(np.ldexp(mean, exponent), scale)
         mean = np.average(values, 0, weights)
-        scale = np.sqrt(np.average(np.square(values - mean), 0, weights))
+        squares = values - mean
+        np.square(squares, out=squares)  # in place: tables may be large
+        scale = np.sqrt(np.average(squares, 0, weights))
         # the mean of many equal numbers is rounded too, so the scale alone does not tell
         return cls(mean, np.where(find_constant_columns(values) | (scale == 0), 1.0, scale))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        return (values - self.mean) / self.scale
+        standard = values - self.mean
+        standard /= self.scale  # in place: tables may be large
+        return standard
 
     def undo(self, values: np.ndarray) -> np.ndarray:
         return values * self.scale + self.mean

@@ -341,12 +341,12 @@ def test_paths_that_are_no_tables(tmp_path):
 
 @pytest.mark.parametrize("column", ["x", "y", "site"])
 def test_parquet_texts_that_are_no_utf8(tmp_path, column):
-    pa = pytest.importorskip("pyarrow")
+    pa, parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
     ends = pa.py_buffer(np.arange(9, dtype=np.int32).tobytes())
     texts = pa.Array.from_buffers(pa.string(), 8, [None, ends, pa.py_buffer(b"a\xff" * 4)])
     columns = {"x": np.arange(8.0), "y": np.arange(8) % 2, "site": np.arange(8) // 4}
     path = tmp_path / "rows.parquet"
-    pa.parquet.write_table(pa.table({**columns, column: texts}), path)
+    parquet.write_table(pa.table({**columns, column: texts}), path)
     with pytest.raises(InputError, match=r"rows\.parquet cannot be read as \.parquet .*UTF8"):
         read_table(path, "y", "site")
 
@@ -378,6 +378,15 @@ def test_a_header_that_announces_a_billion_rows_is_not_believed(tmp_path):
 
     path = write_archive(tmp_path / "rows.npz", x=claim, y=Y, site=SITE)
     with pytest.raises(InputError, match=r"'x' announces 8,000,000,000,000 bytes .* and holds 0"):
+        read_table(path, "y", "site")
+
+
+def test_texts_that_reserve_gigabytes_are_not_unpacked(tmp_path):
+    """Four kilobytes in the file become 40,000 bytes for every label."""
+    labels = np.array(["a", "b"] * 50, dtype="<U9999")
+    path = write_archive(tmp_path / "rows.npz", x=np.arange(100.0), y=labels, site=labels)
+    assert path.stat().st_size < labels.nbytes / 50
+    with pytest.raises(InputError, match="'y' reserves 9,999 characters for every text"):
         read_table(path, "y", "site")
 
 

@@ -64,7 +64,9 @@ MeasureName = Annotated[
 Recorded = Annotated[
     list[str] | None, typer.Option(help="Measures to record; all that apply by default.")
 ]
-Memory = Annotated[float, typer.Option(min=0.01, help="GB that training may take.")]
+Memory = Annotated[
+    float, typer.Option(min=0.01, help="GB that all may take, PyTorch and rows too.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what it would take.")]
 Repair = Annotated[
     bool, typer.Option("--repair", help="Drop damaged runs from the store and train them again.")

@@ -71,11 +71,24 @@ def sweep(
         first_trial=first_trial,
         measures=None if record is None else tuple(record),
     )
-    planned = Sweep(spec, rows, 1e9 * memory)
+    planned = Sweep(spec, rows, _memory_left(memory))
     if dry_run:
         _forecast(planned, store, as_json)
     else:
         _train(planned, store, chosen, measure, repair, as_json)
+
+
+def _memory_left(gigabytes: float) -> float:
+    """Bytes that are left for training."""
+    from wri.sweep.forecast import LIBRARIES
+    from wri.training.memory import resident_bytes
+
+    taken = resident_bytes() + LIBRARIES
+    if gigabytes * 1e9 <= taken:
+        raise InputError(
+            f"--memory {gigabytes:g} is too little: PyTorch and the rows take {taken / 1e9:.2g} GB"
+        )
+    return gigabytes * 1e9 - taken
 
 
 def _forecast(planned: "Sweep", store: Path, as_json: bool) -> None:

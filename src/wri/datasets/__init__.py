@@ -7,7 +7,7 @@ from wri.datasets.coloured_mnist import (
     digit_shares,
     ideal_accuracy,
 )
-from wri.datasets.environments import Environment, joined
+from wri.datasets.environments import Environment, LabelledFile, joined
 from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.hospitals import Hospital, hospitals
@@ -16,7 +16,7 @@ from wri.datasets.mirrored import Mirrored, mirror
 from wri.datasets.mnist import Mnist, load_mnist, where_mnist
 from wri.datasets.named import NAMED, load_named
 from wri.datasets.simulation import Simulation, SimulationSetting
-from wri.datasets.tables import LabelledFile, read_table
+from wri.datasets.tables import read_table
 
 __all__ = [
     "COLOURED_MNIST",

@@ -17,6 +17,7 @@ from wri.errors import InputError, shorten
 
 MOST_BYTES = 2 << 30  # of all arrays
 WIDEST = 8  # bytes of a number that pandas and torch take
+LONGEST = 1000  # characters of a text
 UNREADABLE = (
     *(ValueError, OSError, EOFError, RuntimeError),  # pandas' and arrow's are among them
     *(csv.Error, zipfile.BadZipFile, zlib.error),
@@ -62,6 +63,12 @@ def _check_sizes(path: Path, packed: zipfile.ZipFile) -> None:
             raise InputError(
                 f"{path}: {name} announces {size:,} bytes of numbers and holds {left:,}; it is cut "
                 "or damaged: save it again"
+            )
+        characters = dtype.itemsize // (4 if dtype.kind == "U" else 1)
+        if dtype.kind in "US" and characters > LONGEST:
+            raise InputError(
+                f"{path}: {name} reserves {characters:,} characters for every text ({dtype}), and "
+                f"at most {LONGEST:,} are read; shorten its texts"
             )
         if dtype.kind in "fc" and dtype.itemsize > (WIDEST if dtype.kind == "f" else 2 * WIDEST):
             raise InputError(f"{path}: {name} holds numbers of the type {dtype}; save as float64")

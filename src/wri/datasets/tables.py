@@ -10,14 +10,13 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from wri.datasets.archives import UNREADABLE, read_arrays
-from wri.datasets.environments import Environment
+from wri.datasets.environments import LabelledFile
 from wri.errors import InputError, check_option, shorten
 from wri.rows import first_gap, order_labels, read_number
 
@@ -28,26 +27,6 @@ FEWEST_ROWS = 2  # of an environment: every objective's batches need them
 MOST_FRACTIONS = 20  # more different labels than this, some of them fractions: a measurement
 TASKS = ("classes", "numbers")
 SHOWN = 10  # names in a message
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledFile:
-    """A file's environments, and what its columns and class numbers are called.
-
-    Parameters
-    ----------
-    environments
-        In the natural order of names; rows in the file's order; y holds class numbers from 0, or
-        numbers.
-    features
-        Names of the columns of x.
-    classes
-        Names of the class numbers; None where y holds numbers.
-    """
-
-    environments: list[Environment]
-    features: tuple[str, ...]
-    classes: tuple[str, ...] | None
 
 
 class Columns(NamedTuple):
@@ -141,13 +120,13 @@ def _read_csv(path: Path, target: str, environment: str) -> Columns:
     _check_names(path, header, target, environment)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
-        warnings.simplefilter("ignore", pd.errors.DtypeWarning)  # mixed columns are refused below
         try:
             frame = pd.read_csv(
                 path,
                 encoding="utf-8-sig",
                 skipinitialspace=True,
                 index_col=False,
+                low_memory=False,  # pieces of few rows cost wide tables several times their size
                 dtype={target: str, environment: str},  # site 007 keeps its zeros
             )
         except pd.errors.ParserWarning as warning:
@@ -253,16 +232,24 @@ def _table(
         )
     classes, y = _targets(path, target, columns.target, task)
     _check_numbers(path, features)
-    dtype = np.result_type(np.float32, *features.dtypes.unique())
-    rows_of = [np.flatnonzero(sites == e) for e in range(len(environments))]
+    order = np.argsort(sites, kind="stable")
     return LabelledFile(
-        [
-            Environment(name, np.ascontiguousarray(features.iloc[rows].to_numpy(dtype)), y[rows])
-            for name, rows in zip(environments, rows_of, strict=True)
-        ],
-        tuple(features.columns),
-        classes,
+        x=_matrix(features, order),
+        y=y[order],
+        names=environments,
+        sizes=tuple(sizes.tolist()),
+        features=tuple(features.columns),
+        classes=classes,
     )
+
+
+def _matrix(features: "pd.DataFrame", rows: np.ndarray) -> np.ndarray:  # [n, D]
+    """Some rows, written column by column: no second copy of a large table."""
+    dtype = np.result_type(np.float32, *features.dtypes.unique())
+    matrix = np.empty((len(rows), features.shape[1]), dtype)
+    for place, (_, column) in enumerate(features.items()):
+        matrix[:, place] = column.to_numpy()[rows]
+    return matrix
 
 
 def _labels(path: Path, column: str, values: Any) -> tuple[tuple[str, ...], np.ndarray]:

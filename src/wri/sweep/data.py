@@ -17,6 +17,7 @@ from wri.stacked import SQUARED
 from wri.sweep.outcomes import DatasetInfo
 from wri.sweep.spaces import seed_hash
 from wri.training import Bank
+from wri.training.memory import give_back_freed_memory
 
 HOLDOUT = 0.2  # share of an environment's rows that is never trained on
 
@@ -152,11 +153,13 @@ def load_builtin(name: str) -> Data:
 
 def load_file(path: Path, target: str, environment: str, task: str | None = None) -> Data:
     """A table from a file by its columns."""
-    return _from_file(path, read_table(path, target, environment, task), target, environment)
+    table = read_table(path, target, environment, task)
+    give_back_freed_memory()
+    return _from_file(path, table, target, environment)
 
 
 def _from_file(path: Path, table: LabelledFile, target: str, environment: str) -> Data:
-    x, y = _stack(table.environments)
+    x, y = table.x, table.y
     numbers = table.classes is None
     bank = Bank(x, y, loss=SQUARED) if numbers else Bank(x, y, classes=len(table.classes or ()))
     source = {

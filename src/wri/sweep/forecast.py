@@ -6,13 +6,15 @@ from time import perf_counter
 
 import torch
 
-from wri.sweep.memory import stack_memory
+from wri.sweep.memory import count_side_by_side, stack_memory
 from wri.sweep.store import Store
 from wri.sweep.sweep import Sweep
 from wri.training import Run, train_stack
+from wri.training.memory import resident_bytes
 from wri.training.stacks import stack_cost
 
 PROBE = 5  # steps that are timed
+LIBRARIES = 5e7  # bytes that PyTorch takes when it first trains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,7 @@ class Forecast:
     to_train: int  # with what shares a stack with them
     stacks: int
     seconds: float
-    memory: float  # bytes, at the peak
+    memory: float  # bytes of the process at the peak, with the rows and PyTorch
 
     def __str__(self) -> str:
         return (
@@ -37,6 +39,7 @@ def forecast(sweep: Sweep, store: Store | None) -> Forecast:
     """Time a few steps of one stack of each algorithm, on one thread. Writes nothing."""
     if store is not None:
         store.check(sweep.spec.setting, sweep.infos)
+    resident = resident_bytes() + LIBRARIES
     done = set() if store is None else store.finished()
     stacks = sweep.old_stacks(store) + sweep.new_stacks(store)
     by_algorithm: dict[str, list[list[Run]]] = {}
@@ -52,13 +55,14 @@ def forecast(sweep: Sweep, store: Store | None) -> Forecast:
     finally:
         torch.set_num_threads(threads)
     peaks = sorted(stack_memory(runs) for alike in by_algorithm.values() for runs in alike)
+    together = count_side_by_side(peaks, sweep.memory)
     return Forecast(
         runs=len(sweep.planned),
         finished=sum(run.id in done for run in sweep.planned),
         to_train=sum(map(len, stacks)),
         stacks=len(stacks),
-        seconds=work / max(1, min(threads, len(stacks))),
-        memory=sum(peaks[-threads:]),
+        seconds=work / together,
+        memory=resident + sum(peaks[-together:]),
     )
 
 

@@ -33,6 +33,7 @@ def run_sweep(sweep: Sweep, store: Store, progress: Progress | None = None) -> i
         measures=sweep.spec.measures or "all",
         progress=progress,
         threads=1,
+        most=sweep.side_by_side(pending),
     )
     for stack in finished:
         store.finish([planned[n] for n in stack.numbers], stack.records)

@@ -1,4 +1,12 @@
-"""How much memory a stack takes, roughly, and how large stacks may be."""
+"""How much memory a stack takes, roughly, and how large stacks may be.
+
+    rows as tensors, to train on and to measure
+    + the larger of the doubles while they are standardised, and a step's batches
+    + parameters + what fitting the densities takes
+
+Freed memory stays in the process while stacks train, so parts that follow one another add up unless
+they are alike.
+"""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -10,18 +18,24 @@ from wri.training.runs import LARGE_BANK
 from wri.training.stacks import MOST_ROWS
 
 COPIES = 12  # numbers that a step keeps for each unit and row of a batch
+INPUTS = 3  # the same for each input
 ADAM = 4  # numbers for each parameter: itself, its gradient and two moments
 BANKS = 2  # copies of the rows: to train on and to measure
+DOUBLES = 2  # copies of the rows while they are standardised
+DOUBLE, SINGLE = 8, 4  # bytes
+FITTED = 3  # copies of a batch while a density is fitted, in single precision
 
 
 def stack_memory(runs: Sequence[Run]) -> float:
-    """Bytes that a stack takes at most, roughly: a step's batches, parameters, its rows."""
-    rows = max(run.batch_rows for run in runs) * len(runs[0].train) * len(runs)
-    sources = len({run.source for run in runs})
+    """Bytes that a stack takes at most, roughly."""
+    first = runs[0]
+    rows = max(run.batch_rows for run in runs) * len(first.train) * len(runs)
+    sources = 1 if len(runs) == 1 else len({run.source for run in runs})
     return (
-        rows * _bytes_per_row(runs[0])
-        + len(runs) * _bytes_per_run(runs[0])
-        + sources * _bytes_of_bank(runs[0])
+        max(rows * _bytes_per_row(first), _bytes_of_doubles(first))
+        + len(runs) * _bytes_per_run(first)
+        + sources * _bytes_of_bank(first)
+        + _bytes_of_fit(first)
     )
 
 
@@ -30,11 +44,19 @@ def most_rows(runs: Sequence[Run], memory: float) -> int:
     copied = any(run.spec.standardise and not _is_large(run) for run in runs)
     bank = max(map(_bytes_of_bank, runs))
     each = memory / torch.get_num_threads() - (0 if copied else bank)
+    each -= max(map(_bytes_of_fit, runs))
     extra = max(sqrt(run.objective.overhead) for run in runs)  # `plan_stacks` allows so much more
     fewest = min(run.batch_rows * len(run.train) for run in runs)  # rows that a run brings at least
     own = max(map(_bytes_per_run, runs)) + (bank if copied else 0)
     bytes_per_row = max(map(_bytes_per_row, runs)) + own / fewest
     return max(1, min(MOST_ROWS, int(each / (extra * bytes_per_row))))
+
+
+def count_side_by_side(peaks: Sequence[float], memory: float) -> int:
+    """Stacks that may train at a time: one per thread, as long as the largest fit together."""
+    largest = sorted(peaks, reverse=True)[: torch.get_num_threads()]
+    fitting = [n for n in range(1, len(largest) + 1) if sum(largest[:n]) <= memory]
+    return max(fitting, default=1)
 
 
 def _is_large(run: Run) -> bool:
@@ -47,7 +69,8 @@ def _bytes(run: Run) -> float:
 
 
 def _bytes_per_row(run: Run) -> float:
-    return _bytes(run) * COPIES * sum(run.network.widths)
+    inputs, *units = run.network.widths
+    return _bytes(run) * (INPUTS * inputs + COPIES * sum(units))
 
 
 def _bytes_per_run(run: Run) -> float:
@@ -56,3 +79,17 @@ def _bytes_per_run(run: Run) -> float:
 
 def _bytes_of_bank(run: Run) -> float:
     return BANKS * _bytes(run) * run.bank.features.size
+
+
+def _bytes_of_doubles(run: Run) -> float:
+    return DOUBLES * DOUBLE * run.bank.features.size if run.spec.standardise else 0.0
+
+
+def _bytes_of_fit(run: Run) -> float:
+    """What a density that is fitted to whole environments takes: their rows, and batches."""
+    density = getattr(run.objective, "density", None)
+    if density is None or density.learning != "refit":
+        return 0.0
+    width = run.network.width_seen(run.objective.density_on)  # type: ignore[attr-defined]
+    drawn = getattr(density, "batch_size", 0) * len(run.train)
+    return width * (len(run.learned) * (DOUBLE + SINGLE) + FITTED * SINGLE * drawn)

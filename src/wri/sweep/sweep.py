@@ -8,7 +8,7 @@ import numpy as np
 from wri.errors import InputError
 from wri.sweep.balance import balanced_splits
 from wri.sweep.data import Data
-from wri.sweep.memory import most_rows
+from wri.sweep.memory import count_side_by_side, most_rows, stack_memory
 from wri.sweep.outcomes import DatasetInfo
 from wri.sweep.plan import RunSpec, SweepSpec
 from wri.sweep.store import Store
@@ -28,7 +28,8 @@ class Sweep:
     datasets
         On which rows.
     memory
-        Bytes that all stacks at work may take, roughly; new stacks are cut to fit.
+        Bytes that all stacks at work may take, roughly; new stacks are cut to fit, and a run that
+        would take more alone is refused.
     """
 
     def __init__(self, spec: SweepSpec, datasets: Sequence[Data], memory: float = MEMORY) -> None:
@@ -44,6 +45,15 @@ class Sweep:
         self._balanced: dict[tuple[str, int, tuple[int, ...]], dict[str, np.ndarray]] = {}
         self.planned = spec.plan(datasets)
         self._runs = {planned.id: self._make(planned) for planned in self.planned}
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        largest = max((stack_memory([run]) for run in self._runs.values()), default=0.0)
+        if largest > self.memory:
+            raise InputError(
+                f"a run takes about {largest / 1e9:.2g} GB of memory, and {self.memory / 1e9:.2g} "
+                "GB are left for training; allow more memory, or take fewer columns or rows"
+            )
 
     def measures(self, dataset: str) -> tuple[str, ...]:
         """What is recorded of the runs on a data set."""
@@ -89,6 +99,11 @@ class Sweep:
                 together = plan_stacks(runs, most_rows(runs, self.memory))
                 stacks += [[new[n] for n in stack] for stack in together]
         return stacks
+
+    def side_by_side(self, stacks: Sequence[Sequence[RunSpec]]) -> int:
+        """How many of some stacks may train at a time."""
+        peaks = [stack_memory([self.run(planned) for planned in stack]) for stack in stacks]
+        return count_side_by_side(peaks, self.memory)
 
     def old_stacks(self, store: Store | None) -> list[list[RunSpec]]:
         """Stacks that a store knows and in which a wanted run is not finished."""

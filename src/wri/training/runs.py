@@ -229,7 +229,7 @@ class Run:
             return units
         learned = self.learned
         weights = None if bank.weights is None else bank.weights[learned]
-        inputs = Scaling.of(bank.features[learned].astype(np.float64), weights)
+        inputs = Scaling.of(bank.features[learned].astype(np.float64, copy=False), weights)
         target = units.target
         if bank.loss is SQUARED:
             target = Scaling.of(bank.targets[learned].astype(np.float64), weights)

@@ -41,8 +41,9 @@ class Features:
         starts = dict(zip(sources, np.cumsum([0, *sizes]), strict=False))
         self.starts = [int(starts[run.source]) for run in runs]
         tensors = [run.tensors(device) for run in sources.values()]
-        self.x = torch.cat([x for x, _ in tensors])
-        self.y = torch.cat([y for _, y in tensors])
+        self.x, self.y = tensors[0]
+        if len(tensors) > 1:
+            self.x, self.y = map(torch.cat, zip(*tensors, strict=True))
 
     def batch(self, rows: Tensor, weight: Tensor | None) -> Batch:  # rows [R, E, B]
         return Batch(torch.nn.functional.embedding(rows, self.x), self.y[rows], weight)

@@ -84,6 +84,7 @@ def finished_stacks(
     progress: Progress | None = None,
     side_by_side: bool = True,
     threads: int | None = None,
+    most: int | None = None,
 ) -> Iterator[FinishedStack]:
     """Train stacks and yield each when it is done.
 
@@ -101,6 +102,8 @@ def finished_stacks(
     threads
         Of each stack on the CPU, so that sums are taken in the same order whatever trains beside
         it; shared out among the stacks when not given.
+    most
+        Stacks that may train at a time on the CPU; as many as there are threads when not given.
     """
     steps = sum(runs[stack[0]].spec.last_step for stack in stacks if len(stack))
     board = _Board(steps, progress)
@@ -119,7 +122,7 @@ def finished_stacks(
         yield from map(work, stacks)
         return
     keep_freed_memory()
-    most = 1 if choose_device(device) != "cpu" else None
+    most = 1 if choose_device(device) != "cpu" else most
     yield from _side_by_side(work, stacks, board, most, threads)
 
 
@@ -157,7 +160,7 @@ def _side_by_side(
     after the other on two. The last ones to train share all threads.
     """
     threads = torch.get_num_threads()
-    workers = min(len(stacks), most or max(1, threads // (each or 1)))
+    workers = min(len(stacks), most or threads, max(1, threads // (each or 1)))
     if workers < 2 and each is None:
         yield from map(work, stacks)
         return
