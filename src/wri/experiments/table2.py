@@ -3,8 +3,7 @@
 ERM, IRM, VREx and WRI on HCMNIST and HCMNIST-CS, the environment with the misleading colour held
 out: 10 draws of everything (rows and colours, extractor, split, initial weights) × 10 draws of
 hyper-parameters, 500 steps, a checkpoint every 10. `--seed N` is the number of the first draw of
-everything; the settings were chosen on draws 0 to 9 and from 100 on, so a report should begin
-elsewhere (`docs/results.md` shows 20 to 29). All runs are kept in one store that goes on where it
+everything; the settings were chosen on draws 0 to 9, so a report should begin elsewhere (`docs/results.md` shows 20 to 29). All runs are kept in one store that goes on where it
 was interrupted (`<output>/table2-….db`, which `wri results` reads too, each draw as a data set).
 Presets:
 
@@ -13,7 +12,7 @@ Presets:
     published   the same with WRI's weights as the paper's code ran them
     coloured    ours: the ablation says what differs; all four algorithms get the same features,
                 batches, annealing, ramp and decay, and draws of λ over two decades around the
-                default that was chosen for each on draws from 100 on
+                default that was chosen for each on draws 0 to 9
 
 Selections are those of sweeps. An oracle chooses on rows of the test environment and may be won by
 reading the colour the wrong way round, so the guarded one admits only checkpoints that beat the
