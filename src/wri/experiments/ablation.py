@@ -15,7 +15,7 @@ and hard digits, which no density on x can have. The lines `paper` and `publishe
 objective as printed and as its code ran it, with its own defaults, on the same features
 (`--features ae` has all lines on the paper's). On top stands what can be reached: the ideal digit
 predictor, the exact minima with infinitely many rows, and the table's network and a linear one
-trained by ERM on the digit's side. A quick look has HCMNIST-CS only and no line with other features.
+trained by ERM on the digit's side. A quick look has HCMNIST-CS only, no other features.
 """
 
 from collections.abc import Mapping, Sequence
