@@ -5,7 +5,8 @@ out: 10 draws of everything (rows and colours, extractor, split, initial weights
 hyper-parameters, 500 steps, a checkpoint every 10. `--seed N` is the number of the first draw of
 everything; the settings were chosen on draws 0 to 9, so a report should begin elsewhere
 (`docs/results.md` shows 20 to 29). All runs are kept in one store that goes on where it was
-interrupted (`<output>/table2-….db`, which `wri results` reads too, each draw as a data set). Presets:
+interrupted (`<output>/table2-….db`, which `wri results` reads too, each draw as a data set).
+Presets:
 
     paper       the objective as printed and the paper's hyper-parameters, on its autoencoder's
                 features; weights act on single examples
