@@ -1,7 +1,11 @@
 """Small folders of pictures that tests make."""
 
 import numpy as np
+import torch
 from PIL import Image
+from torch import nn
+
+from wri.features import Backbone, Preprocessing
 
 SIDE = 24
 
@@ -24,3 +28,23 @@ def make_folder(root, domains=("north", "south"), classes=("cat", "dog"), each=3
             for n in range(each):
                 make_picture(c, d, n).save(folder / f"{n:02}.png")
     return root
+
+
+class Halves(nn.Module):
+    """Mean colours of the upper and the lower half through a layer: six features."""
+
+    def __init__(self, seed=0):
+        super().__init__()
+        random = torch.Generator().manual_seed(seed)
+        self.layer = nn.Linear(6, 6)
+        with torch.no_grad():
+            self.layer.weight.copy_(torch.eye(6) + 0.1 * torch.randn(6, 6, generator=random))
+            self.layer.bias.zero_()
+
+    def forward(self, x):  # [B, 3, H, W] -> [B, 6]
+        upper, lower = x.chunk(2, dim=2)
+        return self.layer(torch.cat([upper.mean((2, 3)), lower.mean((2, 3))], 1))
+
+
+def make_backbone(seed=0, **preprocessing):
+    return Backbone("halves", Halves(seed), Preprocessing(side=16, crop=1.0, **preprocessing))

@@ -78,6 +78,7 @@ TYPES: Mapping[Types, str] = {
     (int, NoneType): "candidates",
 }
 ENTRIES = {name: types for types, names in TYPES.items() for name in names.split()}
+BACKBONE = "backbone"  # the entry of models of pictures alone
 
 
 def save(model: Estimator, folder: str | os.PathLike[str]) -> None:
@@ -175,6 +176,8 @@ def _encode(model: Estimator) -> Files:
         "state": list(tensors["state"].shape) if "state" in tensors else None,
         "sha256": hashlib.sha256(data).hexdigest(),
     }
+    if hasattr(model, "backbone_"):
+        record[BACKBONE] = model.backbone_
     text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
     return Files(text.encode(), data)
 
@@ -262,7 +265,8 @@ def _record(data: bytes) -> dict[str, Any]:
         )
     require(version == VERSION, f"format_version must be {VERSION}, not {version!r:.40}")
     require(record.get("digest") == record_digest(record), "was changed after it was written")
-    check_entries(record, ENTRIES, "the file")
+    extra = {BACKBONE: (dict,)} if BACKBONE in record else {}
+    check_entries(record, {**ENTRIES, **extra}, "the file")
     return record
 
 
@@ -280,6 +284,9 @@ def _unfilled(record: Mapping[str, Any]) -> Any:
     model.evidence_on_ = record["evidence_on"]
     require(type(model.environment) in (str, int, NoneType), "environment must name a column")
     model.n_features_in_ = features
+    if BACKBONE in record:
+        check_entries(record[BACKBONE], {"name": (str,), "digest": (str,)}, BACKBONE)
+        model.backbone_ = record[BACKBONE]
     if names is not None:
         fit = len(names) == features and {*map(type, names)} == {str}
         require(fit, f"feature_names must be {features} names")
