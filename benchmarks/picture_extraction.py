@@ -3,8 +3,8 @@
     python benchmarks/picture_extraction.py /data/PACS --domains photo
 
 Extracts the features anew with one worker and with two, and says how many pictures per second that
-is, how much memory all processes took at most (Linux: proportional set size), under which load,
-and whether the features are the same to the last bit.
+is, and per second of one core, how much memory all processes took at most (proportional set size),
+under which load, and whether the features are the same to the last bit. Linux only.
 """
 
 import argparse
@@ -38,23 +38,39 @@ def memory(process: int) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
-class Peak(threading.Thread):
-    """The most memory of this process and its children while the block runs, in gigabytes."""
+def seconds_of(process: int) -> float:
+    """Seconds that a process has had a core."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Usage(threading.Thread):
+    """Memory at most and core seconds of this process and its children while the block runs."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.gigabytes, self._going = 0.0, True
+        self._before = {each: seconds_of(each) for each in children(os.getpid())}
+        self._now = dict(self._before)
+
+    @property
+    def core_seconds(self) -> float:
+        return sum(now - self._before.get(each, 0.0) for each, now in self._now.items())
 
     def run(self) -> None:
         while self._going:
             try:
-                now = sum(memory(each) for each in children(os.getpid())) / 1e6
+                family = children(os.getpid())
             except OSError:  # a child that has just ended
-                now = 0.0
-            self.gigabytes = max(self.gigabytes, now)
+                continue
+            self.gigabytes = max(self.gigabytes, sum(map(memory, family)) / 1e6)
+            self._now |= {each: seconds_of(each) for each in family}
             time.sleep(0.5)
 
-    def __enter__(self) -> "Peak":
+    def __enter__(self) -> "Usage":
         self.start()
         return self
 
@@ -72,17 +88,18 @@ def main() -> None:
     folder, backbone = ImageFolder(options.root, options.domains), load_backbone()
     found = {}
     for workers in options.workers:
-        with tempfile.TemporaryDirectory() as cache, Peak() as peak:
+        with tempfile.TemporaryDirectory() as cache, Usage() as usage:
             start = time.perf_counter()
             found[workers] = extract(folder, backbone, workers, Path(cache)).x
-            seconds = time.perf_counter() - start
+            seconds, core = time.perf_counter() - start, usage.core_seconds
             again = time.perf_counter()
             extract(folder, backbone, workers, Path(cache))
             again = time.perf_counter() - again
         print(
             f"{workers} workers: {len(folder)} pictures in {seconds:.1f} s, "
-            f"{len(folder) / seconds:.1f} per second; from the cache {again:.2f} s; "
-            f"at most {peak.gigabytes:.2f} GB; load {os.getloadavg()[0]:.1f}",
+            f"{len(folder) / seconds:.1f} per second, {len(folder) / core:.1f} per second of a "
+            f"core; from the cache {again:.2f} s; "
+            f"at most {usage.gigabytes:.2f} GB; load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
     first, *others = found.values()

@@ -135,7 +135,6 @@ def _encode(model: Estimator) -> Files:
         warnings.warn(f"{lost} but its fit would take the default", stacklevel=4)
     evidence, densities, tail = model.evidence_, model.evidence_.densities, model.evidence_.tail
     losses, state = model.candidate_losses_, model.state_
-    names = getattr(model, "feature_names_in_", None)
     arrays = {
         "parameters": model.parameters_,
         "input": np.stack(model.input_scaling_),  # mean and scale
@@ -159,7 +158,7 @@ def _encode(model: Estimator) -> Files:
         "parameters": parameters,
         "not_kept": not_kept,
         "features": model.n_features_in_,
-        "feature_names": None if names is None else names.tolist(),
+        "feature_names": _feature_names(model),
         "classes": encode_labels(model.classes_, "y") if isinstance(model, Classifier) else None,
         "environments": encode_labels(model.environments_, "groups"),
         "evidence_on": model.evidence_on_,
@@ -175,11 +174,15 @@ def _encode(model: Estimator) -> Files:
         "candidates": None if losses is None else len(losses),
         "state": list(tensors["state"].shape) if "state" in tensors else None,
         "sha256": hashlib.sha256(data).hexdigest(),
+        **({BACKBONE: model.backbone_} if hasattr(model, "backbone_") else {}),
     }
-    if hasattr(model, "backbone_"):
-        record[BACKBONE] = model.backbone_
     text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
     return Files(text.encode(), data)
+
+
+def _feature_names(model: Estimator) -> list[str] | None:
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else names.tolist()
 
 
 def _spec_record(spec: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
