@@ -17,7 +17,16 @@ MAY_IMPORT = {
     "training": {"objectives", "densities", "stacked"},
     "sweep": {"training", "objectives", "densities", "stacked", "datasets", "report"},
     "report": set(),
-    "estimators": {"training", "objectives", "densities", "stacked", "ood", "diagnosis"},
+    "estimators": {
+        "training",
+        "objectives",
+        "densities",
+        "stacked",
+        "ood",
+        "diagnosis",
+        "datasets",
+        "features",
+    },
     "experiments": {
         "report",
         "sweep",

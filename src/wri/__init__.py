@@ -11,13 +11,15 @@ __version__ = version("weighted-risk-invariance")
 ESTIMATORS = tuple(
     f"{entry.label}{kind}" for kind in ("Classifier", "Regressor") for entry in OBJECTIVES.values()
 )
-__all__ = ["InputError", "__version__", *ESTIMATORS]
+__all__ = ["InputError", "PictureClassifier", "__version__", *ESTIMATORS]
 
 
 def __getattr__(name: str) -> Any:
     """Estimators on first use: they need PyTorch, which takes seconds to import."""
     if name in ESTIMATORS:
         return getattr(import_module("wri.estimators"), name)
+    if name == "PictureClassifier":
+        return import_module("wri.estimators.pictures").PictureClassifier
     raise AttributeError(f"module 'wri' has no attribute {name!r}")
 
 

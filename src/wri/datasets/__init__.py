@@ -11,6 +11,8 @@ from wri.datasets.environments import Environment, LabelledFile, joined
 from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.hospitals import Hospital, hospitals
+from wri.datasets.image_folder import ImageFolder, Picture
+from wri.datasets.image_sets import IMAGE_SETS, ImageSet, load_images, where_images
 from wri.datasets.linear_gaussian import LinearGaussian
 from wri.datasets.mirrored import Mirrored, mirror
 from wri.datasets.mnist import Mnist, load_mnist, where_mnist
@@ -20,15 +22,19 @@ from wri.datasets.tables import read_table
 
 __all__ = [
     "COLOURED_MNIST",
+    "IMAGE_SETS",
     "NAMED",
     "ColouredDigits",
     "Environment",
     "Gaussian2D",
     "Hospital",
+    "ImageFolder",
+    "ImageSet",
     "LabelledFile",
     "LinearGaussian",
     "Mirrored",
     "Mnist",
+    "Picture",
     "Simulation",
     "SimulationSetting",
     "coloured_mnist",
@@ -37,10 +43,12 @@ __all__ = [
     "ideal_accuracy",
     "joined",
     "load_heart",
+    "load_images",
     "load_mnist",
     "load_named",
     "mirror",
     "read_table",
     "where_heart",
+    "where_images",
     "where_mnist",
 ]

@@ -6,8 +6,10 @@ from wri.cache import cache_folder
 from wri.datasets import heart, mnist
 from wri.datasets.coloured_mnist import COLOURED_MNIST
 from wri.datasets.heart import where_heart
+from wri.datasets.image_sets import IMAGE_SETS, describe_images, describe_lines, where_images
 from wri.datasets.mnist import where_mnist
 from wri.datasets.named import NAMED
+from wri.errors import InputError
 
 
 def whereabouts() -> dict[str, Any]:
@@ -20,6 +22,10 @@ def whereabouts() -> dict[str, Any]:
             "for": ["reproduce heart"],
             "remedy": heart.REMEDY,
         },
+        "pictures": {
+            each.name: {"found": where_images(name), "holds": each.about, "remedy": each.remedy}
+            for name, each in IMAGE_SETS.items()
+        },
         "cache": str(cache_folder()),
     }
 
@@ -31,8 +37,33 @@ def as_lines(document: dict[str, Any]) -> list[str]:
         *(f"{name}: {about}; made on the spot" for name, about in made),
         _published("MNIST", "tables 1 to 3", document["mnist"]),
         _published("heart disease", "four hospitals", document["heart"]),
+        *(_pictures(name, entry) for name, entry in document["pictures"].items()),
         f"features and downloads are kept in {document['cache']}",
     ]
+
+
+def one_dataset(name: str) -> dict[str, Any]:
+    """What `wri data NAME --json` prints."""
+    if name.lower() in IMAGE_SETS:
+        return describe_images(name)
+    everything = whereabouts()
+    if name.lower() in ("mnist", "heart"):
+        return {"name": name.lower(), **everything[name.lower()]}
+    if name in NAMED:
+        return {"name": name, "holds": NAMED[name].about, "found": "made on the spot"}
+    known = ", ".join([*NAMED, "mnist", "heart", *(each.name for each in IMAGE_SETS.values())])
+    raise InputError(f"there is no data set {name!r}, only {known}")
+
+
+def one_as_lines(document: dict[str, Any]) -> list[str]:
+    """The same in words."""
+    if "looked_for" in document:
+        return describe_lines(document)
+    if document["name"] == "mnist":
+        return [_published("MNIST", "tables 1 to 3", document)]
+    if document["name"] == "heart":
+        return [_published("heart disease", "four hospitals", document)]
+    return [f"{document['name']}: {document['holds']}; made on the spot"]
 
 
 def _published(title: str, aside: str, entry: dict[str, Any]) -> str:
@@ -42,3 +73,8 @@ def _published(title: str, aside: str, entry: dict[str, Any]) -> str:
         else f"not here, fetched when it is needed; {entry['remedy']}"
     )
     return f"{title}, for {', '.join(entry['for'])} ({aside}): {where}"
+
+
+def _pictures(name: str, entry: dict[str, Any]) -> str:
+    where = f"in {entry['found']}" if entry["found"] else "not here"
+    return f"{name}, pictures: {where}; `wri data {name}` says more"

