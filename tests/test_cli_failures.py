@@ -76,7 +76,7 @@ def test_characters_that_an_output_lacks_are_replaced(arguments, encoding, store
 
 
 def test_sigterm_keeps_what_is_finished(tmp_path):
-    many = (*SWEEP, "--trials", "30", "--draws", "5", "--steps", "300")
+    many = (*SWEEP, "--algorithms", "erm", "--trials", "5", "--steps", "20000")
     process = start(tmp_path, *many, stdout=subprocess.DEVNULL)
     while not (tmp_path / "s.db-wal").exists():
         assert process.poll() is None
