@@ -158,6 +158,12 @@ def where_images(name: str) -> str | None:
     return None if source is None else str(source)
 
 
+def find_images(name: str) -> Path | None:
+    """The folder that `load_images` would read; None if it is not here."""
+    source = _find(find_image_set(name))
+    return None if source is None else Path(source.path)
+
+
 def load_images(name: str, root: str | os.PathLike[str] | None = None) -> ImageFolder:
     """One of DomainBed's sets, checked.
 

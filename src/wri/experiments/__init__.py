@@ -60,6 +60,17 @@ EVIDENCE = (
     ),
 )
 
+PICTURES = (
+    Option(
+        name="datasets",
+        kind=str,
+        help="Some of VLCS, PACS, OfficeHome, TerraIncognita, DomainNet, with commas. All if not "
+        "given.",
+    ),
+    Option(name="data", kind=str, help="Folder that holds them, in place of WRI_DATA."),
+    Option(name="backbone", kind=str, help="Its name; efficientnet-lite0 if not given."),
+)
+
 EXPERIMENTS = {
     "figure1": Experiment(
         {"figure1": "two Gaussian features: ERM, IRM, VREx and WRI under invariant covariate shift"}
@@ -95,6 +106,13 @@ EXPERIMENTS = {
     ),
     "ablation": Experiment(
         {"ablation": "table 2's WRI with one thing changed at a time, and why it wins"}, FEATURES
+    ),
+    "pictures": Experiment(
+        {
+            "table4": "DomainBed's pictures, each domain held out: ERM, IRM, VREx and WRI",
+            "tableE4": "the same with all eight algorithms, and every set's domains",
+        },
+        PICTURES,
     ),
     "simulation": Experiment(
         {

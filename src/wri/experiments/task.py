@@ -14,7 +14,7 @@ class Option:
     """One option of an experiment, as the command line shows it and a `Task` carries it."""
 
     name: str
-    kind: Any  # bool, int, or a Literal of the allowed values
+    kind: Any  # bool, int, str, or a Literal of the allowed values
     help: str
     default: Any = None  # None: the experiment chooses
     least: int | None = None  # smallest number

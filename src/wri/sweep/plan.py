@@ -133,6 +133,8 @@ class SweepSpec:
         Hyper-parameters that no run draws but all have.
     first_trial
         Number of the first trial; the others follow it.
+    only_draws
+        Which of the draws, by number; all when not given.
     measures
         What is recorded; all that the targets have when not given.
     """
@@ -151,6 +153,7 @@ class SweepSpec:
     overrides: Mapping[str, float] | None = None
     first_trial: int = 0
     measures: tuple[str, ...] | None = None
+    only_draws: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("draws", "trials", "checkpoint_every"):
@@ -218,7 +221,7 @@ class SweepSpec:
             for data in datasets
             for algorithm in algorithms
             for trial in trials
-            for n in range(self.draws)
+            for n in (range(self.draws) if self.only_draws is None else self.only_draws)
             for held_out in self._held_out(data, algorithm)
         ]
 
