@@ -61,7 +61,9 @@ class Data:
         new = hospitals(TESTED, seed, (chosen.reversed_marker, chosen.unrelated_marker), noise)
         x, y, _ = joined([*training, *new, *known])
         self.bank = Bank(x, y, loss=LOGISTIC)
-        ends = np.cumsum([patients] * len(training) + [TESTED, TESTED, len(known) * len(known[0].x)])
+        ends = np.cumsum(
+            [patients] * len(training) + [TESTED, TESTED, len(known) * len(known[0].x)]
+        )
         parts = np.split(np.arange(len(x)), ends[:-1])
         self.train, self.evaluate = parts[:-3], dict(zip(KINDS, parts[-3:], strict=True))
 

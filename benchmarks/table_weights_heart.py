@@ -11,8 +11,8 @@ the first line with the same λ, paired by seed.
 import argparse
 
 import numpy as np
-from table_weights import DENSITIES, FIRST_SEED, shown
 
+from table_weights import DENSITIES, FIRST_SEED, shown
 from wri.datasets import load_heart
 from wri.experiments.heart import split
 from wri.stacked import LOGISTIC
