@@ -26,7 +26,6 @@ from wri.stacked import LOGISTIC
 from wri.training import Bank, ModelSpec, Record, Run, train
 
 FIRST_SEED, TESTED = 1000, 3000
-LAMBDAS = (3.0, 10.0, 30.0, 100.0)
 KINDS = ("reversed", "unrelated", "training")
 LOGISTIC_FIT = {"hidden": 0, "second_hidden": 0, "learning_rate": 0.03}
 DENSITIES = {
@@ -38,6 +37,9 @@ DENSITIES = {
     ),
     "label: logistic, plain": LabelAwareClassifier(
         **LOGISTIC_FIT, steps=100, weight_decay=1e-3, refit_steps=100
+    ),
+    "label: logistic, plain, decay 3e-2": LabelAwareClassifier(
+        **LOGISTIC_FIT, steps=100, weight_decay=3e-2, refit_steps=100
     ),
     "label: logistic, squares": LabelAwareClassifier(
         **LOGISTIC_FIT, terms="squares", steps=100, weight_decay=1e-3, refit_steps=100
@@ -104,7 +106,7 @@ def measured(record: Record) -> list[float]:
     ]
 
 
-def trained(name: str, data: list[Data]) -> np.ndarray:  # [λ, seeds, 4]
+def trained(name: str, data: list[Data], lambdas: list[float]) -> np.ndarray:  # [λ, seeds, 4]
     """One line of the table for all λ."""
     if name == CAUSE:
         options = [{"density": each.cause()} for each in data]
@@ -113,12 +115,12 @@ def trained(name: str, data: list[Data]) -> np.ndarray:  # [λ, seeds, 4]
     else:
         options = [{"density": DENSITIES[name]} for _ in data]
     runs = [
-        each.run(own, weight) for weight in LAMBDAS for each, own in zip(data, options, strict=True)
+        each.run(own, weight) for weight in lambdas for each, own in zip(data, options, strict=True)
     ]
     records = train(
         runs, checkpoint_every=10_000, measures=("accuracy", "loss"), side_by_side=False
     )
-    return np.array([measured(record) for record in records]).reshape(len(LAMBDAS), len(data), 4)
+    return np.array([measured(record) for record in records]).reshape(len(lambdas), len(data), 4)
 
 
 def shown(values: np.ndarray, digits: int = 1) -> str:
@@ -132,10 +134,12 @@ def main() -> None:
     parser.add_argument("--patients", type=int, default=800, help="of each training hospital")
     parser.add_argument("--noise", type=int, default=1, help="noise columns")
     parser.add_argument("--sites", type=int, default=4, help="training hospitals, if drawn")
+    parser.add_argument("--first", type=int, default=FIRST_SEED, help="the first seed")
     parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--lambdas", type=float, nargs="*", default=[3.0, 10.0, 30.0, 100.0])
     parser.add_argument("--lines", nargs="*", help="beginnings of lines; all when not given")
     given = parser.parse_args()
-    seeds = range(FIRST_SEED, FIRST_SEED + given.seeds)
+    seeds = range(given.first, given.first + given.seeds)
     data = [
         Data(draw(given.hospitals, seed, given.sites), seed, given.patients, given.noise)
         for seed in seeds
@@ -150,10 +154,10 @@ def main() -> None:
     first: np.ndarray | None = None
     for name in lines:
         start = perf_counter()
-        found = trained(name, data)
+        found = trained(name, data, given.lambdas)
         seconds = perf_counter() - start
         first = found if first is None else first
-        for weight, values, base in zip(LAMBDAS, found, first, strict=True):
+        for weight, values, base in zip(given.lambdas, found, first, strict=True):
             cells = [shown(values[:, k]) for k in range(3)] + [shown(values[:, 3], 3)]
             gain = shown((values - base)[:, 0])
             print(f"| {name} | {weight:g} | {' | '.join(cells)} | {gain} | {seconds:.0f} |")

@@ -123,8 +123,32 @@ def test_classes_that_an_environment_lacks_do_not_count():
     assert (
         np.abs(log_odds(SMALL, flat, rows)).max() < 15
     )  # the missing class alone tells them apart
-    with pytest.raises(InputError, match="no class occurs in every environment"):
-        SMALL.fit_with_targets(first, [np.zeros(len(first[0]), int), np.ones(len(x[1]), int)])
+
+
+def test_without_a_common_class_the_weights_are_those_of_x_alone():
+    x, _ = sample(rows=1500)
+    own, none = [np.zeros(1500, int), np.ones(1500, int)], [np.zeros(1500, int)] * 2
+    with pytest.warns(UserWarning, match="no class occurs in every environment"):
+        found = SMALL.fit_with_targets(x, own)
+    assert np.array_equal(found, SMALL.fit_with_targets(x, none))
+
+
+LOGISTIC = {"hidden": 0, "second_hidden": 0, "learning_rate": 0.03, "steps": 200}
+
+
+def test_without_hidden_layers_it_is_a_logistic_regression_on_the_terms():
+    """The true log-odds are a parabola in x_inv here, which squares hold and x itself does not."""
+    x, y = sample()
+    rows = np.concatenate(x)
+    found = {}
+    for terms in ("plain", "squares", "products"):
+        density = LabelAwareClassifier(**LOGISTIC, terms=terms, refit_steps=300)
+        flat = density.fit_with_targets(x, y)
+        found[terms] = np.corrcoef(log_odds(density, flat, rows), true_log_odds(rows))[0, 1]
+        assert flat.shape == density.initial([0], 2, 2)[0].shape
+    assert min(found["squares"], found["products"]) > 0.95 > found["plain"]
+    with pytest.raises(InputError, match="terms must be"):
+        LabelAwareClassifier(terms="cubes")
 
 
 def test_a_fit_is_the_same_every_time_and_can_be_written_down():

@@ -15,9 +15,10 @@ of means on both sides of zero. Where it is not, Σ_y b(x_spu, y) / C stays in t
 The third step makes p(e | A) right again: A itself is no log-odds of anything that was observed.
 A classifier on x alone learns Σ_y as well, and with it the spurious features. A target that is a
 number is cut into bins of equally many rows. Classes that some environment lacks say nothing about
-the shift, and do not count in the mean.
+the shift, and do not count in the mean; if no class is left, weights are made from x alone.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -28,7 +29,7 @@ from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
 from wri.densities.classifier import Fitting
-from wri.errors import InputError, check_option
+from wri.errors import check_option
 from wri.stacked import Network, generator
 
 Terms = Literal["plain", "squares", "products"]
@@ -106,6 +107,13 @@ class LabelAwareClassifier(Density):
         rows = [_expand(own, self.terms) for own in plain]
         network = self._shared(len(plain), plain[0].shape[1])
         labels = _as_classes(targets, self.bins)
+        if not _common_classes(labels, 1 + max(int(own.max()) for own in labels)):
+            warnings.warn(
+                "no class occurs in every environment, so the label cannot tell which part of the "
+                "shift is invariant; weights are made from x alone",
+                stacklevel=2,
+            )
+            labels = [torch.zeros_like(own) for own in labels]
         shared = self._fit_shared(rows, labels, plain[0].shape[1])  # [1, P]
         with torch.no_grad():
             mean_logits = [_centred(network.outputs(shared, own[None]))[0] for own in rows]
@@ -250,10 +258,4 @@ def _classes(targets: np.ndarray, edges: np.ndarray | None) -> Tensor:
 
 def _common_classes(labels: Sequence[Tensor], classes: int) -> list[int]:
     """Classes that every environment has."""
-    common = [c for c in range(classes) if all(bool((own == c).any()) for own in labels)]
-    if not common:
-        raise InputError(
-            "no class occurs in every environment, so weights cannot be made from what the label "
-            "leaves unexplained; use density=FittedClassifier()"
-        )
-    return common
+    return [c for c in range(classes) if all(bool((own == c).any()) for own in labels)]

@@ -7,9 +7,12 @@ rows with target zero, so small tables are held tighter than large ones. Linear 
 steps that are large enough to arrive. Losses are not divided by λ, or decay would be λ times as
 strong beside the risk.
 
-WRI takes overlap weights from a classifier of environments. With hidden layers the classifier sees
-Φ(x), and is fitted anew as Φ moves: an invariant predictor's Φ holds nothing spurious, and so
-neither do its weights. It is fitted briefly, because sharper weights leave fewer effective rows.
+WRI takes overlap weights from a classifier of environments. Before a linear predictor it is a
+logistic regression that sees the label, and only the part of the shift that does not depend on the
+label is weighted by (`benchmarks/table_weights.py`). With hidden layers the classifier sees Φ(x)
+alone, and is fitted anew as Φ moves: an invariant predictor's Φ holds nothing spurious, and so
+neither do its weights. Both are fitted briefly or with a strong decay, because sharper weights
+leave fewer effective rows.
 IRM and WRI square the mean over a whole batch. The product of two half-batches is an unbiased
 guess, the square less its variance, and over rows that come again at every step a predictor learns
 to make that variance large (R² below 0 on simulated sites of 100 rows). WRI's squared gap is
@@ -17,11 +20,26 @@ divided by the loss, not by its square, and so has the unit of the risk that it 
 however small.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from wri.densities import FittedClassifier, LabelAwareClassifier
 
 WHOLE = 2048  # rows up to which environments are taken whole
 BATCH = 1024  # rows of an environment in a step otherwise
 MOST_DECAY = 0.1
+WRI_DENSITY = LabelAwareClassifier(
+    hidden=0,
+    second_hidden=0,
+    steps=100,
+    learning_rate=0.03,
+    weight_decay=3e-2,
+    refit_steps=100,
+)
+WRI_WITH_HIDDEN: Mapping[str, Any] = {
+    "density": FittedClassifier(steps=50, weight_decay=1e-2),
+    "density_on": "phi",
+}
 
 
 class FitSize(NamedTuple):

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wri.densities import Bounded, Density, FittedClassifier, LabelAwareClassifier
+from wri.densities import Bounded, Density, LabelAwareClassifier
 from wri.densities.base import HyperValues
 from wri.errors import InputError, check_option
 from wri.objectives.base import (
@@ -38,6 +38,7 @@ from wri.objectives.base import (
 from wri.objectives.density_hyperparameters import DENSITY_HYPERPARAMETERS
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting, annealing
 from wri.objectives.pairs import circle, compare, mean_over_circle
+from wri.objectives.table_rules import WRI_DENSITY, WRI_WITH_HIDDEN
 from wri.objectives.weighted_risks import (
     Form,
     Scaling,
@@ -120,7 +121,7 @@ class WRI(Objective):
         "table": {
             "weighting": "overlap",
             "scaling": "product",
-            "density": FittedClassifier(steps=50, weight_decay=1e-2),
+            "density": WRI_DENSITY,
             "normalised": True,
         },
     }
@@ -144,7 +145,7 @@ class WRI(Objective):
     def preset_options(cls, preset: str, hidden: tuple[int, ...] | None) -> Mapping[str, Any]:
         options = super().preset_options(preset, hidden)
         # an invariant predictor's Φ holds nothing spurious, and so neither do its weights
-        return {**options, "density_on": "phi"} if preset == "table" and hidden else options
+        return {**options, **WRI_WITH_HIDDEN} if preset == "table" and hidden else options
 
     def __post_init__(self) -> None:
         check_option("weighting", self.weighting, get_args(Weighting))
