@@ -280,3 +280,15 @@ def test_help_names_what_there_is():
 def test_help_and_errors_do_not_wait_for_torch():
     code = "import sys, wri.cli; sys.exit(bool({'torch', 'scipy', 'pandas'} & {*sys.modules}))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_a_table_that_would_not_fit_is_refused_before_it_is_read(wri, tmp_path):
+    path = tmp_path / "wide.csv"
+    row = ",".join(["1.5"] * 4000)
+    path.write_text(f"{row}\n" + f"{row}\n" * 1200)  # no such columns: it is not even looked at
+    store = str(tmp_path / "s.db")
+    asked = ("--data", str(path), "--target", "y", "--env", "site", "--store", store)
+    ended = wri("sweep", *asked, "--memory", "0.1")
+    assert ended.returncode == 2
+    assert "takes about 0.13 GB while it is read, and --memory allows 0.1" in ended.stderr
+    assert not (tmp_path / "s.db").exists()

@@ -55,6 +55,8 @@ def sweep(
     from wri.sweep import Sweep, SweepSpec, load_data
 
     chosen = tuple(selection or DEFAULT_SELECTIONS)
+    if data is not None:
+        _check_size(data, memory)
     rows = load_data(datasets or [], data, target, env, task)
     spec = SweepSpec(
         tuple(name.lower() for name in algorithms or ALGORITHMS),
@@ -76,6 +78,18 @@ def sweep(
         _forecast(planned, store, as_json)
     else:
         _train(planned, store, chosen, measure, repair, as_json)
+
+
+def _check_size(path: Path, gigabytes: float) -> None:
+    """Refuse a table that would not fit, before it is read."""
+    from wri.datasets.table_size import reading_bytes
+
+    needed = reading_bytes(path)
+    if needed > gigabytes * 1e9:
+        raise InputError(
+            f"{shorten(path)} takes about {needed / 1e9:.2g} GB while it is read, and --memory "
+            f"allows {gigabytes:g}; raise it, or leave rows or columns out"
+        )
 
 
 def _memory_left(gigabytes: float) -> float:
