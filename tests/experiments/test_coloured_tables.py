@@ -218,8 +218,9 @@ def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
     monkeypatch.setattr(table2, "QUICK", table2.Size(repetitions=2, draws=2, steps=20))
     [result] = run_experiment(small("table2", tmp_path))
     titles = [table.title for table in result.tables]
-    assert len(titles) == 2 * 5
-    assert titles[2].startswith("HCMNIST, guarded-oracle")
+    assert len(titles) == 2 * 6
+    assert titles[0].startswith("HCMNIST, defaults")
+    assert titles[3].startswith("HCMNIST, guarded-oracle")
     labels = [name for name, _ in result.tables[0].lines]
     assert labels == ["ideal digit predictor", ON_DIGITS, PROBE, "ERM", "IRM", "VREx", "WRI"]
     assert {row.n for row in result.rows if row.spread is not None} == {2}
