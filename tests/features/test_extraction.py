@@ -127,6 +127,15 @@ def test_a_damaged_store_is_made_anew(folder, cache):
     assert np.array_equal(before.x, extract(folder, make_backbone(), folder=cache).x)
 
 
+def test_an_empty_store_is_filled(folder, cache):
+    """What a process leaves that is killed at its first rows."""
+    before = extract(folder, make_backbone(), folder=cache)
+    (path,) = cache.iterdir()
+    path.write_bytes(b"")
+    assert np.array_equal(before.x, extract(folder, make_backbone(), folder=cache).x)
+    assert path.stat().st_size > 0
+
+
 def test_where_nothing_can_be_kept_it_is_said(folder, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match="will be made again next time"):

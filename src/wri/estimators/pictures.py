@@ -106,7 +106,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(pictures, ImageFolder):
             pictures = list(pictures)
         labels, environments = _labels(pictures, y), _environments(pictures, groups)
-        found = self._extract(pictures)
+        found = self._extract(pictures, as_backbone(self.backbone))
         self.backbone_ = {"name": found.backbone, "digest": found.digest}
         self.broken_ = dict(found.broken)
         chosen = None if environments is None else environments[found.kept]
@@ -205,16 +205,16 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "or another preprocessing; give the one it learned from, or fit again"
             )
 
-    def _extract(self, pictures: Pictures) -> PictureFeatures:
+    def _extract(self, pictures: Pictures, backbone: Backbone) -> PictureFeatures:
         with progress_bar("Features", self.verbose) as progress:
-            return extract(pictures, self._found_backbone(), self.workers, progress=progress)
+            return extract(pictures, backbone, self.workers, progress=progress)
 
     def _checked(self, pictures: Pictures) -> PictureFeatures:
+        """Features by the backbone that was learned from, and by no other."""
         check_is_fitted(self, "estimator_")
         backbone = self._found_backbone()
         self._check_backbone(backbone.digest)
-        with progress_bar("Features", self.verbose) as progress:
-            return extract(pictures, backbone, self.workers, progress=progress)
+        return self._extract(pictures, backbone)
 
     def _each(
         self,

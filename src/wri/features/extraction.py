@@ -31,6 +31,7 @@ from wri.threads import one_thread
 CHUNK = 64  # pictures that are kept at once, and so the most that an interruption costs a worker
 MOST_WORKERS = 8  # unless more are asked for: each takes a third of a gigabyte
 MOST_NAMED = 5  # broken pictures in a warning
+IDLE_SECONDS = 30  # after which a worker ends, also one whose parent was killed
 
 PathLike = str | os.PathLike[str]
 
@@ -213,7 +214,13 @@ def _compute(
         for chunk in chunks:
             yield _work(backbone, [(number, paths[number]) for number in chunk])
         return
-    parallel = joblib.Parallel(several, return_as="generator_unordered", pre_dispatch="2*n_jobs")
+    parallel = joblib.Parallel(  # loky's processes: scripts need no guard of __main__
+        several,
+        backend="loky",
+        return_as="generator_unordered",
+        pre_dispatch="2*n_jobs",
+        idle_worker_timeout=IDLE_SECONDS,
+    )
     yield from parallel(
         joblib.delayed(_work)(backbone, [(number, paths[number]) for number in chunk])
         for chunk in chunks

@@ -16,6 +16,7 @@ import numpy as np
 AT_ONCE = 500  # keys in one question
 SECONDS = 60.0  # to wait for another process that writes
 TABLE = "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, x BLOB, crc INTEGER)"
+HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'features'"
 
 
 class FeatureStore:
@@ -37,6 +38,8 @@ class FeatureStore:
             return
         try:
             with closing(self._open()) as file:
+                if file.execute(HAS_TABLE).fetchone() is None:
+                    return  # a process was killed before its first rows
                 for start in range(0, len(keys), AT_ONCE):
                     some = keys[start : start + AT_ONCE]
                     marks = ",".join("?" * len(some))
@@ -69,7 +72,7 @@ class FeatureStore:
         return sqlite3.connect(self.path, timeout=SECONDS)
 
     def _complain(self, error: Exception) -> None:
-        if isinstance(error, OSError | sqlite3.OperationalError):  # no rights, no space, no table
+        if isinstance(error, OSError | sqlite3.OperationalError):  # no rights, no space
             self._writes = False
             warnings.warn(
                 f"{self.path} cannot be used ({error}), so these features will be made again next "
