@@ -31,6 +31,7 @@ from wri.objectives.functional import wri_penalty
 BATCH = 512  # rows of each environment in a step
 PENALTY_WEIGHT = 30.0
 WIDTH = 32  # principal components
+DENSITY = LabelAwareClassifier()
 
 
 def make_network(seed: int) -> nn.Module:
@@ -52,9 +53,10 @@ def as_inputs(environment: ColouredDigits) -> tuple[Tensor, Tensor]:
     return images, torch.from_numpy(environment.y)
 
 
-def environment_densities(features: Sequence[Environment]) -> list[Tensor]:  # E × [E, n]
+def environment_densities(
+    features: Sequence[Environment], density: LabelAwareClassifier
+) -> list[Tensor]:  # E × [E, n]
     """How common each row's causes are in each environment, learned before training."""
-    density = LabelAwareClassifier()
     fitted = density.fit_with_targets([e.x for e in features], [e.y for e in features])
     flat = torch.as_tensor(fitted, dtype=torch.float32)[None]
     with torch.no_grad():
@@ -107,21 +109,29 @@ def accuracy(network: nn.Module, environment: tuple[Tensor, Tensor]) -> float:
 
 
 def compare(
-    mnist: Mnist | None = None, rows: int = 30_000, steps: int = 300, seed: int = 0
+    mnist: Mnist | None = None,
+    rows: int = 30_000,
+    steps: int = 300,
+    seed: int = 0,
+    density: LabelAwareClassifier = DENSITY,
 ) -> dict[str, list[float]]:
     """Accuracies of each predictor in the three environments, the test environment last."""
     digits = coloured_mnist("hcmnist-cs", seed, mnist, rows)
     images = [as_inputs(environment) for environment in digits]
     features = feature_environments(digits, PCA(width=WIDTH), train=(0, 1), seed=seed)
-    log_densities = environment_densities(features[:2])
+    log_densities = environment_densities(features[:2], density)
     found = {}
     for name, weight in (("ERM, end to end", 0.0), ("WRI, end to end", PENALTY_WEIGHT)):
         network = train(images[:2], log_densities, weight, steps, seed)
         found[name] = [accuracy(network, environment) for environment in images]
     x, y, site = joined(features[:2])
-    for kind in (ERMClassifier, WRIClassifier):
-        model = kind(preset="coloured", steps=steps, random_state=seed).fit(x, y, groups=site)
-        name = f"{kind.__name__.removesuffix('Classifier')}, features"
+    common = {"preset": "coloured", "steps": steps, "random_state": seed}
+    models = {
+        "ERM, features": ERMClassifier(**common),
+        "WRI, features": WRIClassifier(**common, options={"density": density}),
+    }
+    for name, model in models.items():
+        model.fit(x, y, groups=site)
         found[name] = [float(np.mean(model.predict(e.x) == e.y)) for e in features]
     return found
 
