@@ -282,3 +282,13 @@ def test_verbose_shows_a_bar(capsys):
     X, y, site = hospitals(40)
     wri.ERMClassifier(steps=5, verbose=True).fit(X, y, groups=site)
     assert "Training" in capsys.readouterr().err
+
+
+def test_wri_fits_where_no_class_is_common_to_all_sites():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(120, 3))
+    y = np.concatenate([np.repeat([0, 1], 30), np.repeat([2, 3], 30)])
+    x[:, 0] += y
+    with pytest.warns(UserWarning, match="no class occurs in every environment"):
+        model = wri.WRIClassifier(random_state=0).fit(x, y, np.repeat(["a", "b"], 60))
+    assert model.score(x, y) > 0.4  # four classes
