@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from helpers import make_bank
-from wri.densities import Exact, FittedClassifier, Mixture
+from wri.densities import Exact, FittedClassifier, LabelAwareClassifier, Mixture
 from wri.errors import InputError
 from wri.objectives import OBJECTIVES, WRI, make_objective
 from wri.presets import PRESETS
@@ -57,7 +57,8 @@ def test_the_preset_for_tables_is_linear_standardised_and_depends_on_the_rows():
 def test_weights_see_phi_where_a_table_has_a_network():
     linear, network = (ModelSpec.of("wri", preset="table", hidden=h) for h in ((), (8, 4)))
     assert (linear.objective.density_on, network.objective.density_on) == ("x", "phi")
-    assert linear.objective.density == FittedClassifier(steps=50, weight_decay=1e-2)
+    assert isinstance(linear.objective.density, LabelAwareClassifier)
+    assert network.objective.density == FittedClassifier(steps=50, weight_decay=1e-2)
 
 
 def test_coral_needs_hidden_layers_and_has_some_by_default():
