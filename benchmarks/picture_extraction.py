@@ -103,7 +103,8 @@ def main() -> None:
             flush=True,
         )
     first, *others = found.values()
-    print("the same to the last bit:", all(np.array_equal(first, other) for other in others))
+    if others:
+        print("the same to the last bit:", all(np.array_equal(first, other) for other in others))
 
 
 if __name__ == "__main__":
