@@ -13,7 +13,7 @@ from wri.features.extraction import PictureFeatures, list_paths
 from wri.features.featurizer import Featurizer
 from wri.progress import silent
 
-CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "hut", "person")
 OF_CLASS = 8
 
 
