@@ -17,3 +17,17 @@ def one_thread() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def torch_threads(number: int | None) -> Iterator[None]:
+    """So many threads of PyTorch, and afterwards as before; None leaves them as they are."""
+    if number is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

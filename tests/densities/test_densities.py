@@ -152,3 +152,30 @@ def test_exact_refuses_a_function_of_other_environments():
     three = Exact(Gaussian2D().log_joint)  # three environments, two are trained on
     with pytest.raises(InputError, match="last axis must be the 2 training environments"):
         three.log_density(torch.zeros(1, 0), torch.zeros(1, 2, 5, 2), 2, {})
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["all rows", "own rows"])
+@pytest.mark.parametrize(
+    "density", [Bounded(), Bounded(hidden=5), Gaussian(), EnvironmentClassifier(8)], ids=repr
+)
+def test_gradients_are_those_of_automatic_differentiation(density, own):
+    torch.manual_seed(0)
+    flat = parameters(density)
+    shape = (2, 3, 2, 5, 4) if own else (2, 3, 5, 4)
+    x = torch.randn(shape, dtype=torch.float64)
+    with torch.no_grad():
+        at = density.differentiable(flat, 3, 4, HYPER)
+        for _ in range(2):  # the second time at values that have changed in place
+            logs, pullback = at(x, own)
+            gradient = torch.randn_like(logs)
+            moving = flat.clone().requires_grad_()
+            with torch.enable_grad():
+                if own:
+                    expected = density.log_density_own(moving, x, HYPER)
+                else:
+                    expected = density.log_density(moving, x, 3, HYPER)
+            torch.testing.assert_close(logs, expected.detach(), rtol=1e-12, atol=1e-12)
+            (by_autograd,) = torch.autograd.grad(expected, moving, gradient)
+            assert by_autograd.abs().max() > 1e-3
+            torch.testing.assert_close(pullback(gradient), by_autograd, rtol=1e-10, atol=1e-10)
+            flat += 0.1 * torch.randn_like(flat)

@@ -1,5 +1,7 @@
 """Hand-computed values and known limits of the baselines."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
@@ -68,6 +70,41 @@ def test_coral_weighs_rows_as_numpys_covariance_does():
     expected = np.mean((means[0] - means[1]) ** 2) + np.mean((spreads[0] - spreads[1]) ** 2)
     found = coral_penalty(torch.tensor(phi), torch.tensor(weight))
     assert found.item() == pytest.approx(expected)
+
+
+def plain_coral(phi, weight):
+    """The formula as it is written, for automatic differentiation."""
+    mean = (phi * weight[..., None]).sum(-2)  # [..., E, F]
+    centred = phi - mean[..., None, :]
+    freedom = 1 - weight.square().sum(-1)[..., None, None]
+    covariance = (centred * weight[..., None]).transpose(-1, -2) @ centred / freedom
+    pairs = list(combinations(range(phi.shape[-3]), 2))
+    gaps = [
+        (mean[..., i, :] - mean[..., j, :]).square().mean(-1)
+        + (covariance[..., i, :, :] - covariance[..., j, :, :]).square().mean((-1, -2))
+        for i, j in pairs
+    ]
+    return sum(gaps) / len(pairs)
+
+
+@pytest.mark.parametrize("leading", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_gradient_of_coral_is_that_of_automatic_differentiation(leading, weighted):
+    random = torch.Generator().manual_seed(0)
+    phi = torch.randn((*leading, 4, 9, 5), generator=random, dtype=torch.float64) + 3
+    weight = torch.rand((*leading, 4, 9), generator=random, dtype=torch.float64)
+    weight[..., -2:] = 0.0  # padding
+    weight = weight / weight.sum(-1, keepdim=True)
+    equal = torch.full_like(weight, 1 / 9)
+    phi.requires_grad_()
+    found = coral_penalty(phi, weight if weighted else None)
+    expected = plain_coral(phi, weight if weighted else equal)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    upstream = torch.rand(leading, generator=random, dtype=torch.float64)
+    (ours,), (other,) = (
+        torch.autograd.grad((upstream * value).sum(), phi) for value in (found, expected)
+    )
+    torch.testing.assert_close(ours, other, rtol=1e-12, atol=1e-12)
 
 
 def test_coral_leaves_padding_out():

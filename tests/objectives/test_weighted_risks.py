@@ -8,6 +8,7 @@ import torch
 from wri.datasets import Gaussian2D
 from wri.errors import InputError
 from wri.objectives.functional import pair_weights, vrex_penalty, weighted_gaps, wri_penalty
+from wri.objectives.weighted_risks import pair_overlap, penalty_slope
 
 WEIGHTINGS = ["density", "overlap", "ratio"]
 EVERY_WEIGHTING = [*WEIGHTINGS, "tilted", "uniform", "published"]
@@ -304,3 +305,72 @@ def test_normalised_risks_do_not_underflow(weighting):
     double = weighted_gaps(losses.double(), logs.double(), weighting, normalised=True)
     torch.testing.assert_close(gaps.gap.double(), double.gap, atol=1e-4, rtol=1e-4)
     assert gaps.mean_risk[1, 0] > 0.01
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
+@pytest.mark.parametrize("weighting", [w for w in EVERY_WEIGHTING if w != "uniform"])
+@pytest.mark.parametrize(
+    ("scaling", "shift"),
+    [*product(SCALINGS, [0.0]), ("relative", -2000.0), ("risk", -2000.0)],  # in any unit
+)
+def test_the_slope_is_the_penaltys_gradient(weighting, scaling, shift, padded):
+    torch.manual_seed(0)
+    losses = torch.rand(4, 3, 7, dtype=torch.float64) + 0.1
+    logs = torch.randn(4, 3, 3, 7, dtype=torch.float64) + shift
+    weight = None
+    if padded:
+        weight = torch.rand(4, 3, 7, dtype=torch.float64)
+        weight[0, 1, 5:] = 0
+        weight /= weight.sum(-1, keepdim=True)
+    factor = torch.rand(4, 1, 1, dtype=torch.float64)
+    moving = logs.clone().requires_grad_()
+    penalty = wri_penalty(losses, moving, weighting, scaling, weight)
+    (expected,) = torch.autograd.grad((factor[:, 0, 0] * penalty).sum(), moving)
+    with torch.no_grad():
+        slope = penalty_slope(losses, logs, weighting, scaling, weight, factor)
+    torch.testing.assert_close(slope, expected, rtol=1e-10, atol=1e-14)
+
+
+def test_the_slope_is_zero_where_nothing_is_lost():
+    logs = torch.randn(1, 2, 2, 5, dtype=torch.float64)
+    factor = torch.ones(1, 1, 1, dtype=torch.float64)
+    slope = penalty_slope(torch.zeros_like(logs[:, 0]), logs, "density", "relative", None, factor)
+    assert (slope == 0).all()
+
+
+def test_overlap_is_one_for_equal_densities_and_zero_for_disjoint_ones():
+    """And by hand in between: densities 1 and 3 at a row of one, 3 and 1 at one of the other."""
+    equal = torch.randn(2, 1, 1, 5).expand(2, 3, 3, 5)
+    torch.testing.assert_close(pair_overlap(equal), torch.ones(2, 3, 3))
+    logs = torch.tensor([[[0.0], [-200.0]], [[-200.0], [0.0]]])
+    assert pair_overlap(logs)[0, 1] < 1e-30
+    between = torch.tensor([[[3.0], [1.0]], [[1.0], [3.0]]]).log()  # whose density, whose row
+    assert pair_overlap(between)[0, 1] == pytest.approx(0.25 + 0.25)
+    rows = torch.cat([between, torch.full_like(between, torch.nan)], -1)
+    padding = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    torch.testing.assert_close(pair_overlap(rows, padding), pair_overlap(between))
+
+
+@pytest.mark.parametrize("form", ["square", "halves"])
+def test_pairs_count_by_a_power_of_their_overlap(form):
+    torch.manual_seed(0)
+    losses, logs = torch.rand(2, 8), torch.randn(2, 2, 8) + 2 * torch.eye(2)[:, :, None]
+    given = {"weighting": "overlap", "scaling": "product", "normalised": True, "form": form}
+    plain = wri_penalty(losses, logs, **given)
+    overlap = pair_overlap(logs)[0, 1]
+    assert overlap < 0.9
+    for power in (0.0, 1.0, 2.0):
+        discounted = wri_penalty(losses, logs, **given, overlap_power=power)
+        torch.testing.assert_close(discounted, plain * overlap**power)
+
+
+def test_the_penalty_of_a_pair_goes_to_zero_with_its_overlap():
+    """Normalised risks alone have a gap that is as large as ever."""
+    torch.manual_seed(0)
+    losses, base = torch.rand(2, 50), 3 * torch.randn(2, 2, 50)
+    given = {"weighting": "overlap", "scaling": "product", "normalised": True}
+    apart = [base + distance * torch.eye(2)[:, :, None] for distance in (5.0, 15.0, 25.0)]
+    plain = [float(wri_penalty(losses, logs, **given)) for logs in apart]
+    discounted = [float(wri_penalty(losses, logs, **given, overlap_power=2.0)) for logs in apart]
+    assert plain[2] > plain[0]
+    assert discounted[0] > 1e4 * discounted[1] > 1e8 * discounted[2] > 0

@@ -57,3 +57,17 @@ def test_clipping_is_per_run():
     clipped = clip_norm(gradient, torch.tensor([1.0, 1.0, 1.0, torch.inf]))
     expected = torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0], [30.0, 40.0]])
     torch.testing.assert_close(clipped, expected)
+
+
+def test_steps_with_rates_known_ahead_are_the_same_steps():
+    torch.manual_seed(0)
+    rate, decay = torch.tensor([0.1, 0.01]).double(), torch.tensor([0.0, 0.1]).double()
+    one = torch.randn(2, 5, dtype=torch.float64)
+    other, gradients = one.clone(), torch.randn(4, 2, 5, dtype=torch.float64)
+    adam, ahead = Adam.initial(one), Adam.initial(one)
+    for gradient in gradients:
+        adam.step(one, gradient, rate, decay)
+    for gradient, known in zip(gradients, ahead.next_rates(4, rate), strict=True):
+        ahead.move(other, gradient, known, decay)
+    torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert ahead.steps.tolist() == [[4.0], [4.0]]

@@ -13,7 +13,7 @@ from wri.errors import InputError
 from wri.objectives import ERM, IRM, MLDG, WRI, GroupDRO, VREx
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED
 from wri.training import Bank, choose_device, plan_stacks, train, train_stack
-from wri.training.stacks import OVERHEAD, cheapest_cuts
+from wri.training.stacks import OVERHEAD, SHARES, cheapest_cuts, stack_cost
 
 SPLITS = {"in": np.arange(0, 90), "out": np.arange(90, 200)}
 
@@ -209,6 +209,30 @@ def test_stacks_respect_the_limit_of_rows(bank, environments):
     runs = [make_run(bank, environments, batch_size=40) for _ in range(10)]
     stacks = plan_stacks(runs, most_rows=3 * 40 * 4)
     assert sorted(len(stack) for stack in stacks) == [2, 4, 4]
+
+
+def test_side_steps_of_different_batches_are_kept_apart_and_no_stack_has_most_work(
+    bank, environments
+):
+    sizes = [32, 64] * 20
+    runs = [
+        make_run(bank, environments, seed, WRI(), density_batch_size=size, density_steps=32)
+        for seed, size in enumerate(sizes)
+    ]
+    stacks = plan_stacks(runs)
+    for stack in stacks:
+        assert len({sizes[n] for n in stack}) == 1
+    costs = [stack_cost([runs[n] for n in stack]) for stack in stacks]
+    assert costs == sorted(costs, reverse=True)
+    alone = sum(stack_cost([run]) for run in runs)
+    assert sum(costs) < alone / 4
+
+
+def test_work_is_cut_into_shares(bank, environments):
+    runs = [make_run(bank, environments, seed, batch_size=64) for seed in range(300)]
+    stacks = plan_stacks(runs, most_rows=10**9)
+    assert len(stacks) >= SHARES
+    assert max(map(len, stacks)) <= len(runs) / SHARES
 
 
 def test_cuts_are_the_cheapest_of_all():

@@ -38,7 +38,7 @@ def test_every_row_of_the_own_split_and_no_other(bank):
     runs = make_runs(bank)
     sampler, features = make_sampler(runs)
     seen = [[set() for _ in range(2)] for _ in runs]
-    for rows in sampler.stream(200):  # [R, E, B]
+    for rows, *_ in sampler.stream(200):  # [R, E, B]
         for r in range(2):
             for e in range(2):
                 seen[r][e] |= set((rows[r, e] - features.starts[r]).tolist())
@@ -51,7 +51,7 @@ def test_rows_are_drawn_evenly(bank):
     runs = make_runs(bank)[:1]
     sampler, _ = make_sampler(runs)
     counts = np.zeros(200)
-    for rows in sampler.stream(4000):
+    for rows, *_ in sampler.stream(4000):
         np.add.at(counts, rows[0, 0].numpy(), 1)
     drawn = counts[runs[0].train[0]]
     expected = 4000 * 8 / 50
@@ -62,8 +62,8 @@ def test_rows_are_drawn_evenly(bank):
 def test_features_and_targets_belong_to_the_rows(bank):
     runs = make_runs(bank)
     sampler, features = make_sampler(runs)
-    rows = next(iter(sampler.stream(1)))
-    batch = features.batch(rows, sampler.weight)
+    rows = next(iter(sampler.stream(1))).rows
+    batch = features.batch(rows)
     for r, run in enumerate(runs):
         own = rows[r] - features.starts[r]
         np.testing.assert_array_equal(batch.x[r], run.bank.features[own])
@@ -74,7 +74,7 @@ def test_padding_is_a_row_of_the_batch(bank):
     """What a batch holds besides its own rows could overflow where they do not."""
     for objective in (ERM(), IRM(), WRI(form="halves")):  # whole, shuffled, resampled
         sampler, _ = make_sampler(make_runs(bank, objective))
-        for rows in sampler.stream(20):
+        for rows, *_ in sampler.stream(20):
             for batch, weight in zip(rows.flatten(0, 1), sampler.weight.flatten(0, 1), strict=True):
                 assert set(batch[weight == 0].tolist()) <= set(batch[weight > 0].tolist())
 
@@ -86,7 +86,7 @@ def test_shorter_batches_are_padded_with_weight_zero(bank):
     assert sampler.size == 20
     torch.testing.assert_close(sampler.weight.sum(-1), torch.ones(2, 2).double())
     assert (sampler.weight > 0).sum(-1).tolist() == [[8, 8], [20, 5]]
-    for rows in sampler.stream(3):
+    for rows, *_ in sampler.stream(3):
         small = (rows[1, 1, :5] - features.starts[1]).tolist()
         assert small == runs[1].train[1].tolist()
 
@@ -104,7 +104,7 @@ def test_a_whole_environment_is_shuffled_where_neighbours_matter(bank):
         )
     ]
     sampler, _ = make_sampler(runs)
-    first, second = (rows.clone() for rows in sampler.stream(2))
+    first, second = (rows.clone() for rows, *_ in sampler.stream(2))
     assert sorted(first[0, 0].tolist()) == sorted(second[0, 0].tolist()) == list(range(30))
     assert first[0, 0].tolist() != second[0, 0].tolist()
 
@@ -119,7 +119,7 @@ def test_a_whole_environment_is_drawn_from_where_halves_must_be_independent(bank
     ]
     sampler, _ = make_sampler(runs)
     deviations = []
-    for rows in sampler.stream(2000):
+    for rows, *_ in sampler.stream(2000):
         assert rows.shape == (1, 2, 30)
         own = rows[0, 0].double() - 14.5
         deviations.append((own[::2].mean() * own[1::2].mean()).item())
@@ -131,16 +131,15 @@ def test_batches_depend_on_the_runs_seed_alone(bank):
     runs = make_runs(bank)
     (together, _), (alone, _) = make_sampler(runs), make_sampler(runs[:1])
     for both, single in zip(together.stream(5), alone.stream(5), strict=True):
-        torch.testing.assert_close(both[0, :, :8], single[0])
+        torch.testing.assert_close(both.rows[0, :, :8], single.rows[0])
 
 
 def test_density_batches_drop_runs_that_have_no_steps_left(bank):
     runs = make_runs(bank, WRI())
     draws = StackDraws(runs, Features(runs, "cpu"), torch.float64)
-    batches = list(draws.batches([1, 0], [5, 2]))
     steps = {1: 0, 2: 0}
-    for batch in batches:
-        steps[len(batch.x)] += batch.x.shape[1]
+    for drawn in draws.density_rows([1, 0], [5, 2]):
+        steps[len(drawn.rows)] += drawn.rows.shape[1]
     assert steps == {2: 2, 1: 3}  # two steps of both runs, three more of the first
 
 
@@ -153,10 +152,10 @@ def test_whole_environments_are_the_runs_rows(bank):
 
 @pytest.mark.parametrize("ahead", [1, 7, 10_000])
 def test_how_far_ahead_rows_are_drawn_does_not_matter(bank, monkeypatch, ahead):
-    reference = [rows.clone() for rows in make_sampler(make_runs(bank))[0].stream(9)]
+    reference = [drawn.rows.clone() for drawn in make_sampler(make_runs(bank))[0].stream(9)]
     monkeypatch.setattr("wri.training.sampler.AHEAD", ahead)
-    for expected, rows in zip(reference, make_sampler(make_runs(bank))[0].stream(9), strict=True):
-        torch.testing.assert_close(rows, expected)
+    for expected, drawn in zip(reference, make_sampler(make_runs(bank))[0].stream(9), strict=True):
+        torch.testing.assert_close(drawn.rows, expected)
 
 
 def weighted(bank):
@@ -180,7 +179,7 @@ def test_rows_are_drawn_by_their_weights(bank, objective):
     sampler, _ = make_sampler([run])
     assert (sampler.weight == 1 / min(size, 50)).all()
     counts = np.zeros(200)
-    for rows in sampler.stream(4000):
+    for rows, *_ in sampler.stream(4000):
         np.add.at(counts, rows[0, 0].numpy(), 1)
     share = bank.weights[:50] / bank.weights[:50].sum()
     expected = 4000 * min(size, 50) * share

@@ -8,13 +8,20 @@ needs; ratios and overlap weights at one x are always good.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from wri.stacked import Pullback
+
 HyperValues = Mapping[str, Tensor]  # every value [R]
+
+Differentiable = Callable[[Tensor, bool], tuple[Tensor, Pullback]]
+"""From rows `[R, E, …, D]` to every environment's log density, at all rows or at its own, and the
+way back from a gradient there; called under `no_grad`."""
 
 
 class Density(ABC):
@@ -27,6 +34,9 @@ class Density(ABC):
     """Whether gradient steps minimise the WRI penalty too, or the likelihood alone."""
 
     comparable_over_x: ClassVar[bool] = True
+
+    moderate: ClassVar[bool] = False
+    """Whether densities are neither tiny nor huge anywhere."""
 
     needs_targets: ClassVar[bool] = False
     """Whether it is fitted by `fit_with_targets` instead of `fit`."""
@@ -42,6 +52,25 @@ class Density(ABC):
     @abstractmethod
     def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
         """`[R, E, …, D]` to `[R, E, …]`: environment e's log density at its own points x[:, e]."""
+
+    def differentiable(
+        self, flat: Tensor, environments: int, width: int, hyper: HyperValues
+    ) -> Differentiable:
+        """Log densities with their gradients, at values of `flat` that change in place.
+
+        By automatic differentiation, unless a density knows better.
+        """
+
+        def at(x: Tensor, own: bool) -> tuple[Tensor, Pullback]:
+            moving = flat.detach().requires_grad_()
+            with torch.enable_grad():
+                if own:
+                    logs = self.log_density_own(moving, x, hyper)
+                else:
+                    logs = self.log_density(moving, x, environments, hyper)
+            return logs.detach(), lambda gradient: torch.autograd.grad(logs, moving, gradient)[0]
+
+        return at
 
     def fit(self, environments: Sequence[np.ndarray]) -> np.ndarray:
         """Fit on one run's whole environments; `[P]`. Only where `learning` is "refit"."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from wri.densities.base import Density, HyperValues
-from wri.stacked import Network
+from wri.densities.base import Density, Differentiable, HyperValues
+from wri.stacked import Network, OneHiddenLayer, Pullback
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Bounded(Density):
 
     hidden: int | None = None
     learning: ClassVar[Literal["steps"]] = "steps"
+    moderate: ClassVar[bool] = True
 
     def _network(self, environments: int, width: int) -> Network:
         return Network((width, self.hidden or max(1, width // 2), 1), copies=environments)
@@ -39,9 +41,34 @@ class Bounded(Density):
         outputs = network.outputs(flat, x.flatten(0, 1))[..., 0]  # [R·E, …]
         return _bound(outputs.unflatten(0, x.shape[:2]), hyper)
 
+    def differentiable(
+        self, flat: Tensor, environments: int, width: int, hyper: HyperValues
+    ) -> Differentiable:
+        network = OneHiddenLayer(self._network(environments, width), flat)
+        low, scale = _bounds(flat[:, :1, None], hyper)  # [R, 1, 1] each
+
+        def at(x: Tensor, own: bool) -> tuple[Tensor, Pullback]:
+            rows = x.flatten(0, 1).flatten(1, -2) if own else x.flatten(1, -2)
+            outputs, back = network.forward(rows)
+            share = outputs.sigmoid_()  # [R, E, N]
+            shape = x.shape[:-1] if own else (len(flat), environments, *x.shape[1:-1])
+
+            def pullback(gradient: Tensor) -> Tensor:
+                at_outputs = torch.addcmul(share, share, share, value=-1).mul_(scale)
+                return back(at_outputs.mul_(gradient.view_as(share)))
+
+            return torch.addcmul(low, share, scale).view(shape), pullback
+
+        return at
+
 
 def _bound(outputs: Tensor, hyper: HyperValues) -> Tensor:  # [R, E, …]
-    run = (-1,) + (1,) * (outputs.dim() - 1)
+    low, scale = _bounds(outputs, hyper)
+    return low + outputs.sigmoid() * scale
+
+
+def _bounds(like: Tensor, hyper: HyperValues) -> tuple[Tensor, Tensor]:  # [R, 1, …] each
+    """log(min) and log(max) − log(min)."""
+    run = (-1,) + (1,) * (like.dim() - 1)
     low = hyper["min_density"].log().view(run)
-    high = hyper["max_density"].log().view(run)
-    return low + outputs.sigmoid() * (high - low)
+    return low, hyper["max_density"].log().view(run) - low

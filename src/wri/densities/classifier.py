@@ -26,7 +26,7 @@ class Fitting(NamedTuple):
     """Adam on balanced batches, its rate along half a cosine."""
 
     steps: int
-    batch_size: int  # rows of each environment
+    batch_size: int  # rows of each environment, never more than the largest has
     learning_rate: float
     weight_decay: float
 
@@ -38,10 +38,11 @@ class Fitting(NamedTuple):
         random: np.random.Generator,
     ) -> Tensor:  # [1, P]
         """Minimise `loss(flat, parts)`; each part of the environments is stacked `[E, B, …]`."""
+        size = min(self.batch_size, max(len(own[0]) for own in environments))
         moving = torch.as_tensor(flat, dtype=torch.float32)
         adam, decay = Adam.initial(moving), moving.new_tensor([self.weight_decay])
         for step in range(self.steps):
-            drawn = [random.integers(len(own[0]), size=self.batch_size) for own in environments]
+            drawn = [random.integers(len(own[0]), size=size) for own in environments]
             batches = [
                 tuple(part[which] for part in own)
                 for own, which in zip(environments, drawn, strict=True)

@@ -106,7 +106,8 @@ class LabelAwareClassifier(Density):
         plain = [torch.as_tensor(own, dtype=torch.float32) for own in environments]
         rows = [_expand(own, self.terms) for own in plain]
         network = self._shared(len(plain), plain[0].shape[1])
-        labels = _as_classes(targets, self.bins)
+        edges = _edges(targets, self.bins)
+        labels = [_classes(own, edges) for own in targets]
         if not _common_classes(labels, 1 + max(int(own.max()) for own in labels)):
             warnings.warn(
                 "no class occurs in every environment, so the label cannot tell which part of the "
@@ -165,7 +166,8 @@ class LabelAwareClassifier(Density):
         """
         plain = [torch.as_tensor(own, dtype=torch.float32) for own in environments]
         rows = [_expand(own, self.terms) for own in plain]
-        labels = _as_classes(targets, self.bins)
+        edges = _edges(targets, self.bins)
+        labels = [_classes(own, edges) for own in targets]
         network, flat = self._fit_every(rows, labels, plain[0].shape[1])
         return LabelPart(
             network=network,
@@ -173,7 +175,7 @@ class LabelAwareClassifier(Density):
             environments=len(rows),
             terms=self.terms,
             common=_common_classes(labels, network.widths[-1] // len(rows)),
-            edges=_edges(targets, self.bins),
+            edges=edges,
         )
 
     def _fit_small(self, mean_logits: Sequence[Tensor]) -> Tensor:  # [1, P]
@@ -237,20 +239,15 @@ def _cross_entropy(logits: Tensor) -> Tensor:  # [1, E, B, E] -> [1]
     return -own.mean((1, 2))
 
 
-def _as_classes(targets: Sequence[np.ndarray], bins: int) -> list[Tensor]:
-    """Class numbers as they are; other numbers in bins of about equally many rows."""
-    edges = _edges(targets, bins)
-    return [_classes(own, edges) for own in targets]
-
-
 def _edges(targets: Sequence[np.ndarray], bins: int) -> np.ndarray | None:
-    """Between the bins of numbers; None for classes."""
+    """Between bins of numbers with about equally many rows; None for classes."""
     if all(own.dtype.kind in "iu" for own in targets):
         return None
     return np.quantile(np.concatenate(list(targets)), np.linspace(0, 1, bins + 1)[1:-1])
 
 
 def _classes(targets: np.ndarray, edges: np.ndarray | None) -> Tensor:
+    """Class numbers as they are, or the bins that other numbers fall into."""
     return torch.as_tensor(
         targets if edges is None else np.searchsorted(edges, targets), dtype=torch.long
     )

@@ -8,7 +8,7 @@ Risks are means over the last axis, `batch.mean`, so a shorter environment count
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from wri.densities.base import HyperValues
 from wri.errors import InputError
 from wri.objectives.hyperparameters import COMMON, HyperParameter
-from wri.stacked import Loss, Network, Streams, Views
+from wri.stacked import AnyNetwork, Loss, Streams, Views
 
 
 class Batch(NamedTuple):
@@ -28,6 +28,7 @@ class Batch(NamedTuple):
     x: Tensor  # [R, E, B, D]
     y: Tensor  # [R, E, B]
     weight: Tensor | None = None  # [R, E, B], sums to one over B; zero on padding
+    places: Tensor | None = None  # [R, E, B], numbers among a run's training rows, if they are some
 
     def mean(self, values: Tensor) -> Tensor:  # [R, E, B] -> [R, E]
         return weighted_mean(values, self.weight)
@@ -41,7 +42,7 @@ def weighted_mean(values: Tensor, weight: Tensor | None) -> Tensor:  # [..., B] 
 class Model(NamedTuple):
     """The networks of a stack at their current parameters."""
 
-    network: Network
+    network: AnyNetwork
     flat: Tensor  # [R, P]
     loss: Loss
 
@@ -75,22 +76,50 @@ class Start:
 
     seeds: Sequence[int]
     environments: int
-    network: Network
+    network: AnyNetwork
     dtype: torch.dtype
     device: str
     draws: "Draws"
 
 
+class Drawn(NamedTuple):
+    """Rows of n runs, of one step or of some."""
+
+    rows: Tensor  # [n, (S,) E, B], numbers for `Draws.batch`
+    places: Tensor  # [n, (S,) E, B], numbers among a run's training rows
+    weight: Tensor | None  # [n, E, B], as in a batch
+
+
 class Draws(ABC):
     """The rows of a stack's runs, for what happens beside the predictor's steps."""
 
+    @property
     @abstractmethod
-    def batches(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Batch]:
-        """Fresh batches for `steps[k]` steps of run `runs[k]`; `steps` descends.
+    def rows_per_step(self) -> int:
+        """Rows that a density step takes from all environments together."""
 
-        Every batch holds some steps of the first n runs, those that still have steps to go:
-        `[n, S, E, B, …]`, with an axis of steps behind the runs.
+    @abstractmethod
+    def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Drawn]:
+        """Fresh rows for `steps[k]` density steps of run `runs[k]`; `steps` descends.
+
+        Each part holds some steps of the first n runs, those that still have steps to go.
         """
+
+    @abstractmethod
+    def batch(self, rows: Tensor) -> Batch:
+        """Features and targets of rows `[n, …]` by their numbers."""
+
+    def features(self, rows: Tensor) -> Tensor:
+        """The features alone."""
+        return self.batch(rows).x
+
+    @abstractmethod
+    def n_learned(self, run: int) -> int:
+        """Number of a run's training rows."""
+
+    @abstractmethod
+    def learned(self, runs: Sequence[int]) -> Iterator[Tensor]:
+        """Numbers of all training rows of some runs in pieces, `[n, …]`, padded by the first."""
 
     @abstractmethod
     def environments(self, run: int) -> list[np.ndarray]:
@@ -103,6 +132,18 @@ class Draws(ABC):
     @abstractmethod
     def split(self, run: int) -> Hashable:
         """Equal for runs with the same training rows."""
+
+    def once(self, run: int, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """What `make` gives for a run's rows; it may be kept for runs of other stacks."""
+        return make()
+
+
+class SideSteps(NamedTuple):
+    """Steps of something else than the predictor."""
+
+    rows: int = 1  # of each environment, in one of them
+    steps: int = 0  # how many at a time
+    every: int = 1  # steps of the predictor
 
 
 class Objective(ABC):
@@ -135,6 +176,10 @@ class Objective(ABC):
     def overhead(self) -> float:
         """Fixed cost of a step, whatever its rows, in steps of ERM: large stacks share it."""
         return 1.0
+
+    def side_steps(self, hyper: Mapping[str, float]) -> SideSteps:
+        """What a run does between the predictor's steps, for the forecast of its cost."""
+        return SideSteps()
 
     @classmethod
     def hyperparameters(cls) -> tuple[HyperParameter, ...]:

@@ -6,19 +6,61 @@
 with the covariances C_e and means m_e of Φ, the last hidden layer here. The mean over pairs is
 2/(E − 1) times the sum of squared deviations from the environments' mean, so the cost is linear
 in environments. As in DomainBed the means are compared too.
+
+Means and covariances are differentiated by hand. With row weights w that sum to one, s = √w·(x − m)
+and f the degrees of freedom, C = s sᵀ/f. As Σ √w·s = 0, the gradient through m in C vanishes:
+
+    at x   √w · ((G + Gᵀ) s/f + √w·g)         for gradients G at C and g at m
 """
 
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from wri.objectives.base import Batch, Model, Objective, StepContext
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
 
 
+class _Moments(Function):
+    """Means `[L, E, F]` and covariances `[L, E, F, F]` of features `[L, E, B, F]`.
+
+    Environment by environment, whose rows lie apart in memory: one product for all would copy them.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        root = weight.sqrt()  # [L, E, B]
+        freedom = 1 - weight.square().sum(-1)[..., None, None]  # (n − 1)/n for n equal weights
+        means, covariances, scaled = [], [], []
+        for e, rows in enumerate(features.unbind(1)):
+            columns = rows.transpose(1, 2)  # [L, F, B]
+            means.append(torch.bmm(columns, weight[:, e, :, None]))
+            scaled.append((columns - means[-1]).mul_(root[:, e, None]))
+            covariances.append(torch.bmm(scaled[-1], scaled[-1].transpose(1, 2)))
+        ctx.save_for_backward(features, root, freedom, *scaled)
+        return torch.stack(means, 1)[..., 0], torch.stack(covariances, 1) / freedom
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, at_mean: Tensor, at_covariance: Tensor) -> tuple[Tensor, None]:
+        features, root, freedom, *scaled = ctx.saved_tensors
+        both = (at_covariance + at_covariance.transpose(-1, -2)) / freedom
+        gradient = torch.empty_like(features)
+        for e, own in enumerate(scaled):
+            roots = root[:, e, None]  # [L, 1, B]
+            at_rows = torch.bmm(both[:, e], own).addcmul_(at_mean[:, e, :, None], roots)
+            torch.mul(at_rows, roots, out=gradient[:, e].transpose(1, 2))
+        return gradient, None
+
+
 def coral_penalty(features: Tensor, weight: Tensor | None = None) -> Tensor:
     """Mean squared difference of means and covariances over pairs of environments.
+
+    It can be differentiated once.
 
     Parameters
     ----------
@@ -27,18 +69,13 @@ def coral_penalty(features: Tensor, weight: Tensor | None = None) -> Tensor:
     weight
         `[..., E, B]`, summing to one over B; equal when not given.
     """
-    rows = features.shape[-2]
-    columns = features.movedim(-1, -2)  # [..., E, F, B]
+    *leading, environments, rows, width = features.shape
     if weight is None:
-        mean = columns.mean(-1)  # [..., E, F]
-        centred = columns - mean[..., None]
-        covariance = centred @ centred.transpose(-1, -2) / (rows - 1)
-    else:
-        mean = (columns * weight[..., None, :]).sum(-1)
-        centred = columns - mean[..., None]
-        freedom = 1 - weight.square().sum(-1)[..., None, None]  # (n − 1)/n for n equal weights
-        covariance = (centred * weight[..., None, :]) @ centred.transpose(-1, -2) / freedom
-    return _spread(mean, 1) + _spread(covariance, 2)
+        weight = features.new_full((1,), 1 / rows).expand(features.shape[:-1])
+    mean, covariance = _Moments.apply(
+        features.reshape(-1, environments, rows, width), weight.reshape(-1, environments, rows)
+    )
+    return (_spread(mean, 1) + _spread(covariance, 2)).view(leading)
 
 
 def _spread(values: Tensor, axes: int) -> Tensor:  # [..., E, F] or [..., E, F, F] -> [...]

@@ -36,16 +36,22 @@ def compare(
     density: Density, flat: Tensor, seen: Tensor, after: Tensor | None, hyper: HyperValues
 ) -> Compared:
     """Densities at the rows `[R, E, B, D]` of those they are compared with, `after` in a circle."""
-    environments = seen.shape[1]
     if after is None:
-        logs = density.log_density(flat, seen, environments, hyper)  # [R, E, E, B]
+        return arrange(density.log_density(flat, seen, seen.shape[1], hyper), None)
+    return arrange(density.log_density_own(flat, rows_around(seen, after), hyper), after)
+
+
+def rows_around(seen: Tensor, after: Tensor) -> Tensor:  # [R, E, B, …] -> [R, E, 3, B, …]
+    """Each environment's rows, those of the one before it and of the one after it."""
+    own = torch.arange(seen.shape[1], device=after.device).expand_as(after)
+    return take_environments(seen, torch.stack([own, after.argsort(-1), after], -1))
+
+
+def arrange(logs: Tensor, after: Tensor | None) -> Compared:
+    """Log densities of all at all rows, `[R, E, E, B]`, or of each at the rows around it."""
+    if after is None:
         return Compared(logs, logs.diagonal(dim1=1, dim2=2).movedim(-1, 1), None)
-    before = after.argsort(-1)
-    own = torch.arange(environments, device=after.device).expand_as(after)
-    around = torch.stack([own, before, after], -1)  # [R, E, 3]
-    rows = take_environments(seen, around)  # [R, E, 3, B, D]
-    logs = density.log_density_own(flat, rows, hyper)  # [R, E, 3, B]
-    partners = take_environments(logs, after)
+    partners = take_environments(logs, after)  # [R, E, 3, B]
     first = torch.stack([logs[:, :, 0], logs[:, :, 2]], 2)  # e on e, e on its partner
     second = torch.stack([partners[:, :, 1], partners[:, :, 0]], 2)
     return Compared(torch.stack([first, second], 2), logs[:, :, 0], after)

@@ -25,6 +25,13 @@ changes with d², d and d². There weights are taken as they are: a penalty beyo
 numbers is not finite, one below it is zero, and `WRI` warns where λ times the penalty is too small
 to be seen beside the risk. Without overlap a pair has no penalty, whatever the scaling.
 
+A pair that has little in common has few effective rows, and the gap of its normalised risks is
+noise. So a pair's squared gap may count by a power k of its overlap,
+
+    ρ_ij^k · g_ij²,   ρ_ij = E_i[o_ij] + E_j[o_ji],   1 for equal densities, 0 for disjoint ones
+
+which goes to zero with the overlap; with k = 0 all pairs count alike.
+
 Gradients flow through l̄, d̄ and R̄. The square of a batch's gap is too large by the gap's variance;
 `form="halves"` multiplies the gaps of two half-batches instead, which is not.
 """
@@ -182,6 +189,18 @@ def scaled_gaps(gaps: Gaps, scaling: Scaling) -> Tensor:  # [..., E, E]
     return gap / (unit.sqrt() if scaling == "product" else unit)
 
 
+def pair_overlap(
+    log_densities: Tensor, row_weight: Tensor | None = None
+) -> Tensor:  # [..., E, E, B] -> [..., E, E]
+    """ρ_ij, the share of their cases that two environments have in common; symmetric."""
+    shares = None if row_weight is None else row_weight.unsqueeze(-3)
+    weights = _towards(log_densities).sigmoid()  # 1/2 where i is j
+    if shares is not None:  # densities at padding may be anything
+        weights = torch.where(shares > 0, weights, 0.0)
+    side = weighted_mean(weights, shares)  # [..., j, i]
+    return side + side.transpose(-1, -2)
+
+
 def over_pairs(squares: Tensor, weighting: Weighting) -> Tensor:  # [..., E, E] -> [...]
     """Mean over the pairs that the weighting compares."""
     environments = squares.shape[-1]
@@ -226,6 +245,7 @@ def wri_penalty(
     row_weight: Tensor | None = None,
     normalised: bool = False,
     form: Form = "square",
+    overlap_power: float = 0.0,
 ) -> Tensor:
     """Mean squared gap of the pairwise weighted risks, for any leading axes.
 
@@ -236,11 +256,8 @@ def wri_penalty(
     log_densities
         Every environment's log density at every example, `[..., E, E, B]`: first whose
         density, then whose example.
-    weighting
-        "density", "overlap", "tilted", "ratio", "uniform" or "published"; see the head of
-        `weighted_risks`.
-    scaling
-        "none", "product", "loss", "relative" or "risk"; see the head of `weighted_risks`.
+    weighting, scaling
+        See the head of `weighted_risks`.
     row_weight
         Weights that sum to one over each environment's examples; equal when not given. Examples
         of weight zero are padding; their losses must be finite, their densities may be anything.
@@ -248,6 +265,8 @@ def wri_penalty(
         Divide every weighted risk by the mean weight of its rows.
     form
         "square", or "halves" for the product of the gaps of the two interleaved half-batches.
+    overlap_power
+        Pairs count by this power of their overlap; 0 lets all count alike.
 
     Returns
     -------
@@ -274,4 +293,54 @@ def wri_penalty(
         scaled_gaps(weighted_gaps(loss, logs, weighting, weight, normalised, any_unit), scaling)
         for loss, logs, weight in parts
     ]
-    return over_pairs(gaps[0] * gaps[-1], weighting)
+    squares = gaps[0] * gaps[-1]
+    if overlap_power:
+        squares = squares * pair_overlap(log_densities, row_weight) ** overlap_power
+    return over_pairs(squares, weighting)
+
+
+def penalty_slope(
+    losses: Tensor,
+    log_densities: Tensor,
+    weighting: Weighting,
+    scaling: Scaling,
+    row_weight: Tensor | None,
+    factor: Tensor,
+    moderate: bool = False,
+) -> Tensor:
+    """Gradient of `factor` times `wri_penalty` at the log densities, `[..., E, E, B]`.
+
+    By hand for density and published weights in relative scaling, by automatic differentiation for
+    the others. With sums d̄ and r over i's rows of d_j and of d_j·l, which need no common unit,
+
+        s = (r_ij − r_ji)/U,   U = (d̄_ij + d̄_ji)·(l̄_i + l̄_j)/4,   ∂s²/∂r = 2·s/U,   ∂s²/∂U = −2·s²/U
+
+    `factor` is `[..., 1, 1]`. With `moderate` densities are known to be neither tiny nor huge.
+    """
+    environments = losses.shape[-2]
+    if weighting not in ("density", "published") or scaling != "relative":
+        logs = log_densities.detach().requires_grad_()
+        with torch.enable_grad():
+            penalty = wri_penalty(losses, logs, weighting, scaling, row_weight)
+            total = (factor[..., 0, 0] * penalty).sum()
+        return torch.autograd.grad(total, logs)[0]
+    unit: Unit = "given" if moderate else "pair"
+    weights, _ = _weights(log_densities, weighting, row_weight, unit)  # [..., j, i, B]
+    if row_weight is not None:
+        weights = weights * row_weight.unsqueeze(-3)
+    weight = weights.sum(-1)  # [..., j, i]
+    loss = weighted_mean(losses, row_weight)  # [..., i]
+    if weighting == "published":
+        row_losses = loss[..., None, :, None]
+        risk = weight * loss.unsqueeze(-2)
+    else:
+        row_losses = losses.unsqueeze(-3)
+        risk = (weights * row_losses).sum(-1)
+    both = loss.unsqueeze(-1) + loss.unsqueeze(-2)  # l̄_i + l̄_j
+    units = (weight + weight.transpose(-1, -2)).mul_(both)  # 4·U
+    inverse = torch.where(units > 4 * _least(units), units.reciprocal(), 0.0)
+    scaled = (risk - risk.transpose(-1, -2)).mul_(inverse)  # s/4
+    # a pair stands in the sum over pairs twice, and each of its risks with it
+    at_risk = scaled * inverse * (factor * (64 / (environments * (environments - 1))))
+    at_weight = (scaled * both).mul_(at_risk)
+    return torch.addcmul(-at_weight.unsqueeze(-1), at_risk.unsqueeze(-1), row_losses) * weights

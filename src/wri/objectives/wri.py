@@ -15,6 +15,7 @@ before the densities' first update. The paper prints sums where its code has mea
 import warnings
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from math import inf
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -29,15 +30,17 @@ from wri.objectives.base import (
     Draws,
     Model,
     Objective,
+    SideSteps,
     Start,
     StepContext,
     penalised,
     scheduled,
-    weighted_mean,
 )
 from wri.objectives.density_hyperparameters import DENSITY_HYPERPARAMETERS
+from wri.objectives.density_steps import ALL_PAIRS, DensityRule, density_steps
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting, annealing
-from wri.objectives.pairs import circle, compare, mean_over_circle
+from wri.objectives.known_densities import KnownDensities
+from wri.objectives.pairs import compare, mean_over_circle
 from wri.objectives.table_rules import WRI_DENSITY, WRI_WITH_HIDDEN
 from wri.objectives.weighted_risks import (
     Form,
@@ -50,12 +53,8 @@ from wri.objectives.weighted_risks import (
     weighted_gaps,
     wri_penalty,
 )
-from wri.stacked import Adam, Seen, clip_norm, differentiate
+from wri.stacked import Adam, Seen
 
-# every pair is compared up to so many environments, then a circle; ratio weights have one reference
-ALL_PAIRS = 8
-
-DENSITY_CLIP = 10.0  # norm of a density step's gradient
 RUNNING = 0.9  # share of the past in the running mean of d̄
 
 
@@ -64,6 +63,7 @@ class State:
     flat: Tensor  # [R, P], the densities' parameters
     adam: Adam
     fitted: Tensor  # [R] bool: whether a run's densities have been fitted
+    known: KnownDensities | None  # at all training rows, where the densities are fitted once
     mean_weight: Tensor | None  # [R, E, E], running mean of d̄
     unchecked: Tensor | None  # [R] bool: runs whose first penalty is still to come, if any
 
@@ -94,6 +94,9 @@ class WRI(Objective):
         Of the predictor's penalty; see `weighted_risks`.
     divided
         Divide the predictor's loss by max(1, λ).
+    overlap_power
+        Pairs of environments count by this power of their overlap in the predictor's penalty; see
+        `weighted_risks`. 0 lets all count alike.
     """
 
     weighting: Weighting = "density"
@@ -107,6 +110,7 @@ class WRI(Objective):
     normalised: bool = False
     form: Form = "square"
     divided: bool = False
+    overlap_power: float = 0.0
     name = "wri"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "published": {"weighting": "published"},
@@ -123,6 +127,7 @@ class WRI(Objective):
             "scaling": "product",
             "density": WRI_DENSITY,
             "normalised": True,
+            "overlap_power": 2.0,
         },
     }
     own_hyperparameters = (
@@ -153,6 +158,10 @@ class WRI(Objective):
         check_option("density_scaling", self.density_scaling, get_args(Scaling))
         check_option("form", self.form, get_args(Form))
         check_option("density_on", self.density_on, get_args(Seen))
+        if not 0 <= self.overlap_power < inf:
+            raise InputError(f"overlap_power must be 0 or more, not {self.overlap_power!r}")
+        if self.running_mean and self.overlap_power:
+            raise InputError("running_mean is for overlap_power=0, where all pairs count alike")
         if self.running_mean and self.form != "square":
             raise InputError("running_mean is for form='square'; half-batches have no mean weight")
         if self.running_mean and self.scaling not in ("product", "relative"):
@@ -172,15 +181,20 @@ class WRI(Objective):
         network = start.network
         width = network.width_seen(self.density_on)
         rows = self.density.initial(start.seeds, environments, width)
-        if self._fitted_once and self.weighting != "uniform":
-            splits = [start.draws.split(run) for run in range(runs)]
+        splits = [start.draws.split(run) for run in range(runs)]
+        if self._fitted_once:
             one_run = {split: run for run, split in enumerate(splits)}
-            fits = {
-                split: self._fit(start.draws.environments(run), run, start.draws)
-                for split, run in one_run.items()
-            }
+            fits = {split: self._fit_once(run, start.draws) for split, run in one_run.items()}
             rows = np.stack([fits[split] for split in splits])
         flat = torch.as_tensor(rows, dtype=start.dtype, device=start.device)
+        known = None
+        if self._fitted_once:
+            known = KnownDensities.of(
+                splits,
+                environments,
+                start.draws,
+                lambda run, x: self.density.log_density(flat[run : run + 1], x, environments, {}),
+            )
         mean_weight = None
         if self.running_mean:
             if environments > ALL_PAIRS:
@@ -195,13 +209,15 @@ class WRI(Objective):
             flat=flat,
             adam=Adam.initial(flat),
             fitted=fitted,
+            known=known,
             mean_weight=mean_weight,
             unchecked=unchecked,
         )
 
     @property
     def _fitted_once(self) -> bool:
-        return self.density.learning == "refit" and self.density_on == "x"
+        on_x = self.density.learning == "refit" and self.density_on == "x"
+        return on_x and self.weighting != "uniform"
 
     @property
     def _learns(self) -> bool:
@@ -224,7 +240,13 @@ class WRI(Objective):
 
     @property
     def overhead(self) -> float:
-        return 32.0 if self._learns else 2.0
+        return 2.0
+
+    def side_steps(self, hyper: Mapping[str, float]) -> SideSteps:
+        if not (self._learns and self.density.learning == "steps"):
+            return super().side_steps(hyper)
+        names = "density_batch_size", "density_steps", "density_every"
+        return SideSteps(*(int(hyper[name]) for name in names))
 
     @property
     def whole(self) -> Literal["whole", "resampled"]:
@@ -243,13 +265,17 @@ class WRI(Objective):
         views = model.views(batch.x)  # [R, E, B, …] each
         losses = model.loss.per_example(views.outputs, batch.y)  # [R, E, B]
         risk = batch.mean(losses).mean(-1)
-        after = self._circle(losses.shape[1], context)  # drawn at every step, needed or not
+        # drawn at every step, needed or not
+        after = self._density_rule.circle(losses.shape[1], context)
         weight = torch.where(state.fitted, scheduled(context, self.early_weight), 0.0)
         if not weight.any():
             return risk, state
-        seen = views.seen(self.density_on).detach()
-        with torch.no_grad():
-            compared = compare(self.density, state.flat, seen, after, context.hyper)
+        if state.known is None or batch.places is None:
+            seen = views.seen(self.density_on).detach()
+            with torch.no_grad():
+                compared = compare(self.density, state.flat, seen, after, context.hyper)
+        else:
+            compared = state.known.compare(batch.places, after)
         logs, in_force = compared.log_densities, weight != 0
         if not in_force.all():  # nothing may come back from runs without a penalty, NaN least
             losses = torch.where(in_force[:, None, None], losses, 1.0)
@@ -268,6 +294,7 @@ class WRI(Objective):
                 row_weight,
                 self.normalised,
                 self.form,
+                self.overlap_power,
             )
         else:
             gaps = weighted_gaps(losses, logs, self.weighting, row_weight, self.normalised)
@@ -307,70 +334,27 @@ class WRI(Objective):
             self._density_steps(model, state, runs, context, draws)
         return replace(state, fitted=state.fitted | due)
 
-    def _circle(self, environments: int, context: StepContext) -> Tensor | None:
-        """Whom each environment is compared with, `[R, E]`; None for all, or a reference."""
-        if environments <= ALL_PAIRS or self.weighting == "ratio":
-            return None
-        return circle(context.random.permutations(environments))
+    @property
+    def _density_rule(self) -> DensityRule:
+        return DensityRule(self.density, self.density_on, self.weighting, self.density_scaling)
 
     def _density_steps(
         self, model: Model, state: State, runs: Tensor, context: StepContext, draws: Draws
     ) -> None:
-        """n_d steps of the densities of `runs`; those with fewer steps drop out on the way."""
+        """n_d steps of the densities of `runs`."""
         steps = context.hyper["density_steps"]
         runs = runs[steps[runs].argsort(descending=True, stable=True)]
-        flat, adam = state.flat[runs], state.adam.take(runs)
-        model = model._replace(flat=model.flat.detach()[runs])
-        hyper = {name: values[runs] for name, values in context.hyper.items()}
         numbers = runs.tolist()
-        counts = [int(n) for n in hyper["density_steps"].tolist()]
-        for batch in draws.batches(numbers, counts):
-            n = len(batch.x)
-            here = StepContext(
-                context.step,
-                {name: values[:n] for name, values in hyper.items()},
-                context.random.take(numbers[:n]),
-            )
-            seen, losses = self._fixed(model._replace(flat=model.flat[:n]), batch)
-            moving, past = flat[:n], adam.first(n)
-            for step in range(batch.x.shape[1]):
-                gradient = self._density_gradient(
-                    moving, seen[:, step], losses[:, step], batch.weight, here
-                )
-                past.step(
-                    moving,
-                    clip_norm(gradient, DENSITY_CLIP),
-                    here.hyper["density_learning_rate"],
-                    here.hyper["density_weight_decay"],
-                )
+        flat, adam = state.flat[runs], state.adam.take(runs)
+        here = StepContext(
+            context.step,
+            {name: values[runs] for name, values in context.hyper.items()},
+            context.random.take(numbers),
+        )
+        still = model._replace(flat=model.flat.detach()[runs])
+        density_steps(self._density_rule, still, flat, adam, numbers, here, draws)
         state.flat[runs] = flat
         state.adam.put(runs, adam)
-
-    @torch.no_grad()
-    def _fixed(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
-        """What the predictor, which stands still, gives for several steps' rows at once."""
-        views = model.views(batch.x)  # [R, S, E, B, …] each
-        losses = model.loss.per_example(views.outputs, batch.y)  # [R, S, E, B]
-        return views.seen(self.density_on), losses
-
-    def _density_gradient(
-        self, flat: Tensor, seen: Tensor, losses: Tensor, weight: Tensor | None, here: StepContext
-    ) -> Tensor:
-        flat = flat.detach().requires_grad_()
-        after = self._circle(seen.shape[1], here)
-        compared = compare(self.density, flat, seen, after, here.hyper)
-        likelihood = weighted_mean(compared.own, weight).mean(-1)
-        loss = -here.hyper["density_log_weight"] * likelihood
-        if self.density.penalised:
-            penalty = wri_penalty(
-                compared.pair(losses),
-                compared.log_densities,
-                self.weighting,
-                self.density_scaling,
-                None if weight is None else compared.pair(weight),
-            )
-            loss = loss + here.hyper["density_penalty_weight"] * mean_over_circle(penalty)
-        return differentiate(loss, flat)
 
     def _refit(self, model: Model, state: State, runs: Tensor, draws: Draws) -> None:
         """Fit the densities of `runs` on what they see of their whole environments.
@@ -392,6 +376,9 @@ class WRI(Objective):
                 raise
             except ValueError:  # scikit-learn's word for covariances beyond repair
                 continue
+
+    def _fit_once(self, run: int, draws: Draws) -> np.ndarray:  # [P]
+        return draws.once(run, self.density, lambda: self._fit(draws.environments(run), run, draws))
 
     def _fit(self, seen: list[np.ndarray], run: int, draws: Draws) -> np.ndarray:  # [P]
         """The density of one run, from what it sees of the run's whole environments."""

@@ -1,8 +1,9 @@
 """Networks, losses and Adam with a leading axis of runs: the lowest layer."""
 
 from wri.stacked.adam import Adam, clip_norm
+from wri.stacked.by_hand import OneHiddenLayer, Pullback
 from wri.stacked.losses import CROSS_ENTROPY, LOGISTIC, LOSSES, SQUARED, Loss
-from wri.stacked.network import Network, Seen, Views
+from wri.stacked.network import AnyNetwork, Network, Seen, Views
 from wri.stacked.packing import Packing, differentiate
 from wri.stacked.seeds import Streams, generator
 
@@ -12,9 +13,12 @@ __all__ = [
     "LOSSES",
     "SQUARED",
     "Adam",
+    "AnyNetwork",
     "Loss",
     "Network",
+    "OneHiddenLayer",
     "Packing",
+    "Pullback",
     "Seen",
     "Streams",
     "Views",

@@ -13,6 +13,13 @@ from torch import Tensor
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
+class Rate(NamedTuple):
+    """What one step divides and multiplies by, its bias corrections included."""
+
+    size: Tensor  # [R, 1]
+    floor: Tensor  # [R, 1]
+
+
 class Adam(NamedTuple):
     """State of the optimiser; `step` and `reset` write into it and into the parameters."""
 
@@ -33,18 +40,30 @@ class Adam(NamedTuple):
         weight_decay: Tensor,  # [R]
         alive: Tensor | None = None,  # [R]: runs that may move; all when None
     ) -> None:
-        gradient = torch.addcmul(gradient, flat, weight_decay[:, None])
         if alive is not None:
             gradient = torch.where(alive[:, None], gradient, 0.0)
-        self.steps.add_(1)
+            learning_rate, weight_decay = learning_rate * alive, weight_decay * alive
+        (rate,) = self.next_rates(1, learning_rate)
+        self.move(flat, gradient, rate, weight_decay)
+
+    def next_rates(self, n: int, learning_rate: Tensor) -> list[Rate]:
+        """Rates of the next n steps, which are counted as made."""
+        steps = self.steps + torch.arange(1, n + 1, device=self.steps.device)  # [R, n]
+        self.steps.add_(n)
+        root = (1 - BETA2**steps).sqrt_()  # moved out of √v̂ + ε to save a pass
+        rates = root / (1 - BETA1**steps) * learning_rate[:, None]
+        kind = self.mean.dtype
+        return [
+            Rate(rate[:, None], floor[:, None])
+            for rate, floor in zip(rates.to(kind).T, (EPSILON * root).to(kind).T, strict=True)
+        ]
+
+    def move(self, flat: Tensor, gradient: Tensor, rate: Rate, weight_decay: Tensor) -> None:
+        """A step whose rate is known; `flat` is updated in place."""
+        gradient = torch.addcmul(gradient, flat, weight_decay[:, None])
         self.mean.lerp_(gradient, 1 - BETA1)
         self.square.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
-        root = (1 - BETA2**self.steps).sqrt_()  # [R, 1]; moved out of √v̂ + ε to save a pass
-        rate = (root / (1 - BETA1**self.steps) * learning_rate[:, None]).to(flat.dtype)
-        if alive is not None:
-            rate = rate * alive[:, None]
-        spread = self.square.sqrt().add_((EPSILON * root).to(flat.dtype))
-        flat.addcdiv_(self.mean * rate, spread, value=-1)
+        flat.addcdiv_(self.mean * rate.size, self.square.sqrt().add_(rate.floor), value=-1)
 
     def reset(self, which: Tensor) -> None:  # [R] bool
         """Forget the past of the runs in `which`."""
@@ -67,4 +86,4 @@ def clip_norm(gradient: Tensor, limit: Tensor | float) -> Tensor:  # [R, P] -> [
     """Scale every run's gradient down to the norm `limit`; `inf` leaves it as it is."""
     norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
     limit = limit[:, None] if isinstance(limit, Tensor) else limit
-    return gradient * (limit / norm).clamp_(max=1.0).nan_to_num_(1.0)  # limit/0 is infinite, so 1
+    return gradient / (norm / limit).clamp_min_(1.0)

@@ -24,6 +24,10 @@ class Loss:
     correct: Callable[[Tensor, Tensor], Tensor]
     classes: bool  # targets are class numbers, one output each
 
+    def __reduce__(self) -> tuple[Callable[[str], "Loss"], tuple[str]]:
+        """By its name, so that it is the same object in another process."""
+        return _find_loss, (self.name,)
+
     def with_scale_gradient(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """`per_example` and `scale_gradient` at once; cross-entropy needs one softmax for both."""
         if self.classes:
@@ -102,3 +106,7 @@ SQUARED = Loss(
     classes=False,
 )
 LOSSES = {loss.name: loss for loss in (CROSS_ENTROPY, LOGISTIC, SQUARED)}
+
+
+def _find_loss(name: str) -> Loss:
+    return LOSSES[name]

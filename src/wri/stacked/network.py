@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -33,6 +33,25 @@ class Views(NamedTuple):
         """The view of that name."""
         found: Tensor = getattr(self, what)
         return found
+
+
+class AnyNetwork(Protocol):
+    """What objectives ask of a network `head ∘ Φ` whose parameters are rows `flat [R, P]`."""
+
+    def width_seen(self, what: Seen) -> int:
+        """The width of a view."""
+
+    def represent(self, flat: Tensor, x: Tensor) -> Tensor:
+        """Φ(x): `[R, …, D]` to `[R, …, F]`."""
+
+    def head(self, flat: Tensor, phi: Tensor) -> Tensor:
+        """`[R, …, F]` to `[R, …, C]`."""
+
+    def outputs(self, flat: Tensor, x: Tensor) -> Tensor:
+        """head(Φ(x)): `[R, …, D]` to `[R, …, C]`."""
+
+    def views(self, flat: Tensor, x: Tensor) -> Views:
+        """x, Φ(x) and head(Φ(x))."""
 
 
 @dataclass(frozen=True)

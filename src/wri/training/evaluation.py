@@ -86,9 +86,7 @@ class Evaluator:
             shown = None if weights is None else weights[None, used]
             if (times > 1).any():
                 shown = times[:, used] if shown is None else times[:, used] * shown
-            counted = None
-            if shown is not None:
-                counted = torch.as_tensor(shown, dtype=dtype, device=device)
+            counted = None if shown is None else torch.as_tensor(shown, dtype=dtype, device=device)
             made.append(_Layer(torch.as_tensor(split_of[:, used], device=device), counted))
         return _Group(which, x, y, made)
 
@@ -140,15 +138,16 @@ class Evaluator:
             outputs = model.outputs(group.x[:, rows])  # [G, N, C]
             targets = group.y[:, rows].expand(n, -1)
             infinite = None if outputs.sum().isfinite() else ~outputs.isfinite().all(-1)
+            values = {measure: _values(measure, model, outputs, targets) for measure in sums}
             for layer in group.layers:
                 split_of = layer.split_of[:, rows]
                 if infinite is not None:  # a measure of such outputs would look like one
                     lost |= _splits_with(infinite, split_of, lost)
                 for measure, total in sums.items():
-                    values = _values(measure, model, outputs, targets)
+                    counted = values[measure]
                     if layer.weights is not None:
-                        values = values * layer.weights[:, rows]
-                    total.scatter_add_(1, split_of, values)
+                        counted = counted * layer.weights[:, rows]
+                    total.scatter_add_(1, split_of, counted)
             if "auroc" in self.measures:
                 scores.append(outputs[..., -1] - (outputs[..., 0] if outputs.shape[-1] > 1 else 0))
         # a split without rows gives NaN

@@ -117,11 +117,12 @@ class _Stack:
 
     def train(self) -> Iterator[int]:
         spec = self.runs[0].spec
-        for step, rows in enumerate(self.sampler.stream(spec.last_step)):
+        for step, drawn in enumerate(self.sampler.stream(spec.last_step)):
             self._reset(step)
             context = StepContext(step, self.hyper, self.random)
             rate = self.hyper["learning_rate"] * self._rate_left(step / spec.steps)
-            batch = self.features.batch(rows, self.sampler.weight)
+            batch = self.features.batch(drawn.rows)
+            batch = batch._replace(weight=drawn.weight, places=drawn.places)
             losses, self.state = self.objective.loss(self.model, batch, self.state, context)
             gradient = differentiate(losses, self.model.flat)
             with torch.no_grad():
@@ -181,7 +182,7 @@ class _Stack:
                 steps=steps,
                 measures={} if measured is None else self._measures(measured[:, :, r]),
                 diverged_at=self.diverged_at[r],
-                network=self.model.network,
+                network=self.runs[r].network,
                 parameters=parameters[r].copy(),
                 state=self.objective.state_of(self.state, r),
             )

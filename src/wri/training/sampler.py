@@ -6,16 +6,17 @@ with its weight, unless the objective wants it drawn from, too. Batches are padd
 the stack; padding has weight zero.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wri.objectives.base import Batch, Draws
+from wri.objectives.base import Batch, Drawn, Draws
 from wri.stacked import generator
-from wri.training.runs import Run
+from wri.training.runs import Bank, Run
 
 AHEAD = 2**20  # row numbers that are drawn at a time
 AT_ONCE = 2**13  # rows of a run's density steps that are looked up at a time
@@ -26,6 +27,10 @@ def in_proportion(weights: np.ndarray) -> np.ndarray:  # [n] -> [n]
     n = len(weights)
     ends = np.floor(n * weights.cumsum() / weights.sum() + 0.5).astype(int)
     return np.repeat(np.arange(n), np.diff(ends, prepend=0))
+
+
+_KEPT: WeakKeyDictionary[Bank, dict[Hashable, np.ndarray]] = WeakKeyDictionary()
+"""What was made of a bank's rows, for stacks to come."""
 
 
 class Features:
@@ -45,8 +50,11 @@ class Features:
         if len(tensors) > 1:
             self.x, self.y = map(torch.cat, zip(*tensors, strict=True))
 
-    def batch(self, rows: Tensor, weight: Tensor | None) -> Batch:  # rows [R, E, B]
-        return Batch(torch.nn.functional.embedding(rows, self.x), self.y[rows], weight)
+    def batch(self, rows: Tensor) -> Batch:  # rows [R, …, B]
+        return Batch(self.look_up(rows), self.y[rows])
+
+    def look_up(self, rows: Tensor) -> Tensor:  # [R, …, B] -> [R, …, B, D]
+        return torch.nn.functional.embedding(rows, self.x)
 
 
 class Sampler:
@@ -96,8 +104,12 @@ class Sampler:
             whole = self._whole == "whole"
         return np.flatnonzero((self._taken[run] == self._counts[run]) & whole)
 
-    def rows(self, run: int, steps: int) -> np.ndarray:  # [steps, E, B]
-        """The next `steps` batches of one run; padding repeats the first row of each batch.
+    def table(self, run: int) -> np.ndarray:
+        """All training rows of a run, environment by environment."""
+        return self._tables[run]
+
+    def places(self, run: int, steps: int) -> np.ndarray:  # [steps, E, B]
+        """The next `steps` batches as places in `table`; padding repeats a batch's first row.
 
         So nothing can overflow at padding that does not overflow at a row of the batch.
         """
@@ -115,7 +127,8 @@ class Sampler:
         if taken.min() < self.size:
             padding = np.arange(self.size) >= taken[:, None]  # [E, B]
             position = np.where(padding, position[..., :1], position)
-        return self._tables[run][position + starts[:, None]]
+        position += starts[:, None]
+        return position
 
     def _places(self, run: int, drawn: np.ndarray) -> np.ndarray:  # [steps, E, B]
         """Places in each environment from numbers drawn in [0, 1)."""
@@ -128,14 +141,18 @@ class Sampler:
             places[:, e] = np.searchsorted(ends / ends[-1], drawn[:, e], "right")
         return places
 
-    def stream(self, steps: int) -> Iterator[Tensor]:  # [R, E, B] each
+    def stream(self, steps: int) -> Iterator[Drawn]:
         """All runs' batches, step by step."""
         runs, environments = self._counts.shape
         ahead = max(1, AHEAD // (runs * environments * self.size))
         for start in range(0, steps, ahead):
-            n = min(ahead, steps - start)
-            block = np.stack([self.rows(run, n) for run in range(runs)], axis=1)
-            yield from torch.from_numpy(block).to(self._device)
+            own = [self.places(run, min(ahead, steps - start)) for run in range(runs)]
+            found = [table[places] for table, places in zip(self._tables, own, strict=True)]
+            rows, places = (
+                torch.from_numpy(np.stack(part, axis=1)).to(self._device) for part in (found, own)
+            )
+            for step in range(len(rows)):
+                yield Drawn(rows[step], places[step], self.weight)
 
 
 class StackDraws(Draws):
@@ -152,19 +169,48 @@ class StackDraws(Draws):
         sizes = [int(run.hyper["density_batch_size"]) for run in self._runs]
         return Sampler(self._runs, self._features, sizes, "density batches", self._dtype)
 
-    def batches(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Batch]:
-        blocks = [self._sampler.rows(run, n) for run, n in zip(runs, steps, strict=True)]
+    @property
+    def rows_per_step(self) -> int:
+        return self._sampler.size * len(self._runs[0].train)
+
+    def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Drawn]:
+        places = [self._sampler.places(run, n) for run, n in zip(runs, steps, strict=True)]
         weight = self._sampler.weight
         if weight is not None:
             weight = weight[list(runs)]
         start = 0
         while start < steps[0]:
-            active = [block for block, n in zip(blocks, steps, strict=True) if n > start]
-            stop = min(steps[len(active) - 1], start + max(1, AT_ONCE // active[0][0].size))
-            block = np.stack([block[start:stop] for block in active])  # [n, S, E, B]
-            rows = torch.from_numpy(block).to(self._features.x.device)
-            yield self._features.batch(rows, None if weight is None else weight[: len(active)])
+            n = sum(count > start for count in steps)
+            stop = min(steps[n - 1], start + max(1, AT_ONCE // self.rows_per_step))
+            parts = [own[start:stop] for own in places[:n]]
+            rows = [self._sampler.table(run)[own] for run, own in zip(runs, parts, strict=False)]
+            yield Drawn(
+                self._on_device(rows),
+                self._on_device(parts),
+                None if weight is None else weight[:n],
+            )
             start = stop
+
+    def _on_device(self, arrays: Sequence[np.ndarray]) -> Tensor:
+        return torch.from_numpy(np.stack(arrays)).to(self._features.x.device)
+
+    def batch(self, rows: Tensor) -> Batch:
+        return self._features.batch(rows)
+
+    def features(self, rows: Tensor) -> Tensor:
+        return self._features.look_up(rows)
+
+    def n_learned(self, run: int) -> int:
+        return len(self._sampler.table(run))
+
+    def learned(self, runs: Sequence[int]) -> Iterator[Tensor]:
+        tables = [self._sampler.table(run) for run in runs]
+        longest = max(map(len, tables))
+        for start in range(0, longest, AT_ONCE):
+            piece = np.arange(start, min(start + AT_ONCE, longest))
+            yield self._on_device(
+                [table[np.where(piece < len(table), piece, 0)] for table in tables]
+            )
 
     def environments(self, run: int) -> list[np.ndarray]:
         return [self._runs[run].see(rows)[0] for rows in self._whole(run)]
@@ -183,3 +229,11 @@ class StackDraws(Draws):
 
     def split(self, run: int) -> Hashable:
         return self._runs[run].split
+
+    def once(self, run: int, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
+        chosen = self._runs[run]
+        kept = _KEPT.setdefault(chosen.bank, {})
+        key = (key, chosen.split, chosen.spec.standardise)
+        if key not in kept:  # stacks that start together may make it twice, and the same
+            kept[key] = make()
+        return kept[key]

@@ -1,11 +1,13 @@
-"""Which stack trains when, and on how many threads.
+"""Which stack trains when, in which thread or process, and on how many threads.
 
-`finished_stacks` trains stacks in this process and yields each when it is done; a back end on other
-machines takes its place. `train` collects what it yields.
+`finished_stacks` trains stacks on this machine and yields each when it is done; `train` collects
+what it yields. Stacks train in threads of this process, or, where it pays, in processes
+(`wri.training.processes`). Sweeps may train on other machines instead (`wri.sweep.backend`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from threading import Lock
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ import torch
 from wri.progress import Progress
 from wri.training.loop import Measures, Record, choose_device, train_stack
 from wri.training.memory import keep_freed_memory
+from wri.training.processes import StackWorkers, pays_for_processes, takes_side_steps
 from wri.training.runs import Run
 from wri.training.stacks import plan_stacks
 
@@ -33,6 +36,7 @@ def train(
     device: str = "auto",
     progress: Progress | None = None,
     side_by_side: bool = True,
+    threads: int | None = None,
 ) -> list[Record]:
     """Train runs of any kind: they are sorted into stacks and trained.
 
@@ -50,8 +54,12 @@ def train(
         Called with (steps done, steps in all) over all stacks, from the threads that train.
     side_by_side
         Train several stacks at a time on the CPU. The number of PyTorch's threads is changed
-        meanwhile and given back, and on Linux the process keeps freed memory from then on. Without
-        it stacks train one after the other in the calling thread, and nothing else is touched.
+        meanwhile and given back, and on Linux the process keeps freed memory from then on. Half a
+        minute of density steps or more are trained in worker processes, which end with the call.
+        Without it stacks train one after the other in the calling thread, and nothing else is
+        touched.
+    threads
+        Of each stack that trains beside others; shared out among them when not given.
 
     Returns
     -------
@@ -68,6 +76,7 @@ def train(
         device=device,
         progress=progress,
         side_by_side=side_by_side,
+        threads=threads,
     )
     for stack in finished:
         records.update(zip(stack.numbers, stack.records, strict=True))
@@ -85,6 +94,7 @@ def finished_stacks(
     side_by_side: bool = True,
     threads: int | None = None,
     most: int | None = None,
+    processes: bool | None = None,
 ) -> Iterator[FinishedStack]:
     """Train stacks and yield each when it is done.
 
@@ -104,26 +114,61 @@ def finished_stacks(
         it; shared out among the stacks when not given.
     most
         Stacks that may train at a time on the CPU; as many as there are threads when not given.
+    processes
+        Whether stacks with density steps train in processes of their own; where it pays when not
+        given. Results are the same.
     """
     steps = sum(runs[stack[0]].spec.last_step for stack in stacks if len(stack))
     board = _Board(steps, progress)
 
-    def work(stack: Sequence[int]) -> FinishedStack:
-        records = train_stack(
-            [runs[n] for n in stack],
-            checkpoint_every=checkpoint_every,
-            measures=measures,
-            device=device,
-            progress=lambda step, of: board.advance(),
-        )
-        return FinishedStack(stack, records)
+    settings = _Settings(checkpoint_every, measures, device)
+
+    def work(stack: Sequence[int], workers: StackWorkers | None = None) -> FinishedStack:
+        chosen = [runs[n] for n in stack]
+        return FinishedStack(stack, settings.train(chosen, board, workers))
 
     if not (side_by_side and stacks):
         yield from map(work, stacks)
         return
     keep_freed_memory()
-    most = 1 if choose_device(device) != "cpu" else most
-    yield from _side_by_side(work, stacks, board, most, threads)
+    on_cpu = choose_device(device) == "cpu"
+    n = _count_workers(len(stacks), most if on_cpu else 1, threads)
+    if processes is None:
+        processes = pays_for_processes([[runs[k] for k in stack] for stack in stacks], n)
+    if n < 2 and threads is None:
+        yield from map(work, stacks)
+        return
+    with StackWorkers(n) if processes and on_cpu else nullcontext() as workers:
+        yield from _side_by_side(lambda stack: work(stack, workers), stacks, board, n, threads)
+
+
+class _Settings(NamedTuple):
+    """How every stack is trained."""
+
+    checkpoint_every: int
+    measures: Measures
+    device: str
+
+    def train(
+        self, runs: Sequence[Run], board: "_Board", workers: StackWorkers | None
+    ) -> list[Record]:
+        """A stack in the calling thread, or in a worker if that is what it is for."""
+        every, measures = self.checkpoint_every, self.measures
+        if workers is not None and takes_side_steps(runs):
+            return workers.train(runs, every, measures, board.follow())
+        return train_stack(
+            runs,
+            checkpoint_every=every,
+            measures=measures,
+            device=self.device,
+            progress=lambda step, of: board.advance(),
+        )
+
+
+def _count_workers(stacks: int, most: int | None, each: int | None) -> int:
+    """Stacks that train at a time, each on its share of the processor's threads."""
+    threads = torch.get_num_threads()
+    return min(stacks, most or threads, max(1, threads // (each or 1)))
 
 
 class _Board:
@@ -136,14 +181,30 @@ class _Board:
         self._progress, self._lock = progress, Lock()
 
     def advance(self) -> None:
-        if self.stopped:
-            raise KeyboardInterrupt
+        """A step of a stack that trains in the calling thread."""
         # PyTorch counts for each thread that calls
         if self.share is not None and torch.get_num_threads() != self.share:
             torch.set_num_threads(self.share)
+        self._report(1)
+
+    def follow(self) -> Callable[[int], int]:
+        """For a stack elsewhere: from the steps it has made to the threads it may use."""
+        seen = 0
+
+        def advance(steps: int) -> int:
+            nonlocal seen
+            self._report(max(0, steps - seen))  # one that is tried again starts anew
+            seen = max(seen, steps)
+            return self.share or 1
+
+        return advance
+
+    def _report(self, steps: int) -> None:
+        if self.stopped:
+            raise KeyboardInterrupt
         with self._lock:
-            self._done += 1
-            if self._progress is not None:
+            self._done += steps
+            if steps and self._progress is not None:
                 self._progress(self._done, self._steps)
 
 
@@ -151,7 +212,7 @@ def _side_by_side(
     work: Callable[[Sequence[int]], FinishedStack],
     stacks: Sequence[Sequence[int]],
     board: _Board,
-    most: int | None,
+    workers: int,
     each: int | None,
 ) -> Iterator[FinishedStack]:
     """Several stacks at a time, each on its share of the processor's threads.
@@ -160,10 +221,6 @@ def _side_by_side(
     after the other on two. The last ones to train share all threads.
     """
     threads = torch.get_num_threads()
-    workers = min(len(stacks), most or threads, max(1, threads // (each or 1)))
-    if workers < 2 and each is None:
-        yield from map(work, stacks)
-        return
 
     def share(left: int) -> int:
         return each or max(1, threads // max(1, min(workers, left)))

@@ -3,53 +3,103 @@
 Runs of one bucket differ in batch size, and a stack pads every batch to its largest. Sorted by
 size, the bucket is cut where that costs least:
 
-    cost of a stack = OVERHEAD + runs · rows of its largest batch
+    cost of a stack = overhead + runs · rows of its largest batch + rows of side steps
 
 The overhead of a step's operations does not grow with the rows, so small batches gather in large
 stacks and large ones in small stacks. More rows at once than fit the cache do not pay, unless the
-objective's own overhead is large.
+overhead is large. Runs whose side steps (WRI's density steps) take batches of different size are
+kept apart, since these are padded, too. No stack has more than a share of all work, so that
+processors finish together. The numbers were fitted to measured times.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from math import sqrt
+
+import numpy as np
 
 from wri.training.runs import Run
 
 OVERHEAD = 2_500  # rows whose arithmetic takes as long as a step's fixed cost
+SIDE_OVERHEAD = 0.2  # fixed cost of a side step, in that of a step
+SIDE_ROW = 0.4  # cost of a side step's row, in that of a row
 MOST_ROWS = 32_768  # rows of a batch over all runs of a stack
+SHARES = 5  # no stack has more than this part of all work,
+WORTH = 4  # unless it is below so many times its overhead
 
 
 def plan_stacks(runs: Sequence[Run], most_rows: int = MOST_ROWS) -> list[list[int]]:
     """Numbers of the runs in each stack; every run is in one."""
-    buckets = defaultdict(list)
+    buckets: dict[Hashable, list[int]] = defaultdict(list)
     for number, run in enumerate(runs):
-        buckets[run.bucket].append(number)
+        side_rows = run.objective.side_steps(run.hyper).rows
+        buckets[run.bucket, (side_rows - 1).bit_length()].append(number)
+    share = sum(_rows(run) + _side_rows(run) for run in runs) / SHARES
     stacks = []
     for numbers in buckets.values():
         numbers.sort(key=lambda n: (-runs[n].batch_rows, n))
-        rows = [runs[n].batch_rows * len(runs[n].train) for n in numbers]
-        overhead = runs[numbers[0]].objective.overhead
-        for start, stop in cheapest_cuts(rows, overhead * OVERHEAD, sqrt(overhead) * most_rows):
-            stacks.append(sorted(numbers[start:stop]))
-    return sorted(stacks, key=lambda stack: -stack_cost(runs, stack))
+        alike = [runs[n] for n in numbers]
+        overhead = overhead_of(alike)
+        cuts = cheapest_cuts(
+            [_rows(run) for run in alike],
+            overhead * OVERHEAD,
+            sqrt(overhead) * most_rows,
+            [_side_rows(run) for run in alike],
+            max(share, WORTH * overhead * OVERHEAD),
+        )
+        stacks += [sorted(numbers[start:stop]) for start, stop in cuts]
+    return sorted(stacks, key=lambda stack: -stack_cost([runs[n] for n in stack]))
 
 
-def stack_cost(runs: Sequence[Run], stack: Sequence[int]) -> float:
+def stack_cost(runs: Sequence[Run]) -> float:
     """Work of a stack's step; the largest goes first, so that none is waited for at the end."""
-    rows = max(runs[n].batch_rows * len(runs[n].train) for n in stack)
-    return runs[stack[0]].objective.overhead * OVERHEAD + len(stack) * rows
+    padded = len(runs) * max(map(_rows, runs))
+    return overhead_of(runs) * OVERHEAD + padded + sum(map(_side_rows, runs))
 
 
-def cheapest_cuts(rows: Sequence[int], overhead: float, most_rows: float) -> list[tuple[int, int]]:
-    """Cut a descending list into groups `[start, stop)` of least total cost."""
+def overhead_of(runs: Sequence[Run]) -> float:
+    """What a stack's step costs whatever its rows, in steps of ERM."""
+    sides = [run.objective.side_steps(run.hyper) for run in runs]
+    due = np.zeros(max(side.every for side in sides))  # steps of the stack at each phase
+    for side in sides:
+        np.maximum.at(due, np.arange(0, len(due), side.every), side.steps)
+    return max(run.objective.overhead for run in runs) + SIDE_OVERHEAD * float(due.mean())
+
+
+def _rows(run: Run) -> int:
+    """Rows of a step."""
+    return run.batch_rows * len(run.train)
+
+
+def _side_rows(run: Run) -> float:
+    """The same of side steps, in rows of a step."""
+    side = run.objective.side_steps(run.hyper)
+    return SIDE_ROW * side.rows * len(run.train) * side.steps / side.every
+
+
+def cheapest_cuts(
+    rows: Sequence[int],
+    overhead: float,
+    most_rows: float,
+    side: Sequence[float] | None = None,
+    most_work: float = float("inf"),
+) -> list[tuple[int, int]]:
+    """Cut a descending list into groups `[start, stop)` of least total cost.
+
+    A group of several has at most `most_rows` rows, padded, and with those at its `side` at most
+    `most_work`.
+    """
+    side = [0.0] * len(rows) if side is None else side
     cost = [0.0]  # of the first k runs
     start_of: list[int] = [0]  # where the last group of the first k runs starts
     for stop in range(1, len(rows) + 1):
         best, best_start = float("inf"), stop - 1
+        beside = 0.0
         for start in range(stop - 1, -1, -1):
             padded = (stop - start) * rows[start]
-            if padded > most_rows and start < stop - 1:
+            beside += side[start]
+            too_much = padded > most_rows or padded + beside > most_work
+            if too_much and start < stop - 1:
                 break
             if cost[start] + overhead + padded < best:
                 best, best_start = cost[start] + overhead + padded, start

@@ -1,0 +1,195 @@
+"""WRI's density updates: some steps on the densities while the predictor stands still.
+
+    λ_d · mean over pairs of (R_ij − R_ji)² + β · mean_e E_e[−log d_e(x)]
+
+The gradient with respect to log densities is small and formed by hand where it can be
+(`weighted_risks.penalty_slope`); the density takes it back to its parameters.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from wri.densities import Density
+from wri.densities.base import HyperValues
+from wri.objectives.base import Drawn, Draws, Model, StepContext
+from wri.objectives.pairs import arrange, circle, mean_over_circle, rows_around
+from wri.objectives.weighted_risks import Scaling, Weighting, penalty_slope, wri_penalty
+from wri.stacked import Adam, Seen, clip_norm
+
+# every pair is compared up to so many environments, then a circle; ratio weights have one reference
+ALL_PAIRS = 8
+
+DENSITY_CLIP = 10.0  # norm of a step's gradient
+
+
+class DensityRule(NamedTuple):
+    """What density steps minimise."""
+
+    density: Density
+    seen: Seen
+    weighting: Weighting
+    scaling: Scaling
+
+    def circle(self, environments: int, context: StepContext) -> Tensor | None:
+        """Whom each environment is compared with, `[R, E]`; None for all, or a reference."""
+        if environments <= ALL_PAIRS or self.weighting == "ratio":
+            return None
+        return circle(context.random.permutations(environments))
+
+    def slope(
+        self, logs: Tensor, losses: Tensor, weight: Tensor | None, terms: "Terms"
+    ) -> Tensor:  # [R, E, E, B]
+        """Gradient at the log densities of all environments at all rows."""
+        if self.density.penalised:
+            slope = penalty_slope(
+                losses,
+                logs,
+                self.weighting,
+                self.scaling,
+                weight,
+                terms.penalty,
+                self.density.moderate,
+            )
+        else:
+            slope = torch.zeros_like(logs)
+        slope.diagonal(dim1=1, dim2=2).movedim(-1, 1).sub_(terms.own)
+        return slope
+
+    def slope_in_circle(
+        self, logs: Tensor, losses: Tensor, weight: Tensor | None, terms: "Terms", after: Tensor
+    ) -> Tensor:  # [R, E, 3, B]
+        """The same where each environment meets those around it."""
+        logs = logs.detach().requires_grad_()
+        with torch.enable_grad():
+            compared = arrange(logs, after)
+            loss = -(terms.own * compared.own).sum()
+            if self.density.penalised:
+                penalty = wri_penalty(
+                    compared.pair(losses),
+                    compared.log_densities,
+                    self.weighting,
+                    self.scaling,
+                    None if weight is None else compared.pair(weight),
+                )
+                loss = loss + (terms.penalty[:, 0, 0] * mean_over_circle(penalty)).sum()
+        return torch.autograd.grad(loss, logs)[0]
+
+
+class Terms(NamedTuple):
+    """How much the parts of the loss count."""
+
+    penalty: Tensor  # [R, 1, 1], λ_d
+    own: Tensor  # [R, E or 1, B or 1], of log d_e at a row of e
+
+    @classmethod
+    def of(cls, hyper: HyperValues, environments: int, rows: int, weight: Tensor | None) -> Self:
+        share = hyper["density_log_weight"].view(-1, 1, 1) / environments
+        own = share / rows if weight is None else share * weight
+        return cls(hyper["density_penalty_weight"].view(-1, 1, 1), own)
+
+
+class StandingPredictor:
+    """What the predictors of some runs, which do not move, give at the rows of density steps.
+
+    Of runs that draw more rows than they have, the losses at all their rows are found once.
+
+    Parameters
+    ----------
+    model
+        The predictors of `runs`.
+    seen
+        What the densities see of a row.
+    runs, steps
+        Numbers of the runs in their stack, and how many steps each makes, which descends.
+    draws
+        Where rows come from.
+    """
+
+    def __init__(
+        self, model: Model, seen: Seen, runs: Sequence[int], steps: Sequence[int], draws: Draws
+    ) -> None:
+        self._model, self._seen, self._draws = model, seen, draws
+        self._known: Tensor | None = None  # [m, T], losses at all rows of the first m runs
+        drawn = draws.rows_per_step
+        # a stack's runs have about as many rows each, so these are the first ones
+        m = sum(n * drawn >= draws.n_learned(run) for run, n in zip(runs, steps, strict=True))
+        if seen == "x" and m:
+            pieces = [self._losses(rows, 0) for rows in draws.learned(runs[:m])]
+            self._known = torch.cat(pieces, 1)
+
+    @torch.no_grad()
+    def _losses(self, rows: Tensor, start: int) -> Tensor:  # [n, …] -> [n, …]
+        """Of the runs from `start` on, at rows of theirs."""
+        batch = self._draws.batch(rows)
+        model = self._model._replace(flat=self._model.flat[start : start + len(rows)])
+        return model.losses(batch.x, batch.y)
+
+    @torch.no_grad()
+    def at(self, drawn: Drawn) -> tuple[Callable[[int], Tensor], Tensor]:
+        """What the densities see in each step, `[n, E, B, …]`, and all losses, `[n, S, E, B]`."""
+        n = len(drawn.rows)
+        if self._seen != "x":
+            batch = self._draws.batch(drawn.rows)
+            views = self._model._replace(flat=self._model.flat[:n]).views(batch.x)
+            seen = views.seen(self._seen)
+            return lambda step: seen[:, step], self._model.loss.per_example(views.outputs, batch.y)
+        parts = []
+        if self._known is not None:
+            known = self._known[:n]
+            places = drawn.places[: len(known)]
+            parts.append(known.gather(1, places.flatten(1)).view(places.shape))
+        done = sum(map(len, parts))
+        if done < n:
+            parts.append(self._losses(drawn.rows[done:], done))
+        losses = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return lambda step: self._draws.features(drawn.rows[:, step]), losses
+
+
+@torch.no_grad()
+def density_steps(
+    rule: DensityRule,
+    model: Model,
+    flat: Tensor,
+    adam: Adam,
+    runs: Sequence[int],
+    context: StepContext,
+    draws: Draws,
+) -> None:
+    """Move `flat` and `adam` by every run's `density_steps`; runs drop out when theirs are made.
+
+    Parameters
+    ----------
+    rule
+        What is minimised.
+    model, flat, adam, context
+        Of `runs`, whose steps descend. `flat` and `adam` change in place.
+    runs
+        Numbers of the runs in their stack.
+    draws
+        Where rows come from.
+    """
+    steps = [int(n) for n in context.hyper["density_steps"].tolist()]
+    predictor = StandingPredictor(model, rule.seen, runs, steps, draws)
+    width = model.network.width_seen(rule.seen)
+    for drawn in draws.density_rows(runs, steps):
+        n, count, environments, rows = drawn.rows.shape
+        hyper = {name: values[:n] for name, values in context.hyper.items()}
+        here = StepContext(context.step, hyper, context.random.take(range(n)))
+        terms = Terms.of(hyper, environments, rows, drawn.weight)
+        seen, losses = predictor.at(drawn)
+        moving, past = flat[:n], adam.first(n)
+        density = rule.density.differentiable(moving, environments, width, hyper)
+        for step, rate in enumerate(past.next_rates(count, hyper["density_learning_rate"])):
+            x, own_losses = seen(step), losses[:, step]
+            after = rule.circle(environments, here)
+            if after is None:
+                logs, pullback = density(x, False)
+                slope = rule.slope(logs, own_losses, drawn.weight, terms)
+            else:
+                logs, pullback = density(rows_around(x, after), True)
+                slope = rule.slope_in_circle(logs, own_losses, drawn.weight, terms, after)
+            gradient = clip_norm(pullback(slope), DENSITY_CLIP)
+            past.move(moving, gradient, rate, hyper["density_weight_decay"])
