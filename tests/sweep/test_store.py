@@ -384,15 +384,15 @@ def forge(path, table, column, value):
         ("runs", "planned", "[" * 100_000, "holds what no sweep writes"),
         ("runs", "planned", "[]", "another version of wri"),
         ("runs", "planned", b"\xff", "holds what no sweep writes"),
-        ("runs", "planned", '{"format": 4}', "holds what no sweep writes"),
+        ("runs", "planned", '{"format": 5}', "holds what no sweep writes"),
         (
             *("runs", "planned"),
-            '{"format": 4, "model": {"objective": "invented"}, "test_envs": []}',
+            '{"format": 5, "model": {"objective": "invented"}, "test_envs": []}',
             "unknown objective 'invented'",
         ),
         (
             *("runs", "planned"),
-            '{"format": 4, "model": {"objective": "erm"}, "test_envs": ["a"], "dataset": 3, '
+            '{"format": 5, "model": {"objective": "erm"}, "test_envs": ["a"], "dataset": 3, '
             '"fingerprint": "f"}',
             "names must be texts",
         ),

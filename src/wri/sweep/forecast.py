@@ -68,7 +68,7 @@ def forecast(sweep: Sweep, store: Store | None) -> Forecast:
 
 def _seconds(stacks: Sequence[Sequence[Run]], checkpoint_every: int) -> float:
     """Of all stacks of one algorithm one after the other, from one that is timed."""
-    costs = [stack_cost(runs, range(len(runs))) for runs in stacks]
+    costs = [stack_cost(runs) for runs in stacks]
     chosen = sorted(range(len(stacks)), key=lambda n: costs[n])[len(stacks) // 2]
     steps = stacks[chosen][0].spec.last_step
     once = _time(stacks[chosen], 1)  # set-up and a checkpoint

@@ -15,8 +15,9 @@ import torch
 
 from wri.training import Run
 from wri.training.runs import LARGE_BANK
-from wri.training.stacks import MOST_ROWS
+from wri.training.stacks import MOST_ROWS, overhead_of
 
+WORKER = 3.5e8  # bytes that PyTorch and wri take in a worker process
 COPIES = 12  # numbers that a step keeps for each unit and row of a batch
 INPUTS = 3  # the same for each input
 ADAM = 4  # numbers for each parameter: itself, its gradient and two moments
@@ -45,7 +46,7 @@ def most_rows(runs: Sequence[Run], memory: float) -> int:
     bank = max(map(_bytes_of_bank, runs))
     each = memory / torch.get_num_threads() - (0 if copied else bank)
     each -= max(map(_bytes_of_fit, runs))
-    extra = max(sqrt(run.objective.overhead) for run in runs)  # `plan_stacks` allows so much more
+    extra = sqrt(overhead_of(runs))  # `plan_stacks` allows so much more
     fewest = min(run.batch_rows * len(run.train) for run in runs)  # rows that a run brings at least
     own = max(map(_bytes_per_run, runs)) + (bank if copied else 0)
     bytes_per_row = max(map(_bytes_per_row, runs)) + own / fewest
@@ -92,4 +93,5 @@ def _bytes_of_fit(run: Run) -> float:
         return 0.0
     width = run.network.width_seen(run.objective.density_on)  # type: ignore[attr-defined]
     drawn = getattr(density, "batch_size", 0) * len(run.train)
-    return width * (len(run.learned) * (DOUBLE + SINGLE) + FITTED * SINGLE * drawn)
+    kept = SINGLE * len(run.learned) * len(run.train)  # log densities at all rows
+    return kept + width * (len(run.learned) * (DOUBLE + SINGLE) + FITTED * SINGLE * drawn)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -11,6 +12,19 @@ from wri.training import ModelSpec
 
 Values = Mapping[str, np.ndarray]
 """Split ("env0_in", "env0_out", "env1_in", …) to `[T]`."""
+
+
+class Checkpoints(Protocol):
+    """What a store keeps of a trained run."""
+
+    @property
+    def steps(self) -> np.ndarray: ...  # [T]
+
+    @property
+    def measures(self) -> Mapping[str, Values]: ...
+
+    @property
+    def diverged_at(self) -> int | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)

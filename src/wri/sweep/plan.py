@@ -21,10 +21,10 @@ from wri.objectives import OBJECTIVES
 from wri.presets import FALLBACK
 from wri.sweep.data import Data
 from wri.sweep.selection import SELECTIONS
-from wri.sweep.spaces import drawn_values, seed_hash
+from wri.sweep.spaces import drawn_values, run_seed
 from wri.training import ModelSpec, Run
 
-FORMAT = 4
+FORMAT = 5
 """Raised when equal sweeps no longer give equal results; `tests/sweep/test_golden.py` tells."""
 
 MOST_RUNS = 1_000_000
@@ -97,8 +97,9 @@ class RunSpec:
     @property
     def seed(self) -> int:
         """Of initial weights and batches."""
-        numbers = (*self.test_envs, self.hparams_seed, self.trial_seed)
-        return seed_hash(self.dataset, self.algorithm, *numbers)
+        return run_seed(
+            self.dataset, self.algorithm, self.test_envs, self.hparams_seed, self.trial_seed
+        )
 
     def run(self, data: Data, splits: Mapping[str, np.ndarray]) -> Run:
         """What is trained: the other environments' "in" rows; all splits are measured."""

@@ -9,6 +9,7 @@ step. A run that diverged is never chosen, however good it was before.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -147,6 +148,7 @@ def choose(
     held_out: int,
     trial_seed: int,
     measure: str = "accuracy",
+    ties: Literal["first", "last"] = "first",
 ) -> Choice | str:
     """Choose the checkpoint that counts for one trial of an algorithm.
 
@@ -164,6 +166,8 @@ def choose(
     trial_seed : int
     measure : str
         A name in `wri.measures`, by which the choice is made and shown.
+    ties : str
+        Which of equally good draws counts: the "first", or DomainBed's choice, the "last".
 
     Returns
     -------
@@ -183,20 +187,26 @@ def choose(
         return found
     best: Choice | None = None
     sign = MEASURES[measure].sign
-    for draw, candidate in sorted(found.items()):
+    for _, candidate in sorted(found.items()):
         values = selected_values(selection, candidate)  # [T]
         at = int(values.argmax())
-        if values[at] > (-np.inf if best is None else sign * best.value):
-            run = candidate.run
-            best = Choice(
-                hparams_seed=draw,
-                step=int(run.steps[at]),
-                value=float(sign * values[at]),
-                score=float(sign * candidate.values(held_out, "in")[at]),
-                splits={name: float(v[at]) for name, v in run.measures[measure].items()},
-                model=run.model,
-            )
+        least = -np.inf if best is None else sign * best.value
+        if values[at] > least or (ties == "last" and values[at] == least > -np.inf):
+            best = _make_choice(candidate, at, float(sign * values[at]))
     return SELECTIONS[selection].refusal if best is None else best
+
+
+def _make_choice(candidate: Candidate, at: int, value: float) -> Choice:
+    run, measure = candidate.run, candidate.measure
+    splits = {name: float(v[at]) for name, v in run.measures[measure].items()}
+    return Choice(
+        hparams_seed=run.hparams_seed,
+        step=int(run.steps[at]),
+        value=value,
+        score=splits[f"env{candidate.held_out}_in"],
+        splits=splits,
+        model=run.model,
+    )
 
 
 def selected_values(selection: str, candidate: Candidate) -> np.ndarray:  # [T]

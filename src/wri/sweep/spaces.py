@@ -1,6 +1,7 @@
 """Hyper-parameter draws by DomainBed's rule: two seeds and a name decide a number."""
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,6 +15,13 @@ def seed_hash(*parts: int | str) -> int:
     """DomainBed's hash of its arguments, a number below 2³¹."""
     plain = tuple(part if isinstance(part, str) else int(part) for part in parts)
     return int(hashlib.md5(str(plain).encode(), usedforsecurity=False).hexdigest(), 16) % 2**31
+
+
+def run_seed(
+    dataset: str, algorithm: str, test_envs: Sequence[int], hparams_seed: int, trial_seed: int
+) -> int:
+    """Seed of a run's initial weights and batches, from its place in a table."""
+    return seed_hash(dataset, algorithm, *test_envs, hparams_seed, trial_seed)
 
 
 def drawn_values(

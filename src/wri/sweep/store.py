@@ -20,7 +20,7 @@ import numpy as np
 
 from wri.errors import InputError, shorten
 from wri.sweep.integrity import TABLES, check_integrity, digest, result_digest, seal
-from wri.sweep.outcomes import DatasetInfo, Outcome
+from wri.sweep.outcomes import Checkpoints, DatasetInfo, Outcome
 from wri.sweep.plan import RunSpec
 from wri.sweep.store_file import (
     VERSION,
@@ -31,7 +31,6 @@ from wri.sweep.store_file import (
     decode_text,
     locked,
 )
-from wri.training import Record
 
 
 class Store:
@@ -158,7 +157,7 @@ class Store:
                 due.add(stack)
         return [stacks[stack] for stack in sorted(due)]
 
-    def finish(self, runs: Sequence[RunSpec], records: Sequence[Record]) -> None:
+    def finish(self, runs: Sequence[RunSpec], records: Sequence[Checkpoints]) -> None:
         """Write the results of a whole stack; a run that is finished already stays as it is."""
         results, measured = [], []
         done = self.finished()

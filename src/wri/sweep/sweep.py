@@ -1,6 +1,6 @@
 """A sweep, planned and checked: which runs, and which of them share a stack."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import isfinite
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from wri.errors import InputError
 from wri.sweep.balance import balanced_splits
 from wri.sweep.data import Data
-from wri.sweep.memory import count_side_by_side, most_rows, stack_memory
+from wri.sweep.memory import WORKER, count_side_by_side, most_rows, stack_memory
 from wri.sweep.outcomes import DatasetInfo
 from wri.sweep.plan import RunSpec, SweepSpec
 from wri.sweep.store import Store
@@ -82,11 +82,22 @@ class Sweep:
         """The run with all rows it is measured on; balanced ones are made here, for they cost."""
         if not planned.balanced:
             return self.run(planned)
+        return planned.run(self._data[planned.dataset], self.splits_to_train(planned))
+
+    def splits_key(self, planned: RunSpec) -> Hashable:
+        """Equal for runs that are trained and measured on the same rows."""
+        balanced = planned.test_envs if planned.balanced else None
+        return planned.dataset, planned.trial_seed, balanced
+
+    def splits_to_train(self, planned: RunSpec) -> dict[str, np.ndarray]:
+        """All rows that a run is measured on."""
         data, splits = self._data[planned.dataset], self._split(planned)
+        if not planned.balanced:
+            return splits
         key = (planned.dataset, planned.trial_seed, planned.test_envs)
         if key not in self._balanced:
             self._balanced[key] = balanced_splits(data, splits, planned.test_envs)
-        return planned.run(data, splits | self._balanced[key])
+        return splits | self._balanced[key]
 
     def new_stacks(self, store: Store | None) -> list[list[RunSpec]]:
         """Stacks of the runs that a store does not know; each of one data set."""
@@ -104,6 +115,12 @@ class Sweep:
         """How many of some stacks may train at a time."""
         peaks = [stack_memory([self.run(planned) for planned in stack]) for stack in stacks]
         return count_side_by_side(peaks, self.memory)
+
+    def may_use_processes(self, stacks: Sequence[Sequence[RunSpec]]) -> bool:
+        """Whether memory also suffices for a process for each of those that train at a time."""
+        peaks = [stack_memory([self.run(planned) for planned in stack]) for stack in stacks]
+        together = count_side_by_side(peaks, self.memory)
+        return sum(sorted(peaks)[-together:]) + together * WORKER <= self.memory
 
     def old_stacks(self, store: Store | None) -> list[list[RunSpec]]:
         """Stacks that a store knows and in which a wanted run is not finished."""

@@ -1,0 +1,1 @@
+"""Exchange with other tools, and wri inside their loops."""

@@ -1,0 +1,41 @@
+"""DomainBed: its result folders, its tables, and our objectives in its training loop.
+
+`from wri.integrations.domainbed import WRIAlgorithm` gives an algorithm; `ALGORITHMS` has all of
+them by DomainBed's names.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from wri.integrations.domainbed.algorithms import ALGORITHMS, Algorithm
+from wri.integrations.domainbed.export import Export, RunLeftOut, export_runs
+from wri.integrations.domainbed.hparams import HparamSetting, hparam_settings
+from wri.integrations.domainbed.records import (
+    FolderNote,
+    ImportedRun,
+    ImportedSweep,
+    read_sweep,
+)
+from wri.integrations.domainbed.tables import METHODS, build_tables
+
+globals().update({derived.__name__: derived for derived in ALGORITHMS.values()})
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+__all__ = [
+    "ALGORITHMS",
+    "METHODS",
+    "Algorithm",
+    "Export",
+    "FolderNote",
+    "HparamSetting",
+    "ImportedRun",
+    "ImportedSweep",
+    "RunLeftOut",
+    "build_tables",
+    "export_runs",
+    "hparam_settings",
+    "read_sweep",
+]

@@ -1,0 +1,225 @@
+"""Runs of a sweep as folders that DomainBed's `collect_results` reads.
+
+    <folder>/<hash>/results.jsonl     a JSON object per checkpoint, each line with a newline
+    <folder>/<hash>/done
+
+A run that diverged is left out. DomainBed chooses the first checkpoint whose accuracy is not a
+number, and would choose a good checkpoint before the divergence; without the run its tables, like
+ours, choose among the other draws. Unfinished runs are left out as well.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wri.errors import InputError, shorten
+from wri.integrations.domainbed.hparams import write_hparams
+from wri.registry import OBJECTIVES
+from wri.sweep.data import HOLDOUT
+from wri.sweep.outcomes import Outcome
+from wri.sweep.spaces import run_seed
+
+RECORDS = "results.jsonl"
+DONE = "done"
+UNFINISHED = f"{RECORDS}.new"  # DomainBed does not look at it
+MARKER = "wri-export.json"
+OF_COLLECT_RESULTS = ("results.txt", "results.tex")  # what DomainBed writes beside the runs
+
+DATASETS = (
+    *("Debug28", "Debug224", "ColoredMNIST", "RotatedMNIST", "VLCS", "PACS", "OfficeHome"),
+    *("TerraIncognita", "DomainNet", "SVIRO", "WILDSCamelyon", "WILDSFMoW"),
+    *("SpawriousO2O_easy", "SpawriousO2O_medium", "SpawriousO2O_hard"),
+    *("SpawriousM2M_easy", "SpawriousM2M_medium", "SpawriousM2M_hard"),
+)
+"""Data sets that DomainBed has tables for; it passes over all others without a word."""
+
+
+class RunLeftOut(NamedTuple):
+    """A run that was not exported."""
+
+    run: str
+    reason: str
+
+
+class Export(NamedTuple):
+    """What an export wrote."""
+
+    folder: Path
+    written: int
+    left_out: list[RunLeftOut]
+    unregistered: list[str]  # data sets without a table in DomainBed
+
+
+def export_runs(
+    outcomes: Iterable[Outcome], folder: Path, names: Mapping[str, str] | None = None
+) -> Export:
+    """Write runs as a sweep folder of DomainBed.
+
+    Parameters
+    ----------
+    outcomes
+        Runs of a store, finished or not.
+    folder
+        A new or empty folder, or one with nothing but an earlier export, which is replaced.
+    names
+        Our names of data sets to DomainBed's; the others keep theirs.
+
+    Returns
+    -------
+    Export
+        How many runs were written, and which were left out for what reason.
+    """
+    outcomes = list(outcomes)
+    theirs = _map_names({run.dataset for run in outcomes}, names or {})
+    left_out, lines = [], {}
+    for run in outcomes:
+        if reason := _find_obstacle(run):
+            left_out.append(RunLeftOut(_describe(run), reason))
+        else:
+            args = _arguments(run, theirs[run.dataset])
+            lines[_hash(args)] = _records(run, args, folder)
+    if not lines:
+        reasons = ", ".join(sorted({each.reason for each in left_out})) or "there is none"
+        raise InputError(f"no run can be exported to {shorten(folder)}: {reasons}")
+    _write(folder, lines)
+    unregistered = sorted({*theirs.values()} - {*DATASETS})
+    return Export(folder, len(lines), left_out, unregistered)
+
+
+def _map_names(ours: set[str], names: Mapping[str, str]) -> dict[str, str]:
+    for name in names:
+        if name not in ours:
+            known = ", ".join(sorted(ours))
+            raise InputError(f"--name {name}=…: there are no runs of {name!r}, but of {known}")
+    mapped = {name: names.get(name, name) for name in sorted(ours)}
+    for one in mapped:
+        same = [name for name in mapped if mapped[name] == mapped[one]]
+        if len(same) > 1:
+            raise InputError(
+                f"{' and '.join(same)} would both be called {mapped[one]!r}; give each data set a "
+                "name of its own by --name"
+            )
+    return mapped
+
+
+def _find_obstacle(run: Outcome) -> str:
+    """Why a run is left out; empty where it is not."""
+    if len(run.steps) == 0:
+        return "not finished"
+    if run.diverged_at is not None:
+        return f"diverged at step {run.diverged_at}"
+    if "accuracy" not in run.measures:
+        return "no accuracy was recorded, and DomainBed knows no other measure"
+    values = np.array([*run.measures["accuracy"].values()])  # [splits, T]
+    if not np.isfinite(values).all():
+        at = int(run.steps[~np.isfinite(values).all(0)][0])
+        return f"its accuracy is not a number at step {at}"
+    return ""
+
+
+def _describe(run: Outcome) -> str:
+    held_out = " and ".join(map(str, run.test_envs))
+    return (
+        f"{run.algorithm} on {run.dataset}, environment {held_out} held out, draw "
+        f"{run.hparams_seed}, trial {run.trial_seed}"
+    )
+
+
+def _arguments(run: Outcome, dataset: str) -> dict[str, Any]:
+    place = (run.dataset, run.algorithm, run.test_envs, run.hparams_seed, run.trial_seed)
+    known = run.algorithm in OBJECTIVES
+    return {
+        "dataset": dataset,
+        "algorithm": OBJECTIVES[run.algorithm].label if known else run.algorithm,
+        "test_envs": list(run.test_envs),
+        "hparams_seed": run.hparams_seed,
+        "trial_seed": run.trial_seed,
+        "seed": run_seed(*place),
+        "holdout_fraction": HOLDOUT,
+    }
+
+
+def _hash(args: Mapping[str, Any]) -> str:
+    text = json.dumps(args, sort_keys=True)
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _records(run: Outcome, args: Mapping[str, Any], folder: Path) -> str:
+    """The lines of `results.jsonl`."""
+    common = {
+        "args": {**args, "output_dir": str(folder / _hash(args))},
+        "hparams": write_hparams(run.model),
+    }
+    accuracies = run.measures["accuracy"]
+    splits = [name for name in accuracies if name.endswith(("_in", "_out"))]
+    lines = [
+        {**common, "step": int(step)}
+        | {f"{split}_acc": float(accuracies[split][t]) for split in splits}
+        for t, step in enumerate(run.steps)
+    ]
+    return "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
+
+
+def _write(folder: Path, lines: Mapping[str, str]) -> None:
+    """Every file is there whole or not at all; runs of an earlier export that are gone go last."""
+    earlier = _find_earlier(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    _replace(folder / MARKER, _marker({*earlier, *lines}))
+    for name, text in lines.items():
+        (folder / name).mkdir(exist_ok=True)
+        _replace(folder / name / RECORDS, text)
+        _replace(folder / name / DONE, DONE)
+    for name in earlier - lines.keys():
+        shutil.rmtree(folder / name, ignore_errors=True)
+    _replace(folder / MARKER, _marker(lines))
+
+
+def _marker(names: Iterable[str]) -> str:
+    return json.dumps({"written by": "wri results export", "folders": sorted(names)}) + "\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, path)
+
+
+def _find_earlier(folder: Path) -> set[str]:
+    """Names of the runs of an earlier export; anything else in the folder is refused."""
+    if not folder.exists():
+        return set()
+    if not folder.is_dir():
+        raise InputError(f"{shorten(folder)} is a file; name a new folder")
+    present = {path.name for path in folder.iterdir()}
+    known = {MARKER, f"{MARKER}.new", *OF_COLLECT_RESULTS}
+    earlier = _read_marker(folder / MARKER)
+    foreign = sorted(present - known - earlier)
+    for name in sorted(earlier & present):
+        inside = folder / name
+        written = (RECORDS, UNFINISHED, DONE, f"{DONE}.new")
+        if inside.is_symlink() or not inside.is_dir():
+            foreign.append(name)
+        else:
+            foreign += [f"{name}/{p.name}" for p in inside.iterdir() if p.name not in written]
+    if foreign:
+        raise InputError(
+            f"{shorten(folder)} holds {shorten(foreign[0])}, which no export wrote; name a new "
+            "folder"
+        )
+    return earlier & present
+
+
+def _read_marker(path: Path) -> set[str]:
+    try:
+        names = json.loads(path.read_text(encoding="utf-8"))["folders"]
+        return {name for name in names if Path(name).name == name}
+    except FileNotFoundError:
+        return set()
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{shorten(path)} is damaged; name a new folder") from error

@@ -1,0 +1,279 @@
+"""Sweep folders of DomainBed, of any data set, as runs of a sweep.
+
+DomainBed's own reader stops at a torn line, passes over a folder without `results.jsonl`, counts
+environments up to the first gap, and joins what two folders say of the same run. This one uses what
+can be used and says of the rest why not.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wri.errors import InputError, shorten
+from wri.integrations.domainbed.export import DONE, RECORDS
+from wri.integrations.domainbed.hparams import LABELS
+from wri.sweep.data import HOLDOUT
+from wri.sweep.outcomes import DatasetInfo, Outcome
+
+ARGUMENTS = {
+    "dataset": str,
+    "algorithm": str,
+    "test_envs": list,
+    "hparams_seed": int,
+    "trial_seed": int,
+}
+ACCURACY = re.compile(r"env(\d+)_(in|out)_acc")
+
+
+class FolderNote(NamedTuple):
+    """What is wrong with a folder, and whether its run is used all the same."""
+
+    folder: str
+    reason: str
+    used: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedRun:
+    """A run of DomainBed."""
+
+    folder: str
+    outcome: Outcome
+    hparams: Mapping[str, Any]  # under DomainBed's names
+    environments: int
+    held_back: float  # share of an environment's rows that is not trained on
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedSweep:
+    """What a sweep folder of DomainBed holds."""
+
+    runs: list[ImportedRun]
+    notes: list[FolderNote]
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        return [run.outcome for run in self.runs]
+
+    @property
+    def infos(self) -> list[DatasetInfo]:
+        """Data sets by name; DomainBed's records do not name the environments."""
+        any_run = {run.outcome.dataset: run for run in self.runs}
+        return [
+            DatasetInfo(
+                name=name,
+                environments=tuple(f"env{k}" for k in range(run.environments)),
+                constant={},
+                held_back=(run.held_back,) * run.environments,
+            )
+            for name, run in sorted(any_run.items())
+        ]
+
+
+class UnusableRun(Exception):
+    """Why a run cannot be used."""
+
+
+def read_sweep(folder: Path, only_done: bool = False) -> ImportedSweep:
+    """Read a sweep folder of DomainBed.
+
+    Parameters
+    ----------
+    folder
+        The sweep's output folder, with a folder per run.
+    only_done
+        Leave runs without the file `done` out. DomainBed's tables count them.
+
+    Returns
+    -------
+    ImportedSweep
+        The runs, the data sets, and what could not be used. The eight algorithms that wri has are
+        called as in wri, the others as in DomainBed.
+    """
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {shorten(folder)}; name a sweep folder of DomainBed")
+    if (folder / RECORDS).exists():
+        raise InputError(f"{shorten(folder)} is the folder of one run; name the one above it")
+    runs: list[ImportedRun] = []
+    notes: list[FolderNote] = []
+    for inside in sorted(path for path in folder.iterdir() if path.is_dir()):
+        try:
+            if only_done and not (inside / DONE).exists():
+                raise UnusableRun("it has no file `done`, so the run is not finished")
+            run, remarks = _read_run(inside)
+        except UnusableRun as reason:
+            notes.append(FolderNote(inside.name, str(reason), False))
+            continue
+        runs.append(run)
+        notes += [FolderNote(inside.name, remark, True) for remark in remarks]
+    runs = _drop_repeated(_drop_other_numbers(runs, notes), notes)
+    if not runs:
+        found = "; ".join(f"{note.folder}: {note.reason}" for note in notes[:3])
+        raise InputError(
+            f"{shorten(folder)} holds no run that can be used ({found or 'it has no folders'}); "
+            "name the folder whose folders hold results.jsonl"
+        )
+    return ImportedSweep(runs=runs, notes=notes)
+
+
+def _read_run(folder: Path) -> tuple[ImportedRun, list[str]]:
+    """A run, and remarks on what was passed over in it."""
+    lines, remarks = _read_lines(folder / RECORDS)
+    first = lines[0][1]
+    args = _read_arguments(first, lines[0][0])
+    environments = _count_environments(first)
+    splits = [f"env{k}_{part}" for k in range(environments) for part in ("in", "out")]
+    steps: dict[int, list[float]] = {}
+    for number, line in lines:
+        if _read_arguments(line, number) != args:
+            raise UnusableRun(f"line {number} belongs to another run than line {lines[0][0]}")
+        step = line.get("step")
+        if not isinstance(step, int):
+            raise UnusableRun(f"line {number} lacks its step")
+        if step in steps:
+            remarks.append(f"step {step} comes again in line {number}, which counts")
+        steps[step] = [_read_accuracy(line, split, number) for split in splits]
+    outside = [e for e in args["test_envs"] if e not in range(environments)]
+    if outside or not args["test_envs"]:
+        raise UnusableRun(f"test_envs {args['test_envs']} are not among {environments} of them")
+    order = sorted(steps)
+    values = np.array([steps[step] for step in order]).T  # [splits, T]
+    lost = [step for step, column in zip(order, values.T, strict=True) if np.isnan(column).any()]
+    if lost:
+        remarks.append(
+            f"accuracies are not numbers at step {', '.join(map(str, lost))}, which is not chosen "
+            "(DomainBed chooses such a step if it is the first)"
+        )
+    if not (folder / DONE).exists():
+        remarks.append("it has no file `done`, so the run may be unfinished; DomainBed counts it")
+    outcome = Outcome(
+        dataset=args["dataset"],
+        algorithm=LABELS.get(args["algorithm"], args["algorithm"]),
+        test_envs=tuple(sorted(args["test_envs"])),
+        hparams_seed=args["hparams_seed"],
+        trial_seed=args["trial_seed"],
+        steps=np.array(order),
+        measures={"accuracy": dict(zip(splits, values, strict=True))},
+    )
+    run = ImportedRun(
+        folder=folder.name,
+        outcome=outcome,
+        hparams=_as_mapping(first.get("hparams")),
+        environments=environments,
+        held_back=_read_share(first["args"].get("holdout_fraction")),
+    )
+    return run, remarks
+
+
+def _read_lines(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], list[str]]:
+    """Numbered JSON objects; a torn last line is passed over."""
+    try:
+        texts = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        raise UnusableRun(f"it has no {RECORDS}") from None
+    except UnicodeDecodeError:
+        raise UnusableRun(f"{RECORDS} is no text") from None
+    numbered = [(n, text) for n, text in enumerate(texts, 1) if text.strip()]
+    lines, remarks = [], []
+    for number, text in numbered:
+        try:
+            line = json.loads(text)
+        except ValueError:
+            if number != numbered[-1][0]:
+                raise UnusableRun(f"line {number} is no JSON") from None
+            remarks.append(f"the last line, {number}, is torn and was passed over")
+            continue
+        if not isinstance(line, dict):
+            raise UnusableRun(f"line {number} is no JSON object")
+        lines.append((number, line))
+    if not lines:
+        raise UnusableRun(f"{RECORDS} holds no whole line")
+    return lines, remarks
+
+
+def _read_arguments(line: Mapping[str, Any], number: int) -> dict[str, Any]:
+    args = _as_mapping(line.get("args"))
+    for name, kind in ARGUMENTS.items():
+        if not isinstance(args.get(name), kind):
+            raise UnusableRun(f"line {number} lacks args.{name}")
+    if not all(isinstance(e, int) for e in args["test_envs"]):
+        raise UnusableRun(f"args.test_envs in line {number} are no numbers")
+    return {name: args[name] for name in ARGUMENTS}
+
+
+def _count_environments(line: Mapping[str, Any]) -> int:
+    found = [(int(k), part) for k, part in _accuracy_names(line)]
+    if not found:
+        raise UnusableRun("it has no accuracies env0_in_acc, env0_out_acc, …")
+    n = 1 + max(k for k, _ in found)
+    for k in range(n):
+        for part in ("in", "out"):
+            if (k, part) not in found:
+                raise UnusableRun(
+                    f"env{k}_{part}_acc is missing among {n} environments; DomainBed counts only "
+                    "those before the gap"
+                )
+    return n
+
+
+def _accuracy_names(line: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key in line:
+        if match := ACCURACY.fullmatch(key):
+            yield match[1], match[2]
+
+
+def _read_accuracy(line: Mapping[str, Any], split: str, number: int) -> float:
+    value = line.get(f"{split}_acc")
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise UnusableRun(f"line {number} lacks {split}_acc")
+    if not (isnan(value) or 0 <= value <= 1):
+        raise UnusableRun(f"{split}_acc = {value:g} in line {number} is not from 0 to 1")
+    return float(value)
+
+
+def _read_share(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else HOLDOUT
+
+
+def _as_mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _drop_other_numbers(runs: list[ImportedRun], notes: list[FolderNote]) -> list[ImportedRun]:
+    """Without runs that have other environments than most runs of their data set."""
+    counts: dict[str, Counter[int]] = {}
+    for run in runs:
+        counts.setdefault(run.outcome.dataset, Counter())[run.environments] += 1
+    kept = []
+    for run in runs:
+        ((usual, _),) = counts[run.outcome.dataset].most_common(1)
+        if run.environments == usual:
+            kept.append(run)
+        else:
+            reason = (
+                f"it has {run.environments} environments, and other runs of "
+                f"{run.outcome.dataset} have {usual}"
+            )
+            notes.append(FolderNote(run.folder, reason, False))
+    return kept
+
+
+def _drop_repeated(runs: Iterable[ImportedRun], notes: list[FolderNote]) -> list[ImportedRun]:
+    """Without runs that another folder holds already."""
+    kept: dict[tuple[Any, ...], ImportedRun] = {}
+    for run in runs:
+        one = run.outcome
+        place = (one.dataset, one.algorithm, one.test_envs, one.hparams_seed, one.trial_seed)
+        if place in kept:
+            reason = f"{kept[place].folder} holds the same run"
+            notes.append(FolderNote(run.folder, reason, False))
+        else:
+            kept[place] = run
+    return list(kept.values())

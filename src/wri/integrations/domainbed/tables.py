@@ -1,0 +1,195 @@
+"""DomainBed's tables: its three ways of choosing, its standard error, its averages.
+
+    cell = mean over trials ± σ / √n,   σ² = Σ (x − x̄)² / n
+
+Three rules are DomainBed's and not those of `wri.sweep.tables`. A cell counts the trials that there
+are; of equally good draws the last counts; leave-one-out passes over draws without all pairs. One
+is ours: a checkpoint whose accuracy is not a number is never chosen.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wri.errors import check_option
+from wri.sweep.outcomes import DatasetInfo, Outcome
+from wri.sweep.selection import SELECTIONS, Choice, choose
+from wri.sweep.tables import AVERAGE, Cell, Comparison, Table
+
+METHODS = ("training-domain", "leave-one-out", "oracle")
+"""DomainBed's three ways of choosing, in the order of its tables."""
+
+AVERAGES = "averages"
+"""Stands for the data set in the table of averages over environments."""
+
+Grid = dict[str, dict[int, dict[int, Choice | str]]]
+"""Algorithm to environment to trial to what was chosen, or why nothing was."""
+
+
+@dataclass(frozen=True)
+class DomainBedCell(Cell):
+    """A cell with DomainBed's standard error, which is zero for a single trial."""
+
+    @property
+    def standard_error(self) -> float | None:
+        if not self.scores:
+            return None
+        return float(np.std(self.scores) / np.sqrt(len(self.scores)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DomainBedTable(Table):
+    """One way of choosing on one data set, or the averages of all."""
+
+    @property
+    def legend(self) -> str:
+        shown = f"% ± DomainBed's standard error over {len(self.trials)} trials"
+        fewer = [
+            f"{algorithm} on {column} ({len(cell.scores)})"
+            for algorithm, cells in self.lines.items()
+            for column, cell in zip(self.columns[:-1], cells, strict=False)
+            if 0 < len(cell.scores) < len(self.trials)
+        ]
+        return shown + (f"; fewer trials: {', '.join(fewer)}" if fewer else "")
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """None: trials that are missing cannot be paired."""
+        return []
+
+
+def build_tables(
+    outcomes: Iterable[Outcome], infos: Iterable[DatasetInfo], methods: Sequence[str] = METHODS
+) -> list[Table]:
+    """Build DomainBed's tables.
+
+    Parameters
+    ----------
+    outcomes
+        Runs with accuracies.
+    infos
+        Their data sets.
+    methods
+        Of `METHODS`.
+
+    Returns
+    -------
+    list of Table
+        For each method a table per data set and one of the averages over their environments.
+    """
+    runs, infos = list(outcomes), sorted(infos, key=lambda info: info.name)
+    tables: list[Table] = []
+    for method in methods:
+        check_option("--selection", method, METHODS)
+        grids = {info.name: _grid(method, runs, info) for info in infos}
+        tables += [_table(method, runs, info, grids[info.name]) for info in infos]
+        tables.append(_averages(method, runs, grids))
+    return tables
+
+
+def _grid(method: str, runs: list[Outcome], info: DatasetInfo) -> Grid:
+    own = [run for run in runs if run.dataset == info.name]
+    grid: Grid = {}
+    for algorithm in _algorithms(own):
+        tried = [run for run in own if run.algorithm == algorithm]
+        trials = sorted({run.trial_seed for run in tried})
+        grid[algorithm] = {
+            k: {
+                trial: choose(
+                    method,
+                    _with_pairs(tried, info, k, trial) if SELECTIONS[method].needs_pairs else tried,
+                    info,
+                    algorithm=algorithm,
+                    held_out=k,
+                    trial_seed=trial,
+                    ties="last",
+                )
+                for trial in trials
+            }
+            for k in range(len(info.environments))
+        }
+    return grid
+
+
+def _algorithms(runs: Iterable[Outcome]) -> list[str]:
+    """ERM, then the others by name."""
+    return sorted({run.algorithm for run in runs}, key=lambda name: (name != "erm", name))
+
+
+def _with_pairs(runs: list[Outcome], info: DatasetInfo, held_out: int, trial: int) -> list[Outcome]:
+    """The draws that have every pair, or all where none has, so that the reason is told."""
+    others = [k for k in range(len(info.environments)) if k != held_out]
+    needed = {(held_out,), *((min(held_out, k), max(held_out, k)) for k in others)}
+    found: dict[int, set[tuple[int, ...]]] = {}
+    for run in runs:
+        if run.trial_seed == trial:
+            found.setdefault(run.hparams_seed, set()).add(run.test_envs)
+    whole = {draw for draw, held in found.items() if needed <= held}
+    return [run for run in runs if not whole or run.hparams_seed in whole]
+
+
+def _cell(choices: Mapping[int, Choice | str]) -> Cell:
+    """From what was chosen in each trial; trials without a choice do not count."""
+    chosen = [(trial, c) for trial, c in choices.items() if not isinstance(c, str)]
+    if not chosen:
+        reasons = dict.fromkeys(str(reason) for reason in choices.values())
+        return Cell(reason="; ".join(reasons))
+    return DomainBedCell(tuple(100 * c.score for _, c in chosen), choices=tuple(chosen))
+
+
+def _average(cells: Sequence[Cell], columns: Sequence[str]) -> Cell:
+    """Mean of the cells' means, without an error as in DomainBed."""
+    empty = [name for name, cell in zip(columns, cells, strict=True) if cell.mean is None]
+    if empty:
+        return Cell(reason=f"no average without {', '.join(empty)}")
+    return Cell((float(np.mean([cell.mean for cell in cells])),))
+
+
+def _table(method: str, runs: list[Outcome], info: DatasetInfo, grid: Grid) -> Table:
+    own = [run for run in runs if run.dataset == info.name]
+    lines = {}
+    for algorithm, by_environment in grid.items():
+        cells = [_cell(choices) for choices in by_environment.values()]
+        lines[algorithm] = (*cells, _average(cells, info.environments))
+    return _make(method, info.name, info.environments, lines, own)
+
+
+def _averages(method: str, runs: list[Outcome], grids: dict[str, Grid]) -> Table:
+    """Per data set the mean over environments in each trial, then over the trials."""
+    lines = {}
+    for algorithm in _algorithms(runs):
+        cells = []
+        for name, grid in grids.items():
+            by_trial: dict[int, list[float]] = {}
+            for choices in grid.get(algorithm, {}).values():
+                for trial, choice in choices.items():
+                    if not isinstance(choice, str):
+                        by_trial.setdefault(trial, []).append(100 * choice.score)
+            means = tuple(float(np.mean(scores)) for scores in by_trial.values())
+            reason = "" if means else f"nothing was chosen on {name}"
+            cells.append(DomainBedCell(means, reason))
+        lines[algorithm] = (*cells, _average(cells, tuple(grids)))
+    return _make(method, AVERAGES, tuple(grids), lines, runs)
+
+
+def _make(
+    method: str,
+    dataset: str,
+    columns: Sequence[str],
+    lines: dict[str, tuple[Cell, ...]],
+    runs: list[Outcome],
+) -> Table:
+    draws = {
+        name: len({run.hparams_seed for run in runs if run.algorithm == name}) for name in lines
+    }
+    return DomainBedTable(
+        selection=method,
+        dataset=dataset,
+        measure="accuracy",
+        trials=tuple(sorted({run.trial_seed for run in runs})),
+        columns=(*columns, AVERAGE),
+        lines=lines,
+        n_environments=len(columns),
+        draws=draws,
+    )

@@ -1,0 +1,134 @@
+"""Ray on this machine or on a cluster: started or joined without a word, and left as found."""
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+from wri.errors import InputError, shorten
+from wri.sweep.memory import WORKER
+
+ADDRESS = "RAY_ADDRESS"
+OBJECT_STORE = 100 * 2**20  # bytes of the object store at least; Ray allows no less than 75 MB
+ANSWER = 10.0  # seconds that a cluster may take to answer
+
+
+def check_ray() -> None:
+    """Refuse where Ray is not installed, or cannot be used as asked for."""
+    if find_spec("ray") is None:
+        raise InputError("--backend ray needs Ray: pip install 'weighted-risk-invariance[ray]'")
+    if os.environ.get(ADDRESS, "").startswith("ray://"):
+        raise InputError(
+            f"{ADDRESS}={shorten(os.environ[ADDRESS])} is an address for Ray's client; give the "
+            "command on a machine of the cluster, with the address of its head (host:6379)"
+        )
+
+
+def starts_here() -> bool:
+    """Whether Ray would be started on this machine, not joined."""
+    return os.environ.get(ADDRESS, "local") in ("local", "")
+
+
+class RaySession:
+    """Ray as long as it is needed.
+
+    Ray that is running in this process already is used and left running. Else `RAY_ADDRESS` names a
+    cluster to join, and without it Ray is started here and ended by `close`.
+
+    Parameters
+    ----------
+    workers
+        Stacks that may train at a time, where Ray is started here.
+    memory
+        Bytes that these stacks may take together, where Ray is started here.
+    shared
+        Bytes of the rows.
+    """
+
+    def __init__(self, workers: int, memory: float, shared: float) -> None:
+        self.ray: ModuleType = import_module("ray")
+        self._found = self.ray.is_initialized()
+        if not self._found and starts_here():
+            self._start(workers, memory, shared)
+        elif not self._found:
+            self._join(os.environ[ADDRESS])
+
+    def _start(self, workers: int, memory: float, shared: float) -> None:
+        try:
+            with _quiet():
+                self.ray.init(
+                    address="local",
+                    num_cpus=workers,
+                    num_gpus=0,
+                    object_store_memory=int(OBJECT_STORE + 2 * shared),
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level=logging.CRITICAL,
+                    _memory=int(memory + workers * WORKER),
+                )
+        except (RuntimeError, ValueError, OSError) as error:
+            raise InputError(
+                f"Ray could not be started: {shorten(error)}; --backend local needs no Ray"
+            ) from error
+
+    def _join(self, address: str) -> None:
+        try:
+            _check_reachable(address)
+            with _quiet():
+                self.ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+        except (RuntimeError, ValueError, OSError) as error:
+            raise InputError(
+                f"the Ray cluster {ADDRESS}={shorten(address)} cannot be joined "
+                f"({shorten(' '.join(str(error).split()))}); start it by `ray start`, or unset "
+                f"{ADDRESS} to start Ray here"
+            ) from error
+
+    @property
+    def node_memory(self) -> float:
+        """Bytes that stacks may take on the machine that has most."""
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        return max((node.get("memory", 0.0) for node in nodes), default=0.0)
+
+    def close(self) -> None:
+        if not self._found:
+            self.ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Fail at once where nobody answers; Ray would try for minutes, and say so on the console."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=ANSWER).close()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No usage statistics, this process's modules for the workers, its SIGTERM handler kept."""
+    added = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    before = {name: os.environ.get(name) for name in added}
+    main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGTERM)
+    os.environ.update(added)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # Ray forgets processes it started
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        if main and handler is not None:
+            signal.signal(signal.SIGTERM, handler)

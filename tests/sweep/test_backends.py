@@ -1,0 +1,118 @@
+"""Back ends without Ray: what they refuse, and what a worker does."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+from helpers import make_data
+from wri.cli import options
+from wri.errors import InputError
+from wri.experiments import BACKEND
+from wri.stacked.losses import LOSSES
+from wri.sweep import Store, Sweep, SweepSpec, open_backend, run_sweep
+from wri.sweep import ray_worker as worker
+from wri.sweep.ray_worker import StackJob, check_versions, find_versions, train_job
+from wri.sweep.running import BACKENDS
+
+SPEC = SweepSpec(("erm",), draws=2, trials=2, steps=20, test_envs=(0,))
+
+
+def make_job(sweep, stack):
+    keys = list(dict.fromkeys(map(sweep.splits_key, stack)))
+    job = StackJob(
+        versions=find_versions(),
+        runs=[planned.as_json() for planned in stack],
+        splits=[keys.index(sweep.splits_key(planned)) for planned in stack],
+        checkpoint_every=sweep.spec.checkpoint_every,
+        measures="all",
+    )
+    by_key = {sweep.splits_key(planned): sweep.splits_to_train(planned) for planned in stack}
+    return job, sweep.datasets[0], [by_key[key] for key in keys]
+
+
+def test_a_stack_sent_to_a_worker_gives_the_records_of_the_local_back_end(tmp_path):
+    sweep = Sweep(SPEC, [make_data(rows=60)])
+    (stack,) = sweep.new_stacks(None)
+    sent = pickle.loads(pickle.dumps(make_job(sweep, stack)))
+    assert len(sent[2]) == 2  # a split for each trial, not for each run
+    reported = []
+    found = pickle.loads(pickle.dumps(train_job(*sent, reported.append)))
+    with Store(tmp_path / "s.db", write=True) as store:
+        run_sweep(sweep, store)
+        outcomes = store.outcomes()
+    assert reported
+    assert found.warnings == []
+    for ours, other in zip(found.runs, outcomes, strict=True):
+        assert np.array_equal(ours.steps, other.steps)
+        for measure, splits in other.measures.items():
+            for split, values in splits.items():
+                assert np.array_equal(ours.measures[measure][split], values)
+
+
+def test_a_worker_reads_rows_that_it_may_not_write():
+    data = make_data(rows=60)
+    sweep = Sweep(SPEC, [data])
+    (stack,) = sweep.new_stacks(None)
+    before = data.bank.features.copy()
+    data.bank.features.flags.writeable = False
+    assert train_job(*make_job(sweep, stack), lambda step: None).warnings == []
+    assert np.array_equal(data.bank.features, before)
+
+
+def test_warnings_of_a_worker_are_sent_back(monkeypatch):
+    def train_stack(runs, **options):
+        warnings.warn("rows are few", RuntimeWarning, stacklevel=2)
+        return []
+
+    sweep = Sweep(SPEC, [make_data(rows=60)])
+    (stack,) = sweep.new_stacks(None)
+    monkeypatch.setattr(worker, "train_stack", train_stack)
+    found = train_job(*make_job(sweep, stack), lambda step: None)
+    assert found.warnings == [(RuntimeWarning, "rows are few")]
+
+
+def test_a_worker_with_another_version_refuses():
+    check_versions(find_versions())
+    with pytest.raises(InputError, match=r"has torch .*, and the sweep has 1\.0; install the same"):
+        check_versions(find_versions() | {"torch": "1.0"})
+
+
+def test_losses_are_the_same_objects_in_another_process():
+    for loss in LOSSES.values():
+        assert pickle.loads(pickle.dumps(loss)) is loss
+
+
+def test_the_command_and_the_experiments_know_every_back_end():
+    kind = options.Backend.__args__[0]
+    assert kind.__args__ == BACKEND.values == tuple(BACKENDS)
+    with pytest.raises(InputError, match="backend must be one of local, ray, not 'dask'"):
+        open_backend("dask")
+
+
+def test_without_ray_the_back_end_says_how_to_get_it(command, monkeypatch, tmp_path):
+    monkeypatch.setattr("wri.sweep.ray_session.find_spec", lambda name: None)
+    asked = ("sweep", "--datasets", "simulation", "--store", "s.db", "--backend", "ray")
+    done = command(*asked)
+    assert done.returncode == 2
+    sentence = "--backend ray needs Ray: pip install 'weighted-risk-invariance[ray]'"
+    assert sentence in " ".join(done.stderr.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_address_of_a_ray_client_is_refused(monkeypatch):
+    monkeypatch.setattr("wri.sweep.ray_session.find_spec", lambda name: name)
+    monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
+    with pytest.raises(InputError, match="is an address for Ray's client; give the command on a"):
+        open_backend("ray")
+
+
+@pytest.mark.parametrize("option", [("--backend", "ray"), ("--backend=ray",)])
+def test_experiments_without_a_sweep_refuse_a_back_end(option, command, tmp_path):
+    done = command("reproduce", "figure1", *option)
+    assert done.returncode == 2
+    said = " ".join(done.stderr.split())
+    assert "figure1 trains no sweep, so it runs in this process; leave --backend out" in said
+    assert "table2, table4, tableE4 and all" in said
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,246 @@
+"""Sweeps in Ray's workers: the same tables, whoever dies on the way."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from time import sleep
+
+import numpy as np
+import pytest
+
+from helpers import make_data
+from wri.errors import InputError
+from wri.stacked import SQUARED
+from wri.sweep import Store, Sweep, SweepSpec, run_sweep
+from wri.sweep.ray_backend import RayBackend
+from wri.sweep.tables import as_rows, build
+from wri.training import Bank
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for workers in /proc"),
+]
+SPEC = SweepSpec(
+    ("erm", "wri"),
+    draws=2,
+    steps=200,
+    test_envs=(0,),
+    overrides={"density_steps": 1.0},
+)
+ERM = SweepSpec(("erm",), test_envs=(0,), steps=60)
+LONG = ("--datasets", "simulation", "--algorithms", "erm", "--trials", "1", "--steps", "200000")
+
+
+@pytest.fixture(scope="module")
+def backend():
+    with RayBackend(workers=2) as opened:
+        yield opened
+
+
+def make_numbers():
+    """A data set whose targets are numbers."""
+    data = make_data(rows=60, name="numbers")
+    targets = data.bank.features @ np.arange(6) + data.bank.targets
+    return replace(data, bank=Bank(data.bank.features, targets, loss=SQUARED))
+
+
+def make_sweep():
+    return Sweep(SPEC, [make_data(rows=60), make_numbers()], memory=2e6)
+
+
+def train_to(path, sweep, backend=None, progress=None):
+    with Store(path, write=True) as store:
+        trained = run_sweep(sweep, store, progress, backend)
+        return trained, store.outcomes(), store.infos().values()
+
+
+def check_equal(outcomes, expected, infos):
+    """Every checkpoint, bit for bit, and every cell of the tables."""
+    assert all(len(outcome.steps) for outcome in outcomes)
+    for ours, other in zip(outcomes, expected, strict=True):
+        assert (ours.algorithm, ours.test_envs) == (other.algorithm, other.test_envs)
+        assert ours.diverged_at == other.diverged_at
+        assert np.array_equal(ours.steps, other.steps)
+        assert ours.measures.keys() == other.measures.keys()
+        for measure, splits in other.measures.items():
+            assert splits.keys() == ours.measures[measure].keys()
+            for split, values in splits.items():
+                assert np.array_equal(ours.measures[measure][split], values, equal_nan=True)
+    rows = [as_rows(build(each, infos)) for each in (outcomes, expected)]
+    assert rows[0] == rows[1]
+
+
+def find_workers(driver):
+    """Workers that train a stack, of the Ray that a process has started."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cmdline").read_bytes().startswith(b"ray::train_stack") and (
+                find_parent(find_parent(folder.name)) == driver
+            ):
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def find_parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+class KillOnce:
+    """Progress that kills a worker in the middle of its first stack."""
+
+    def __init__(self):
+        self.killed = None
+
+    def __call__(self, done, of):
+        if done > 0 and self.killed is None:
+            workers = find_workers(os.getpid())
+            if workers:
+                self.killed = workers[0]
+                os.kill(self.killed, signal.SIGKILL)
+
+
+def test_a_killed_worker_changes_nothing(backend, tmp_path):
+    sweep, kill = make_sweep(), KillOnce()
+    said = []
+    backend.status = said.append
+    trained, outcomes, infos = train_to(tmp_path / "ray.db", sweep, backend, kill)
+    backend.status = None
+    assert kill.killed is not None
+    stacks = len(sweep.new_stacks(None))
+    assert stacks > 2
+    assert f"{stacks} of {stacks} stacks, 0 at work" in said
+    assert any(line.endswith(("1 at work", "2 at work")) for line in said)
+    whole, expected, _ = train_to(tmp_path / "local.db", make_sweep())
+    assert trained == whole == 8
+    check_equal(outcomes, expected, infos)
+
+
+def test_what_one_back_end_left_the_other_finishes(backend, tmp_path):
+    def interrupt(done, of):
+        if done > of / 2:
+            raise KeyboardInterrupt
+
+    spec = replace(ERM, draws=4, selections=("invariance",))
+    sweep = Sweep(spec, [make_data(rows=60)], memory=1e6)  # balanced rows are sent too
+    with Store(tmp_path / "mixed.db", write=True) as store:
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(sweep, store, interrupt)
+        kept = len(store.finished())
+    trained, outcomes, infos = train_to(tmp_path / "mixed.db", sweep, backend)
+    assert trained == len(sweep.planned) - kept > 0
+    check_equal(outcomes, train_to(tmp_path / "local.db", sweep)[1], infos)
+
+
+def test_a_warning_is_given_once_and_here(backend, tmp_path):
+    data = make_data(rows=60)
+    targets = np.where(np.arange(240) < 60, 0, data.bank.targets)
+    data = replace(data, bank=Bank(data.bank.features, targets))
+    spec = replace(ERM, steps=3, test_envs=(3,))
+    with pytest.warns(UserWarning, match="environment 0 holds a single class"):
+        sweep = Sweep(spec, [data])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert train_to(tmp_path / "s.db", sweep, backend)[0] == 1
+    assert not [each for each in caught if "single class" in str(each.message)]
+
+
+def test_the_command_gives_the_same_rows_on_both_back_ends(backend, command, tmp_path):
+    size = ("--datasets", "simulation", "--algorithms", "erm", "vrex", "--trials", "2")
+    asked = ("sweep", *size, "--steps", "20", "--json", "--store")
+    backend.start(make_sweep())
+    ours, other = (
+        json.loads(command(*asked, f"{name}.db", "--backend", name).stdout)
+        for name in ("ray", "local")
+    )
+    assert ours["trained"] == other["trained"] == 16
+    assert ours["rows"] == other["rows"]
+
+
+def test_workers_with_other_code_are_refused(backend, monkeypatch, tmp_path):
+    versions = {"wri": "0.0.1", "torch": "2", "numpy": "2"}
+    monkeypatch.setattr("wri.sweep.ray_backend.find_versions", lambda: versions)
+    sweep = Sweep(ERM, [make_data(rows=60)])
+    with pytest.raises(InputError, match=r"a Ray worker on .* has wri .*, and the sweep has 0.0.1"):
+        train_to(tmp_path / "s.db", sweep, backend)
+
+
+def test_a_cluster_that_does_not_answer_is_named(monkeypatch, tmp_path):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    sweep = Sweep(ERM, [make_data(rows=60)])
+    with pytest.raises(InputError, match=r"127\.0\.0\.1:\d+ cannot be joined \(.*refused\); start"):
+        train_to(tmp_path / "s.db", sweep, RayBackend())
+
+
+def test_a_stack_that_kills_its_workers_is_named(backend, tmp_path):
+    backend.start(make_sweep())
+    sweep = Sweep(replace(ERM, steps=100_000), [make_data(rows=60)])
+    once = RayBackend(retries=0)  # on the Ray that is running
+    with pytest.raises(InputError, match=r"Ray gave up erm on toy, .* after 1 tries \(Worker"):
+        train_to(tmp_path / "s.db", sweep, once, KillOnce())
+    once.close()
+    with Store(tmp_path / "s.db") as store:
+        assert len(store.known()) == 1
+        assert not store.finished()
+
+
+def start_command(*arguments, **environment):
+    command = [sys.executable, "-m", "wri.cli", "sweep", *arguments, "--backend", "ray"]
+    return subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+
+
+def wait_for(found):
+    for _ in range(1200):
+        if found():
+            return
+        sleep(0.1)
+    raise AssertionError("waited for two minutes")
+
+
+def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(backend, tmp_path):
+    ray = backend.start(make_sweep()).ray
+    address = ray.get_runtime_context().gcs_address
+    store = tmp_path / "s.db"
+    process = start_command(*LONG, "--store", str(store), RAY_ADDRESS=address)
+    wait_for(lambda: find_workers(os.getpid()))
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert said.strip().startswith("stopped; 0 finished runs are in")
+    assert said.strip().endswith("the same command goes on from there")
+    wait_for(lambda: not find_workers(os.getpid()))
+    assert ray.cluster_resources()["CPU"] == 2
+    with Store(store) as kept:
+        assert len(kept.known()) == 4
+
+
+def test_a_killed_sweep_leaves_no_workers(tmp_path):
+    process = start_command(*LONG, "--store", str(tmp_path / "s.db"), OMP_NUM_THREADS="1")
+    wait_for(lambda: find_workers(process.pid))
+    (worker, *_) = find_workers(process.pid)
+    raylet = find_parent(worker)
+    process.kill()
+    process.communicate()
+    for pid in (worker, raylet):
+        wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists() or is_zombie(pid))
+    with Store(tmp_path / "s.db", write=True) as kept:  # the lock is free
+        assert len(kept.known()) == 4
+
+
+def is_zombie(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
