@@ -152,3 +152,12 @@ def test_an_unknown_set_is_named(command):
 
 def test_labels_are_plain_texts(tmp_path):
     assert ImageFolder(make_folder(tmp_path)).y.dtype == np.dtype("<U3")
+
+
+def test_the_first_pictures_of_every_class_and_domain(tmp_path):
+    folder = ImageFolder(make_folder(tmp_path / "data", each=3))
+    few = folder.first(2)
+    assert few.count() == {"north": 4, "south": 4}
+    assert [path.name for path in few.paths[:4]] == ["00.png", "01.png", "00.png", "01.png"]
+    assert (few.domains, few.classes) == (folder.domains, folder.classes)
+    assert folder.first(9).pictures == folder.pictures

@@ -4,7 +4,9 @@ import os
 from collections.abc import Callable, Sequence
 from http.client import HTTPException
 from pathlib import Path
+from socket import gaierror
 from typing import NamedTuple
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 SECONDS = 15.0  # without a byte from a server
@@ -29,6 +31,15 @@ def fetch_https(address: str) -> bytes:
     with urlopen(address, timeout=SECONDS) as answer:
         data: bytes = answer.read(MOST_BYTES)
     return data
+
+
+def explain_failure(error: BaseException) -> str:
+    """Why a fetch failed: no network, a refusal, or something else."""
+    reason = error.reason if isinstance(error, URLError) else error
+    offline = isinstance(reason, gaierror | ConnectionError | TimeoutError)
+    if isinstance(reason, OSError) and not isinstance(error, HTTPError) and not offline:
+        offline = "unreachable" in str(reason).lower()
+    return f"there is no network: {reason}" if offline else str(error)
 
 
 def given_folders(below: Sequence[str]) -> list[Path]:

@@ -23,6 +23,7 @@ from wri.datasets.download import (
     FAILURES,
     Fetch,
     Source,
+    explain_failure,
     fetch_https,
     given_folders,
     given_words,
@@ -71,6 +72,7 @@ UNKNOWN, UNKNOWN_NUMBER = "?", -9.0  # the two ways of writing a missing value
 NEVER_ZERO = ["trestbps", "chol"]  # blood pressure and cholesterol of the living
 FOLDERS = (".", "heart")
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/"
+LICENCE = "Creative Commons Attribution 4.0"
 REMEDY = f"set WRI_DATA to a folder with the four files processed.*.data of {UCI}"
 
 
@@ -139,7 +141,7 @@ def _download(folder: Path, fetch: Fetch) -> list[np.ndarray]:
         except (*FAILURES, ValueError) as error:
             raise InputError(
                 f"heart disease was not found: not all four files in {given_words()} or {folder}, "
-                f"and UCI did not give {address} as published ({error}). {REMEDY}"
+                f"and UCI did not give {address} as published ({explain_failure(error)}). {REMEDY}"
             ) from error
     with suppress(OSError):  # what cannot be kept is fetched again the next time
         for hospital, content in zip(HOSPITALS, contents, strict=True):

@@ -11,6 +11,7 @@ The pictures themselves are read when features are made of them.
 import os
 import unicodedata
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -113,9 +114,22 @@ class ImageFolder:
     def only(self, *domains: str) -> Self:
         """The pictures of some domains."""
         kept = _known(domains, self.domains, self.root)
+        return self._part(tuple(kept), (each for each in self.pictures if each.domain in kept))
+
+    def first(self, count: int) -> Self:
+        """The first so many pictures of every class in every domain."""
+        seen = Counter[tuple[str, str]]()
+        kept = []
+        for each in self.pictures:
+            seen[each.domain, each.label] += 1
+            if seen[each.domain, each.label] <= count:
+                kept.append(each)
+        return self._part(self.domains, kept)
+
+    def _part(self, domains: tuple[str, ...], pictures: Iterable[Picture]) -> Self:
         part = object.__new__(type(self))
-        part.root, part.classes, part.domains = self.root, self.classes, tuple(kept)
-        part.pictures = tuple(each for each in self.pictures if each.domain in kept)
+        part.root, part.classes, part.domains = self.root, self.classes, domains
+        part.pictures = tuple(pictures)
         return part
 
     def hold_out(self, *domains: str) -> tuple[Self, Self]:

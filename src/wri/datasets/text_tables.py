@@ -1,0 +1,256 @@
+"""Text tables: which encoding, delimiter and decimal mark a file has, and its cells.
+
+    encoding    the byte order mark, else UTF-8 if the whole file is, else Windows-1252
+    delimiter   of , ; tab |: the one that parts the first records into equally many cells, most
+    decimal     a comma where cells such as 1,5 occur, none such as 1.5, and cells are not parted
+                by commas
+
+What is found can be given instead. Line ends may be mixed, and quoted cells may hold line ends.
+"""
+
+import codecs
+import csv
+import re
+import unicodedata
+import warnings
+from collections.abc import Iterable
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wri.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DELIMITERS = (",", ";", "\t", "|")
+NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar", " ": "space"}
+FALLBACK = "cp1252"
+SAMPLE = 1 << 16  # characters of which the delimiter is told
+BLOCK = 1 << 20  # bytes that are decoded at once
+RECORDS = 100  # that are looked at
+MARK = "="  # before labels while they are read: pandas takes "nan" for missing whatever it is told
+
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+FOREIGN = {
+    b"PK\x03\x04": "an Excel workbook or another packed file; save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook of the old format; save the sheet as CSV",
+    b"\x1f\x8b": "compressed; unpack it first",
+    b"PAR1": "a Parquet file; let its name end in .parquet",
+}
+_COMMA_NUMBER = re.compile(r"^\s*[-+]?\d*,\d+\s*$")
+_POINT_NUMBER = re.compile(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*")
+
+
+class Dialect(NamedTuple):
+    """How the cells of a text file are written, and what its columns are called."""
+
+    delimiter: str
+    encoding: str
+    decimal: str
+    names: list[str]
+
+    @property
+    def described(self) -> str:
+        """For a person: only what differs from comma-separated UTF-8."""
+        parts = [] if self.delimiter == "," else [f"{NAMES.get(self.delimiter, 'given')}-separated"]
+        parts += [] if self.encoding.startswith("utf-8") else [f"encoding {self.encoding}"]
+        parts += [] if self.decimal == "." else ["decimal comma"]
+        return ", ".join(parts)
+
+
+def find_dialect(path: Path, delimiter: str | None = None, encoding: str | None = None) -> Dialect:
+    """How a text file is written, by its first bytes and records.
+
+    Parameters
+    ----------
+    path
+        The file.
+    delimiter
+        What parts cells, one character or "tab"; found when None.
+    encoding
+        A name that Python knows, such as "latin-1"; found when None.
+
+    Returns
+    -------
+    Dialect
+        Its names are empty where the file has no line.
+
+    Raises
+    ------
+    InputError
+        For a file of another kind, with the remedy.
+    """
+    known = _check_encoding(encoding) or _find_encoding(path)
+    with path.open(encoding=known, newline="") as file:
+        try:
+            sample = file.read(SAMPLE)
+        except UnicodeError as error:
+            if encoding is None:
+                raise
+            raise InputError(f"{path} is not written in {known}; give another --encoding") from (
+                error
+            )
+        whole = not file.read(1)
+    if "\0" in sample:
+        raise ValueError("it is no text")
+    found = _check_delimiter(delimiter) or _find_delimiter(sample, whole)
+    records = _records(sample, found, whole)
+    if not whole and not records:
+        records = [_first_record(path, known, found)]  # a header longer than the sample
+    names = [unicodedata.normalize("NFC", name) for name in records[0]] if records else []
+    return Dialect(found, known, _find_decimal(records[1:], found), names)
+
+
+def read_text(
+    path: Path, dialect: Dialect, labels: Iterable[str] = (), texts: Iterable[str] = ()
+) -> "pd.DataFrame":
+    """All cells of a text file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    dialect
+        How it is written.
+    labels
+        Columns whose every cell is its text: "007" keeps its zeros and "nan" is a text.
+    texts
+        Columns that stay texts; NA, NaN and null are missing.
+
+    Returns
+    -------
+    pandas.DataFrame
+        With the dialect's names.
+    """
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
+        try:
+            frame = pd.read_csv(path, **reading_options(dialect, labels, texts))
+        except pd.errors.ParserWarning as warning:
+            raise ValueError(
+                f"rows are longer than the header of {len(dialect.names)}"
+            ) from warning
+    for name in labels:
+        if name in frame:
+            frame[name] = frame[name].str.removeprefix(MARK)
+    if dialect.decimal == ",":  # also in columns that other cells made texts
+        for name in frame.columns.difference(list(labels)):
+            if pd.api.types.is_string_dtype(frame[name]):
+                frame[name] = frame[name].str.replace(_COMMA_NUMBER, _with_point, regex=True)
+    return frame
+
+
+def _with_point(match: re.Match[str]) -> str:
+    return match[0].replace(",", ".")
+
+
+def reading_options(
+    dialect: Dialect, labels: Iterable[str] = (), texts: Iterable[str] = ()
+) -> dict[str, Any]:
+    """What pandas' read_csv must be told."""
+    return {
+        "sep": dialect.delimiter,
+        "encoding": dialect.encoding,
+        "decimal": dialect.decimal,
+        "header": 0,
+        "names": dialect.names,
+        "skipinitialspace": dialect.delimiter != " ",
+        "index_col": False,
+        "low_memory": False,  # pieces of few rows cost wide tables several times their size
+        "converters": {name: MARK.__add__ for name in labels if name in dialect.names},
+        "dtype": {name: str for name in texts if name in dialect.names},
+    }
+
+
+def _check_encoding(encoding: str | None) -> str | None:
+    if encoding is None:
+        return None
+    try:
+        return codecs.lookup(encoding).name
+    except LookupError as error:
+        raise InputError(
+            f"--encoding {shorten(encoding)} is unknown; utf-8, cp1252, latin-1 and utf-16 are "
+            "common ones"
+        ) from error
+
+
+def _check_delimiter(delimiter: str | None) -> str | None:
+    if delimiter is None:
+        return None
+    delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise InputError(
+            f"--delimiter {shorten(delimiter)!r} must be one character, such as ';', or tab"
+        )
+    return delimiter
+
+
+def _find_encoding(path: Path) -> str:
+    """By the byte order mark, else whatever decodes the whole file."""
+    with path.open("rb") as file:
+        head = file.read(4)
+        for mark, kind in FOREIGN.items():
+            if head.startswith(mark):
+                raise ValueError(f"it is {kind}")
+        for mark, encoding in MARKS:
+            if head.startswith(mark):
+                return encoding
+        file.seek(0)
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            while block := file.read(BLOCK):
+                if b"\0" in block:
+                    raise ValueError("it is no text")
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return FALLBACK
+    return "utf-8"
+
+
+def _records(sample: str, delimiter: str, whole: bool) -> list[list[str]]:
+    """The first records that are not blank; the last of a cut sample is not counted."""
+    reader = csv.reader(StringIO(sample, newline=""), delimiter=delimiter, skipinitialspace=True)
+    found = []
+    try:
+        for record in reader:
+            found += [record] if record else []
+            if len(found) > RECORDS:
+                return found[:RECORDS]
+    except csv.Error:
+        return found
+    return found if whole else found[:-1]
+
+
+def _first_record(path: Path, encoding: str, delimiter: str) -> list[str]:
+    with path.open(encoding=encoding, newline="") as file:
+        reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
+        return next(filter(None, reader), [])
+
+
+def _find_delimiter(sample: str, whole: bool) -> str:
+    """Prefer the delimiter that parts all records alike, then the one that makes most cells."""
+
+    def quality(delimiter: str) -> tuple[bool, int]:
+        counts = [len(record) for record in _records(sample, delimiter, whole)]
+        if not counts:
+            return False, sample.count(delimiter)  # a header longer than the sample
+        return len(set(counts)) == 1 and counts[0] > 1, counts[0]
+
+    return max(DELIMITERS, key=quality)
+
+
+def _find_decimal(records: list[list[str]], delimiter: str) -> str:
+    if delimiter == ",":
+        return "."
+    cells = [cell for record in records for cell in record]
+    commas = any(_COMMA_NUMBER.fullmatch(cell) for cell in cells)
+    points = any(_POINT_NUMBER.fullmatch(cell) for cell in cells)
+    return "," if commas and not points else "."

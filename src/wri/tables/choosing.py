@@ -1,0 +1,124 @@
+"""Which model is kept, and why: by the losses at sites that were held out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wri.estimators.choice import Rule, pick
+from wri.registry import OBJECTIVES
+from wri.tables.held_out import HeldOut
+
+PLAIN = "erm"
+REASONS = {
+    "average": "the least mean {loss} over the sites held out",
+    "worst": "the least {loss} at the worst site held out",
+    "insured": "of those within one standard error of the least mean {loss} it relies least on "
+    "relations that change between sites",
+    "affordable": "of those within one per cent of the least mean {loss} it relies least on "
+    "relations that change between sites",
+}
+TOO_DEAR = {
+    "insured": "every other costs more than one standard error of the mean {loss}",
+    "affordable": "every other costs more than one per cent of the mean {loss}",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptModel:
+    """The algorithm that is kept, why, and what a reader must be warned of."""
+
+    algorithm: str
+    why: str
+    warnings: tuple[str, ...]
+
+
+def label_of(algorithm: str) -> str:
+    """As people write it: WRI."""
+    return OBJECTIVES[algorithm].label
+
+
+def choose_algorithm(held: HeldOut, rule: Rule) -> KeptModel:
+    """The algorithm that a rule keeps.
+
+    Parameters
+    ----------
+    held
+        Scores of all algorithms at sites held out.
+    rule
+        "average", "worst", "insured" or "affordable", as in the estimators' `choose`; for the last
+        two every algorithm that compares environments is more insurance than ERM, and WRI the most.
+    """
+    weights = [_insurance(name) for name in held.algorithms]
+    best = held.algorithms[pick(held.losses(), weights, rule)]
+    reasons = TOO_DEAR if best == PLAIN and rule in TOO_DEAR else REASONS
+    reason = reasons[rule].format(loss=held.loss_name)
+    if len(held.algorithms) == 1:
+        return KeptModel(algorithm=best, why="It is the only algorithm asked for.", warnings=())
+    lines = [f"{label_of(best)} is kept: {reason}."]
+    lines += [_compare(held, name) for name in held.algorithms if name != PLAIN]
+    warned = [_warn(held, name) for name in held.algorithms if name != PLAIN]
+    return KeptModel(
+        algorithm=best,
+        why=" ".join(line for line in lines if line),
+        warnings=tuple(line for line in warned if line),
+    )
+
+
+def _insurance(algorithm: str) -> float:
+    return {PLAIN: 0.0, "wri": 2.0}.get(algorithm, 1.0)
+
+
+def _compare(held: HeldOut, name: str) -> str:
+    """An algorithm's mean loss beside that of ERM."""
+    if PLAIN not in held.algorithms:
+        return ""
+    gap, own, plain = (
+        held.difference(name, PLAIN),
+        held.mean(name, "loss"),
+        held.mean(PLAIN, "loss"),
+    )
+    return (
+        f"Mean {held.loss_name} over {len(held.environments)} sites: {label_of(name)} "
+        f"{own.value:.4g}, ERM {plain.value:.4g}; difference {gap.value:+.2g} (95 % interval over "
+        f"sites {gap.low:+.2g} to {gap.high:+.2g})."
+    )
+
+
+def _warn(held: HeldOut, name: str) -> str:
+    """What is said where an algorithm does not help."""
+    if PLAIN not in held.algorithms:
+        return ""
+    gap = held.difference(name, PLAIN)
+    if gap.low > 0:
+        return (
+            f"{label_of(name)} is worse than ERM at the sites held out, by more than chance "
+            "between sites explains: use ERM, unless the report's section on ERM against the "
+            "others shows something that you insure against."
+        )
+    if gap.high >= 0:
+        return (
+            f"At sites like those held out {label_of(name)} is no better than ERM: its "
+            f"{held.loss_name} differs by no more than chance between sites. It is insurance: the "
+            "report's section on ERM against the others shows what it buys where a relation breaks."
+        )
+    return ""
+
+
+def keep_without_comparison(
+    algorithms: Sequence[str], environments: int, models: Mapping[str, Any]
+) -> KeptModel:
+    """What is kept where no site was held out: the most insured algorithm, and what is unknown."""
+    best = max(algorithms, key=_insurance)
+    chosen = str(models[best].selection_)
+    if environments < 3:
+        unknown = (
+            "There is no estimate for a new site beyond the two: with two environments none can be "
+            "held out and two still be compared."
+        )
+    else:
+        unknown = (
+            "--fast held no site out: how well this model holds at a new site, and whether it is "
+            "better than ERM there, is unknown. Leave --fast out to find out."
+        )
+    why = f"{label_of(best)} is kept without a comparison on sites held out; {chosen}."
+    return KeptModel(algorithm=best, why=why, warnings=(unknown,))

@@ -1,0 +1,179 @@
+"""The questions of the diagnosis, asked of one table: an answer each, in words and as a picture."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from wri.diagnosis import changing_features, design_position, environment_overlap, risk_gaps
+from wri.errors import InputError
+from wri.progress import Progress, silent
+from wri.rows import find_constant_columns
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NamedColumns:
+    """Numbers without gaps, with a target and a site each."""
+
+    x: np.ndarray  # [n, D]
+    names: tuple[str, ...]  # [D]
+    y: np.ndarray  # [n]
+    groups: np.ndarray  # [n]
+    blocks: np.ndarray | None = None  # [n]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The columns by name."""
+        return pd.DataFrame(self.x, columns=list(self.names), copy=False)
+
+    def sample(self, most: int, seed: int) -> "NamedColumns":
+        """At most so many rows, every site in proportion; blocks may lose rows."""
+        n = len(self.y)
+        if n <= most:
+            return self
+        rows = np.sort(np.random.default_rng(seed).permutation(n)[:most])
+        blocks = None if self.blocks is None else self.blocks[rows]
+        x, y, groups = self.x[rows], self.y[rows], self.groups[rows]
+        return replace(self, x=x, y=y, groups=groups, blocks=blocks)
+
+    def varying(self) -> "NamedColumns":
+        """Without columns that are constant."""
+        kept = np.flatnonzero(~find_constant_columns(self.x))
+        return replace(self, x=self.x[:, kept], names=tuple(self.names[k] for k in kept))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Answer:
+    """What was found for one question; without a result `meaning` says why there is none."""
+
+    name: str
+    question: str
+    meaning: str
+    result: Any = None
+
+    @property
+    def answered(self) -> bool:
+        return self.result is not None
+
+    def plot(self) -> Figure | None:
+        """A picture of the result, where it has one."""
+        return self.result.plot() if hasattr(self.result, "plot") else None
+
+
+QUESTIONS = {
+    "overlap": "Have the sites cases in common?",
+    "changes": "Which columns' relation to the target changes between sites?",
+    "position": "Do the sites differ enough to rule such columns out?",
+    "gaps": "Does a prediction mean the same everywhere?",
+    "stress": "What would it cost if a changing relation broke or turned round?",
+}
+
+
+def ask(name: str, find: Callable[[], Any]) -> Answer:
+    """The answer to one question; what cannot be answered says why."""
+    try:
+        result = find()
+    except InputError as error:
+        meaning = f"This could not be answered: {error}."
+        return Answer(name=name, question=QUESTIONS[name], meaning=meaning)
+    return Answer(name=name, question=QUESTIONS[name], meaning=result.meaning, result=result)
+
+
+def diagnose_columns(
+    columns: NamedColumns,
+    *,
+    classes: bool,
+    models: Mapping[str, Any] | None = None,
+    seen: bool = True,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> dict[str, Answer]:
+    """Ask all questions that the rows allow.
+
+    Parameters
+    ----------
+    columns
+        Numbers without gaps, targets, sites and perhaps blocks.
+    classes
+        Whether targets are classes.
+    models
+        Fitted estimators by name that take these columns; questions about models are asked of
+        them, that of gaps of the last one.
+    seen
+        Whether the models have seen the rows; on rows of their training a model looks invariant,
+        so gaps are asked of other rows only.
+    seed
+        Of everything that is drawn.
+    progress
+        Called with the questions answered and in all.
+
+    Returns
+    -------
+    dict
+        Answers by the names of `QUESTIONS`.
+    """
+    own = columns.varying()
+    x, y, groups = own.frame, own.y, own.groups
+    dependent = {"blocks": own.blocks} if own.blocks is not None else {}
+    total = 5 if models else 3
+    found: dict[str, Answer] = {}
+
+    def add(name: str, find: Callable[[], Any]) -> None:
+        found[name] = ask(name, find)
+        progress(len(found), total)
+
+    add("overlap", lambda: environment_overlap(x, groups, **_known(environment_overlap, dependent)))
+    add(
+        "changes",
+        lambda: changing_features(
+            x, y, groups, classes=classes, **_known(changing_features, dependent)
+        ),
+    )
+    flagged = found["changes"].result.flagged if found["changes"].answered else ()
+    if flagged:
+        add("position", lambda: design_position(x, y, groups, flagged, seed=seed))
+    else:
+        reason = "No column's relation was found to change, so there is none to rule out."
+        found["position"] = Answer(name="position", question=QUESTIONS["position"], meaning=reason)
+    if models:
+        _ask_models(columns, found, models, flagged, seen, dependent, seed, add)
+    return found
+
+
+def _ask_models(
+    columns: NamedColumns,
+    found: dict[str, Answer],
+    models: Mapping[str, Any],
+    flagged: tuple[str, ...],
+    seen: bool,
+    dependent: dict[str, Any],
+    seed: int,
+    add: Callable[[str, Callable[[], Any]], None],
+) -> None:
+    from wri.diagnosis import stress_test
+
+    x, y, groups = columns.x, columns.y, columns.groups
+    if not seen:
+        last = list(models.values())[-1]
+        add(
+            "gaps", lambda: risk_gaps(last, x, y, groups, seed=seed, **_known(risk_gaps, dependent))
+        )
+    if flagged:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X has feature names")  # models of arrays
+            add("stress", lambda: stress_test(models, columns.frame, y, groups, list(flagged)))
+    else:
+        reason = "No column's relation was found to change, so there is nothing to break."
+        found["stress"] = Answer(name="stress", question=QUESTIONS["stress"], meaning=reason)
+
+
+def _known(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options that a question takes."""
+    return {
+        name: value for name, value in options.items() if name in signature(function).parameters
+    }

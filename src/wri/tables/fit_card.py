@@ -1,0 +1,99 @@
+"""The end of a fit's report: verdicts with their thresholds, and the model card."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from platform import python_version
+
+import numpy as np
+import sklearn
+import torch
+
+from wri import __version__
+from wri.report.blocks import BulletList, CommandBlock, FactList, PageTable, Section
+from wri.tables.choosing import label_of
+from wri.tables.fitting import TableFit
+
+VERDICTS = ("supported", "rare", "outside")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSource:
+    """Where the rows of a fit came from, for its page."""
+
+    files: Sequence[str]
+    digests: Sequence[str]
+    target: str
+    environment: str
+    command: str
+
+
+def verdict_section(fit: TableFit) -> Section:
+    model, found = fit.estimator, fit.model.assess(fit.data.X)
+    rows = []
+    for name in fit.environments:
+        own = found.verdicts[fit.data.groups == name]
+        shares = [f"{100 * np.mean(own == verdict):.1f} %" for verdict in VERDICTS]
+        rows.append([name, *shares])
+    evidence = model.evidence_
+    facts = [
+        ("Rare", f"log density below {evidence.rare:.4g}: {100 * model.rare:g} % of held-out rows"),
+        (
+            "Outside",
+            f"log density below {evidence.outside:.4g}: {100 * model.outside:g} % of held-out rows",
+        ),
+        (
+            "Evidence sees",
+            {
+                "outputs": "the predictor's outputs",
+                "phi": "its last hidden layer",
+                "x": "the columns",
+            }[model.evidence_on_],
+        ),
+    ]
+    return Section(
+        title="Rare regions and thresholds of the verdict",
+        blocks=[
+            "Every prediction has a verdict: supported, rare or outside the evidence. What the "
+            "model ignores makes no row rare.",
+            FactList(facts),
+            PageTable(
+                caption="Verdicts on the training rows",
+                columns=["site", *VERDICTS],
+                rows=rows,
+            ),
+        ],
+    )
+
+
+def card_section(fit: TableFit, source: FitSource, day: date) -> Section:
+    spec = fit.estimator.spec_
+    hidden = ", ".join(map(str, spec.hidden or ())) or "none: linear"
+    weight = fit.estimator.hyper_.get("penalty_weight")
+    facts = [
+        ("Model", f"{label_of(fit.kept.algorithm)}, {type(fit.estimator).__name__}"),
+        ("Hidden layers", hidden),
+        ("Penalty weight", "none" if weight is None else f"{weight:g}"),
+        ("Rule", f"--choose {fit.options.choose}"),
+        ("Trained", f"{day.isoformat()}, {fit.seconds:.0f} s, seed {fit.options.seed}"),
+        (
+            "Versions",
+            f"wri {__version__}, Python {python_version()}, PyTorch {torch.__version__}, "
+            f"scikit-learn {sklearn.__version__}",
+        ),
+        *(
+            (f"SHA-256 of {file}", digest)
+            for file, digest in zip(source.files, source.digests, strict=False)
+        ),
+    ]
+    limits = [
+        "It predicts what was measured in the past; it does not say what an intervention would do.",
+        "Intervals assume that a new site is to these sites as they are to each other.",
+        "A row that is supported can still be predicted wrongly: the verdict says that training "
+        "rows like it existed, not that the relation to the target is the same at the new site.",
+        "The model folder holds predictions and losses of held-out rows, and so their outcomes.",
+    ]
+    return Section(
+        title="Model card",
+        blocks=[FactList(facts), BulletList(limits), CommandBlock(source.command, "Made by")],
+    )

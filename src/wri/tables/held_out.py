@@ -1,0 +1,297 @@
+"""How well models hold at sites that they have not seen: each environment held out in turn.
+
+    for each environment e:   preprocessing and models are fitted on all others, scored on e
+
+Whatever a model chooses, its penalty weight for instance, it chooses among the training sites, so
+nothing of e is seen before the score. Two intervals follow:
+
+    of a site's score    chance in its rows (or blocks of rows)
+    of a new site        mean ± t_{E−1} · s · sqrt(1 + 1/E),   s: spread of the E scores
+
+The second holds if a new site is to the sites here as each of them is to the others.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import binomtest, t
+
+from wri.errors import InputError, shorten
+from wri.ood.measures import auroc
+from wri.progress import Progress, silent
+
+LEVEL = 0.95
+DRAWS = 500  # of the bootstrap
+_SURE = 1e-6  # the least probability in a log-loss: a class that a site alone has costs 14 nats
+
+
+class SiteInterval(NamedTuple):
+    """A number with a 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteScore:
+    """One model at one site that was held out."""
+
+    environment: str
+    algorithm: str
+    n: int
+    score: float  # accuracy, or R²
+    low: float
+    high: float
+    loss: float  # mean log-loss, or mean squared error
+    auroc: float | None  # of two classes that both occur
+    penalty_weight: float | None  # that the model chose
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, which knows no infinity."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: _finite(value) for name, value in plain.items()}
+
+
+class HeldRows(NamedTuple):
+    """All rows, each as seen by the model that had its site held out."""
+
+    losses: np.ndarray  # [n], log-loss or squared error
+    rarity: np.ndarray  # [n], per cent, higher = more common
+    verdicts: np.ndarray  # [n]
+    right: np.ndarray  # [n], whether the class is right; of numbers NaN
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeldOut:
+    """Scores of all algorithms at all sites held out."""
+
+    environments: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    classes: bool
+    scores: tuple[SiteScore, ...]
+    rows: Mapping[str, HeldRows]  # by algorithm
+
+    @property
+    def measure(self) -> str:
+        """What a score is."""
+        return "accuracy" if self.classes else "R²"
+
+    @property
+    def loss_name(self) -> str:
+        return "log-loss" if self.classes else "squared error"
+
+    def of(self, algorithm: str) -> list[SiteScore]:
+        """The scores of one algorithm, by site."""
+        return [each for each in self.scores if each.algorithm == algorithm]
+
+    def losses(self) -> np.ndarray:  # [A, E]
+        """Mean loss of every algorithm at every site."""
+        return np.array([[each.loss for each in self.of(name)] for name in self.algorithms])
+
+    def mean(self, algorithm: str, what: str = "score") -> SiteInterval:
+        """Mean over sites, with a 95 % interval of the mean."""
+        return self._within(_over_sites([getattr(e, what) for e in self.of(algorithm)], 0.0), what)
+
+    def new_site(self, algorithm: str, what: str = "score") -> SiteInterval:
+        """What a further site has with 95 %, if it is to these as they are to each other."""
+        return self._within(_over_sites([getattr(e, what) for e in self.of(algorithm)], 1.0), what)
+
+    def _within(self, found: SiteInterval, what: str) -> SiteInterval:
+        """An interval cut where no value can lie: losses below 0, accuracies beyond 0 and 1."""
+        lowest = 0.0 if what == "loss" or self.classes else -np.inf
+        highest = np.inf if what == "loss" else 1.0  # accuracy and R²
+        return SiteInterval(found.value, max(found.low, lowest), min(found.high, highest))
+
+    def difference(self, first: str, second: str) -> SiteInterval:
+        """Loss of the first minus loss of the second, mean over sites, paired."""
+        pairs = zip(self.of(first), self.of(second), strict=True)
+        return _over_sites([one.loss - other.loss for one, other in pairs], 0.0)
+
+
+def _over_sites(values: Sequence[float], own: float) -> SiteInterval:
+    """Mean with the interval of the mean (own = 0), or of one more value (own = 1)."""
+    mean, count = float(np.mean(values)), len(values)
+    half = t.ppf((1 + LEVEL) / 2, count - 1) * np.std(values, ddof=1) * np.sqrt(own + 1 / count)
+    return SiteInterval(mean, mean - float(half), mean + float(half))
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+class SiteData(NamedTuple):
+    """Rows as the outer loop takes them."""
+
+    X: Any  # DataFrame or array, [n, …]
+    y: np.ndarray  # [n]
+    groups: np.ndarray  # [n]
+    blocks: np.ndarray | None  # [n]
+
+    def take(self, rows: np.ndarray) -> "SiteData":
+        """Some of the rows."""
+        X = self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]
+        blocks = None if self.blocks is None else self.blocks[rows]
+        return SiteData(X, self.y[rows], self.groups[rows], blocks)
+
+
+def hold_out_sites(
+    data: SiteData,
+    environments: Sequence[str],
+    make_models: Callable[[], Mapping[str, Any]],
+    make_preprocessing: Callable[[], Any] | None = None,
+    *,
+    classes: bool,
+    costs: Mapping[str, int] | None = None,
+    progress: Progress = silent,
+    seed: int = 0,
+) -> HeldOut:
+    """Fit on all environments but one and score on that one, for each.
+
+    Parameters
+    ----------
+    data, environments
+        Raw rows, and the names of the environments in the order of the scores.
+    make_models
+        Gives unfitted estimators by algorithm.
+    make_preprocessing
+        Gives an unfitted transformer, fitted on the training sites; None for rows of numbers.
+    classes, seed
+        Whether y holds classes; seed of the bootstrap of blocks.
+    costs, progress
+        Parts of the work that each algorithm is; called with the parts done and in all.
+    """
+    names = tuple(make_models())
+    costs = costs or dict.fromkeys(names, 1)
+    done, total = 0, len(environments) * sum(costs[name] for name in names)
+    held: dict[str, HeldRows] = {name: _no_rows(len(data.y)) for name in names}
+    scores = []
+    progress(0, total)
+    for environment in environments:
+        inside = data.groups == environment
+        training, site = data.take(np.flatnonzero(~inside)), data.take(np.flatnonzero(inside))
+        if make_preprocessing is not None:
+            prepare = make_preprocessing()
+            training = training._replace(X=prepare.fit_transform(training.X))
+            site = site._replace(X=prepare.transform(site.X))
+        for name, model in make_models().items():
+            _fit(model, training, environment)
+            seen, score = _score(environment, name, model, site, classes, seed)
+            for every, own in zip(held[name], seen, strict=True):
+                every[inside] = own
+            scores.append(score)
+            done += costs[name]
+            progress(done, total)
+    return HeldOut(
+        environments=tuple(environments),
+        algorithms=names,
+        classes=classes,
+        scores=tuple(scores),
+        rows=held,
+    )
+
+
+def _score(
+    environment: str, algorithm: str, model: Any, site: SiteData, classes: bool, seed: int
+) -> tuple[HeldRows, SiteScore]:
+    """What a fitted model makes of a site's rows, and its score."""
+    found = model.assess(site.X)
+    seen = _see(model, found, site.y, classes)
+    interval = _interval(seen, site, classes, seed)
+    score = SiteScore(
+        environment=environment,
+        algorithm=algorithm,
+        n=len(site.y),
+        score=interval.value,
+        low=interval.low,
+        high=interval.high,
+        loss=float(seen.losses.mean()),
+        auroc=_two_class_auroc(model, found.probabilities, site.y) if classes else None,
+        penalty_weight=_finite(model.hyper_.get("penalty_weight")),
+    )
+    return seen, score
+
+
+def _no_rows(n: int) -> HeldRows:
+    return HeldRows(np.zeros(n), np.zeros(n), np.zeros(n, object), np.zeros(n))
+
+
+def _fit(model: Any, training: SiteData, held_out: str) -> None:
+    try:
+        model.fit(training.X, training.y, groups=training.groups)
+    except InputError as error:
+        raise InputError(
+            f"with environment {shorten(held_out)!r} held out: {error}. --fast leaves none out"
+        ) from error
+
+
+def _see(model: Any, found: Any, y: np.ndarray, classes: bool) -> HeldRows:
+    """Loss, rarity and verdict of every row."""
+    if not classes:
+        losses, right = np.square(found.predictions - y), np.full(len(y), np.nan)
+    else:
+        losses = _log_losses(model, found.probabilities, y)
+        right = (found.predictions == y).astype(float)
+    return HeldRows(losses, found.rarity, found.verdicts, right)
+
+
+def _log_losses(model: Any, probabilities: np.ndarray, y: np.ndarray) -> np.ndarray:  # [n]
+    """−log of the probability of the class; classes that the model never saw have none."""
+    place = np.searchsorted(model.classes_, y).clip(max=len(model.classes_) - 1)
+    known = model.classes_[place] == y
+    found = np.where(known, probabilities[np.arange(len(y)), place], 0.0)
+    return -np.log(found.clip(_SURE, 1.0))
+
+
+def _interval(seen: HeldRows, site: SiteData, classes: bool, seed: int) -> SiteInterval:
+    if classes:
+        return _accuracy(seen.right, site.blocks, seed)
+    return _r2(site.y.astype(float), seen.losses, site.blocks, seed)
+
+
+def _two_class_auroc(model: Any, probabilities: np.ndarray, y: np.ndarray) -> float | None:
+    if len(model.classes_) != 2 or set(np.unique(y)) != set(model.classes_):
+        return None
+    second = probabilities[:, 1]
+    return auroc(second[y == model.classes_[1]], second[y == model.classes_[0]])
+
+
+def _accuracy(right: np.ndarray, blocks: np.ndarray | None, seed: int) -> SiteInterval:
+    mean, n = float(right.mean()), len(right)
+    if blocks is None:
+        low, high = binomtest(int(right.sum()), n).proportion_ci(LEVEL, "wilson")
+        return SiteInterval(mean, float(low), float(high))
+    sums = np.column_stack([np.ones(n), right])
+    drawn = _resample(sums, blocks, seed)
+    return SiteInterval(mean, *_ends(drawn[:, 1] / drawn[:, 0]))
+
+
+def _r2(y: np.ndarray, losses: np.ndarray, blocks: np.ndarray | None, seed: int) -> SiteInterval:
+    centred = y - y.mean()
+    sums = np.column_stack([np.ones(len(y)), losses, centred, np.square(centred)])
+
+    def of(total: np.ndarray) -> np.ndarray:  # [..., 4] -> [...]
+        spread = total[..., 3] - total[..., 2] ** 2 / total[..., 0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return 1 - total[..., 1] / spread
+
+    drawn = _resample(sums, np.arange(len(y)) if blocks is None else blocks, seed)
+    return SiteInterval(float(of(sums.sum(0))), *_ends(of(drawn)))
+
+
+def _resample(sums: np.ndarray, blocks: np.ndarray, seed: int) -> np.ndarray:  # [n, K] -> [D, K]
+    """Totals of blocks drawn with replacement."""
+    _, code = np.unique(
+        blocks.astype(str) if blocks.dtype == object else blocks, return_inverse=True
+    )
+    each = np.stack([np.bincount(code, column) for column in sums.T], 1)  # [B, K]
+    random = np.random.default_rng(seed)
+    even = np.full(len(each), 1 / len(each))
+    return np.stack([random.multinomial(len(each), even) @ each for _ in range(DRAWS)])
+
+
+def _ends(values: np.ndarray) -> tuple[float, float]:
+    low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)

@@ -1,0 +1,111 @@
+"""What a column holds, found out from its cells.
+
+In this order, missing cells aside:
+
+    constant   all cells are equal, or all are missing
+    yes/no     booleans, and nothing but yes and no, true and false, 1 and 0, …
+    date       dates and times, as such or as texts
+    id         whole numbers that count rows, or mostly different ones under a name such as
+               `patient_id`; short texts that are mostly different
+    number     numbers, or texts of numbers
+    mixed      mostly different numbers with other texts among them, such as "< 5"
+    text       mostly different texts with several words
+    category   all other texts
+"""
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from wri.estimators.columns import YES_NO, Column, Distinct, Kind, as_category, as_number
+
+DATE = re.compile(
+    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2}))([T ]\d{1,2}:\d{2}.*)?"
+    r"|\d{1,2}:\d{2}(:\d{2})?"
+)
+ID_NAME = re.compile(
+    r"(?i:(^|[_ .-])(id|ids|uuid|guid|mrn|key|index|nr|rowid|row)$|^unnamed: )|[a-z]I[Dd]$"
+)
+FEW = 20  # rows below which different cells do not make a column an id
+MOSTLY = 0.5  # share of different cells from which on texts are no categories
+OFTEN = 0.2  # the same for numbers under a name that says id
+WORDS = 3  # words on average from which on mostly different texts are free text
+
+
+def find_column(cells: pd.Series, name: str, kind: Kind | None = None) -> Column:
+    """What a column holds.
+
+    Parameters
+    ----------
+    cells
+        Raw cells: numbers, texts, booleans, dates; missing ones as NaN, None or NA.
+    name
+        Its name.
+    kind
+        The kind, where somebody has said it.
+    """
+    if kind in (None, "number") and _is_measured(cells):
+        return Column(name, "number", int(cells.isna().sum()))
+    distinct = Distinct(cells)
+    values = [value for value in distinct.values if value is not None]
+    kind = kind or find_kind(cells, name, values, distinct.n_missing)
+    names = sorted({as_category(value) for value in values}) if kind == "category" else []
+    return Column(name, kind, distinct.n_missing, tuple(names))
+
+
+def _is_measured(cells: pd.Series) -> bool:
+    """Whether a column plainly holds numbers, some with fractions; spares a look at each cell."""
+    if cells.dtype.kind != "f":
+        return False
+    numbers = cells.to_numpy()[cells.notna().to_numpy()]
+    fractions = len(numbers) > 0 and (np.floor(numbers) != numbers).any()  # infinity has none
+    return bool(fractions and numbers.min() < numbers.max())
+
+
+def find_kind(cells: pd.Series, name: str, values: list[Any], missing: int) -> Kind:
+    """The kind of a column with these different values."""
+    n = len(cells) - missing
+    if len(values) <= 1 and (missing == 0 or not values):
+        return "constant"
+    texts = {str(value).casefold() for value in values}
+    if texts <= set(YES_NO) and len(texts) > 1:
+        return "yes/no"
+    if cells.dtype.kind in "mM" or all(_is_date(value) for value in values):
+        return "date"
+    numbers = _numbers(values)
+    if numbers is not None:
+        return "id" if _counts_rows(numbers, n, name) else "number"
+    if len(values) > FEW and _share_of_numbers(values) > MOSTLY:
+        return "mixed"
+    if len(values) > FEW and len(values) > MOSTLY * n:
+        words = np.mean([len(str(value).split()) for value in values])
+        return "text" if words >= WORDS else "id"
+    return "category"
+
+
+def _is_date(value: Any) -> bool:
+    if isinstance(value, str):
+        return DATE.fullmatch(value) is not None
+    return hasattr(value, "isoformat")  # of the datetime module and of pandas
+
+
+def _numbers(values: list[Any]) -> np.ndarray | None:
+    try:
+        return np.array([as_number(value) for value in values])
+    except (ValueError, TypeError):
+        return None
+
+
+def _share_of_numbers(values: list[Any]) -> float:
+    """Of the different cells."""
+    return float(np.mean([_numbers([value]) is not None for value in values]))
+
+
+def _counts_rows(numbers: np.ndarray, n: int, name: str) -> bool:
+    """Whether whole numbers are names of rows: 1, 2, 3, …, or many under the name of an id."""
+    if len(numbers) <= FEW or not np.isfinite(numbers).all() or (numbers % 1).any():
+        return False
+    counted = len(numbers) == n and bool((np.diff(numbers) == 1).all())
+    return counted or (ID_NAME.search(name.strip()) is not None and len(numbers) > OFTEN * n)

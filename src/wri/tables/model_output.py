@@ -1,0 +1,117 @@
+"""What a fit leaves behind: a folder with the model and its report, and a document for machines."""
+
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import clone
+
+from wri.errors import InputError, shorten
+from wri.estimators.model_folder import REPORT, check_target
+from wri.report.blocks import Page
+from wri.report.page import render_page
+from wri.tables.choosing import label_of
+from wri.tables.diagnosing import Answer, NamedColumns, diagnose_columns
+from wri.tables.fitting import TableFit, last_step
+
+
+def check_output(folder: Path) -> None:
+    """Refuse a folder that cannot take a model, before the training.
+
+    Parameters
+    ----------
+    folder
+        A new or empty folder, or one with a saved model and its report and nothing else.
+    """
+    try:
+        target = folder.resolve()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        check_target(target)
+        with tempfile.TemporaryFile(dir=target if target.exists() else target.parent):
+            pass
+    except InputError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"-o {shorten(folder)} cannot be written to: {reason}") from error
+
+
+def write_model(model: Any, page: Page, folder: Path) -> Path:
+    """Write a model and its report; a folder appears whole, or the old one stays.
+
+    Parameters
+    ----------
+    model
+        With a method `save`.
+    page
+        The report.
+    folder
+        As `check_output` allows.
+
+    Returns
+    -------
+    Path
+        The report.
+    """
+    target = folder.resolve()
+    data = render_page(page).encode("utf-8", errors="replace")
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as aside:
+        stage = Path(aside) / "model"
+        model.save(stage)
+        (stage / REPORT).write_bytes(data)
+        if target.exists() and any(target.iterdir()):
+            # the record is replaced at once; the old report goes first, so none is stale
+            model.save(target)
+            os.replace(stage / REPORT, target / REPORT)
+        else:
+            if target.exists():
+                target.rmdir()
+            os.replace(stage, target)
+    return folder / REPORT
+
+
+def diagnose_fit(fit: TableFit, most: int) -> tuple[dict[str, Answer], int | None]:
+    """The diagnosis of a fit's rows, and how many of them it saw if not all.
+
+    Parameters
+    ----------
+    fit
+        What was fitted.
+    most
+        Rows that are looked at; more are drawn from.
+    """
+    x, names = fit.prepared()
+    own = fit.data
+    columns = NamedColumns(x=x, names=names, y=own.y, groups=own.groups, blocks=own.blocks)
+    seen = columns.sample(most, fit.options.seed)
+    models = {label_of(name): last_step(model) for name, model in fit.models.items()}
+    if "WRI" in models:  # the weight chosen may be next to none, which shows nothing
+        full = clone(models["WRI"]).set_params(penalty_weight=None)
+        with warnings.catch_warnings():  # said once, of all rows, by the fit itself
+            warnings.filterwarnings("ignore", ".*share next to nothing")
+            models["WRI, full penalty"] = full.fit(seen.x, seen.y, groups=seen.groups)
+    answers = diagnose_columns(seen, classes=fit.classes, models=models, seed=fit.options.seed)
+    return answers, len(seen.y) if len(seen.y) < len(x) else None
+
+
+def fit_document(fit: TableFit) -> dict[str, Any]:
+    """A fit for machines: `kept`, `held_out` and what else is known."""
+    held, kept = fit.held_out, fit.kept.algorithm
+    weight = fit.estimator.hyper_.get("penalty_weight")
+    new = None if held is None else held.new_site(kept)
+    return {
+        "kept": {"algorithm": kept, "penalty_weight": weight, "why": fit.kept.why},
+        "held_out": [] if held is None else [each.as_dict() for each in held.scores],
+        "new_site": None
+        if new is None
+        else {"measure": "accuracy" if fit.classes else "r2", "low": new.low, "high": new.high},
+        "task": "classes" if fit.classes else "numbers",
+        "choose": fit.options.choose,
+        "environments": dict(fit.environments),
+        "columns": [] if fit.schema is None else [c.as_dict() for c in fit.schema.columns],
+        "warnings": list(fit.warnings),
+        "seed": fit.options.seed,
+        "seconds": round(fit.seconds, 2),
+    }

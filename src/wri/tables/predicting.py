@@ -1,0 +1,254 @@
+"""Predictions for files of any length: rows are read, judged and written piece by piece.
+
+The output has the input's columns and, for every row, the prediction, its probability, how common
+the row is, the verdict and the nearest training environment. It appears whole or not at all.
+"""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from wri.errors import InputError
+from wri.estimators.columns import listed
+from wri.estimators.pipeline import last_step
+from wri.estimators.verdicts import Assessment
+from wri.tables.chunks import Chunk, TableFile, as_numbers
+from wri.tables.outcomes import Outcomes
+from wri.tables.schema import TableSchema
+from wri.tables.writing import writer_for
+
+Share = Callable[[float], None]
+
+
+@dataclass(eq=False, kw_only=True)
+class Prediction:
+    """What was done with a file."""
+
+    rows: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    nearest: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(
+        default_factory=lambda: {"reading": 0.0, "evaluation": 0.0, "writing": 0.0}
+    )
+    cpu_seconds: dict[str, float] = field(
+        default_factory=lambda: defaultdict(float)
+    )  # of all cores, where they are shared
+    ignored: tuple[str, ...] = ()  # columns that training had not
+    positive: Any = None  # whose probability is written, where there are two classes
+    outcomes: Outcomes | None = None
+
+    def count(self, judged: Assessment) -> None:
+        """Add some rows."""
+        self.rows += len(judged.predictions)
+        self.verdicts.update(judged.verdicts.tolist())
+        self.nearest.update(str(each) for each in judged.nearest.tolist() if each is not None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "rows": self.rows,
+            "verdicts": {name: self.verdicts[name] for name in ("supported", "rare", "outside")},
+            "nearest": dict(self.nearest.most_common()),
+            "probability_of": None if self.positive is None else str(self.positive),
+            "ignored_columns": list(self.ignored),
+            "seconds": {name: round(spent, 3) for name, spent in self.seconds.items()},
+            "outcomes": None if self.outcomes is None else self.outcomes.as_dict(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ModelColumns:
+    """Which columns of a table a model takes, and how its cells become what the model takes."""
+
+    names: tuple[str, ...]
+    numbers: frozenset[str] | None  # None: whatever reads as numbers
+    ignored: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: Any, table: TableFile, aside: Collection[str] = ()) -> "ModelColumns":
+        """Features of a model in a table; columns that are not there are an error.
+
+        Parameters
+        ----------
+        model
+            One of wri's estimators or pipelines.
+        table
+            The file.
+        aside
+            Columns that are no features: target and others.
+        """
+        schema = TableSchema.of(model)
+        last = last_step(model)
+        known = {*aside, last.environment} - {None}
+        numbers = None
+        if schema is not None:
+            names = list(schema.features)
+            numbers = frozenset(c.name for c in schema.columns if c.kind == "number")
+            known |= {column.name for column in schema.columns} | {schema.target}
+        elif hasattr(model, "feature_names_in_"):
+            names = [str(name) for name in model.feature_names_in_]
+        else:
+            names = [name for name in table.names if name not in known]
+            if len(names) != model.n_features_in_:
+                raise InputError(
+                    f"the model was trained on {model.n_features_in_} columns without names, and "
+                    f"{table.path} has {len(names)}: {listed(names)}; give a file with just those"
+                )
+        missing = [name for name in names if name not in table.names]
+        ignored = [name for name in table.names if name not in known and name not in names]
+        if missing:
+            beside = f"; it has others that training had not: {listed(ignored)}"
+            raise InputError(
+                f"{table.path} has no column {listed(missing)}, which the model was trained on"
+                f"{beside if ignored else ''}; add or rename columns"
+            )
+        return cls(tuple(names), numbers, tuple(ignored))
+
+    def take(self, chunk: pd.DataFrame, decimal: str) -> pd.DataFrame:
+        """The features of some rows."""
+        numeric = self.names if self.numbers is None else self.numbers
+        read = {
+            name: as_numbers(chunk[name], decimal) if name in numeric else chunk[name]
+            for name in self.names
+        }
+        return pd.DataFrame(read, index=chunk.index, copy=False)
+
+
+def predict_file(
+    model: Any,
+    table: TableFile,
+    output: Path,
+    *,
+    keep: Collection[str] | None = None,
+    target: str | None = None,
+    prefix: str = "",
+    progress: Share = lambda share: None,
+) -> Prediction:
+    """Write a file of predictions.
+
+    Parameters
+    ----------
+    model
+        One of wri's estimators, or a pipeline that ends in one.
+    table
+        The file of rows, from `open_table`.
+    output
+        A .csv or .parquet; it is replaced when everything has been written.
+    keep
+        Columns of the input that the output has too; all when None.
+    target
+        Column of outcomes, where the file has them: then it is measured how well the model holds.
+    prefix
+        Before the names of the columns that are added.
+    progress
+        Called with the share that is done.
+
+    Returns
+    -------
+    prediction
+        Counts, times, and how well the model held.
+    """
+    kept = _check_kept(table, keep)
+    features = ModelColumns.of(model, table, [target] if target is not None else [])
+    if target is not None and target not in table.names:
+        raise InputError(f"{table.path} has no column {target!r} for the target")
+    done = Prediction(ignored=features.ignored, positive=positive_class(model))
+    done.outcomes = None if target is None else Outcomes(model, target)
+    wanted = {*kept, *features.names, *([target] if target is not None else [])}
+    texts = {*kept, *([target] if target is not None else [])}
+    texts |= {name for name in features.names if name not in (features.numbers or ())}
+    with writer_for(output, table) as writer:
+        for chunk in _timed(table.chunks(wanted, texts), done):
+            with _spent(done, "reading"):
+                rows = features.take(chunk.frame, table.decimal)
+            with _spent(done, "evaluation"):
+                judged = model.assess(rows)
+            added = added_columns(model, judged, prefix).set_axis(chunk.frame.index)
+            _check_clash(table, kept, added)
+            with _spent(done, "writing"):
+                writer.write(pd.concat([chunk.frame[kept], added], axis=1))
+            done.count(judged)
+            if done.outcomes is not None:
+                done.outcomes.add(chunk.frame[target], judged)
+            progress(chunk.done)
+    return done
+
+
+def positive_class(model: Any) -> Any:
+    """The second of two classes; None for more classes, and for numbers."""
+    classes = np.asarray(getattr(model, "classes_", ()))
+    return classes.tolist()[1] if len(classes) == 2 else None
+
+
+def added_columns(model: Any, judged: Assessment, prefix: str = "") -> pd.DataFrame:
+    """What the output has besides the input's columns; the positive class of two is the second."""
+    columns: dict[str, Any] = {"prediction": judged.predictions}
+    if judged.probabilities is not None:
+        if judged.probabilities.shape[1] == 2:
+            columns["probability"] = judged.probabilities[:, 1].round(6)
+        else:
+            for place, label in enumerate(model.classes_):
+                columns[f"probability_{label}"] = judged.probabilities[:, place].round(6)
+    columns |= {
+        "rarity": judged.rarity.round(4),
+        "verdict": judged.verdicts,
+        "nearest": judged.nearest,
+    }
+    return pd.DataFrame({prefix + name: values for name, values in columns.items()}, copy=False)
+
+
+def read_features(model: Any, table: TableFile, progress: Share = lambda share: None) -> Any:
+    """All features of a file at once, and the columns that are ignored."""
+    features = ModelColumns.of(model, table)
+    texts = {name for name in features.names if name not in (features.numbers or ())}
+    pieces = []
+    for chunk in table.chunks(features.names, texts):
+        pieces.append(features.take(chunk.frame, table.decimal))
+        progress(chunk.done)
+    return pd.concat(pieces), features.ignored
+
+
+def _check_kept(table: TableFile, keep: Collection[str] | None) -> list[str]:
+    if keep is None:
+        return list(table.names)
+    unknown = [name for name in keep if name not in table.names]
+    if unknown:
+        raise InputError(
+            f"{table.path} has no column {listed(unknown)}, which --keep names; it has "
+            f"{listed(table.names)}"
+        )
+    return [name for name in table.names if name in keep]
+
+
+def _check_clash(table: TableFile, kept: list[str], added: pd.DataFrame) -> None:
+    clash = [name for name in added if name in kept]
+    if clash:
+        raise InputError(
+            f"{table.path} has a column {listed(clash)} already; give --prefix, or --keep other "
+            "columns"
+        )
+
+
+def _timed(chunks: Iterator[Chunk], done: Prediction) -> Iterator[Chunk]:
+    """The same pieces; the time they take counts as reading."""
+    while True:
+        with _spent(done, "reading"):
+            chunk = next(chunks, None)
+        if chunk is None:
+            return
+        yield chunk
+
+
+@contextmanager
+def _spent(done: Prediction, what: str) -> Iterator[None]:
+    start, worked = time.perf_counter(), time.process_time()
+    yield
+    done.seconds[what] += time.perf_counter() - start
+    done.cpu_seconds[what] += time.process_time() - worked

@@ -1,0 +1,253 @@
+"""Rows with a target and an environment, from one file or from several."""
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from wri.datasets.labels import TASKS, listed_names, read_labels, read_targets
+from wri.datasets.table_files import FileFrame, check_names, read_frame
+from wri.datasets.table_size import reading_bytes
+from wri.errors import InputError, check_option, shorten, suggest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FEWEST_ROWS = 2  # of an environment
+BLOCK = 1 << 20  # bytes
+FROM_FILE = "file"  # name of the environment column where a file is an environment
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file that was read."""
+
+    path: str
+    rows: int
+    sha256: str
+    written: str  # delimiter, encoding and decimal mark where they are unusual
+
+    @property
+    def described(self) -> str:
+        """For a person."""
+        return f"{self.path}: {self.rows:,} rows" + (f" ({self.written})" if self.written else "")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TableRows:
+    """Raw columns with the target, the environment and perhaps the block of every row."""
+
+    frame: "pd.DataFrame"  # [n, …], without target, environment and blocks
+    y: np.ndarray  # [n], class labels or numbers
+    groups: np.ndarray  # [n], names of environments
+    blocks: np.ndarray | None  # [n], rows of one block depend on each other
+    target: str
+    environment: str
+    task: Literal["classes", "numbers"]
+    files: tuple[SourceFile, ...]
+    left_out: tuple[str, ...]  # columns of the files that are no features
+
+    @property
+    def environments(self) -> dict[str, int]:
+        """Rows of every environment, in the natural order of names."""
+        names, codes = read_labels("groups", self.environment, self.groups, any_text=True)
+        return dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
+
+
+def read_rows(
+    paths: Sequence[str | Path],
+    target: str,
+    environment: str | None,
+    *,
+    task: str | None = None,
+    blocks: str | None = None,
+    leave_out: Collection[str] = (),
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    memory: float = 4.0,
+) -> TableRows:
+    """Read files of raw columns.
+
+    Parameters
+    ----------
+    paths
+        Text tables, Parquet or .npz files, or patterns such as `site_*.csv`.
+    target
+        The column of targets.
+    environment
+        The column of environments; None takes each file for one, named by its stem.
+    task
+        "classes" or "numbers"; found out when None.
+    blocks
+        A column whose equal cells mark rows that depend on each other, such as week or patient.
+    leave_out
+        Columns that are not read. Only these may be missing in some of the files.
+    delimiter, encoding
+        Of text tables; found when None.
+    memory
+        GB that reading may take; larger files are refused unread.
+    """
+    if task is not None:
+        check_option("--task", task, TASKS)
+    named = [name for name in (target, environment, blocks) if name is not None]
+    if len({*named}) < len(named):
+        raise InputError(
+            "target, environment and blocks must be different columns, not " + ", ".join(named)
+        )
+    found = _find_files(paths)
+    _check_memory(found, memory)
+    labels = [name for name in (environment, blocks) if name is not None]
+    check = partial(check_names, target=target, environment=environment, blocks=blocks)
+    options: dict[str, Any] = {"labels": labels, "delimiter": delimiter, "encoding": encoding}
+    parts = [read_frame(path, check, texts=(target,), **options) for path in found]
+    there = dict.fromkeys(str(name) for part in parts for name in part.frame.columns)
+    frames = _leave_out([part.frame for part in parts], leave_out, there)
+    where = str(found[0]) if len(found) == 1 else f"{len(found)} files"
+    frame = _join(found, frames, environment is None)
+    rows = _separate(where, frame, target, environment or FROM_FILE, blocks, task)
+    return replace(
+        rows,
+        files=tuple(map(_describe, found, parts)),
+        left_out=tuple(name for name in there if name in {*leave_out, environment, blocks}),
+    )
+
+
+def _describe(path: Path, part: FileFrame) -> SourceFile:
+    written = "" if part.dialect is None else part.dialect.described
+    return SourceFile(str(path), len(part.frame), _digest(path), written)
+
+
+def _leave_out(
+    frames: "Sequence[pd.DataFrame]", names: Collection[str], there: Collection[str]
+) -> "list[pd.DataFrame]":
+    for name in names:
+        if name not in there:
+            raise InputError(
+                f"--drop names {name!r}, and there is no such column{suggest(name, there)}; the "
+                f"columns are {listed_names(list(there))}"
+            )
+    return [frame.drop(columns=[*names], errors="ignore") for frame in frames]
+
+
+def _find_files(paths: Sequence[str | Path]) -> list[Path]:
+    """Paths, and what patterns match, in this order."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        pattern = any(mark in str(path) for mark in "*?[") and not path.exists()
+        matches = sorted(map(Path, glob(str(path)))) if pattern else [path]
+        if not matches:
+            raise InputError(f"no file matches {shorten(path)}; check the pattern")
+        found += matches
+    twice = [path for place, path in enumerate(found) if path in found[:place]]
+    if twice:
+        raise InputError(f"{shorten(twice[0])} is given twice; leave one out")
+    return found
+
+
+def _check_memory(paths: Sequence[Path], gigabytes: float) -> None:
+    needed = sum(reading_bytes(path) for path in paths)
+    if needed > gigabytes * 1e9:
+        what = shorten(paths[0]) if len(paths) == 1 else f"reading {len(paths)} files"
+        raise InputError(
+            f"{what} takes about {needed / 1e9:.2g} GB, and --memory allows {gigabytes:g}; raise "
+            "it, or leave rows or columns out"
+        )
+
+
+def _join(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]", by_file: bool) -> "pd.DataFrame":
+    """All rows; columns that only some files have are an error, because cells would be missing."""
+    import pandas as pd
+
+    everywhere = set.intersection(*(set(frame.columns) for frame in frames))
+    for frame, path in zip(frames, paths, strict=True):
+        only = [str(name) for name in frame.columns if name not in everywhere]
+        if only:
+            others = next(p for p, f in zip(paths, frames, strict=True) if only[0] not in f.columns)
+            raise InputError(
+                f"{path} has the column {listed_names(only)}, and {others} has not; add it there, "
+                f"or leave it out with --drop {only[0]}"
+            )
+    if by_file:
+        stems = [path.stem for path in paths]
+        twice = [stem for stem in stems if stems.count(stem) > 1]
+        if twice:
+            raise InputError(
+                f"two files are called {shorten(twice[0])!r}, and --env-from-file takes the name "
+                "for the environment; rename one of them"
+            )
+        if FROM_FILE in everywhere:
+            raise InputError(
+                f"column {FROM_FILE!r} has the name that --env-from-file uses; rename it"
+            )
+        frames = [
+            frame.assign(**{FROM_FILE: stem}) for frame, stem in zip(frames, stems, strict=True)
+        ]
+    joined = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    joined.index = pd.RangeIndex(1, len(joined) + 1)  # rows in messages are counted from 1
+    return joined
+
+
+def _separate(
+    where: str,
+    frame: "pd.DataFrame",
+    target: str,
+    environment: str,
+    blocks: str | None,
+    task: str | None,
+) -> TableRows:
+    """Target, environment and blocks apart from the features."""
+    names, codes = read_labels(where, environment, frame.pop(environment), any_text=True)
+    _check_environments(where, environment, names, codes)
+    classes, y = read_targets(where, target, frame.pop(target), task)
+    if not frame.shape[1] - (blocks is not None):
+        raise InputError(f"{where} has no features: columns besides {target!r} and {environment!r}")
+    return TableRows(
+        frame=frame,
+        y=y if classes is None else _class_labels(classes)[y],
+        groups=np.array(names, dtype=object)[codes],
+        blocks=None if blocks is None else np.asarray(frame.pop(blocks)),
+        target=target,
+        environment=environment,
+        task="numbers" if classes is None else "classes",
+        files=(),
+        left_out=(),
+    )
+
+
+def _check_environments(
+    where: str, environment: str, names: Sequence[str], codes: np.ndarray
+) -> None:
+    sizes = np.bincount(codes)
+    if len(names) < 2:
+        raise InputError(
+            f"{where}: column {environment!r} holds the one environment {shorten(names[0])!r}; at "
+            "least two are needed, so name another column or add rows from elsewhere"
+        )
+    if sizes.min() < FEWEST_ROWS:
+        raise InputError(
+            f"{where}: environment {shorten(names[int(sizes.argmin())])!r} of {environment!r} "
+            f"has {sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or merge it"
+        )
+
+
+def _class_labels(names: Sequence[str]) -> np.ndarray:
+    """Whole numbers where all names are plainly written ones, else texts."""
+    try:
+        numbers = [int(name) for name in names]
+    except ValueError:
+        return np.array(names)
+    plain = all(str(number) == name for number, name in zip(numbers, names, strict=True))
+    return np.array(numbers if plain and max(map(abs, numbers)) < 1 << 53 else names)
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

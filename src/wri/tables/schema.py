@@ -1,0 +1,194 @@
+"""The schema of a table: what each of its columns holds, and the preprocessing that follows.
+
+    numbers, yes/no   median for missing cells, and a column that says where they were missing
+    categories        one column each; rare ones share one; all zeros where training never saw it
+    constant          left out
+
+Kinds are found out (`wri.tables.kinds`) or given. Dates, ids and free text are refused until
+somebody leaves them out or says another kind.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from wri.errors import InputError, check_option, shorten
+from wri.estimators.columns import (
+    KINDS,
+    READ,
+    REFUSED,
+    Column,
+    ColumnReader,
+    listed,
+)
+from wri.tables.kinds import find_column
+
+RARE = 10  # rows below which a category is rare, in tables of 500 rows or more
+MOST_CATEGORIES = 50  # columns that one column of categories becomes
+SHOWN_CATEGORIES = 5
+HINTS = {
+    "date": "a date; make numbers of it, such as an age or a duration",
+    "id": "an id, which says nothing about new rows",
+    "text": "free text",
+    "mixed": "numbers with other cells among them; correct those, or empty them as missing",
+}
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """Columns of a table with their kinds."""
+
+    columns: tuple[Column, ...]  # in the order of the table, without target and environment
+    rows: int = 0  # that the kinds were found from
+    target: str | None = None
+    environment: str | None = None
+
+    @classmethod
+    def infer(
+        cls,
+        table: pd.DataFrame,
+        target: str | None = None,
+        environment: str | None = None,
+        kinds: Mapping[str, str] | None = None,
+        leave_out: Iterable[str] = (),
+    ) -> Self:
+        """Find out what every column holds.
+
+        Parameters
+        ----------
+        table
+            Raw columns: numbers as numbers, texts as texts, missing cells as NaN, None or NA.
+        target, environment
+            Columns that are no features.
+        kinds
+            Kinds that are known: "number", "yes/no" or "category" by the column's name.
+        leave_out
+            Names of columns that are not to be learned from.
+
+        Returns
+        -------
+        schema
+            Refused columns are in it; `check` raises an error for them.
+        """
+        kinds = {**(kinds or {}), **dict.fromkeys(leave_out, "left out")}
+        aside = {name for name in (target, environment) if name is not None}
+        unknown = [name for name in (*kinds, *aside) if name not in table.columns]
+        if unknown:
+            raise InputError(
+                f"the table has no column {listed(unknown)}; it has {listed(table.columns)}"
+            )
+        for name, kind in kinds.items():
+            check_option(f"kind of column {shorten(name)!r}", kind, KINDS)
+            if name in aside:
+                raise InputError(f"column {shorten(name)!r} is the target or the environment")
+        if not len(table):
+            raise InputError("the table has columns and no rows; give rows")
+        found = [
+            find_column(table[name], str(name), kinds.get(name))  # type: ignore[arg-type]
+            for name in table.columns
+            if name not in aside
+        ]
+        return cls(tuple(found), len(table), target, environment)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the columns that are learned from."""
+        return tuple(column.name for column in self.columns if column.kind in READ)
+
+    @property
+    def refused(self) -> tuple[Column, ...]:
+        """Columns that somebody must decide about: dates, ids and free text."""
+        return tuple(column for column in self.columns if column.kind in REFUSED)
+
+    def check(self) -> None:
+        """An error where a column is refused, or none is left to learn from."""
+        if self.refused:
+            reasons = [f"{shorten(c.name)!r} looks like {HINTS[c.kind]}" for c in self.refused[:6]]
+            more = f" (and {len(self.refused) - 6} more)" if len(self.refused) > 6 else ""
+            names = ",".join(shorten(column.name) for column in self.refused[:6])
+            raise InputError(
+                f"column {'; column '.join(reasons)}{more}. Leave them out (--drop {names}), "
+                f"or say what they hold (--number {names}, or --category {names})"
+            )
+        if not self.features:
+            raise InputError("no column is left to learn from: all are constant or left out")
+
+    def make_preprocessing(self) -> list[Any]:
+        """Unfitted steps for `wri.make_pipeline`: reading the cells, then encoding them."""
+        self.check()
+        of_kind = {kind: [c.name for c in self.columns if c.kind == kind] for kind in READ}
+        numbers, categories = of_kind["number"] + of_kind["yes/no"], of_kind["category"]
+        fill = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+        rare = min(RARE, max(2, self.rows // 50))
+        encode = OneHotEncoder(
+            handle_unknown="ignore",
+            min_frequency=rare,
+            max_categories=MOST_CATEGORIES,
+            sparse_output=False,
+        )
+        parts = [("numbers", fill, numbers), ("categories", encode, categories)]
+        reader = ColumnReader([column.as_dict() for column in self.columns], self.target)
+        return [
+            reader,
+            ColumnTransformer(
+                [part for part in parts if part[2]],
+                verbose_feature_names_out=False,
+                sparse_threshold=0,
+            ),
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "columns": [column.as_dict() for column in self.columns],
+            "rows": self.rows,
+            "target": self.target,
+            "environment": self.environment,
+        }
+
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
+        """From what `as_dict` made, or a user wrote: `columns` with `name` and `kind` each."""
+        known = {"columns", "rows", "target", "environment"}
+        if not isinstance(entries, Mapping) or not {"columns"} <= set(entries) <= known:
+            raise InputError(f"a schema has the entries {', '.join(sorted(known))}")
+        columns = entries["columns"]
+        if not isinstance(columns, list | tuple):
+            raise InputError("columns must be a list of columns with name and kind")
+        return cls(
+            tuple(Column.from_dict(each) for each in columns),
+            int(entries.get("rows", 0)),
+            entries.get("target"),
+            entries.get("environment"),
+        )
+
+    @classmethod
+    def of(cls, model: Any) -> Self | None:
+        """The schema that a pipeline was made with; None for models without one."""
+        steps = model.steps if isinstance(model, Pipeline) else []
+        for _, step in steps[:-1]:
+            if isinstance(step, ColumnReader):
+                columns = tuple(Column.from_dict(each) for each in step.columns)
+                return cls(columns, 0, step.target, model.steps[-1][1].environment)
+        return None
+
+    def as_lines(self) -> list[str]:
+        """A table for people: name, kind, missing cells, categories."""
+        width = max((len(shorten(column.name)) for column in self.columns), default=0)
+        lines = []
+        for column in self.columns:
+            shown = ", ".join(shorten(each) for each in column.categories[:SHOWN_CATEGORIES])
+            more = len(column.categories) - SHOWN_CATEGORIES
+            told = [
+                *([f"{column.missing} missing"] if column.missing else []),
+                *([shown + (f", {more} more" if more > 0 else "")] if shown else []),
+                *([HINTS[column.kind]] if column.kind in HINTS else []),
+            ]
+            lines.append(f"{shorten(column.name):<{width}}  {column.kind:<8}  {'; '.join(told)}")
+        return [line.rstrip() for line in lines]

@@ -1,0 +1,78 @@
+"""What to expect at a new site: lines for a person, a document for machines, a picture."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wri.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    from wri.diagnosis.new_site import NewSite
+
+PICTURES = (".png", ".svg", ".pdf")
+SHOWN = 10  # sites, and columns
+
+
+def site_lines(site: "NewSite") -> list[str]:
+    """The meaning, and a small table."""
+    rare, outside = site.usual
+    shares = sorted(
+        zip(site.nearest_shares.tolist(), map(str, site.labels), strict=True), reverse=True
+    )
+    like = ", ".join(f"{name} {share:.0%}" for share, name in shares[:SHOWN])
+    more = f" and {len(shares) - SHOWN} more" if len(shares) > SHOWN else ""
+    lines = [
+        site.meaning.strip(),
+        "",
+        f"{'rows':<18}{len(site.verdicts):>12,}",
+        f"{'rare':<18}{site.rare:>12.1%}   usual {rare:.1%}",
+        f"{'outside':<18}{site.outside:>12.1%}   usual {outside:.1%}",
+    ]
+    if site.loss is not None:
+        ends = site.loss.low is not None and site.loss.high is not None
+        span = f"   {site.loss.level:.0%} interval {site.loss.low:.4g} to {site.loss.high:.4g}"
+        lines.append(f"{'expected loss':<18}{site.loss.new:>12.4g}{span if ends else ''}")
+        lines.append(f"{'at training sites':<18}{site.loss.training:>12.4g}")
+    lines.append(f"{'most common at':<18}   {like}{more}")
+    for name in site.flagged_columns[:SHOWN]:
+        share = site.beyond[site.columns.index(name)]
+        lines.append(f"{'beyond its range':<18}{share:>12.0%}   {shorten(name)}")
+    return lines
+
+
+def site_document(site: "NewSite") -> dict[str, Any]:
+    """The same for JSON."""
+    loss = site.loss
+    return {
+        "rows": len(site.verdicts),
+        "meaning": site.meaning.strip(),
+        "measure": site.measure,
+        "loss": None
+        if loss is None
+        else {
+            "expected": loss.new,
+            "low": loss.low,
+            "high": loss.high,
+            "level": loss.level,
+            "training": loss.training,
+        },
+        "rare": site.rare,
+        "outside": site.outside,
+        "usual": {"rare": site.usual[0], "outside": site.usual[1]},
+        "nearest": {
+            str(name): share
+            for name, share in zip(site.labels, site.nearest_shares.tolist(), strict=True)
+        },
+        "mean_prediction": site.predictions.tolist(),
+        "beyond_range": {
+            name: float(site.beyond[site.columns.index(name)]) for name in site.flagged_columns
+        },
+    }
+
+
+def draw_site(site: "NewSite", path: Path) -> None:
+    """Write the picture."""
+    if path.suffix.lower() not in PICTURES:
+        raise InputError(f"--plot {shorten(path)} must end in {', '.join(PICTURES)}")
+    if not path.parent.is_dir():
+        raise InputError(f"--plot {shorten(path)}: {path.parent} is no folder; create it first")
+    site.plot().savefig(path)

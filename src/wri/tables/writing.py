@@ -1,0 +1,141 @@
+"""Tables written piece by piece, under another name until they are whole."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+
+from wri.errors import InputError, shorten
+from wri.tables.chunks import TableFile
+
+
+class TableWriter(Protocol):
+    """What takes pieces of a table."""
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Append rows."""
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+class TextWriter:
+    """Delimited text as the input has it: its delimiter and decimal mark, in UTF-8."""
+
+    def __init__(self, path: Path, delimiter: str, decimal: str, encoding: str) -> None:
+        self._file = path.open("w", encoding=encoding, newline="")
+        self._options = {"sep": delimiter, "decimal": decimal, "index": False}
+        self._header = True
+
+    def write(self, frame: pd.DataFrame) -> None:
+        frame.to_csv(self._file, header=self._header, lineterminator="\n", **self._options)
+        self._header = False
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class ParquetWriter:
+    """One Parquet file; the first piece sets the types."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer: Any = None
+
+    def write(self, frame: pd.DataFrame) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        schema = None if self._writer is None else self._writer.schema
+        table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+        if self._writer is None:
+            plain = pa.schema([_never_null(each, pa) for each in table.schema])
+            self._writer = parquet.ParquetWriter(self._path, plain)
+            table = table.cast(plain)
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _never_null(column: Any, pa: Any) -> Any:
+    """A column without any value in the first piece may have texts in the next."""
+    return pa.field(column.name, pa.string() if pa.types.is_null(column.type) else column.type)
+
+
+@contextmanager
+def writer_for(output: Path, table: TableFile | None = None) -> Iterator[TableWriter]:
+    """A writer whose file appears when everything has been written; else nothing is left.
+
+    Parameters
+    ----------
+    output
+        A .csv, .tsv, .txt or .parquet.
+    table
+        The input, whose delimiter a text takes; it is not overwritten.
+    """
+    check_output(output, table)
+    part = None
+    try:
+        handle, name = tempfile.mkstemp(".part", f".{output.name}-"[:60], output.parent)
+        os.close(handle)
+        part = Path(name)
+        writer = _open(part, output.suffix.lower(), table)
+        try:
+            yield writer
+        finally:
+            writer.close()
+        os.chmod(part, 0o666 & ~_umask())
+        os.replace(part, output)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(
+            f"-o {shorten(output)} cannot be written: {reason}; choose another place"
+        ) from error
+    finally:
+        if part is not None:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+def check_output(output: Path, table: TableFile | None = None) -> None:
+    """Refuse, before anything is read, a path that cannot be written to."""
+    if output.is_dir():
+        raise InputError(f"-o {shorten(output)} is a folder; name a file in it")
+    if not output.parent.is_dir():
+        raise InputError(f"-o {shorten(output)}: {output.parent} is no folder; create it first")
+    if output.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet"):
+        raise InputError(f"-o {shorten(output)} must end in .csv or .parquet")
+    if table is not None and output.exists() and output.samefile(table.path):
+        raise InputError(f"-o {shorten(output)} is the file of the rows; choose another name")
+    if not os.access(output.parent, os.W_OK) or (
+        output.exists() and not os.access(output, os.W_OK)
+    ):
+        raise InputError(f"-o {shorten(output)} cannot be written: no right to; choose another")
+
+
+def _open(part: Path, ending: str, table: TableFile | None) -> TableWriter:
+    if ending == ".parquet":
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            raise InputError(
+                "writing Parquet needs pyarrow; `pip install pyarrow`, or choose a .csv"
+            ) from error
+        return ParquetWriter(part)
+    dialect = None if table is None else table.dialect
+    if dialect is None:
+        return TextWriter(part, "\t" if ending == ".tsv" else ",", ".", "utf-8")
+    marked = "utf-8-sig" if dialect.encoding == "utf-8-sig" else "utf-8"
+    return TextWriter(part, dialect.delimiter, dialect.decimal, marked)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,147 @@
+"""Sites held out in turn: nothing of them is seen, and rules keep what they say."""
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import StandardScaler
+
+from wri.estimators import ESTIMATORS
+from wri.tables.choosing import choose_algorithm
+from wri.tables.fitting import FitOptions
+from wri.tables.held_out import HeldOut, SiteData, SiteScore, hold_out_sites
+
+SITES = ("u", "v", "w")
+
+
+class Watching(StandardScaler):
+    """Remembers the rows that it was fitted on."""
+
+    fitted: list
+
+    def fit(self, X, y=None, sample_weight=None):
+        Watching.fitted.append(set(X[:, 0]))
+        return super().fit(X, y, sample_weight)
+
+
+def rows(n=40):
+    random = np.random.default_rng(0)
+    groups = np.repeat(SITES, n)
+    x = np.column_stack([np.arange(3 * n), random.normal(size=3 * n)])
+    y = (x[:, 1] + random.normal(size=3 * n) > 0).astype(int)
+    return SiteData(x, y, groups, None)
+
+
+def test_preprocessing_and_models_never_see_the_site_held_out():
+    data, Watching.fitted = rows(), []
+    seen = []
+
+    class Spy(ESTIMATORS["ERMClassifier"]):
+        def fit(self, X, y, groups=None, sample_weight=None):
+            seen.append(set(groups))
+            return super().fit(X, y, groups, sample_weight)
+
+    held = hold_out_sites(data, SITES, lambda: {"erm": Spy(steps=5)}, Watching, classes=True)
+    for site, fitted, groups in zip(SITES, Watching.fitted, seen, strict=True):
+        own = set(np.flatnonzero(data.groups == site).astype(float))
+        assert not own & fitted
+        assert len(own | fitted) == len(data.y)
+        assert groups == {*SITES} - {site}
+    assert [(each.environment, each.n) for each in held.scores] == [(site, 40) for site in SITES]
+    right = held.rows["erm"].right
+    for each in held.scores:
+        assert each.score == right[data.groups == each.environment].mean()
+        assert each.low < each.score < each.high
+
+
+def test_a_class_that_one_site_alone_has_is_wrong_there_and_finite():
+    data = rows()
+    y = data.y.copy()
+    y[:5] = 2  # at u only
+    model = {"erm": ESTIMATORS["ERMClassifier"](steps=5)}
+    held = hold_out_sites(data._replace(y=y), SITES, lambda: model, None, classes=True)
+    assert held.rows["erm"].right[:5].tolist() == [0] * 5
+    assert np.isfinite([each.loss for each in held.scores]).all()
+
+
+def test_regression_scores_are_r2_of_the_site_itself():
+    data = rows()
+    y = data.X[:, 1] * 2 + 1
+    model = {"erm": ESTIMATORS["ERMRegressor"](steps=300)}
+    x = data.X[:, 1:]
+    held = hold_out_sites(data._replace(X=x, y=y), SITES, lambda: model, None, classes=False)
+    assert all(each.score > 0.98 for each in held.scores)
+    losses = held.rows["erm"].losses
+    own = data.groups == "v"
+    expected = 1 - losses[own].sum() / np.square(y[own] - y[own].mean()).sum()
+    assert held.of("erm")[1].score == pytest.approx(expected)
+
+
+def test_blocks_widen_intervals_where_rows_repeat():
+    data = rows(100)
+    x, y, groups = (np.repeat(part, 10, axis=0) for part in data[:3])
+    blocks = np.repeat(np.arange(300), 10)
+
+    def width(blocks):
+        made = lambda: {"erm": ESTIMATORS["ERMClassifier"](steps=5)}  # noqa: E731
+        held = hold_out_sites(SiteData(x, y, groups, blocks), SITES, made, None, classes=True)
+        return np.mean([each.high - each.low for each in held.scores])
+
+    assert width(blocks) > 2 * width(None)
+
+
+def made_up(losses):
+    """Held-out losses of ERM and WRI at sites."""
+    scores = [
+        SiteScore(
+            environment=str(e),
+            algorithm=name,
+            n=10,
+            score=1 - loss,
+            low=0,
+            high=1,
+            loss=loss,
+            auroc=None,
+            penalty_weight=None,
+        )
+        for name, row in losses.items()
+        for e, loss in enumerate(row)
+    ]
+    sites = tuple(str(e) for e in range(len(next(iter(losses.values())))))
+    return HeldOut(
+        environments=sites, algorithms=tuple(losses), classes=True, scores=tuple(scores), rows={}
+    )
+
+
+def test_the_rules_keep_what_they_say():
+    held = made_up({"erm": [0.1, 0.1, 0.4], "wri": [0.2, 0.2, 0.3]})
+    assert choose_algorithm(held, "average").algorithm == "erm"
+    assert choose_algorithm(held, "worst").algorithm == "wri"
+    assert choose_algorithm(held, "insured").algorithm == "wri"  # 0.033 above, error 0.067
+    close = made_up({"erm": [0.1, 0.1, 0.1], "wri": [0.2, 0.2, 0.21]})
+    assert choose_algorithm(close, "insured").algorithm == "erm"
+
+
+def test_the_reader_is_told_whether_wri_helps():
+    worse = choose_algorithm(made_up({"erm": [0.1, 0.1, 0.1], "wri": [0.2, 0.2, 0.21]}), "average")
+    assert "WRI is worse than ERM at the sites held out" in worse.warnings[0]
+    alike = choose_algorithm(made_up({"erm": [0.1, 0.2, 0.3], "wri": [0.2, 0.1, 0.3]}), "average")
+    assert "At sites like those held out WRI is no better than ERM" in alike.warnings[0]
+    better = choose_algorithm(made_up({"erm": [0.3, 0.3, 0.3], "wri": [0.2, 0.2, 0.21]}), "average")
+    assert not better.warnings
+    assert "difference -0.097" in better.why
+
+
+def test_intervals_between_sites_are_those_of_student():
+    held = made_up({"erm": [0.1, 0.2, 0.3]})
+    mean = held.mean("erm", "loss")
+    # t with two degrees of freedom 4.3027, standard deviation 0.1
+    assert mean.high - mean.value == pytest.approx(4.3027 * 0.1 / np.sqrt(3), rel=1e-4)
+    ahead = held.new_site("erm", "loss")
+    assert ahead.high - ahead.value == pytest.approx(4.3027 * 0.1 * np.sqrt(4 / 3), rel=1e-4)
+    assert ahead.low == 0  # a loss is never below
+
+
+def test_options_name_what_does_not_exist():
+    with pytest.raises(ValueError, match="--algorithms must be one of erm, "):
+        FitOptions(algorithms=("boost",)).check()
+    with pytest.raises(ValueError, match="must name different algorithms"):
+        FitOptions(algorithms=("erm", "erm")).check()
