@@ -3,10 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from scipy.special import expit
 
 from wri.diagnosis import changing_features
-from wri.diagnosis.environment_slopes import PULL, Slopes, holm, spread
+from wri.diagnosis.environment_slopes import PULL, weighted_spread
+from wri.diagnosis.slope_bootstrap import step_down
 from wri.errors import InputError
 
 STRENGTHS = (0.3, 0.8, 1.3, 1.8)
@@ -52,40 +54,131 @@ def test_the_spread_is_that_of_the_strengths():
     assert found.change[[0, 2]].max() < 0.1 * found.change[1]
 
 
-def test_slopes_of_numbers_are_those_in_the_exponent():
-    """y (2c + s m) / 1 is in log p; least squares would give 2 / (1 + s²) to the cause."""
+def test_slopes_of_numbers_are_those_of_least_squares():
+    """A marker of strength s takes weight off the cause: 2 / (1 + s²) and s / (1 + s²) are left."""
     X, y, groups = rows(STRENGTHS, 2_000, numbers=True)
     found = changing_features(X, y, groups)
     assert found.unit == "SD of y per SD"
     slopes, errors = in_own_units(found, X)
-    mean = np.mean([1 / (1 + s**2) for s in STRENGTHS]) / y.std()  # s² by which all are multiplied
-    exact = np.column_stack([np.full(4, 2.0), STRENGTHS, np.zeros(4)])
-    assert np.abs((slopes - mean * exact) / errors).max() < 3.5
+    exact = np.array([[2 / (1 + s**2), s / (1 + s**2), 0] for s in STRENGTHS]) / y.std()
+    assert np.abs((slopes - exact) / errors).max() < 3.5
     assert errors.max() < 0.03
+    assert set(found.flagged) == {"cause", "marker"}
+    assert "a changing column also moves the slopes of columns that go with it" in found.meaning
+
+
+def test_unequal_noise_is_no_unequal_slope():
+    """Noise of 0.3 and 3 around one line, and errors of the slopes in proportion."""
+    random, groups = np.random.default_rng(0), np.repeat([0, 1], 1_000)
+    x = random.normal(size=(2_000, 2))
+    y = x @ [1.0, 0.5] + np.array([0.3, 3.0])[groups] * random.normal(size=2_000)
+    found = changing_features(x, y, groups)
+    assert found.flagged == ()
+    np.testing.assert_allclose(found.errors[0, 1] / found.errors[0, 0], 10, rtol=0.15)
+
+
+def test_errors_of_slopes_are_their_spread_under_unequal_noise():
+    """Noise |x|: classical errors of the slope would be √3 times too small."""
+    slopes, errors = [], []
+    for seed in range(150):
+        random = np.random.default_rng(seed)
+        x = random.normal(size=(200, 1))
+        y = x[:, 0] + np.abs(x[:, 0]) * random.normal(size=200)
+        found = changing_features(x, y, np.arange(200) % 2, draws=19)
+        slopes.append(found.slopes[0, :, 0] * y.std() / x.std())
+        errors.append(found.errors[0, :, 0] * y.std() / x.std())
+    assert np.std(slopes) == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=0.12)
+    assert np.mean(errors) > 1.3 * 1 / 10  # of 100 rows with unit noise
+
+
+def dependent(seed, change=0.0, weeks=30):
+    """Weeks of eight rows, in which column and noise are alike; two environments."""
+    random = np.random.default_rng(seed)
+    week = np.repeat(np.arange(2 * weeks), 8)
+    x, noise = random.normal(size=(2, 2 * weeks))[:, week] * 0.9 + 0.4 * random.normal(
+        size=(2, len(week))
+    )
+    groups = week // weeks
+    return x[:, None], x * (1 + change * groups) + noise, groups, week
+
+
+def test_blocks_keep_the_level_where_rows_depend_on_one_another():
+    """Of 80 tables 5 % have a flag, and most without blocks."""
+    tables = [dependent(seed) for seed in range(80)]
+    flags = [changing_features(*own[:3], blocks=own[3], draws=199).flagged for own in tables]
+    assert sum(map(bool, flags)) < 11  # by chance in 1 of 1000
+    naive = [changing_features(*own[:3], draws=199).flagged for own in tables[:30]]
+    assert sum(map(bool, naive)) > 9
+    x, y, groups, week = dependent(0, change=1.5)
+    assert changing_features(x, y, groups, blocks=week).flagged
+
+
+def test_repeated_rows_with_blocks_are_no_new_evidence():
+    """Weights by repetition: slopes of the repeated table, P-values of the rows."""
+    X, y, groups = rows(STRENGTHS, 60)
+    once = changing_features(X, y, groups, blocks=np.arange(len(y)))
+    three = np.repeat(np.arange(len(y)), 3)
+    thrice = changing_features(X.iloc[three], y[three], groups[three], blocks=three)
+    np.testing.assert_allclose(thrice.p, once.p, atol=0.15)  # other coins, a third of the pull
+    assert np.median(thrice.errors / once.errors) == pytest.approx(1, abs=0.2)
+    copies = changing_features(X.iloc[three], y[three], groups[three])
+    assert np.median(copies.errors / once.errors) < 0.8
+
+
+def test_environments_with_few_blocks_are_left_out_and_named():
+    X, y, groups = rows(STRENGTHS, 60)
+    week = np.where(groups == 3, 0, np.arange(len(y)) // 5)
+    found = changing_features(X, y, groups, blocks=week)
+    assert found.left_out == (3,)
+    assert "or of blocks: 3" in found.meaning
+
+
+def test_advice_comes_with_the_loss_at_environments_left_out():
+    """A marker that turns around between sites: leaving it out pays, a changing cause not."""
+    X, y, groups = rows((2.0, -2.0, 2.0, -2.0, 2.0, -2.0), 300)
+    found = changing_features(X, y, groups)
     assert found.flagged == ("marker",)
+    assert found.without.pays
+    assert "Leave it out: without it the loss at environments left out in turn" in found.meaning
+    assert "logistic regression" in found.meaning
+    random = np.random.default_rng(0)
+    cause = random.normal(size=(1800, 2))
+    y = cause @ [0.0, 0.3] + (2 + 0.5 * groups) * cause[:, 0] + random.normal(size=1800)
+    found = changing_features(cause, y, groups)
+    assert "column 0" in found.flagged
+    assert found.without.costs
+    assert "Leaving it out costs: keep it" in found.meaning
+    assert "ridge regression" in found.meaning
+
+
+def test_what_is_shown_is_the_sentence():
+    X, y, groups = rows(STRENGTHS, 60)
+    found = changing_features(X, y, groups)
+    assert repr(found) == found.meaning
 
 
 @pytest.mark.parametrize("numbers", [False, True])
 def test_chance_flags_at_about_its_rate(numbers):
     """Of 60 tables in which nothing changes 5 % have a flag: 8 or more by chance in 1 of 100."""
     tables = [rows([1.0] * 4, 150, seed, numbers, noise=3) for seed in range(60)]
-    found = [changing_features(*table) for table in tables]
+    found = [changing_features(*table, draws=199) for table in tables]
     assert sum(len(one.flagged) > 0 for one in found) < 8
-    mean = np.mean([one.q[0] for one in found], 0)  # 3 for χ² of three
+    mean = np.mean([one.q[0] for one in found], 0)  # somewhat above the 3 of χ²: v is an estimate
     assert (mean > 1.8).all()
-    assert (mean < 3.6).all()
+    assert (mean < 4.2).all()
     assert "No column" in next(one for one in found if not one.flagged).meaning
 
 
 def test_heavy_tails_of_the_noise_are_no_change():
     """t₄ noise in 20 environments: without a change 5 % of the tables have a flag."""
     flagged = 0
-    for seed in range(60):
+    for seed in range(40):
         random = np.random.default_rng(seed)
         x = random.normal(size=(2000, 4))
         y = x @ np.array([1.0, 0.5, 0.0, 0.0]) + random.standard_t(4, 2000)
-        flagged += len(changing_features(x, y, np.arange(2000) % 20).flagged) > 0
-    assert flagged < 8
+        found = changing_features(x, y, np.arange(2000) % 20, draws=199)
+        flagged += len(found.flagged) > 0
+    assert flagged < 8  # by chance in 1 of 1000
 
 
 def test_several_classes_are_compared_with_the_most_frequent():
@@ -115,7 +208,7 @@ def test_order_names_and_units_do_not_count(numbers):
     there = changing_features(other.iloc[order], y[order], names[order])
     np.testing.assert_allclose(there.slopes[:, ::-1] * [1, -1, 1], here.slopes, atol=1e-6)
     np.testing.assert_allclose(there.errors[:, ::-1], here.errors, rtol=1e-5)
-    np.testing.assert_allclose(there.p, here.p, rtol=1e-4)
+    np.testing.assert_allclose(there.p, here.p, atol=0.06)  # other coins
     if numbers:
         shifted = changing_features(X, 1e3 * y - 5, groups)
         np.testing.assert_allclose(shifted.slopes, here.slopes, atol=1e-9)
@@ -153,7 +246,7 @@ def test_a_constant_column_has_no_slope_and_no_flag(numbers):
     assert (found.slopes[..., -1] == 0).all()
     assert found.p[-1] == 1
     assert found.change[-1] == 0
-    assert found.flagged == ("marker",)
+    assert "marker" in found.flagged
 
 
 @pytest.mark.parametrize("numbers", [False, True])
@@ -165,7 +258,7 @@ def test_what_is_constant_in_one_environment_is_unknown_there(numbers):
     inside = found.errors[0, :, -1]
     assert inside[0] > 5 * inside[1:].max()
     if not numbers:
-        assert inside[0] == pytest.approx(PULL**-0.5)
+        assert inside[0] == pytest.approx(PULL**-0.5, rel=1e-2)
     assert "noise 0" not in found.flagged
 
 
@@ -184,17 +277,15 @@ def test_separable_and_tiny_environments_are_finite_and_not_flagged():
 
 def test_spread_by_hand():
     """Slopes 0 and 2 of variance 1: Q = 2, C = 2 − 1, τ² = (2 − 1) / 1."""
-    slopes = np.array([[0.0], [2.0], [np.nan]])
-    found = spread(Slopes(slopes, np.where(np.isnan(slopes), np.nan, 1.0)))
-    assert found.average == pytest.approx(1)
-    assert found.q == pytest.approx(2)
-    assert found.tau == pytest.approx(1)
-    assert found.p == pytest.approx(0.157299, rel=1e-5)  # P(χ²₁ > 2)
+    average, tau, q = weighted_spread(np.array([[0.0], [2.0]]), np.ones((2, 1)))
+    assert (average, tau, q) == (pytest.approx(1), pytest.approx(1), pytest.approx(2))
 
 
-def test_holm_by_hand():
-    np.testing.assert_allclose(holm(np.array([0.03, 0.01, 0.5, 0.02])), [0.06, 0.04, 0.5, 0.06])
-    np.testing.assert_allclose(holm(np.array([0.9, 0.8])), 1)
+def test_step_down_by_hand():
+    """The largest of three, then of the other two, with four draws."""
+    drawn = np.array([[1.0, 9.0, 1.0], [1, 1, 6], [1, 1, 1], [8, 1, 1]])
+    np.testing.assert_allclose(step_down(np.array([7.0, 2.0, 5.0]), drawn), [3 / 5, 3 / 5, 3 / 5])
+    np.testing.assert_allclose(step_down(np.array([10.0, 2.0, 3.0]), drawn), [1 / 5, 3 / 5, 3 / 5])
 
 
 def test_where_every_column_changes_the_remedy_is_another():
@@ -206,12 +297,17 @@ def test_where_every_column_changes_the_remedy_is_another():
     assert "every column" in found.meaning
 
 
-@pytest.mark.parametrize("environments", [4, 9])
+@pytest.mark.parametrize("environments", [4, 9, 60])
 def test_the_plot_shows_the_most_changing_on_top(environments):
-    X, y, groups = rows(np.linspace(0, 2, environments), 200, noise=24)
-    axes = changing_features(X, y, groups).plot().axes[0]
+    X, y, groups = rows(np.linspace(0, 2, environments), 1800 // environments, noise=24)
+    found = changing_features(X, y, groups, draws=99)
+    drawn = found.plot()
+    axes = drawn.axes[0]
+    assert drawn.get_size_inches()[1] <= 9
+    given = Figure().subplots()
+    assert found.plot(ax=given) is given.figure
     labels = [text.get_text() for text in axes.get_yticklabels()]
-    assert labels[0] == "★ marker"
+    assert labels[0] == ("★ marker" if "marker" in found.flagged else "marker")
     assert len(labels) == 20
     assert axes.yaxis_inverted()
     assert "6 columns that change less" in axes.get_title(loc="left")

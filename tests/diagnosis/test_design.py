@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
 
-from wri.diagnosis import changing_features, design_position
+from wri.diagnosis import changing_features, design, design_position
 from wri.diagnosis.design import _exchanged
 from wri.diagnosis.position import EXACT
 from wri.errors import InputError
@@ -116,6 +117,29 @@ def test_exchanged_labels_depend_on_what_densities_see_and_on_nothing_else():
     kept = [agreement[nearby & (labels == e)].mean() for e in range(4)]
     assert np.ptp(kept) < 0.5
     assert np.ptp([agreement[nearby & (groups == e)].mean() for e in range(4)]) > 5
+
+
+def test_what_training_does_to_the_columns_is_measured_and_not_promised():
+    """A model that ignores the marker loses nothing by its shuffling; one that uses it does."""
+    X, y, groups, logs = rows(DIFFERENT, 300)
+    using = LogisticRegression().fit(X, y)
+    ignoring = LogisticRegression().fit(X, y)
+    ignoring.coef_ = ignoring.coef_ * [1, 0]
+    models = {"using": using, "ignoring": ignoring}
+    found = design_position(X, y, groups, ["marker"], logs, models=models)
+    assert found.importance["ignoring"] == 0
+    assert found.importance["using"] > 0.1
+    assert "the loss rises by: using 0." in found.meaning
+    silent = design_position(X, y, groups, ["marker"], logs)
+    assert "rises" not in silent.meaning
+    assert repr(silent) == silent.meaning
+
+
+def test_many_rows_are_sampled(monkeypatch):
+    monkeypatch.setattr(design, "MOST_ROWS", 800)
+    X, y, groups, logs = rows(DIFFERENT, 500)
+    found = design_position(X, y, groups, ["marker"], logs)
+    assert found.excludes_spurious
 
 
 def test_environments_without_densities_in_common_keep_their_labels():

@@ -1,6 +1,5 @@
 """Overlap of environments against its integral, and what is said and drawn of it."""
 
-from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -11,8 +10,7 @@ from matplotlib.text import Text
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from wri.densities import FittedClassifier
-from wri.diagnosis import Overlap, environment_logs, environment_overlap, overlap
+from wri.diagnosis import Overlap, environment_logs, environment_odds, environment_overlap
 from wri.errors import InputError
 from wri.rows import number_environments
 
@@ -53,7 +51,7 @@ def test_overlap_of_normals_is_the_integral():
         assert found.overlap[i, j] == found.overlap[j, i] == pytest.approx(truth, abs=0.04)
     assert np.allclose(np.diag(found.overlap), 1)
     assert np.allclose(np.diag(found.effective_rows), n)
-    assert "have little in common: (old and young)" in found.meaning
+    assert "have little in common (overlap below 0.3, 5 % level): (old and young)" in found.meaning
     assert f"share {found.overlap[1, 2]:.2f}" in found.meaning
 
 
@@ -63,7 +61,8 @@ def test_equal_environments_are_replicates():
     assert found.overlap[0, 1] == pytest.approx(1, abs=0.02)
     assert found.effective_rows.min() > 550
     assert "cannot be told apart" in found.meaning
-    assert "replicates" in found.meaning
+    assert not found.differ
+    assert repr(found) == found.meaning
 
 
 def test_disjoint_environments_share_nothing():
@@ -72,46 +71,83 @@ def test_disjoint_environments_share_nothing():
     found = environment_overlap(x, np.repeat(["Bern", "Oslo"], 200))
     assert found.overlap[0, 1] < 0.05
     assert "Bern and Oslo, which share 0.0" in found.meaning
-    assert "leave such an environment out" in found.meaning
     shown = [text.get_text() for text in found.plot().axes[1].texts]
     assert shown == ["1.00", "–", "–", "1.00"]  # levelled weights would look like many rows
 
 
-class Remembers:
-    """Stands for the classifier; says 0 for rows that it was fitted on."""
-
-    def __init__(self, weight_decay):
-        self.fits = []
-
-    def fit(self, environments):
-        assert all(len(rows) for rows in environments)
-        self.fits.append(np.concatenate(environments))
-        return np.zeros(1)
-
-    def log_density(self, flat, x, environments, hyper):
-        assert not np.isin(x[0].numpy(), self.fits[-1]).any()
-        return x.new_zeros(1, environments, x.shape[1])
-
-
 @pytest.mark.parametrize("sizes", [(2, 20), (3, 4), (11, 7)])
-def test_no_row_is_weighed_by_a_fit_that_has_seen_it(monkeypatch, sizes):
-    monkeypatch.setattr(overlap, "FittedClassifier", Remembers)
-    z = np.random.default_rng(3).normal(size=(sum(sizes), 1))
+@pytest.mark.parametrize("block_size", [1, 3])
+def test_no_row_is_weighed_by_a_fit_that_has_seen_it(monkeypatch, sizes, block_size):
+    """Nor by one that has seen another row of its block."""
+    fits = []
+
+    def remembers(environments, start):
+        assert all(len(rows) for rows in environments)
+        fits.append(np.concatenate(environments))
+        return np.zeros((2, len(environments)))
+
+    def outputs(x, weights):
+        assert not np.isin(x // block_size, fits[-1] // block_size).any()
+        return np.zeros((len(x), weights.shape[1]))
+
+    class Same:
+        def __init__(self, z, random):
+            pass
+
+        def apply(self, z):
+            return z
+
+    monkeypatch.setattr(environment_odds, "_fit", remembers)
+    monkeypatch.setattr(environment_odds, "_outputs", outputs)
+    monkeypatch.setattr(environment_odds, "SmoothTerms", Same)
+    sizes = np.array(sizes) * block_size
+    z = np.arange(sizes.sum(), dtype=float)[:, None]
     environments = number_environments(np.repeat([0, 1], sizes), "groups", len(z))
-    logs = environment_logs(z, environments)
-    assert logs.shape == (len(z), 2)
-    assert (logs == 0).all()  # every row was weighed
+    block = None if block_size == 1 else (z[:, 0] // block_size).astype(int)
+    logs = environment_logs(z, environments, block=block)
+    np.testing.assert_allclose(logs, np.log(0.5))  # every row was weighed
 
 
-def test_logs_are_of_shares_and_do_not_depend_on_units(monkeypatch):
-    monkeypatch.setattr(overlap, "FittedClassifier", partial(FittedClassifier, steps=20))
+def test_logs_are_of_shares_and_do_not_depend_on_units():
     z = np.random.default_rng(4).normal(size=(60, 2))
     environments = number_environments(np.repeat(["a", "b", "c"], 20), "groups", 60)
     logs = environment_logs(z, environments, folds=2)
     assert np.allclose(np.exp(logs).sum(1), 1)
-    assert np.allclose(
-        environment_logs(z * [1e3, 1e-3] + 7, environments, folds=2), logs, atol=1e-3
-    )
+    other = environment_logs(z * [1e3, 1e-3] + 7, environments, folds=2)
+    assert np.allclose(other, logs, atol=1e-3)
+
+
+def test_blocks_cannot_be_split_between_folds():
+    environments = number_environments(np.repeat([0, 1], 6), "groups", 12)
+    with pytest.raises(InputError, match="environment 1 in groups has one block"):
+        environment_logs(np.zeros((12, 1)), environments, block=np.arange(12).clip(max=6))
+
+
+def weeks(seed, shift=0.0, crossing=False):
+    """Columns that are alike within weeks of eight rows; two environments of 15 weeks."""
+    random, week = np.random.default_rng(seed), np.repeat(np.arange(30), 8)
+    x = random.lognormal(0.9 * random.normal(size=(30, 2))[week], 0.3)
+    groups = random.permutation(week // 15) if crossing else week // 15
+    return x + shift * groups[:, None], groups, week
+
+
+@pytest.mark.parametrize("crossing", [False, True])
+def test_identical_environments_differ_at_the_rate_of_chance(crossing):
+    """Of 60 tables of dependent rows 5 % differ: 10 or more by chance in 1 of 1000."""
+    tables = [weeks(seed, crossing=crossing) for seed in range(60)]
+    found = [environment_overlap(x, g, blocks=b, permutations=99) for x, g, b in tables]
+    assert sum(one.differ for one in found) < 10
+    if not crossing:
+        naive = [environment_overlap(x, g, permutations=99).differ for x, g, _ in tables[:20]]
+        assert sum(naive) > 8
+    x, groups, week = weeks(0, 3.0, crossing)
+    assert environment_overlap(x, groups, blocks=week).differ
+
+
+def test_few_rows_are_not_taken_for_little_in_common():
+    found = environment_overlap(np.random.default_rng(5).normal(size=(40, 2)), np.arange(40) % 2)
+    assert "little in common" not in found.meaning
+    assert "fewer than 30 effective rows" in found.meaning
 
 
 def test_what_cannot_be_compared_is_refused():
@@ -124,21 +160,31 @@ def test_what_cannot_be_compared_is_refused():
         environment_logs(x, number_environments([0, 0, 0, 1, 1], "groups", 5), folds=1)
 
 
-def by_hand(labels, shared, worth=100.0):
+def by_hand(labels, shared, worth=100.0, p=0.01):
     count = len(labels)
     table = np.where(np.eye(count) > 0, 1, shared)
-    rows = np.full(count, 200)
-    return Overlap(np.array(labels), table, np.where(np.eye(count) > 0, 200, worth), rows)
+    rows, errors = np.full(count, 200), np.full((count, count), 0.02)
+    worths = np.where(np.eye(count) > 0, 200, worth)
+    return Overlap(
+        labels=np.array(labels),
+        overlap=table,
+        effective_rows=worths,
+        rows=rows,
+        errors=errors,
+        p=p,
+    )
 
 
 def test_meaning_goes_by_overlap_and_rows():
     good = by_hand(["a", "b", "c"], np.array([[1, 0.5, 0.4], [0.5, 1, 0.6], [0.4, 0.6, 1]]))
-    assert (
-        "All 3 pairs of environments overlap well, least a and c, which share 0.40" in good.meaning
-    )
+    assert "The environments differ (p = 0.01 if they were identical)" in good.meaning
+    assert "least a and c, which share 0.40" in good.meaning
     assert "worth 100 rows or more" in good.meaning
-    assert "1 of 1 pairs" in by_hand(["a", "b"], 0.5, worth=29).meaning
+    assert "1 of 1 pairs leave weights fewer than 30" in by_hand(["a", "b"], 0.5, 29).meaning
     assert "11 more" in by_hand(list("abcdef"), 0.1).meaning
+    near = by_hand(["a", "b"], 0.27)  # 0.27 + 1.64·0.02 > 0.3
+    assert "little in common" not in near.meaning
+    assert "cannot be told apart" in by_hand(["a", "b"], 0.97, p=0.2).meaning
 
 
 @pytest.mark.parametrize(
@@ -148,12 +194,14 @@ def test_meaning_goes_by_overlap_and_rows():
         ["Universitätsspital Zürich", "Bern", "Hôpitaux universitaires de Genève", "Chur"],
         [f"site {k}" for k in range(12)],
         list(range(2000, 2030)),
+        [f"hospital {k}" for k in range(100)],
     ],
 )
 def test_heat_maps_can_be_read(labels):
     drawn = by_hand(labels, 0.5).plot()
     cells = [len(ax.texts) for ax in drawn.axes[:2]]
-    assert cells == [len(labels) ** 2 if len(labels) <= 20 else 0] * 2
+    assert cells == [len(labels) ** 2 if len(labels) <= 16 else 0] * 2
+    assert drawn.get_size_inches()[1] <= 9
     assert not unreadable(drawn)
 
 

@@ -2,9 +2,12 @@
 
 from wri.diagnosis.changing_features import ChangingFeatures, changing_features
 from wri.diagnosis.design import DesignPosition, design_position
-from wri.diagnosis.overlap import Overlap, environment_logs, environment_overlap
+from wri.diagnosis.environment_odds import environment_logs
+from wri.diagnosis.left_out import LeftOutLosses
+from wri.diagnosis.overlap import Overlap, environment_overlap
 from wri.diagnosis.position import GeneralPosition, general_position
 from wri.diagnosis.risk_gaps import RiskGaps, risk_gaps
+from wri.diagnosis.stress import StressTest, stress_test
 from wri.diagnosis.weight_quality import bernstein_bound, effective_sample_size
 from wri.diagnosis.weighted_moments import (
     WeightedMoments,
@@ -17,8 +20,10 @@ __all__ = [
     "ChangingFeatures",
     "DesignPosition",
     "GeneralPosition",
+    "LeftOutLosses",
     "Overlap",
     "RiskGaps",
+    "StressTest",
     "WeightedMoments",
     "bernstein_bound",
     "changing_features",
@@ -31,4 +36,5 @@ __all__ = [
     "general_position",
     "risk_gaps",
     "row_weights",
+    "stress_test",
 ]

@@ -2,42 +2,56 @@
 
     β_e: slopes of y on all features in environment e,   τ_k: spread of β_ek between environments
 
-Where causes c bring about y and y its markers m, p_e(y | c, m) ∝ p(y | c) p_e(m | y): causes keep
-their slopes and markers change theirs, even where causes or prevalence shift. Slopes are y's
-factors in log p (`environment_slopes`): log-odds for classes; for numbers those of least squares
-over the variance of the noise, since a stronger marker takes weight off the causes in the former.
-Several classes are each compared with the most frequent one. P-values of no change, by Cochran's Q,
-are multiplied by the number of such contrasts and corrected by Holm for the number of features.
+Slopes are log-odds for classes and least squares for numbers; several classes are each compared
+with the most frequent one. How slopes and their errors are found is told in `environment_slopes`,
+and how chance is told from change in `slope_bootstrap`: P-values hold for skewed features, unequal
+noise, unequal sizes and, with `blocks`, for dependent rows, and are corrected for the number of
+features. The null is that the best linear slope of a feature is the same everywhere.
+
+What a change says of causes: where causes c bring about y and y its markers m, p_e(y | c, m) ∝
+p(y | c) p_e(m | y), so log-odds of causes stay and those of markers change. Slopes of least squares
+do not part them: a stronger marker takes weight off the causes beside it, and both change. With
+numbers a change says that what these columns tell of y together is not the same everywhere.
 
 What this cannot see: changes that are no change of a linear slope. What it can mistake: a cause
-that is unmeasured, nearly collinear with others or not linear makes other features look changing;
-and noise of y that differs between environments makes all slopes of numbers change by one factor.
+that is unmeasured or not linear makes features look changing where the features' distribution
+shifts.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from wri.diagnosis.environment_slopes import contrast_slopes, holm, number_slopes, spread
-from wri.diagnosis.inputs import holds_classes, listed, numbers, read_target, standardised
+from wri.diagnosis.blocks import MOST_CELLS, make_cells, number_blocks
+from wri.diagnosis.changing_plot import ChangingPlot
+from wri.diagnosis.environment_slopes import Slopes, contrast_slopes, number_slopes
+from wri.diagnosis.inputs import (
+    holds_classes,
+    listed,
+    numbers,
+    read_target,
+    standardised,
+)
+from wri.diagnosis.left_out import LeftOutLosses, drop_columns, losses_left_out, plain_model
+from wri.diagnosis.slope_bootstrap import compare_slopes
 from wri.errors import InputError
-from wri.report import style
-from wri.rows import read_sites
+from wri.rows import Environments, Sites, read_sites
 
 LEVEL = 0.05
 """Features with a corrected p-value below this are flagged."""
+_SUMS = 5_000_000  # numbers in the cells' sums of one environment
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ChangingFeatures:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class ChangingFeatures(ChangingPlot):
     """Slopes of every environment, how far they spread, and whether chance explains it."""
 
     names: tuple[str, ...]  # [D]
     environments: np.ndarray  # [E], labels
-    left_out: tuple[Any, ...]  # labels of environments in which y does not vary
+    left_out: tuple[Any, ...]  # labels of environments with too few values of y or blocks
     contrasts: tuple[str, ...]  # [C], what is compared: one but for several classes
     unit: str  # of slopes
     slopes: np.ndarray  # [C, E, D], NaN where an environment lacks a class
@@ -46,6 +60,9 @@ class ChangingFeatures:
     spreads: np.ndarray  # [C, D], τ of each contrast
     q: np.ndarray  # [C, D], Cochran's
     p: np.ndarray  # [D], corrected
+    without: (
+        LeftOutLosses | None
+    )  # losses at sites left out with all columns and without the flagged
 
     @property
     def change(self) -> np.ndarray:  # [D]
@@ -58,40 +75,62 @@ class ChangingFeatures:
         return np.lexsort([self.p, -self.change])
 
     @property
+    def is_flagged(self) -> np.ndarray:  # [D]
+        return self.p <= LEVEL
+
+    @property
     def flagged(self) -> tuple[str, ...]:
         """Features whose slope changes by more than chance, the largest change first."""
-        return tuple(self.names[k] for k in self.order if self.p[k] < LEVEL)
+        return tuple(self.names[k] for k in self.order if self.is_flagged[k])
 
     @property
     def meaning(self) -> str:
-        """What was found and what to do, in plain words."""
+        """What was found and, where it was measured, what to do, in plain words."""
         number, flagged = len(self.environments), self.flagged
         left = ", ".join(str(label) for label in self.left_out)
-        without = f" Left out for want of different values of y: {left}." if left else ""
+        without = f" Left out for want of different values of y, or of blocks: {left}."
+        without = without if left else ""
         if not flagged:
             return (
                 f"No column's relation to y changes between the {number} environments by more than "
-                "chance: one model for all rows should do as well as an invariant one, unless the "
-                f"changes are not linear or the rows too few to show them.{without}"
+                "chance (5 % level). Changes that are not linear, or small beside the errors of "
+                f"the slopes, would not be seen.{without}"
             )
-        first = next(k for k in self.order if self.p[k] < LEVEL)
-        slopes = self.slopes[self._widest()[first], :, first]
+        first = next(k for k in self.order if self.is_flagged[k])
+        slopes = self.slopes[self.widest()[first], :, first]
         found = (
             f"Given the other columns, {listed(flagged)} {'relate' if flagged[1:] else 'relates'} "
-            f"to y in other ways in some of the {number} environments than in others: the slope of "
-            f"{flagged[0]} goes from {np.nanmin(slopes):.2g} to {np.nanmax(slopes):.2g} "
-            f"{self.unit}."
+            f"to y in other ways in some of the {number} environments than in others (5 % level): "
+            f"the slope of {flagged[0]} goes from {np.nanmin(slopes):.2g} to "
+            f"{np.nanmax(slopes):.2g} {self.unit}."
         )
-        if len(flagged) == len(self.names) > 1:
-            return (
-                f"{found} That is every column: a cause of y may be missing, or y itself be "
-                f"measured in different ways; look there first.{without}"
+        if self.unit.startswith("SD"):
+            found += (
+                " In least squares a changing column also moves the slopes of columns that go "
+                "with it: not every flagged column need be the one that changes."
             )
-        one = "them" if flagged[1:] else "it"
-        return (
-            f"{found} Hold {one} for spurious: ask design_position whether these environments rule "
-            f"{one} out, and train an invariant predictor or leave {one} out.{without}"
-        )
+        if len(flagged) == len(self.names) > 1:
+            found += (
+                " That is every column: a cause of y may be missing, or y itself be measured in "
+                "different ways; look there first."
+            )
+        return f"{found}{self._advice()}{without}"
+
+    def _advice(self) -> str:
+        """What leaving the flagged columns out did at environments left out."""
+        one = "them" if self.flagged[1:] else "it"
+        if self.without is None:
+            return ""
+        if self.without.pays:
+            lead = f"Leave {one} out"
+        elif self.without.costs:
+            lead = f"Leaving {one} out costs: keep {one}"
+        else:
+            lead = f"Leaving {one} out makes no clear difference"
+        return f" {lead}: without {one} {self.without.sentence}."
+
+    def __repr__(self) -> str:
+        return self.meaning
 
     def ranking(self) -> pd.DataFrame:
         """Features from the largest change down.
@@ -103,7 +142,7 @@ class ChangingFeatures:
             With several classes the slope is that of the contrast that changes most, and
             `contrast` names it.
         """
-        widest, columns = self._widest(), np.arange(len(self.names))
+        widest, columns = self.widest(), np.arange(len(self.names))
         table = pd.DataFrame(
             {
                 "feature": self.names,
@@ -116,60 +155,23 @@ class ChangingFeatures:
             table["contrast"] = [self.contrasts[k] for k in widest]
         return table.iloc[self.order].reset_index(drop=True)
 
-    def plot(self, most: int = 20) -> Figure:
-        """Each environment's slope ± two standard errors, the `most` changing features on top."""
-        shown, widest = self.order[:most], self._widest()
-        number, colours = len(self.environments), style.ENVIRONMENT_COLOURS
-        known = number <= len(colours)  # more cannot be told apart
-        shift = np.linspace(-0.3, 0.3, number)
-        with style.figure(6.2, 1.3 + 0.38 * len(shown)) as drawn:
-            axes = drawn.subplots()
-            axes.axvline(0, color=style.GREY, linewidth=0.6)
-            for e, label in enumerate(self.environments):
-                slopes = self.slopes[widest[shown], e, shown]
-                axes.errorbar(
-                    slopes,
-                    np.arange(len(shown)) + shift[e],
-                    xerr=2 * self.errors[widest[shown], e, shown],
-                    fmt="o",
-                    markersize=3.5 if known else 2,
-                    elinewidth=0.9 if known else 0.4,
-                    color=colours[e] if known else style.GREY,
-                    label=str(label) if len(str(label)) < 25 else f"{str(label)[:23]}…",
-                )
-            for place in range(0, len(shown), 2):
-                axes.axhspan(place - 0.5, place + 0.5, color="black", alpha=0.04, linewidth=0)
-            labels = [self._label(k, widest[k]) for k in shown]
-            axes.set_yticks(range(len(shown)), labels, parse_math=False)
-            axes.set_ylim(len(shown) - 0.5, -0.5)
-            for text, k in zip(axes.get_yticklabels(), shown, strict=True):
-                text.set_color(style.VERMILLION if self.p[k] < LEVEL else style.BLACK)
-            axes.set_xlabel(f"slope, {self.unit} (± 2 standard errors)")
-            hidden = len(self.names) - len(shown)
-            title = ["★ changes by more than chance"]
-            title += [] if known else [f"a dot for each of {number} environments"]
-            title += [f"{hidden} columns that change less are not shown"] if hidden else []
-            axes.set_title("\n".join(title), loc="left")
-            if known:
-                drawn.legend(loc="outside right upper")
-        return drawn
 
-    def _label(self, column: int, contrast: int) -> str:
-        name = self.names[column]
-        name = name if len(name) < 30 else f"{name[:28]}…"
-        among = f"\n({self.contrasts[contrast]})" if len(self.contrasts) > 1 else ""
-        return f"{'★ ' if self.p[column] < LEVEL else ''}{name}{among}"
-
-    def _widest(self) -> np.ndarray:  # [D]
-        """The contrast in which a feature changes most."""
-        return np.lexsort([self.q, self.spreads], axis=0)[-1]
-
-
-def changing_features(X: Any, y: Any, groups: Any, classes: bool | None = None) -> ChangingFeatures:
+def changing_features(
+    X: Any,
+    y: Any,
+    groups: Any,
+    classes: bool | None = None,
+    blocks: Iterable[Any] | None = None,
+    model: Any = None,
+    draws: int = 999,
+    seed: int = 0,
+) -> ChangingFeatures:
     """Which features' relation to y changes between environments, given the other features.
 
-    Causes of y keep their slopes where environments differ; what y brings about in different ways
-    does not. Several classes are each compared with the most frequent one.
+    Tables in which no slope changes have a flag in 5 % of the cases, also with skewed features,
+    unequal noise and sizes; dependent rows need `blocks`. Where columns are flagged, the loss at
+    environments left out in turn is measured with all columns and without the flagged ones. To
+    give rows weights, repeat them and let `blocks` name the original row.
 
     Parameters
     ----------
@@ -180,43 +182,96 @@ def changing_features(X: Any, y: Any, groups: Any, classes: bool | None = None) 
     groups
         The environment of every row, any labels.
     classes
-        Whether y holds classes. None: it does unless it is of floating point with more than two
-        distinct values.
+        Whether y holds classes. None: unless it has more than two values of floating point.
+    blocks
+        The block of every row: week, patient, ward. Rows of one block may depend on one another,
+        blocks may not. None: every row is its own. An environment needs four blocks or more.
+    model
+        Estimator that is refitted with and without the flagged columns. None: plain regression.
+    draws, seed
+        Of the bootstrap.
 
     Returns
     -------
     ChangingFeatures
-        Its `meaning` says what was found, `ranking()` and `plot()` show all features, and `flagged`
-        can be passed to `design_position`.
+        With `meaning`, `ranking()`, `plot()`, and `flagged`, which `design_position` takes.
     """
+    if draws < 19:
+        raise InputError(f"draws must be at least 19 for a level of 5 %, not {draws}")
     sites = read_sites(X, groups)
-    z = standardised(sites.x)
-    y = read_target(y, len(z))
-    if holds_classes(y, classes):
-        unit, parts = "log-odds per SD", contrast_slopes(z, y, sites.environments)
-    else:
-        unit, parts = "SD of y per SD", {"y": number_slopes(z, numbers(y), sites.environments)}
-    parts = {name: part for name, part in parts.items() if part.heard.sum() > 1}
-    if not parts:
-        raise InputError(
-            "y has different values within one environment only, or in none; at least two are "
-            "needed to compare: give more rows, or join environments in groups"
-        )
-    slopes, errors = (np.stack(values) for values in zip(*parts.values(), strict=True))  # [C, E, D]
-    average, tau, q, p = (
-        np.stack(values) for values in zip(*(spread(part) for part in parts.values()), strict=True)
-    )
-    heard, labels = ~np.isnan(slopes).all((0, 2)), sites.environments.labels
+    y = read_target(y, len(sites.x))
+    as_classes = holds_classes(y, classes)
+    block = number_blocks(blocks, len(y))
+    parts = _contrasts(sites, y, as_classes, block, seed)
+    spread = compare_slopes(list(parts.values()), draws, seed)
+    p = spread.p.min(0)
     return ChangingFeatures(
         names=sites.names,
-        environments=labels[heard],
-        left_out=tuple(labels[~heard].tolist()),
         contrasts=tuple(parts),
-        unit=unit,
-        slopes=slopes[:, heard],
-        errors=errors[:, heard],
-        average=average,
-        spreads=tau,
-        q=q,
-        p=holm(np.minimum(len(parts) * p.min(0), 1)),
+        unit="log-odds per SD" if as_classes else "SD of y per SD",
+        **_tabulate(list(parts.values()), sites.environments),
+        average=spread.average,
+        spreads=spread.tau,
+        q=spread.q,
+        p=p,
+        without=_leave_out(X, y, sites, np.flatnonzero(p <= LEVEL), model, as_classes),
+    )
+
+
+def _contrasts(
+    sites: Sites, y: np.ndarray, classes: bool, block: np.ndarray | None, seed: int
+) -> dict[str, Slopes]:
+    """Slopes of every contrast that two environments or more say something of."""
+    z = standardised(sites.x)
+    most = int(np.clip(_SUMS // (z.shape[1] + 1) ** 2, 100, MOST_CELLS))
+    cells = make_cells(sites.environments, block, most, seed)
+    if classes:
+        parts = contrast_slopes(z, y, sites.environments, cells)
+    else:
+        parts = {"y": number_slopes(z, numbers(y), sites.environments, cells)}
+    parts = {name: part for name, part in parts.items() if len(part.heard) > 1}
+    if not parts:
+        raise InputError(
+            "y has different values within one environment only, or in none, or environments have "
+            "fewer than four blocks; at least two are needed to compare: give more rows or smaller "
+            "blocks, or join environments in groups"
+        )
+    return parts
+
+
+def _tabulate(parts: list[Slopes], environments: Environments) -> dict[str, Any]:
+    """Slopes of all contrasts in one table, without the environments that say nothing."""
+    labels, columns = environments.labels, parts[0].slopes.shape[1]
+    slopes, errors = np.full((2, len(parts), len(labels), columns), np.nan)
+    for c, part in enumerate(parts):
+        slopes[c, part.heard], errors[c, part.heard] = part.slopes, part.errors
+    heard = ~np.isnan(slopes).all((0, 2))
+    return {
+        "slopes": slopes[:, heard],
+        "errors": errors[:, heard],
+        "environments": labels[heard],
+        "left_out": tuple(labels[~heard].tolist()),
+    }
+
+
+def _leave_out(
+    X: Any, y: np.ndarray, sites: Sites, flagged: np.ndarray, model: Any, classes: bool
+) -> LeftOutLosses | None:
+    """The loss at environments left out with all columns and without the flagged ones."""
+    columns = len(sites.names)
+    if not len(flagged) or len(flagged) == columns or len(sites.environments.labels) < 3:
+        return None
+    plain = model is None
+    model = plain_model(classes) if plain else model
+    name = ("logistic regression" if classes else "ridge regression") if plain else "your model"
+    target = y if classes else numbers(y)
+    X = sites.x if plain else X
+    before = losses_left_out(model, X, target, sites.environments)
+    after = losses_left_out(model, drop_columns(X, flagged.tolist()), target, sites.environments)
+    return LeftOutLosses(
+        labels=sites.environments.labels,
+        before=before,
+        after=after,
+        model=name,
+        unit="nats" if classes else "of the variance of y",
     )

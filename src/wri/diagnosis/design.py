@@ -15,10 +15,15 @@ this is true and all else stays: two rows exchange theirs, e and e', with the od
 
 of their other columns. Environments then keep their numbers of rows, their shift and their weights;
 plain permutations would undo the shift and with it the loss of effective rows. The largest gap of
-20 such permutations is exceeded by chance in one of 21 cases.
+20 such permutations is exceeded by chance in one of 21 cases. Rows are taken for independent, and
+beyond 40,000 of them a random sample is looked at.
+
+What environments rule out is what equal weighted risks would rule out. Training at a finite λ gets
+part of the way; `models` shows how far: by how much the loss rises when the columns are shuffled
+within environments.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import comb
@@ -26,21 +31,34 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from wri.diagnosis.inputs import holds_classes, listed, numbers, read_target, standardised
-from wri.diagnosis.overlap import environment_logs
+from wri.diagnosis.environment_odds import environment_logs
+from wri.diagnosis.inputs import (
+    amount,
+    holds_classes,
+    listed,
+    numbers,
+    read_target,
+    short,
+    standardised,
+)
+from wri.diagnosis.left_out import take_rows
+from wri.diagnosis.losses import model_losses
 from wri.diagnosis.position import EXACT, GeneralPosition, general_position, smallest_spurious_gap
 from wri.diagnosis.weighted_moments import WeightedMoments, empirical_moments, row_weights
 from wri.errors import InputError
 from wri.report import style
 from wri.rows import Scaling, Sites, read_sites
 
+MOST_ROWS = 40_000
+"""Rows beyond which a sample is looked at."""
 SWEEPS = 50
 """Exchanges of every row's label: enough to forget where it began."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class DesignPosition:
     """Whether environments rule out predictors that use the columns held for spurious."""
 
@@ -49,6 +67,8 @@ class DesignPosition:
     others: tuple[str, ...]
     chance: np.ndarray  # [permutations], the smallest gaps with permuted labels
     needed: int  # with fewer environments some predictor has equal risks whatever the rows
+    importance: dict[str, float]  # by model: rise of the loss with the columns shuffled
+    unit: str  # of the losses
 
     @property
     def excludes_spurious(self) -> bool:
@@ -64,27 +84,46 @@ class DesignPosition:
         if self.excludes_spurious:
             return (
                 f"These {number} environments rule out linear predictors that use {names}: {least} "
-                f"the mean, or more, and chance explains at most {self.chance.max():.2g}. "
-                f"Asking for equal weighted risks makes a predictor ignore {them}."
+                f"the mean, or more, and chance explains at most {self.chance.max():.2g} (5 % "
+                f"level). Exactly equal weighted risks would mean that a predictor ignores {them}; "
+                f"training comes near to that as far as its λ goes.{self._importance()}"
             )
         if number < self.needed:
             return (
                 f"These {number} environments are too few to rule out predictors that use {names}: "
                 "some linear predictor has equal weighted risks whatever the rows. Have at least "
                 f"{self.needed} environments, or hold fewer columns for spurious."
+                f"{self._importance()}"
             )
         return (
             f"These {number} environments do not rule out predictors that use {names}: {least} the "
             f"mean, and chance explains up to {self.chance.max():.2g}. Add environments in which y "
             f"relates to {them} in other ways, add rows, or hold fewer columns for spurious."
+            f"{self._importance()}"
         )
 
-    def plot(self) -> Figure:
-        """The gap of these environments above those by chance."""
+    def __repr__(self) -> str:
+        return self.meaning
+
+    def _importance(self) -> str:
+        """What the columns are worth to the models given."""
+        if not self.importance:
+            return ""
+        each = [f"{name} {amount(rise, self.unit)}" for name, rise in self.importance.items()]
+        return f" Shuffled within environments, the loss rises by: {', '.join(each)}."
+
+    def plot(self, ax: Axes | None = None) -> Figure:
+        """The gap of these environments above those by chance.
+
+        Parameters
+        ----------
+        ax
+            Axes to draw into; None makes a figure of its own.
+        """
         gap, most = self.position.spurious_gap, self.position.tolerance
         colour = style.VERMILLION if self.excludes_spurious else style.GREY
         with style.figure(6.2, 1.9) as drawn:
-            axes = drawn.subplots()
+            axes = drawn.subplots() if ax is None else ax
             axes.axvline(most, color=style.GREY, linestyle="--", linewidth=0.8)
             axes.plot(self.chance, np.zeros(len(self.chance)), "|", color=style.BLUE, markersize=14)
             axes.plot([gap], [1], "D", color=colour, markersize=7, clip_on=False)
@@ -94,8 +133,9 @@ class DesignPosition:
             axes.set_xlim(-0.02 * right, right)
             axes.set_xlabel("smallest relative gap of a predictor that uses the columns")
             verdict = "ruled out" if self.excludes_spurious else "not ruled out"
-            axes.set_title(f"{self._names(3)}: {verdict}", loc="left", parse_math=False)
-        return drawn
+            title = f"{short(self._names(3), 60)}: {verdict}"
+            axes.set_title(title, loc="left", parse_math=False)
+        return drawn if ax is None else axes.get_figure(root=True) or drawn
 
     def _names(self, most: int = 6) -> str:
         return listed(self.spurious, most)
@@ -109,29 +149,24 @@ def design_position(
     logs: np.ndarray | None = None,
     permutations: int = 20,
     seed: int = 0,
+    models: Mapping[str, Any] | None = None,
 ) -> DesignPosition:
-    """Whether your environments rule out predictors that use some columns.
-
-    Predictors are linear: any weights on these columns, beside a multiple of what the others
-    predict. Labels permuted among rows say which gaps are chance.
+    """Whether your environments rule out linear predictors that use some columns.
 
     Parameters
     ----------
     X
         Table of numbers without gaps, DataFrame or array.
-    y
-        Target of every row: numbers, or two classes.
-    groups
-        The environment of every row, any labels.
+    y, groups
+        Target of every row, numbers or two classes, and its environment, any labels.
     spurious
-        Columns held for spurious, by name or number: for instance `changing_features(...).flagged`.
+        Columns held for spurious, by name or number: `changing_features(...).flagged`.
     logs
-        Each environment's log density of the other columns, `[n, E]`, up to a number per row, in
-        the order of `number_environments`. None asks a classifier of environments.
-    permutations
+        Log densities of the other columns, `[n, E]`. None asks a classifier of environments.
+    permutations, seed
         How often chance is tried; fewer than 20 do not give a level of 5 %.
-    seed
-        Of permutations, folds and searches.
+    models
+        Fitted models by name: how much each one's loss rises with the columns shuffled.
 
     Returns
     -------
@@ -141,8 +176,10 @@ def design_position(
     if permutations < 1:
         raise InputError(f"permutations must be at least 1, not {permutations}")
     sites = read_sites(X, groups)
-    target = _centred_target(y, len(sites.x))
     chosen = _columns(sites, spurious)
+    importance, unit = _shuffle(models or {}, X, y, sites, chosen, seed)
+    sites, y, logs = _sample(sites, y, logs, seed)
+    target = _centred_target(y, len(sites.x))
     others = [k for k in range(len(sites.names)) if k not in chosen]
     z = standardised(sites.x)
     _refuse_dependent(z[:, chosen], [sites.names[k] for k in chosen])
@@ -153,14 +190,57 @@ def design_position(
     moments, number = partial(_weigh_moments, columns, target, logs), sites.environments.number
     permuted = _permute_moments(moments, number, logs, permutations, seed)
     chance = smallest_spurious_gap(permuted, places, seed=seed).value
-    tolerance = max(float(chance.max()), EXACT)
+    most = max(float(chance.max()), EXACT)
     return DesignPosition(
-        position=general_position(moments(number), places, seed=seed, tolerance=tolerance),
+        position=general_position(moments(number), places, seed=seed, tolerance=most),
         spurious=tuple(sites.names[k] for k in chosen),
         others=tuple(sites.names[k] for k in others),
         chance=chance,
         needed=_needed(columns.shape[1], uniform=bool((np.ptp(logs, 1) == 0).all())),
+        importance=importance,
+        unit=unit,
     )
+
+
+def _sample(
+    sites: Sites, y: Any, logs: np.ndarray | None, seed: int
+) -> tuple[Sites, np.ndarray, np.ndarray | None]:
+    """A random share of every environment's rows where they are many."""
+    y = read_target(y, len(sites.x))
+    if len(y) <= MOST_ROWS:
+        return sites, y, logs
+    random, share = np.random.default_rng(seed), MOST_ROWS / len(y)
+    each = [random.permutation(own)[: int(share * len(own)) + 2] for own in sites.environments.rows]
+    rows = np.sort(np.concatenate(each))
+    few = Sites(sites.x[rows], sites.names, sites.environments.take(rows))
+    return few, y[rows], logs if logs is None else logs[rows]
+
+
+def _shuffle(
+    models: Mapping[str, Any],
+    X: Any,
+    y: Any,
+    sites: Sites,
+    chosen: list[int],
+    seed: int,
+) -> tuple[dict[str, float], str]:
+    """By how much losses rise with the columns shuffled within environments, and their unit."""
+    if not models:
+        return {}, ""
+    order, random = np.arange(len(sites.x)), np.random.default_rng(seed)
+    for rows in sites.environments.rows:
+        order[rows] = random.permutation(rows)
+    shuffled = X.copy() if isinstance(X, pd.DataFrame) else np.array(X)
+    if isinstance(shuffled, pd.DataFrame):
+        for k in chosen:
+            shuffled.isetitem(k, X.iloc[order, k].to_numpy())
+    else:
+        shuffled[:, chosen] = take_rows(X, order)[:, chosen]
+    found, unit = {}, ""
+    for name, model in models.items():
+        before, after = (model_losses(model, own, y) for own in (X, shuffled))
+        found[name], unit = float((after.losses - before.losses).mean()), before.unit
+    return found, unit
 
 
 def _read_logs(

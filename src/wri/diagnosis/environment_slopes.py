@@ -1,144 +1,308 @@
-"""Every environment's slopes of y on all features, and whether they differ by more than chance.
+"""Every environment's slopes of y on all features, with errors that hold under unequal noise.
 
-    logit p_e(y | x) = a_e + β_eᵀx              two classes
-    log p_e(y | x) = y (a_e + β_eᵀx) / s² + …   numbers: β_e = b_e s² / σ_e², b_e of least squares
+    logit p_e(y | x) = a_e + β_eᵀx     two classes
+    E_e[y | x] = a_e + β_eᵀx           numbers
 
     β_e minimises Σ loss + ρ/2 |β_e − β|²,   β of all rows, an offset for every environment
-    Q = Σ_e (β_e − β̄)² / v_e,   τ² = (Q − (E − 1)) / (Σ 1/v − Σ 1/v² / Σ 1/v),   v = diag (H + ρ)⁻¹
 
-b/σ² is y's factor in the exponent, as log-odds are; s² is the mean σ_e², so β and b agree where the
-noise is the same everywhere. The pull ρ keeps small and separable environments finite. Where an
-environment says nothing, v is 1/ρ; the variance of β_e alone would be 0 there and look certain.
-β̄ is the mean with weights 1/v, τ DerSimonian and Laird's spread; without a change Q is χ² of E − 1.
+From here on a fit is quadratic, and all that is needed of a cell b (the rows of a block in e,
+`blocks`) are its sums A_b = Σ w x xᵀ and c_b = A_b β° + Σ x (y − ŷ), w = ŷ(1 − ŷ) or 1, ŷ at β°:
+
+    M = (Σ_b A_b + ρ)⁻¹,   M_b = (Σ A − A_b + ρ)⁻¹ and β_b without the cell
+    v_k = Σ_b (0.4 M s_b + 0.6 (β_e − β_b))_k² + ρ σ² (M²)_kk,   s_b = c_b − A_b β_e
+
+The first term of the square makes too little of chance, as a fit leans towards its own rows; the
+second, the jackknife's, too much; their mix has the right level in simulations. No model of the
+noise enters. The last term is what the pull leaves unknown: 1/ρ where an environment says nothing
+of a column. For classes β° is β_e drawn to the mean over environments as far as chance explains
+the distance (τ²/(τ² + v) of it is kept): at β_e itself small environments would be taken for too
+uncertain, since large slopes go with small w.
+
+For a test whether column k has the same slope β̄_k everywhere, T_b is cell b's part of the slope's
+score a_kᵀ(c_b − A_b β), a_k = M_k / M_kk, with β bound to β̄_k in column k, mixed from fits with and
+without the cell as above. Without a change it has mean zero whatever its variance.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
-from scipy.stats import chi2
 
+from wri.diagnosis.blocks import Cells
 from wri.rows import Environments, Scaling
 
 PULL = 0.25
 """ρ: what one row adds to the curvature of a logistic model."""
-PRIOR_ROWS = 4
-"""How many rows' worth σ_e² is drawn to s²."""
+LEFT_OUT = 0.6
+"""Share of the jackknife in what a cell adds."""
+FEWEST_CELLS = 4
+"""Cells that an environment needs to say something of chance."""
+POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row, is found from
 
 
-class Slopes(NamedTuple):
-    slopes: np.ndarray  # [E, D], NaN where an environment says nothing
-    errors: np.ndarray  # [E, D], √v
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Slopes:
+    """Slopes of one contrast in the environments that say something of it."""
 
-    @property
-    def heard(self) -> np.ndarray:  # [E]
-        """Environments that say something."""
-        return ~np.isnan(self.slopes).all(1)
-
-
-class Spread(NamedTuple):
-    average: np.ndarray  # [D], β̄
-    tau: np.ndarray  # [D]
-    q: np.ndarray  # [D]
-    p: np.ndarray  # [D]
+    heard: np.ndarray  # [H], places of these environments
+    slopes: np.ndarray  # [H, D]
+    errors: np.ndarray  # [H, D], √v
+    information: np.ndarray  # [H, D], 1 / M_kk
+    rest: np.ndarray  # [H, D], what the pull adds to v
+    scores: list[np.ndarray]  # H of [m, D], T_b
+    shares: list[np.ndarray]  # H of [m, D], a_kᵀ A_b a_k
+    blocks: list[np.ndarray]  # H of [m], the cells' blocks
 
 
-def class_slopes(z: np.ndarray, y: np.ndarray, environments: Environments) -> Slopes:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Fit:
+    """A quadratic fit of one environment, intercept first."""
+
+    curvature: np.ndarray  # [m, p, p], A_b
+    right: np.ndarray  # [m, p], c_b
+    inverse: np.ndarray  # [p, p], M
+    beta: np.ndarray  # [p]
+    without: np.ndarray  # [m, p, p], M_b
+    beta_without: np.ndarray  # [m, p]
+    noise: float  # σ², 1 for classes
+
+
+def class_slopes(z: np.ndarray, y: np.ndarray, environments: Environments, cells: Cells) -> Slopes:
     """Log-odds of y = 1 against 0 per unit of z, `[n, D]`."""
-    rows, found = _heard(y, environments), _nothing(z, environments)
-    design = np.zeros((len(z), len(rows) + z.shape[1]))  # [n, E + D]
-    design[:, len(rows) :] = z
-    for place, chosen in enumerate(rows.values()):
-        design[chosen, place] = 1
-    every = np.concatenate(list(rows.values()))
-    offsets = [logit(y[chosen].mean()) for chosen in rows.values()]
-    pooled, _ = _logistic(design[every], y[every], offsets, np.zeros(z.shape[1]))
-    for place, (e, chosen) in enumerate(rows.items()):
-        own = np.column_stack([np.ones(len(chosen)), z[chosen]])
-        slopes, variance = _logistic(own, y[chosen], [offsets[place]], pooled)
-        found.slopes[e], found.errors[e] = slopes, np.sqrt(variance)
-    return found
+    rows = _heard(y, environments, cells)
+    offsets, pooled = _pool_classes(z, y, rows)
+    centres = {e: np.concatenate([[a], pooled]) for e, a in zip(rows, offsets, strict=True)}
+    starts = _shrunk_fits(z, y, rows, centres)
+    fits = {}
+    for e, own in rows.items():
+        x, centre, beta = _with_offset(z[own]), centres[e], starts[e]
+        chance = expit(x @ beta)
+        curvature, score = _sum_cells(x, chance * (1 - chance), y[own] - chance, cells.take(own))
+        fits[e] = _fit(curvature, curvature @ beta + score, centre, 1.0)
+    return _score(fits, rows, cells, z.shape[1])
 
 
-def contrast_slopes(z: np.ndarray, y: np.ndarray, environments: Environments) -> dict[str, Slopes]:
+def number_slopes(z: np.ndarray, y: np.ndarray, environments: Environments, cells: Cells) -> Slopes:
+    """SD of y per unit of z."""
+    rows = _heard(y, environments, cells)
+    y = Scaling.of(y).apply(y)
+    sums = {
+        e: _sum_cells(_with_offset(z[of]), None, y[of], cells.take(of)) for e, of in rows.items()
+    }
+    pooled = _pool_numbers([(a.sum(0), c.sum(0)) for a, c in sums.values()])
+    fits = {}
+    for e, (curvature, right) in sums.items():
+        fit = _fit(curvature, right, np.concatenate([[0.0], pooled]), 1.0)
+        residuals = y[rows[e]] - _with_offset(z[rows[e]]) @ fit.beta
+        freedom = max(len(residuals) - len(fit.beta), 1)
+        fits[e] = replace(fit, noise=max(float(residuals @ residuals) / freedom, 1e-12))
+    return _score(fits, rows, cells, z.shape[1])
+
+
+def contrast_slopes(
+    z: np.ndarray, y: np.ndarray, environments: Environments, cells: Cells
+) -> dict[str, Slopes]:
     """Slopes of each class against the first of two, or the most frequent of several."""
     number, values = pd.factorize(y, sort=True)
     reference = 0 if len(values) == 2 else int(np.bincount(number).argmax())
     found = {}
     for k in range(len(values)):
         if k != reference:
-            rows = (number == k) | (number == reference)
+            rows = np.flatnonzero((number == k) | (number == reference))
             within = Environments(environments.labels, environments.number[rows])
             name = f"{values[k]} against {values[reference]}"
-            found[name] = class_slopes(z[rows], (number[rows] == k).astype(float), within)
+            target = (number[rows] == k).astype(float)
+            found[name] = class_slopes(z[rows], target, within, cells.take(rows))
     return found
 
 
-def number_slopes(z: np.ndarray, y: np.ndarray, environments: Environments) -> Slopes:
-    """SD of y per unit of z, at noise s² everywhere."""
-    rows, found = _heard(y, environments), _nothing(z, environments)
-    y = Scaling.of(y).apply(y)
-    centred = {e: (z[of] - z[of].mean(0), y[of] - y[of].mean()) for e, of in rows.items()}
-    pull = PULL * np.eye(z.shape[1])
-    every, targets = (np.concatenate(parts) for parts in zip(*centred.values(), strict=True))
-    pooled = np.linalg.lstsq(every, targets, rcond=1e-8)[0]
-    slopes, inverses, residuals, free = {}, {}, {}, {}
-    for e, (x, t) in centred.items():
-        inverses[e] = np.linalg.inv(x.T @ x + pull)
-        slopes[e] = pooled + inverses[e] @ x.T @ (t - x @ pooled)
-        residuals[e] = t - x @ slopes[e]
-        free[e] = len(t) - 1 - np.trace(inverses[e] @ x.T @ x)  # degrees of freedom
-    squares = {e: max(r @ r, 1e-12 * free[e]) for e, r in residuals.items()}  # y without noise
-    mean = sum(squares.values()) / sum(free.values())  # s²
-    # few rows hardly ever show how heavy the tails of their noise are: all rows together do
-    everyone = np.concatenate([r / np.sqrt(squares[e] / free[e]) for e, r in residuals.items()])
-    tails = np.mean(everyone**4) - 1
-    for e, r in residuals.items():
-        count = free[e] + PRIOR_ROWS
-        noise = (squares[e] + PRIOR_ROWS * mean) / count  # σ_e²
-        own_tails = np.mean(r**4) / noise**2 - 1
-        of_noise = max(2, own_tails, tails) / count  # Var[σ̂²] / σ⁴, 2/n if Gaussian
-        variance = noise * np.diag(inverses[e]) + slopes[e] ** 2 * of_noise
-        found.slopes[e] = slopes[e] * mean / noise
-        found.errors[e] = np.sqrt(variance) * mean / noise
+def _fit(curvature: np.ndarray, right: np.ndarray, centre: np.ndarray, noise: float) -> _Fit:
+    """The fit with all cells and without each."""
+    pull = np.full(len(centre), PULL)
+    pull[0] = 0
+    whole, all_right = curvature.sum(0) + np.diag(pull), right.sum(0) + pull * centre
+    inverse = np.linalg.inv(whole)
+    without = np.linalg.inv(whole - curvature)
+    return _Fit(
+        curvature=curvature,
+        right=right,
+        inverse=inverse,
+        beta=inverse @ all_right,
+        without=without,
+        beta_without=(without @ (all_right - right)[..., None])[..., 0],
+        noise=noise,
+    )
+
+
+def _score(
+    fits: dict[int, _Fit], rows: dict[int, np.ndarray], cells: Cells, columns: int
+) -> Slopes:
+    information = _stack([1 / np.diag(fit.inverse)[1:] for fit in fits.values()], columns)
+    slopes = _stack([fit.beta[1:] for fit in fits.values()], columns)
+    noise = np.array([fit.noise for fit in fits.values()])[:, None]
+    weights = information / noise
+    total = weights.sum(0)
+    common = (weights * slopes).sum(0) / np.where(total > 0, total, 1)  # β̄
+    rest = _stack([(PULL * np.square(fit.inverse)).sum(0)[1:] for fit in fits.values()], columns)
+    squares = _stack([np.square(_influence(fit)).sum(0)[1:] for fit in fits.values()], columns)
+    scores, shares = [], []
+    for fit in fits.values():
+        own = _bound_scores(fit, common)
+        scores.append(own[0])
+        shares.append(own[1])
+    return Slopes(
+        heard=np.array(list(fits), int),
+        slopes=slopes,
+        errors=np.sqrt(squares + noise * rest),
+        information=information,
+        rest=noise * rest,
+        scores=scores,
+        shares=shares,
+        blocks=[cells.take(own).block for own in rows.values()],
+    )
+
+
+def _influence(fit: _Fit) -> np.ndarray:  # [m, p]
+    """By how much every cell moves the slopes."""
+    own = (fit.right - fit.curvature @ fit.beta) @ fit.inverse
+    return (1 - LEFT_OUT) * own + LEFT_OUT * (fit.beta - fit.beta_without)
+
+
+def _bound_scores(fit: _Fit, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """T_b and a_kᵀ A_b a_k, `[m, D]` both."""
+    along = fit.inverse[:, 1:] / np.diag(fit.inverse)[1:]  # [p, D], a_k
+    curved = fit.curvature @ along  # [m, p, D]
+    within = fit.beta[:, None] - along * (fit.beta[1:] - common)  # [p, D], β bound in column k
+    diagonal = np.diagonal(fit.without, axis1=1, axis2=2)[:, None, 1:]  # [m, 1, D]
+    apart = (fit.beta_without[:, 1:] - common)[:, None, :]
+    without = fit.beta_without[:, :, None] - fit.without[:, :, 1:] / diagonal * apart  # [m, p, D]
+    mixed = (1 - LEFT_OUT) * within + LEFT_OUT * without
+    scores = fit.right @ along - (curved * mixed).sum(1)
+    return scores, (curved * along).sum(1)
+
+
+def _sum_cells(
+    x: np.ndarray, weights: np.ndarray | None, right: np.ndarray, cells: Cells
+) -> tuple[np.ndarray, np.ndarray]:
+    """Σ w x xᵀ and Σ x r of every cell."""
+    order = np.argsort(cells.of_row, kind="stable")
+    x, right = x[order], right[order]
+    weighted = x if weights is None else x * weights[order, None]
+    edges = np.searchsorted(cells.of_row[order], np.arange(len(cells.block) + 1))
+    if len(cells.block) == len(x):
+        return weighted[:, :, None] * x[:, None, :], x * right[:, None]
+    curvature = [weighted[a:b].T @ x[a:b] for a, b in pairwise(edges)]
+    return np.stack(curvature), np.add.reduceat(x * right[:, None], edges[:-1], 0)
+
+
+def _heard(y: np.ndarray, environments: Environments, cells: Cells) -> dict[int, np.ndarray]:
+    """Rows of the environments in which y varies and cells are enough."""
+    each = enumerate(environments.rows)
+    varied = {e: rows for e, rows in each if len(rows) and np.ptp(y[rows]) > 0}
+    return {
+        e: rows for e, rows in varied.items() if len(np.unique(cells.of_row[rows])) >= FEWEST_CELLS
+    }
+
+
+def _shrunk_fits(
+    z: np.ndarray, y: np.ndarray, rows: dict[int, np.ndarray], centres: dict[int, np.ndarray]
+) -> dict[int, np.ndarray]:
+    """Offset and slopes of every environment, drawn to their mean as far as chance explains."""
+    slopes, variances = [], []
+    for e, own in rows.items():
+        x = _with_offset(z[own])
+        beta = _logistic(x, y[own], centres[e], free=1)
+        chance = expit(x @ beta)
+        curvature = (x * (chance * (1 - chance))[:, None]).T @ x
+        curvature += PULL * np.diag(np.arange(len(beta)) > 0)
+        slopes.append(beta[1:])
+        variances.append(np.diag(np.linalg.inv(curvature))[1:])
+    if len(slopes) < 2:
+        return centres
+    mean, tau, _ = weighted_spread(np.stack(slopes), np.stack(variances))
+    found = {}
+    for (e, own), beta, variance in zip(rows.items(), slopes, variances, strict=True):
+        shrunk = mean + tau**2 / (tau**2 + variance) * (beta - mean)
+        found[e] = np.concatenate([[_offset(z[own] @ shrunk, y[own])], shrunk])
     return found
 
 
-def spread(found: Slopes) -> Spread:
-    """How far slopes lie apart, chance taken off."""
-    slopes, weights = found.slopes[found.heard], found.errors[found.heard] ** -2.0
-    total, more = weights.sum(0), len(slopes) - 1
-    average = (weights * slopes).sum(0) / total
-    q = (weights * (slopes - average) ** 2).sum(0)
-    square = (q - more) / (total - (weights**2).sum(0) / total)
-    return Spread(average, np.sqrt(np.maximum(square, 0)), q, chi2.sf(q, more))
+def _offset(margin: np.ndarray, y: np.ndarray) -> float:
+    """The offset beside fixed slopes, at which probabilities have the mean of y."""
+    offset = float(logit(y.mean()) - margin.mean())
+    for _ in range(50):
+        chance = expit(offset + margin)
+        step = (y - chance).sum() / max((chance * (1 - chance)).sum(), 1e-9)
+        offset += float(np.clip(step, -2, 2))
+        if abs(step) < 1e-9:
+            break
+    return offset
 
 
-def holm(p: np.ndarray) -> np.ndarray:  # [D] -> [D]
-    """P-values corrected for their number: below a level by chance at most at that rate."""
-    order = p.argsort()
-    corrected = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    return np.minimum(corrected[order.argsort()], 1)
+def weighted_spread(
+    slopes: np.ndarray, variances: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """β̃, τ and Q over the last axis but one, `[..., E, D]` to `[..., D]`.
+
+    Q = Σ_e (β_e − β̃)² / v_e with β̃ the mean with weights 1/v_e (Cochran), and DerSimonian and
+    Laird's τ² = (Q − (E − 1)) / (Σ 1/v − Σ 1/v² / Σ 1/v).
+    """
+    weights = 1 / variances
+    total, more = weights.sum(-2), slopes.shape[-2] - 1
+    average = (weights * slopes).sum(-2) / total
+    q = (weights * (slopes - average[..., None, :]) ** 2).sum(-2)
+    square = (q - more) / (total - (weights**2).sum(-2) / total)
+    return average, np.sqrt(np.maximum(square, 0)), q
 
 
-def _heard(y: np.ndarray, environments: Environments) -> dict[int, np.ndarray]:
-    """Rows of the environments in which y varies."""
-    return {e: rows for e, rows in enumerate(environments.rows) if len(np.unique(y[rows])) > 1}
+def _stack(values: list[np.ndarray], columns: int) -> np.ndarray:  # [H, D]
+    return np.stack(values) if values else np.empty((0, columns))
 
 
-def _nothing(z: np.ndarray, environments: Environments) -> Slopes:
-    return Slopes(*np.full((2, len(environments.labels), z.shape[1]), np.nan))
+def _with_offset(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D + 1]
+    return np.column_stack([np.ones(len(z)), z])
+
+
+def _pool_numbers(sums: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:  # [D]
+    """Slopes of all rows with an offset for every environment, from sums with an offset."""
+    inner = [a[1:, 1:] - np.outer(a[1:, 0], a[0, 1:]) / a[0, 0] for a, _ in sums]
+    outer = [c[1:] - a[1:, 0] * c[0] / a[0, 0] for a, c in sums]
+    if not sums:
+        return np.zeros(0)
+    return np.asarray(np.linalg.lstsq(np.sum(inner, 0), np.sum(outer, 0), rcond=1e-10)[0])
+
+
+def _pool_classes(
+    z: np.ndarray, y: np.ndarray, rows: dict[int, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets of the environments, and slopes of all rows together."""
+    if not rows:
+        return np.empty(0), np.zeros(z.shape[1])
+    random, most = np.random.default_rng(0), POOLED_ROWS // len(rows)
+    parts = [own if len(own) <= most else random.choice(own, most, False) for own in rows.values()]
+    own = np.concatenate(parts)
+    design = np.zeros((len(own), len(parts) + z.shape[1]))  # [n, H + D]
+    design[np.arange(len(own)), np.repeat(np.arange(len(parts)), [len(part) for part in parts])] = 1
+    design[:, len(parts) :] = z[own]
+    means = np.array([y[of].mean() for of in rows.values()])
+    start = np.concatenate([logit(means), np.zeros(z.shape[1])])
+    found = _logistic(design, y[own], start, len(parts), pull_to=np.zeros(z.shape[1]))
+    return found[: len(parts)], found[len(parts) :]
 
 
 def _logistic(
-    design: np.ndarray, y: np.ndarray, offsets: list[float], centre: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Slopes pulled to `centre` behind free offsets, and v, by Newton's method."""
-    free = len(offsets)
+    design: np.ndarray,
+    y: np.ndarray,
+    start: np.ndarray,
+    free: int,
+    pull_to: np.ndarray | None = None,
+) -> np.ndarray:
+    """Offsets and slopes pulled to those of `start`, or to `pull_to`, by Newton's method."""
     pull = np.where(np.arange(design.shape[1]) < free, 0, PULL)
-    towards = np.concatenate([np.zeros(free), centre])
-    at = np.concatenate([offsets, np.zeros(len(centre))])
+    towards = start if pull_to is None else np.concatenate([start[:free], pull_to])
+    at = start
 
     def loss(at: np.ndarray) -> float:
         margin = design @ at
@@ -151,10 +315,10 @@ def _logistic(
         curvature = (design * (chance * (1 - chance))[:, None]).T @ design + np.diag(pull)
         step = np.linalg.solve(curvature, slope)
         decrease = slope @ step
+        if decrease < 1e-10 * (1 + height):
+            break
         size = 1.0
         while (lower := loss(at - size * step)) > height - 0.1 * size * decrease and size > 1e-8:
             size /= 2
-        if decrease < 1e-10 * (1 + height):
-            break
         at, height = at - size * step, lower
-    return at[free:], np.diag(np.linalg.inv(curvature))[free:]
+    return at

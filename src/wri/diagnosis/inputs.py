@@ -1,5 +1,6 @@
 """Columns and targets as users give them, and names as sentences give them."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -56,3 +57,24 @@ def listed(names: tuple[str, ...], most: int = 6) -> str:
     more = len(names) - most
     shown = [*names[:most], *([f"{more} more"] if more > 0 else [])]
     return " and ".join([", ".join(shown[:-1])] * (len(shown) > 1) + shown[-1:])
+
+
+def amount(value: float, unit: str) -> str:
+    """A loss in words: nats, or a share of y's variance."""
+    return f"{value:.2g} nats" if unit == "nats" else f"{100 * value:.2g} % of the variance of y"
+
+
+def short(label: object, most: int = 24) -> str:
+    """A label in a figure, its middle left out where it is long."""
+    text = str(label)
+    if len(text) <= most:
+        return text
+    return f"{text[: most - most // 2 - 1]}…{text[len(text) - most // 2 :]}"
+
+
+def short_labels(labels: Iterable[object], most: int = 24) -> list[str]:
+    """Labels in a figure, numbered where the short ones are the same."""
+    found = [short(label, most) for label in labels]
+    if len(set(found)) == len(found):
+        return found
+    return [f"{text} ({place})" for place, text in enumerate(found, 1)]

@@ -49,7 +49,7 @@ def model_losses(model: Any, X: Any, y: Any) -> Losses:
         losses=squares,
         expected=unknown,
         variance=unknown,
-        unit="times the variance of y",
+        unit="of the variance of y",
     )
 
 

@@ -1,16 +1,17 @@
 """What to expect at a new site, from its rows without outcomes.
 
-    R̂_new = 1/n Σ_i m(f_i),   m(f): mean loss of the k held-out training rows whose predictions are
-                               nearest to f, every training environment counted alike
+    L̂ = 1/n Σ_i m(f_i) + mean_e r_e,        r_e = L_e − L̂_e
 
-It is the risk at the new site if rows with the same prediction have the same outcomes there, which
-is what an invariant predictor promises and nothing but outcomes can prove. Rows outside the
-evidence are left out: no training row is like them. With W_j the weight of held-out row j in R̂_new
-and s_j its share of the training risk, the variance of the change R̂_new − Σ s_j l_j is
+m(f): mean loss of held-out training rows with such predictions (`wri.ood.expected_loss`). L_e is
+the mean loss of training site e under a model trained without it, and L̂_e what m of that model,
+from other sites, let expect there: each training site is met as a new one once. How far sites stray
+from what their predictions let expect is the spread that the next site has, too:
 
-    Σ_j (W_j − s_j)² (l_j − m_j)²  +  Var_i[m(f_i)] / n  +  Σ_j s_j² (m_j − m̄_e(j))²
+    L̂ ± t_{E−1} · sqrt(s²·(1 + 1/E) + v/n),     s² = Var_e r_e,   v = Var[l] by m at the new rows
 
-chance in the outcomes, in who came to the new site, and in who was held out.
+The lower end is at least zero. This assumes that the new site is drawn like the training sites,
+not that the same prediction means the same there. All rows count, at the training sites and at the
+new one, also those called outside.
 """
 
 from dataclasses import dataclass
@@ -18,33 +19,41 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.spatial import KDTree
-from scipy.stats import binomtest, norm
+from scipy.stats import binomtest, t
 
+from wri.diagnosis.inputs import listed
 from wri.errors import InputError
 from wri.ood.evidence import Evidence, Known
+from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
+from wri.ood.ranges import USUAL_BEYOND
 from wri.report import style
 
 FEWEST = 30  # held-out rows, and effective ones, that an expected loss needs
 FEWEST_NEW = 10  # new rows that it needs
-NEIGHBOURS = 10  # k at least; the root of the held-out rows where that is more
 OFTEN = 2.0  # times the usual share of flagged rows; thresholds are estimates, too
-LEVEL = 0.01
-NEAR = float(norm.ppf(0.975))
+OFTEN_BEYOND = 0.05  # share of rows beyond a column's range that is worth a sentence
+CHANCE = 0.01
+FEW_SITES = {1: "one site", 2: "two sites"}
+RARE_MEANS = {
+    "outputs": "rare: a prediction more extreme than nearly all in training",
+    "phi": "rare: a representation unlike nearly all in training",
+    "x": "rare: columns unlike nearly all rows in training",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
-    """A mean loss at the training sites and at the new one, and a 95 % interval of the change."""
+class SiteLoss:
+    """The mean loss to expect at a new site."""
 
-    training: float
+    training: float  # mean loss of held-out rows, training sites counted alike
     new: float
-    low: float
-    high: float
+    low: float | None  # of the interval; None where sites are too few, or were not left out
+    high: float | None
+    level: float
     effective_rows: float  # held-out rows that it rests on
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class NewSite:
     """A site without outcomes, seen by a model."""
 
@@ -53,10 +62,14 @@ class NewSite:
     rarity: np.ndarray  # [n], per cent, higher = more common
     verdicts: np.ndarray  # [n]
     usual: tuple[float, float]  # shares of training rows that are rare, and outside
-    loss: Change | None  # of rows that are not outside; None where rows are too few
+    loss: SiteLoss | None  # None where rows are too few
     measure: str  # what the loss is
     predictions: np.ndarray  # [C], mean at the new site: class probabilities, or a number
     training_predictions: np.ndarray | None  # [C], mean of held-out rows
+    evidence_on: str  # what verdicts see
+    columns: tuple[str, ...]  # [D]
+    beyond: np.ndarray  # [D], share of the rows beyond the column's range in training
+    beyond_supported: float  # share of rows beyond a flagged column's range that are supported
 
     @property
     def rare(self) -> float:
@@ -72,7 +85,12 @@ class NewSite:
         """Whether more than twice as many rows as usual are rare or outside, beyond chance."""
         n, flagged, usual = len(self.verdicts), self.rare + self.outside, sum(self.usual)
         chance = binomtest(round(flagged * n), n, usual, "greater").pvalue
-        return bool(flagged > OFTEN * usual and chance < LEVEL)
+        return bool(flagged > OFTEN * usual and chance < CHANCE)
+
+    @property
+    def flagged_columns(self) -> tuple[str, ...]:
+        """Columns with many rows beyond their range in training, most first."""
+        return tuple(self.columns[d] for d in flag_columns(self.beyond, len(self.verdicts)))
 
     @property
     def nearest_shares(self) -> np.ndarray:  # [E]
@@ -87,32 +105,77 @@ class NewSite:
 
     @property
     def meaning(self) -> str:
-        """What was found and what to do, in plain words."""
-        n, (rare, outside) = len(self.verdicts), self.usual
-        found = (
-            f"Of {n} rows {self.rare:.1%} are rare and {self.outside:.1%} outside the evidence "
-            f"({rare:.1%} and {outside:.1%} are usual); most like {self.nearest!s}."
-        )
+        """What was found, what it assumes and what to do, in plain words; the interval first."""
+        return " ".join([self._describe_loss(), self._describe_rows(), self._describe_columns()])
+
+    def __repr__(self) -> str:
+        return self.meaning.strip()
+
+    def _describe_loss(self) -> str:
         if self.outside > 0.5:
-            return f"{found} The model is guessing here: collect outcomes at this site first."
-        if self.flagged_often:
-            found += " That is more than chance: have a look before acting on the flagged rows."
-        if self.loss is None:
             return (
-                f"{found} What loss to expect cannot be said: it takes {FEWEST_NEW} rows that are "
-                f"not outside, and {FEWEST} rows like them that were held out in training "
-                "(validation_fraction, in environments of 25 rows or more)."
+                f"{self.outside:.0%} of the rows are outside the evidence: the model is guessing "
+                "here, and no loss can be promised. Collect outcomes at this site first."
             )
-        loss = self.loss
+        loss, sites = self.loss, len(self.labels)
+        if loss is None:
+            return (
+                f"What loss to expect cannot be said: it takes {FEWEST_NEW} rows, and {FEWEST} "
+                "rows like them that were held out in training (validation_fraction, in "
+                "environments of 25 rows or more)."
+            )
+        if loss.low is None:
+            reason = f"no interval for a new site can be given from {FEW_SITES.get(sites)}"
+            if sites > 2:
+                reason = (
+                    "sites were not left out in training (site_spread=False, an exact density, "
+                    "or training without one diverged), so there is no interval"
+                )
+            return (
+                f"Expected {self.measure} {loss.new:.3g} if the same prediction means the same "
+                f"here ({loss.training:.3g} at the training sites); {reason}."
+            )
         return (
-            f"{found} Expected {self.measure} {loss.new:.3g}, {loss.new - loss.training:+.2g} "
-            f"({loss.low:+.2g} to {loss.high:+.2g}) against the training sites, if the same "
-            "prediction means the same here; a sample of outcomes would check it."
+            f"Expected {self.measure} {loss.new:.3g}, {loss.level:.0%} interval {loss.low:.3g} to "
+            f"{loss.high:.3g}, for a site drawn like the {sites} training sites "
+            f"({loss.training:.3g} there), each of which was left out once; a site of another kind "
+            "is not covered. A sample of outcomes would check it."
         )
+
+    def _describe_rows(self) -> str:
+        rare, outside = self.usual
+        found = (
+            f"Of {len(self.verdicts)} rows {self.rare:.1%} are rare and {self.outside:.1%} outside "
+            f"the evidence ({rare:.1%} and {outside:.1%} are usual; "
+            f"{RARE_MEANS[self.evidence_on]}); most like {self.nearest!s}."
+        )
+        if self.flagged_often and self.outside <= 0.5:
+            found += (
+                " That is more than chance: this site is not quite like the training sites, and "
+                "the flagged rows deserve a look."
+            )
+        return found
+
+    def _describe_columns(self) -> str:
+        names = self.flagged_columns
+        if not names:
+            return ""
+        most = float(self.beyond.max())
+        found = (
+            f"By their columns rows are unlike training: up to {most:.0%} lie beyond the range of "
+            f"the training sites in {listed(names)} ({USUAL_BEYOND:.0%} is usual)."
+        )
+        if self.evidence_on != "x" and self.beyond_supported > 0.5:
+            found += (
+                f" Verdicts do not see this shift ({self.beyond_supported:.0%} of these rows are "
+                "supported, because their predictions are ordinary), and the interval does not "
+                "cover it."
+            )
+        return found
 
     def plot(self) -> Figure:
         """How rare the rows are, and which training environments they are like."""
-        with style.figure(8, 2.8) as drawn:
+        with style.figure(8, max(2.8, 0.8 + 0.2 * len(self.labels))) as drawn:
             left, right = drawn.subplots(1, 2, width_ratios=(3, 2))
             self._draw_rarity(left)
             self._draw_nearest(right)
@@ -135,79 +198,111 @@ class NewSite:
         ax.set_title("most common at", loc="left")
 
 
+def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> places
+    """Columns with more rows beyond their range than is usual and than chance makes."""
+    order = np.argsort(-beyond, kind="stable")
+    often = [d for d in order if beyond[d] > OFTEN_BEYOND]
+    tests = (binomtest(round(beyond[d] * n), n, USUAL_BEYOND, "greater").pvalue for d in often)
+    allowed = CHANCE / len(beyond)
+    return np.array([d for d, p in zip(often, tests, strict=True) if p < allowed], dtype=int)
+
+
 def describe_new_site(
     evidence: Evidence,
     known: Known,
+    left_out: LeftOutSites | None,
     labels: np.ndarray,
+    *,
     z: np.ndarray,
     predictions: np.ndarray,
+    beyond: np.ndarray,
+    columns: tuple[str, ...],
+    evidence_on: str,
+    level: float = 0.95,
 ) -> NewSite:
     """Compare a site's rows with what a model knows; `model.score_new_site(X)` calls this.
 
     Parameters
     ----------
-    evidence, known
-        Densities and thresholds of the training environments, and their held-out rows.
+    evidence, known, left_out
+        Densities and thresholds of the training environments, their held-out rows, and what became
+        of each when it was left out.
     labels
         Names of the training environments, `[E]`.
-    z, predictions
-        What the evidence sees of the new rows, `[n, F]`, and what the model predicts, `[n, C]`.
+    z, predictions, beyond
+        What the evidence sees of the new rows, `[n, F]`, what the model predicts, `[n, C]`, and
+        which values lie beyond their column's range in training, `[n, D]`.
+    columns, evidence_on
+        Names of the columns, and what the evidence sees.
+    level
+        Of the interval.
     """
-    if len(z) < 2:
-        raise InputError(f"{len(z)} row says nothing about a site; use verdict for single rows")
+    _check_site(predictions, level)
+    judged = evidence.judge(z)
+    rare, outside = evidence.tail.share(np.array([evidence.rare, evidence.outside]))
+    held_out = len(known.losses) > 0
+    shares = beyond.mean(0)
+    strange = beyond[:, flag_columns(shares, len(beyond))].any(1)
+    supported = float((judged.verdicts[strange] == "supported").sum())
+    return NewSite(
+        labels=labels,
+        scores=judged.environments,
+        rarity=judged.rarity,
+        verdicts=judged.verdicts,
+        usual=(float(rare - outside), float(outside)),
+        loss=expect_loss(known, left_out, predictions, level),
+        measure="log-loss" if predictions.shape[1] > 1 else "squared error",
+        predictions=predictions.mean(0),
+        training_predictions=known.shares @ known.predictions if held_out else None,
+        evidence_on=evidence_on,
+        columns=columns,
+        beyond=shares,
+        beyond_supported=supported / max(1, strange.sum()),
+    )
+
+
+def _check_site(predictions: np.ndarray, level: float) -> None:
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, not {level}")
+    if len(predictions) < 2:
+        raise InputError(
+            f"{len(predictions)} row says nothing about a site; use verdict for single rows"
+        )
     infinite = np.flatnonzero(~np.isfinite(predictions).all(1))
     if len(infinite):
         raise InputError(
             f"the prediction for row {infinite[0]} is not finite ({len(infinite)} such rows): its "
             "values are too large for the model; correct or drop them, verdict calls them outside"
         )
-    judged = evidence.judge(z)
-    flagged, outside = evidence.tail.share(np.array([evidence.rare, evidence.outside]))
-    held_out = len(known.losses) > 0
-    return NewSite(
-        labels=labels,
-        scores=judged.environments,
-        rarity=judged.rarity,
-        verdicts=judged.verdicts,
-        usual=(float(flagged - outside), float(outside)),
-        loss=expected_change(known, predictions[judged.verdicts != "outside"]),
-        measure="log-loss" if predictions.shape[1] > 1 else "squared error",
-        predictions=predictions.mean(0),
-        training_predictions=known.shares @ known.predictions if held_out else None,
-    )
 
 
-def expected_change(known: Known, predictions: np.ndarray) -> Change | None:  # [n, C]
-    """The mean loss of rows with these predictions, and how it differs from training's."""
+def expect_loss(
+    known: Known, left_out: LeftOutSites | None, predictions: np.ndarray, level: float = 0.95
+) -> SiteLoss | None:  # [n, C]
+    """The mean loss of rows with these predictions, with an interval for a new site."""
     if len(predictions) < FEWEST_NEW or len(known.losses) < FEWEST:
         return None
-    tree = KDTree(_free(known.predictions))
-    k = max(NEIGHBOURS, round(len(known.losses) ** 0.5))
-
-    def smooth(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean losses m [n], and the weight of every held-out row in their mean [n_known]."""
-        near = tree.query(_free(at), k)[1]  # [n, k]
-        share = known.shares[near] / known.shares[near].sum(1, keepdims=True)
-        total = np.bincount(near.ravel(), share.ravel(), len(known.losses))
-        return (share * known.losses[near]).sum(1), total / len(at)
-
-    expected, weights = smooth(predictions)
-    own, _ = smooth(known.predictions)
-    before, after = float(known.shares @ known.losses), float(expected.mean())
-    outcomes = np.square((weights - known.shares) * (known.losses - own)).sum() * k / (k - 1)
-    came = expected.var(ddof=1) / len(expected)
-    mass = np.bincount(known.environment, known.shares)
-    centres = np.bincount(known.environment, known.shares * own) / np.where(mass > 0, mass, 1)
-    held = np.square(known.shares * (own - centres[known.environment])).sum()
-    half = NEAR * float(np.sqrt(outcomes + came + held))
-    change, effective = after - before, float(1 / np.square(weights).sum())
+    curve = ExpectedLoss.of(known)
+    near = curve.near(predictions)
+    effective = float(1 / np.square(curve.weights(near)).sum())
     if effective < FEWEST:
         return None
-    return Change(
-        training=before, new=after, low=change - half, high=change + half, effective_rows=effective
+    expected = curve.mean(near, curve.losses)  # [n]
+    new, low, high = float(expected.mean()), None, None
+    if left_out is not None:
+        within = curve.mean(near, np.square(curve.losses)) - np.square(expected)
+        chance = (float(within.clip(0).mean()) + float(expected.var())) / len(expected)
+        strayed = left_out.losses - left_out.expected  # [E], r_e
+        sites = len(strayed)
+        new = max(0.0, new + float(strayed.mean()))
+        spread = float(strayed.var(ddof=1)) * (1 + 1 / sites)
+        half = float(t.ppf((1 + level) / 2, sites - 1)) * (spread + chance) ** 0.5
+        low, high = max(0.0, new - half), new + half
+    return SiteLoss(
+        training=float(known.shares @ known.losses),
+        new=new,
+        low=low,
+        high=high,
+        level=level,
+        effective_rows=effective,
     )
-
-
-def _free(predictions: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C − 1], or [n, 1]
-    """Probabilities without the last, which follows from the others; or numbers."""
-    return predictions if predictions.shape[1] == 1 else predictions[:, :-1]

@@ -3,27 +3,34 @@
     ρ_ij = ∫ 2 p_i p_j / (p_i + p_j) = E_i[2 w_ij] = E_j[2 w_ji],   w_ij = p_j / (p_i + p_j)
 
 ρ is 1 for equal distributions and 0 for disjoint ones. Weights come from a classifier of
-environments that has not seen the row it weighs; a fit takes its own rows for rarer elsewhere than
-they are. The mean of both sides is right for equal distributions whatever the fit.
+environments that has not seen the row it weighs (`environment_odds`). The mean of both sides is
+right for equal distributions whatever the fit.
+
+Two sentences are tests. "The environments differ" has the null that all are identical, and is
+wrong there in 5 % of the cases (`same_environments`). "Little in common" has the null ρ_ij ≥ 0.3,
+and is said where ρ_ij + z·SE lies below it, with z Bonferroni's over pairs. SE² is twice the
+variance of the cells' mean weights: the weights are fitted to as many rows, whose chance adds about
+as much.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from wri.densities import FittedClassifier
-from wri.diagnosis.inputs import listed
+from wri.diagnosis.blocks import Cells, make_cells, number_blocks
+from wri.diagnosis.environment_odds import environment_logs
+from wri.diagnosis.inputs import listed, short_labels
+from wri.diagnosis.same_environments import identical_p
 from wri.diagnosis.weight_quality import effective_sample_size
 from wri.diagnosis.weighted_moments import overlap_logs
-from wri.errors import InputError
 from wri.report import style
-from wri.rows import Environments, Scaling, read_sites
+from wri.rows import Environments, read_sites
 
 GOOD_OVERLAP = 0.3
 """From here on weights are good for learning and for tests."""
@@ -31,16 +38,20 @@ GOOD_OVERLAP = 0.3
 LEAST_OVERLAP = 0.1
 """Below, weights are a guess: the classifier's level off, at 0.1 for 0.07 and at 0.01 for 0."""
 
-SAME = 0.98
-"""From here on two environments are replicates."""
+LEVEL = 0.05
+"""With which "the environments differ" and "little in common" are wrong at most."""
+
+UNITS = 5000
+"""Of all environments together, that are permuted; more rows are merged at random."""
 
 FEW_ROWS = 30
 """Effective rows below which weighted means say little."""
 
-_ANNOTATED = 20  # beyond, numbers in cells are too many to read
+_ANNOTATED = 16  # beyond, numbers in cells are too many to read
+_NAMED = 50  # names that fit on an axis
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Overlap:
     """What each pair of environments has in common."""
 
@@ -48,57 +59,102 @@ class Overlap:
     overlap: np.ndarray  # [E, E], ρ_ij
     effective_rows: np.ndarray  # [E, E], of i's towards j; means nothing below LEAST_OVERLAP
     rows: np.ndarray  # [E]
+    errors: np.ndarray  # [E, E], standard errors of ρ_ij
+    p: float  # of identical environments
+
+    @property
+    def differ(self) -> bool:
+        """Whether the environments differ by more than chance."""
+        return self.p <= LEVEL
+
+    @property
+    def little_in_common(self) -> np.ndarray:  # [E, E]
+        """Pairs whose overlap lies below 0.3 by more than chance."""
+        pairs = len(self.labels) * (len(self.labels) - 1) / 2
+        quantile = NormalDist().inv_cdf(1 - LEVEL / pairs)
+        return np.asarray(self.overlap + quantile * self.errors < GOOD_OVERLAP)
 
     @property
     def meaning(self) -> str:
         """What was found and what to do, in plain words."""
         i, j = np.triu_indices(len(self.labels), 1)
         names = np.array([f"{first} and {other}" for first, other in self.labels[np.c_[i, j]]])
-        shared = self.overlap[i, j]  # [P]
+        shared, little = self.overlap[i, j], self.little_in_common[i, j]  # [P]
         worth = np.minimum(self.effective_rows[i, j], self.effective_rows[j, i])
         least = int(shared.argmin())
         lowest = f"{names[least]}, which share {shared[least]:.2f} of their cases (1 is all)"
-        hardly = (shared < GOOD_OVERLAP) | (worth < FEW_ROWS)
-        if hardly.any():
-            named = listed(tuple(f"({name})" for name in names[hardly]), 4)
+        few = (worth < FEW_ROWS) & ~little
+        thin = (
+            f" {few.sum()} of {len(names)} pairs leave weights fewer than {FEW_ROWS} effective "
+            f"rows on a side: {listed(tuple(f'({name})' for name in names[few]), 4)}."
+        )
+        thin = thin if few.any() else ""
+        if little.any():
+            named = listed(tuple(f"({name})" for name in names[little]), 4)
             return (
-                f"{hardly.sum()} of {len(names)} pairs of environments have little in common: "
-                f"{named}; least of all {lowest}. Weights between them rest on few rows: leave "
-                "such an environment out of weighting, merge it with one like it, use fewer "
-                "columns, or collect rows in between."
+                f"{little.sum()} of {len(names)} pairs of environments have little in common "
+                f"(overlap below {GOOD_OVERLAP}, 5 % level): {named}; least of all {lowest}. "
+                "What is learned from comparing them rests on few cases; more rows in between, or "
+                f"fewer columns, would change that.{thin}"
             )
-        if shared[least] >= SAME:
+        if not self.differ:
             return (
-                f"The environments cannot be told apart, not even {lowest}. They are replicates, "
-                "which teach nothing about invariance: choose groups between which something "
-                "changes, such as hospital, year or device."
+                "The environments cannot be told apart by these columns: differences like theirs "
+                f"come by chance between identical environments (p = {self.p:.2g}). If they are "
+                f"identical, they teach nothing about invariance.{thin}"
             )
+        rely = f" On either side of a pair weights are worth {worth.min():.0f} rows or more."
         return (
-            f"All {len(names)} pairs of environments overlap well, least {lowest}. Weights between "
-            f"them can be relied upon: a side of a pair is worth {worth.min():.0f} rows or more."
+            f"The environments differ (p = {self.p:.2g} if they were identical), and no pair "
+            f"has clearly less than {GOOD_OVERLAP} of its cases in common, least {lowest}."
+            f"{thin or rely}"
         )
 
-    def plot(self) -> Figure:
-        """Heat maps of overlap and of the share of rows that weights leave."""
+    def __repr__(self) -> str:
+        return self.meaning
+
+    def plot(self, ax: Axes | None = None) -> Figure:
+        """Heat maps of overlap and of the share of rows that weights leave.
+
+        Parameters
+        ----------
+        ax
+            Axes to draw the overlap alone into; None makes a figure with both, at most 9 inches
+            high.
+
+        Returns
+        -------
+        Figure
+            Environments are sorted by their mean overlap with the others, the least first.
+        """
+        count = len(self.labels)
+        order = np.argsort((self.overlap.sum(1) - 1) / max(count - 1, 1), kind="stable")
         share = self.effective_rows / self.rows[:, None]
-        share = np.where(self.overlap < LEAST_OVERLAP, np.nan, share)
-        size = max(2.2, (0.42 if len(self.labels) <= _ANNOTATED else 0.2) * len(self.labels))
-        margin = 0.08 * max(len(str(label)) for label in self.labels)
-        with style.figure(2 * size + margin + 1.3, size + margin + 0.9) as drawn:
+        share = np.where(self.overlap < LEAST_OVERLAP, np.nan, share)[np.ix_(order, order)]
+        shared = self.overlap[np.ix_(order, order)]
+        if ax is not None:
+            self._heat_map(ax, shared, order, "overlap")
+            return ax.get_figure(root=True) or Figure()
+        margin = 0.08 * max(map(len, short_labels(self.labels, 20)))
+        size = min(max(2.2, (0.42 if count <= _ANNOTATED else 0.13) * count), 6.5)
+        with style.figure(2 * size + margin + 1.3, min(9, size + margin + 0.9)) as drawn:
             drawn.set_layout_engine("compressed")  # square cells leave no space unused
             left, right = drawn.subplots(1, 2, sharey=True)
-            self._heat_map(left, self.overlap, "overlap")
-            image = self._heat_map(right, share, "effective share of rows")
+            self._heat_map(left, shared, order, "overlap")
+            image = self._heat_map(right, share, order, "effective share of rows")
             left.set_ylabel("rows of")
             drawn.colorbar(image, ax=[left, right], shrink=0.8)
         return drawn
 
-    def _heat_map(self, ax: Axes, values: np.ndarray, title: str) -> AxesImage:
+    def _heat_map(self, ax: Axes, values: np.ndarray, order: np.ndarray, title: str) -> AxesImage:
         image = ax.imshow(values, cmap="Blues", vmin=0, vmax=1)
-        places, names = range(len(self.labels)), [str(label) for label in self.labels]
+        labels = short_labels(self.labels, 20)
+        names = [labels[k] for k in order]
         wide = max(map(len, names)) > 4 or len(names) > _ANNOTATED
-        ax.set_xticks(places, names, rotation=90 if wide else 0)
-        ax.set_yticks(places, names)
+        places = np.arange(0, len(names), max(1, -(-len(names) // _NAMED)))
+        size: dict[str, Any] = {"fontsize": 9 if len(names) <= _ANNOTATED else 7}
+        ax.set_xticks(places, [names[k] for k in places], rotation=90 if wide else 0, **size)
+        ax.set_yticks(places, [names[k] for k in places], **size)
         ax.set_title(title)
         ax.set_xlabel("weighted towards")
         if len(names) <= _ANNOTATED:
@@ -109,8 +165,18 @@ class Overlap:
         return image
 
 
-def environment_overlap(X: Any, groups: Iterable[Any], seed: int = 0) -> Overlap:
+def environment_overlap(
+    X: Any,
+    groups: Iterable[Any],
+    seed: int = 0,
+    blocks: Iterable[Any] | None = None,
+    permutations: int = 499,
+) -> Overlap:
     """How much of their cases environments have in common, pair by pair.
+
+    Identical environments are said to differ in 5 % of the cases, whatever their distribution and
+    sizes; dependent rows need `blocks`. All rows count alike; to give rows weights, repeat them
+    and let `blocks` name the original row.
 
     Parameters
     ----------
@@ -120,7 +186,13 @@ def environment_overlap(X: Any, groups: Iterable[Any], seed: int = 0) -> Overlap
     groups
         The environment of every row, any hashable labels.
     seed
-        Of the split into folds.
+        Of the split into folds and of the permutations.
+    blocks
+        The block of every row, any labels: week, patient, ward. Rows of one block may depend on
+        one another, blocks may not, and blocks are alike in size between environments. None: every
+        row is its own.
+    permutations
+        Of blocks between environments.
 
     Returns
     -------
@@ -128,54 +200,30 @@ def environment_overlap(X: Any, groups: Iterable[Any], seed: int = 0) -> Overlap
         Its `meaning` says what was found and what to do, its `plot()` draws it.
     """
     x, _, environments = read_sites(X, groups)
-    logs = overlap_logs(environment_logs(x, environments, seed=seed), environments.number)
-    counts = np.array([len(rows) for rows in environments.rows])
-    return Overlap(environments.labels, *pair_overlap(logs, environments), counts)
+    block = number_blocks(blocks, len(x))
+    logs = environment_logs(x, environments, seed=seed, block=block)
+    logs = overlap_logs(logs, environments.number)
+    cells = make_cells(environments, block, max(UNITS // len(environments.labels), 50), seed)
+    shared, worth = pair_overlap(logs, environments)
+    return Overlap(
+        labels=environments.labels,
+        overlap=shared,
+        effective_rows=worth,
+        rows=np.array([len(rows) for rows in environments.rows]),
+        errors=_overlap_errors(logs, environments, cells),
+        p=identical_p(x, cells, permutations, np.random.default_rng(seed)),
+    )
 
 
-def environment_logs(
-    z: np.ndarray, environments: Environments, folds: int = 5, seed: int = 0
-) -> np.ndarray:
-    """Log of each environment's density relative to their sum, at rows that the fit has not seen.
-
-    Parameters
-    ----------
-    z
-        Rows without gaps, `[n, F]`.
-    environments
-        Of these rows.
-    folds
-        Into which the rows of each environment are split; one with fewer rows has as many folds.
-    seed
-        Of the split.
-
-    Returns
-    -------
-    ndarray
-        `[n, E]`, as if all environments were equally large.
-    """
-    if folds < 2:
-        raise InputError(f"folds must be at least 2, not {folds}")
-    random = np.random.default_rng(seed)
-    fold = np.empty(len(z), int)
-    for label, rows in zip(environments.labels, environments.rows, strict=True):
-        if len(rows) < 2:
-            raise InputError(
-                f"environment {label} in groups has one row; weights need two or more, one to fit "
-                "and one to weigh: merge it with another environment or leave it out"
-            )
-        fold[random.permutation(rows)] = np.arange(len(rows)) % folds
-    # a penalty that stays as rows grow keeps weights too even, by more than chance explains
-    decay = min(1e-2, 5 / min(map(len, environments.rows)))
-    classifier = FittedClassifier(weight_decay=decay)
-    logs = np.empty((len(z), len(environments.labels)))
-    for left in np.unique(fold):
-        out = fold == left
-        scaling = Scaling.of(z[~out])
-        fitted = classifier.fit([scaling.apply(z[rows[~out[rows]]]) for rows in environments.rows])
-        flat, seen = torch.as_tensor(fitted)[None], torch.as_tensor(scaling.apply(z[out]))[None]
-        logs[out] = classifier.log_density(flat, seen, logs.shape[1], {})[0].T
-    return logs
+def _overlap_errors(logs: np.ndarray, environments: Environments, cells: Cells) -> np.ndarray:
+    """Standard errors of ρ_ij, `[E, E]`: of two means of weights."""
+    squares = np.zeros((len(environments.labels),) * 2)
+    for e, rows in enumerate(environments.rows):
+        within = cells.take(rows)
+        weights = 2 * np.exp(logs[rows])  # [n_i, E]
+        parts = within.sum(weights - weights.mean(0)) / len(rows)
+        squares[e] = np.square(parts).sum(0) * len(parts) / max(len(parts) - 1, 1)
+    return np.asarray(np.sqrt((squares + squares.T) / 2))  # twice (a + b)/4: the fit's chance too
 
 
 def pair_overlap(logs: np.ndarray, environments: Environments) -> tuple[np.ndarray, np.ndarray]:

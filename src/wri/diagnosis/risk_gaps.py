@@ -2,38 +2,37 @@
 
     R_i − R_j,     R_i = E_i[l]                       zero: risk invariance
     R_ij − R_ji,   R_ij = E_i[w_ij l] / E_i[w_ij]     zero: weighted risk invariance
-    gap ± z_{1 − (1 − level)/(2P)} · SE               Bonferroni over the P pairs of either kind
 
 with overlap weights w_ij = p_j / (p_i + p_j) of what `on` says. Risks may differ because one
 environment has harder cases. The two sides of a weighted gap have the same cases: they differ only
-where a relation to y does. How gaps and SE are found is told in `resampled_risks`.
+where a relation to y does. How gaps and intervals that hold together are found is told in
+`resampled_risks`.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
+from sklearn.base import is_classifier
 
-from wri.diagnosis.inputs import listed
+from wri.diagnosis.blocks import check_blocks, make_cells, number_blocks
+from wri.diagnosis.environment_odds import environment_logs
+from wri.diagnosis.gap_plot import GapPlot
+from wri.diagnosis.inputs import amount, listed
+from wri.diagnosis.left_out import LeftOutLosses, losses_left_out
 from wri.diagnosis.losses import Losses, model_losses
-from wri.diagnosis.overlap import (
-    FEW_ROWS,
-    LEAST_OVERLAP,
-    environment_logs,
-    pair_overlap,
-)
-from wri.diagnosis.resampled_risks import ResampledRisks, resampled_risks
+from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP, pair_overlap
+from wri.diagnosis.resampled_risks import compare, weighted_risks
 from wri.diagnosis.weighted_moments import overlap_logs
 from wri.errors import InputError, check_option
-from wri.report import style
 from wri.rows import Environments, number_environments, read_sites, refuse_gaps
 
+FEWEST_BLOCKS = 2  # of an environment, to know chance
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class RiskGaps:
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class RiskGaps(GapPlot):
     """A model's gaps between environments; the intervals of either kind hold together."""
 
     labels: np.ndarray  # [E]
@@ -50,6 +49,8 @@ class RiskGaps:
     level: float
     on: str  # "outputs", "x" or "given"
     unit: str
+    objective: str | None = None  # that the model was fitted with, if it says so
+    left_out: LeftOutLosses | None = None  # losses of the model and of `against` at sites left out
 
     @property
     def judged(self) -> np.ndarray:  # [P]
@@ -59,33 +60,51 @@ class RiskGaps:
     @property
     def risk_invariant(self) -> bool:
         """Whether all intervals of R_i − R_j contain zero."""
-        return not (_clearance(self.intervals) > 0).any()
+        return not (clearance(self.intervals) > 0).any()
 
     @property
     def weighted_risk_invariant(self) -> bool:
         """Whether R_ij − R_ji can be judged, and all intervals of judged pairs contain zero."""
-        clear = _clearance(self.weighted_intervals[self.judged]) > 0
+        clear = clearance(self.weighted_intervals[self.judged]) > 0
         return len(clear) > 0 and not clear.any()
 
     @property
     def meaning(self) -> str:
-        """What was found and what to do, in plain words."""
+        """What was found and, where it was measured, what to do, in plain words."""
         pairs = tuple(f"({i} and {j})" for i, j in self.labels[self.pairs[~self.judged]])
         unjudged = (
             f"Too little in common to be judged, see environment_overlap: {listed(pairs, 4)}."
         )
         found = self._finding() if self.judged.any() else "No weighted risks can be compared."
-        return f"{found} {unjudged}" if pairs else found
+        measured = f" {self._measured()}" if self.left_out is not None else ""
+        return f"{found}{measured} {unjudged}" if pairs else f"{found}{measured}"
+
+    def __repr__(self) -> str:
+        return self.meaning
+
+    def _measured(self) -> str:
+        """What the other model did at environments left out."""
+        assert self.left_out is not None
+        name = self.left_out.model
+        if self.left_out.pays:
+            lead = f"Fit {name} instead"
+        elif self.left_out.costs:
+            lead = f"{name} is no remedy, it costs"
+        else:
+            lead = f"{name} makes no clear difference"
+        return f"{lead}: from this model to {name} {self.left_out.sentence}."
 
     def _finding(self) -> str:
         most = np.abs(self.weighted_intervals[self.judged]).max()
         bound = (
-            f"at {100 * self.level:.3g} % confidence no weighted gap exceeds {most:.2g} {self.unit}"
+            f"at {100 * self.level:.3g} % confidence no weighted gap exceeds "
+            f"{amount(most, self.unit)}, beside a mean risk of "
+            f"{amount(float(self.risks.mean()), self.unit)}"
         )
         if self.weighted_risk_invariant and self.risk_invariant:
             return (
-                "No sign against the model: risks and weighted risks agree between environments, "
-                f"and {bound}. Only more rows would show a smaller one."
+                "No sign against the model: risks and weighted risks agree between environments up "
+                f"to chance, and {bound}. Only more rows would show a smaller one."
             )
         if self.weighted_risk_invariant:
             return (
@@ -103,42 +122,24 @@ class RiskGaps:
                 'to y changes; whether the model leans on it, on="outputs" or causes will show.'
             )
         same = "The same prediction means" if self.on == "outputs" else "Cases alike in `on` mean"
+        invariant = self.objective not in (None, "ERM", "Mixup")
+        fitted = f" although it was fitted with {self.objective}" if invariant else ""
         return (
             f"{same} different things: {finding} The model uses something whose relation to y "
-            "changes: find it with changing_features and drop it, or fit with WRI."
+            f"changes{fitted}; changing_features looks for it and measures whether to leave it out."
         )
 
     def _worst(self, intervals: np.ndarray) -> str:
         """The pair whose interval is farthest from zero, the higher risk first."""
-        worst = int(_clearance(intervals).argmax())
+        worst = int(clearance(intervals).argmax())
         (i, j), (low, high) = self.labels[self.pairs[worst]], intervals[worst]
         if low < 0:
             i, j, low, high = j, i, -high, -low
-        return f"{i} than at {j} by {(low + high) / 2:.2g} {self.unit} ({low:.2g} to {high:.2g})"
-
-    def plot(self) -> Figure:
-        """Forest plot of both gaps of every pair."""
-        names = [f"{i} − {j}" for i, j in self.labels[self.pairs]]
-        everywhere = np.ones(len(names), bool)
-        weighted = (0.15, self.weighted_gaps, self.weighted_intervals)
-        series = (
-            ("risks", style.BLUE, style.BLUE, -0.15, self.gaps, self.intervals, everywhere),
-            ("weighted risks", style.VERMILLION, style.VERMILLION, *weighted, self.judged),
-            ("weighted, not to be judged", style.VERMILLION, "white", *weighted, ~self.judged),
+        factor = 1 if self.unit == "nats" else 100
+        return (
+            f"{i} than at {j} by {amount((low + high) / 2, self.unit)} "
+            f"({factor * low:.2g} to {factor * high:.2g})"
         )
-        with style.figure(5 + 0.07 * max(map(len, names)), 1.1 + 0.4 * len(names)) as drawn:
-            ax = drawn.subplots()
-            ax.axvline(0, color=style.GREY, linewidth=0.8)
-            for name, line, face, offset, gaps, intervals, shown in series:
-                places = np.flatnonzero(shown) + offset
-                if len(places):
-                    ax.hlines(places, *intervals[shown].T, color=line)
-                    ax.scatter(gaps[shown], places, 18, face, edgecolors=line, label=name, zorder=3)
-            ax.set_yticks(range(len(names)), names)
-            ax.set_ylim(len(names) - 0.5, -0.5)
-            ax.set_xlabel(f"gap, {self.unit} ({100 * self.level:.3g} % for all pairs together)")
-            drawn.legend(loc="outside upper center", ncols=3)
-        return drawn
 
 
 def risk_gaps(
@@ -148,31 +149,37 @@ def risk_gaps(
     groups: Iterable[Any],
     on: Any = "outputs",
     level: float = 0.95,
-    draws: int = 1000,
+    draws: int = 999,
     seed: int = 0,
+    blocks: Iterable[Any] | None = None,
+    against: Any = None,
 ) -> RiskGaps:
     """Whether a fitted model's risks and weighted risks agree between environments.
 
     Give rows that the model was not trained on: on its own training rows a model looks invariant.
+    Between identical environments some interval misses zero in 1 − level of the cases, for either
+    kind of gap; dependent rows need `blocks`. To give weights, repeat rows, blocks naming them.
 
     Parameters
     ----------
     model
-        Any fitted scikit-learn classifier with `predict_proba` (log-loss in nats) or regressor
-        (squared error in units of y's variance).
+        Fitted classifier (log-loss, nats) or regressor (squared error, shares of y's variance).
     X, y
         Rows in the form that the model takes, and their classes or numbers.
     groups
         The environment of every row, any hashable labels.
     on
         In what rows must be alike to be compared: "outputs", what the model says of them; an array
-        `[n, F]`, such as columns held for causes; or "x", all columns, which then must be numbers.
-        The last asks about y given X rather than about the model: it finds gaps of invariant
-        models too, where X holds a feature that changes.
-    level
-        With which all intervals of one kind hold together.
-    draws, seed
-        Of the bootstrap; the seed also splits rows into folds for the weights.
+        `[n, F]`, such as columns held for causes; or "x", all columns, which asks about y given X
+        rather than about the model.
+    level, draws, seed
+        With which all intervals of one kind hold together; of the bootstrap and the folds.
+    blocks
+        The block of every row: week, patient, ward. Rows of one block may depend on one another,
+        blocks may not. None: every row is its own.
+    against
+        Another estimator, such as `WRIClassifier()`: clones of both are fitted with each
+        environment left out in turn, and `left_out` holds their losses there.
 
     Returns
     -------
@@ -184,41 +191,87 @@ def risk_gaps(
     environments = number_environments(labels, "groups", len(said.losses))
     if len(environments.labels) < 2:
         raise InputError("groups name one environment; at least two are needed to compare")
+    block = number_blocks(blocks, len(said.losses))
     alike = _choose_columns(on, said, X, labels)
-    logs = overlap_logs(environment_logs(alike.seen, environments, seed=seed), environments.number)
-    random = np.random.default_rng(seed)
-    risks = resampled_risks(said, alike.expected, logs, environments, draws, random)
-    return _compare_pairs(risks, logs, environments, level, alike.on, said.unit)
+    return RiskGaps(
+        labels=environments.labels,
+        level=level,
+        on=alike.on,
+        unit=said.unit,
+        objective=_objective(model),
+        left_out=_leave_out(model, against, X, y, environments, said.unit),
+        **_compare_pairs(said, alike, environments, block, (level, draws, seed)),
+    )
+
+
+class _Pairs(NamedTuple):
+    """What pairs of environments have in common."""
+
+    pairs: np.ndarray  # [P, 2]
+    effective_rows: np.ndarray  # [P]
+    overlap: np.ndarray  # [P]
+
+    @classmethod
+    def of(cls, logs: np.ndarray, environments: Environments) -> "_Pairs":
+        overlap, worth = pair_overlap(logs, environments)
+        i, j = np.triu_indices(len(environments.labels), 1)
+        return cls(np.stack([i, j], 1), np.minimum(worth[i, j], worth[j, i]), overlap[i, j])
 
 
 def _compare_pairs(
-    risks: ResampledRisks,
-    logs: np.ndarray,  # [n, E], log w_ij
+    said: Losses,
+    alike: "_Compared",
     environments: Environments,
-    level: float,
-    on: str,
-    unit: str,
-) -> RiskGaps:
-    """Both gaps of every pair of environments, with intervals that hold together."""
-    overlap, worth = pair_overlap(logs, environments)
-    i, j = np.triu_indices(len(environments.labels), 1)
-    quantile = NormalDist().inv_cdf(1 - (1 - level) / (2 * len(i)))
-    plain = risks.gaps((i, i), (j, j), quantile)
-    weighted = risks.gaps((i, j), (j, i), quantile)
-    return RiskGaps(
+    block: np.ndarray | None,
+    options: tuple[float, int, int],  # level, draws, seed
+) -> dict[str, np.ndarray]:
+    """Risks, and both gaps of every pair of environments, with intervals that hold together."""
+    level, draws, seed = options
+    cells = make_cells(environments, block, seed=seed)
+    check_blocks(cells, environments, FEWEST_BLOCKS)
+    logs = environment_logs(alike.seen, environments, seed=seed, block=block)
+    logs = overlap_logs(logs, environments.number)
+    risks = weighted_risks(said, alike.expected, logs, environments.rows, cells)
+    pairs = _Pairs.of(logs, environments)
+    i, j = pairs.pairs.T
+    drawn = risks.draw(draws, np.random.default_rng(seed))
+    enough = (pairs.effective_rows >= FEW_ROWS) & (pairs.overlap >= LEAST_OVERLAP)
+    plain = compare(risks, drawn, (i, i), (j, j), level, np.ones(len(i), bool))
+    weighted = compare(risks, drawn, (i, j), (j, i), level, enough)
+    return {
+        **pairs._asdict(),
+        "risks": risks.found.diagonal(),
+        "gaps": plain.gaps,
+        "errors": plain.errors,
+        "intervals": plain.intervals,
+        "weighted_gaps": weighted.gaps,
+        "weighted_errors": weighted.errors,
+        "weighted_intervals": weighted.intervals,
+    }
+
+
+def _objective(model: Any) -> str | None:
+    """What one of our estimators was fitted with, or the last step of a Pipeline of ours."""
+    steps = getattr(model, "steps", None)
+    spec = getattr(steps[-1][1] if isinstance(steps, list) else model, "spec_", None)
+    objective = getattr(spec, "objective", None)
+    return type(objective).__name__ if objective is not None else None
+
+
+def _leave_out(
+    model: Any, against: Any, X: Any, y: Any, environments: Environments, unit: str
+) -> LeftOutLosses | None:
+    """Losses of the model and of another one at environments left out in turn."""
+    if against is None:
+        return None
+    if is_classifier(model) != is_classifier(against):
+        raise InputError("against must be a classifier for a classifier, and else a regressor")
+    target = np.asarray(y)
+    return LeftOutLosses(
         labels=environments.labels,
-        pairs=np.stack([i, j], 1),
-        risks=risks.found.diagonal(),
-        gaps=plain.gaps,
-        errors=plain.errors,
-        intervals=plain.intervals,
-        weighted_gaps=weighted.gaps,
-        weighted_errors=weighted.errors,
-        weighted_intervals=weighted.intervals,
-        effective_rows=np.minimum(worth[i, j], worth[j, i]),
-        overlap=overlap[i, j],
-        level=level,
-        on=on,
+        before=losses_left_out(model, X, target, environments),
+        after=losses_left_out(against, X, target, environments),
+        model=type(against).__name__,
         unit=unit,
     )
 
@@ -227,7 +280,7 @@ def _check_options(level: float, draws: int) -> None:
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, not {level}")
     if draws < 2:
-        raise InputError(f"draws must be at least 2, not {draws}; 1000 are enough")
+        raise InputError(f"draws must be at least 2, not {draws}; 999 are enough")
 
 
 class _Compared(NamedTuple):
@@ -259,6 +312,6 @@ def _columns(on: Any, n: int) -> np.ndarray:
     return seen
 
 
-def _clearance(intervals: np.ndarray) -> np.ndarray:  # [P, 2] -> [P]
+def clearance(intervals: np.ndarray) -> np.ndarray:  # [P, 2] -> [P]
     """How far intervals lie from zero; negative where they contain it."""
     return np.maximum(intervals[:, 0], -intervals[:, 1])

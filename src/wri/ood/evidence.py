@@ -33,7 +33,7 @@ VERDICTS = ("supported", "rare", "outside")
 LOWEST = 10  # rows that tell how the tail falls
 ROUNDING = 1e-12  # of cumulated shares
 ROWS_A_NUMBER = 10  # rows of the smallest environment for each number of a component
-NUMBERS_AT_ONCE = 4_000_000  # of double precision in one step of scoring
+NUMBERS_AT_ONCE = 1_000_000  # of double precision in one step of scoring
 
 Combination = Literal["mean", "maximum"]
 
@@ -151,12 +151,12 @@ class Densities:
             rows = torch.as_tensor((np.asarray(z, float) - self.mean) / self.scale)[None]
         flat = torch.as_tensor(self.parameters, dtype=torch.float64)[None]
         chunk = max(1, NUMBERS_AT_ONCE // (self.n_environments * self.form.components * z.shape[1]))
-        logs = [
-            self.form.log_density(flat, some, self.n_environments, {})[0]  # [E, chunk]
-            for some in rows.split(chunk, dim=1)
-        ]
-        found = torch.cat(logs, -1).numpy().T - np.log(self.scale).sum()
-        return np.where(np.isnan(found), -np.inf, found)
+        found, volume = np.empty((len(z), self.n_environments)), np.log(self.scale).sum()
+        for start, some in zip(range(0, len(z), chunk), rows.split(chunk, dim=1), strict=True):
+            logs = self.form.log_density(flat, some, self.n_environments, {})[0]  # [E, chunk]
+            found[start : start + chunk] = logs.numpy().T - volume
+        found[np.isnan(found)] = -np.inf
+        return found
 
     def mixed(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
         return combine(self.logs(z))
@@ -247,7 +247,8 @@ class Evidence:
 
     def judge(self, z: np.ndarray) -> Judged:  # [n, F]
         logs = self.score_environments(z)
-        scores = combine(logs)
+        parts = np.array_split(logs, max(1, logs.size // NUMBERS_AT_ONCE))  # memory stays bounded
+        scores = np.concatenate([combine(part) for part in parts])
         grade = (scores <= self.rare).astype(int) + (scores <= self.outside)
         verdicts = np.array(VERDICTS, dtype=object)[grade]
         return Judged(logs, scores, 100 * self.tail.share(scores), verdicts)

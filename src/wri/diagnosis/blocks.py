@@ -1,0 +1,81 @@
+"""Blocks: rows that come together, such as the weeks of a site or the visits of a patient.
+
+Rows of different blocks are independent, rows of one block need not be. A cell is what one block
+has in one environment; it counts as one piece of evidence. Without blocks every row is its own.
+Many blocks are merged at random: sums of independent blocks are independent, and
+2,000 of them per environment tell a variance to 3 %.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wri.errors import InputError
+from wri.rows import Environments, number_environments
+
+MOST_CELLS = 2000
+"""Cells per environment beyond which blocks are merged."""
+
+
+class Cells(NamedTuple):
+    """What every block has in every environment."""
+
+    of_row: np.ndarray  # [n], each row's cell
+    environment: np.ndarray  # [m], each cell's environment, in ascending order
+    block: np.ndarray  # [m], each cell's block, from 0 on
+
+    def of_environment(self, e: int) -> np.ndarray:
+        """Places of an environment's cells."""
+        return np.flatnonzero(self.environment == e)
+
+    @property
+    def counts(self) -> np.ndarray:  # [E]
+        return np.bincount(self.environment)
+
+    def take(self, rows: np.ndarray) -> "Cells":
+        """The cells of some rows, blocks keep their numbers."""
+        left, of_row = np.unique(self.of_row[rows], return_inverse=True)
+        return Cells(of_row, self.environment[left], self.block[left])
+
+    def sum(self, values: np.ndarray) -> np.ndarray:  # [n, ...] -> [m, ...]
+        """Of the rows of every cell."""
+        order = np.argsort(self.of_row, kind="stable")
+        starts = np.searchsorted(self.of_row[order], np.arange(len(self.block)))
+        return np.add.reduceat(values[order], starts, 0)
+
+
+def number_blocks(blocks: Iterable[Any] | None, n_rows: int) -> np.ndarray | None:  # [n]
+    """Each row's block from 0 on; None where every row is its own."""
+    return None if blocks is None else number_environments(blocks, "blocks", n_rows).number
+
+
+def make_cells(
+    environments: Environments, block: np.ndarray | None, most: int = MOST_CELLS, seed: int = 0
+) -> Cells:
+    """Cells of all rows, at most about `most` per environment."""
+    random, number = np.random.default_rng(seed), environments.number
+    if block is None:
+        block = np.arange(len(number))
+        for rows in environments.rows:
+            if len(rows) > most:
+                block[rows] = rows[np.arange(len(rows)) % most][random.permutation(len(rows))]
+    else:
+        pairs = np.unique(np.stack([number, block]), axis=1)
+        if np.bincount(pairs[0]).max() > most:
+            block = random.integers(most, size=block.max() + 1)[block]
+    both = number * (block.max() + 1) + block
+    cells, of_row = np.unique(both, return_inverse=True)
+    environment, place = np.divmod(cells, block.max() + 1)
+    return Cells(of_row, environment, np.unique(place, return_inverse=True)[1])
+
+
+def check_blocks(cells: Cells, environments: Environments, fewest: int) -> None:
+    """Too few blocks in an environment say nothing about chance."""
+    few = np.flatnonzero(cells.counts < fewest)
+    if len(few):
+        raise InputError(
+            f"environment {environments.labels[few[0]]} has {cells.counts[few[0]]} blocks; "
+            f"{fewest} or more are needed to tell chance: choose smaller blocks, merge "
+            "environments or leave this one out"
+        )

@@ -1,0 +1,170 @@
+"""The odds of environments at a row: multinomial logistic regression on smooth terms of columns.
+
+    log p_e(x) − log Σ_k p_k(x) = a_e + b_eᵀφ(x)
+
+φ are the columns themselves, cut at four standard deviations, their normal scores (ranks brought to
+a Gaussian) with squares and products, and a spline of the score of a single column. Environments
+count alike; scores keep single extreme rows from deciding. Odds of a row come from a fit that
+has seen neither the row nor its block: a fit takes its own rows for rarer elsewhere than they are.
+"""
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_softmax, ndtri
+
+from wri.errors import InputError
+from wri.rows import Environments, Scaling
+
+FIT_ROWS = 24_000
+"""Rows, of all environments together, that a fit learns from; beyond it more rows tell little."""
+PRODUCTS = 10
+"""Up to so many columns products are among the terms."""
+GRID = 10_000  # rows that ranks are taken among
+SINGULAR = 1e-6  # terms that follow from others, relative to the largest variance
+CUT = 4.0  # standard deviations
+KNOTS = (-1.3, -0.4, 0.4, 1.3)
+_CHUNK = 50_000  # rows brought to terms at once
+
+
+class SmoothTerms:
+    """Smooth terms φ of columns, fixed by rows without their environments; order 1: no products."""
+
+    def __init__(self, z: np.ndarray, random: np.random.Generator, order: int = 2) -> None:
+        self._order = order
+        chosen = random.permutation(len(z))[:GRID]
+        self._units = Scaling.of(z[chosen])
+        self._grid = np.sort(z[chosen], 0)  # [m, F]
+        raw = self._raw(z[chosen])
+        self._scaling = Scaling.of(raw)
+        terms = self._scaling.apply(raw)
+        values, directions = np.linalg.eigh(terms.T @ terms / len(terms))
+        kept = values > SINGULAR * values[-1]
+        self._whitening = directions[:, kept] / np.sqrt(values[kept])  # [p, q]
+
+    @property
+    def width(self) -> int:
+        return int(self._whitening.shape[1])
+
+    def apply(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n, q]
+        """Terms of mean 0, variance 1 and no correlation among the rows they were fixed by."""
+        return np.asarray(self._scaling.apply(self._raw(z)) @ self._whitening)
+
+    def _raw(self, z: np.ndarray) -> np.ndarray:
+        m = len(self._grid)
+        scores: np.ndarray = np.empty((len(z), z.shape[1]))
+        for k, known in enumerate(self._grid.T):
+            below = np.searchsorted(known, z[:, k], "left")
+            below += np.searchsorted(known, z[:, k], "right")
+            scores[:, k] = ndtri((below + 1) / (2 * m + 2))
+        if self._order == 1:
+            return scores
+        values = self._units.apply(z).clip(-CUT, CUT)
+        if scores.shape[1] == 1:
+            bends = [np.maximum(scores - knot, 0) ** 3 for knot in KNOTS]
+            return np.concatenate([values, scores, scores**2, scores**3, *bends], 1)
+        terms = [values, scores, scores**2]
+        if scores.shape[1] <= PRODUCTS:
+            first, second = np.triu_indices(scores.shape[1], 1)
+            terms.append(scores[:, first] * scores[:, second])
+        return np.concatenate(terms, 1)
+
+
+def environment_logs(
+    z: np.ndarray,
+    environments: Environments,
+    folds: int = 5,
+    seed: int = 0,
+    block: np.ndarray | None = None,
+) -> np.ndarray:
+    """Log of each environment's density relative to their sum, at rows that the fit has not seen.
+
+    Parameters
+    ----------
+    z
+        Rows without gaps, `[n, F]`.
+    environments
+        Of these rows.
+    folds
+        Into which the blocks of each environment are split; one with fewer has as many folds.
+    seed
+        Of the split.
+    block
+        Each row's block, from 0 on, `[n]`; None: every row is its own.
+
+    Returns
+    -------
+    ndarray
+        `[n, E]`, as if all environments were equally large.
+    """
+    if folds < 2:
+        raise InputError(f"folds must be at least 2, not {folds}")
+    random = np.random.default_rng(seed)
+    fold = split_blocks(environments, block, folds, random)
+    terms, each = SmoothTerms(z, random), FIT_ROWS // len(environments.labels)
+    learned = [random.permutation(rows)[: max(each, 200)] for rows in environments.rows]
+    known = [terms.apply(z[rows]) for rows in learned]  # E of [n_e, p]
+    start = _fit(known, None)
+    logs = np.empty((len(z), len(environments.labels)))
+    for left in np.unique(fold):
+        parts = [x[fold[rows] != left] for x, rows in zip(known, learned, strict=True)]
+        weights = _fit(parts, start)
+        out = np.flatnonzero(fold == left)
+        for at in range(0, len(out), _CHUNK):
+            rows = out[at : at + _CHUNK]
+            logs[rows] = log_softmax(_outputs(terms.apply(z[rows]), weights), 1)
+    return logs
+
+
+def split_blocks(
+    environments: Environments, block: np.ndarray | None, folds: int, random: np.random.Generator
+) -> np.ndarray:  # [n]
+    """Each row's fold: whole blocks, spread evenly over the folds in every environment."""
+    own = np.arange(len(environments.number)) if block is None else block
+    fold = np.full(own.max() + 1, -1)
+    names = [np.unique(own[rows]) for rows in environments.rows]
+    for e in np.argsort([len(blocks) for blocks in names], kind="stable"):
+        if len(names[e]) < 2:
+            what = "row; weights need two or more, one" if block is None else "block; two or more"
+            raise InputError(
+                f"environment {environments.labels[e]} in groups has one {what} to fit and one to "
+                "weigh: merge it with another environment or leave it out"
+            )
+        new = random.permutation(names[e][fold[names[e]] < 0])
+        taken = np.bincount(fold[names[e]][fold[names[e]] >= 0], minlength=folds)
+        fold[new] = np.argsort(taken, kind="stable")[np.arange(len(new)) % folds]
+        if np.ptp(fold[names[e]]) == 0:
+            raise InputError(
+                f"environment {environments.labels[e]} shares all its blocks with others and they "
+                "cannot be split: give more blocks or leave it out"
+            )
+    return fold[own]
+
+
+def _fit(environments: list[np.ndarray], start: np.ndarray | None) -> np.ndarray:  # [p + 1, E]
+    """Weights of the terms, and offsets in the last row, by penalised likelihood."""
+    x = np.concatenate(environments)
+    sizes = [len(rows) for rows in environments]
+    number = np.repeat(np.arange(len(sizes)), sizes)
+    share = 1 / (len(sizes) * np.repeat(sizes, sizes))  # environments count alike
+    target = np.zeros((len(x), len(sizes)))
+    target[np.arange(len(x)), number] = share
+    pull = 1 / len(x)
+    shape = (x.shape[1] + 1, len(sizes))
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        weights = flat.reshape(shape)
+        logs = log_softmax(_outputs(x, weights), 1)
+        height = -(target * logs).sum() + pull / 2 * np.square(weights[:-1]).sum()
+        error = np.exp(logs) * share[:, None] - target
+        slope = np.concatenate([x.T @ error + pull * weights[:-1], error.sum(0)[None]])
+        return float(height), slope.ravel()
+
+    at = np.zeros(shape) if start is None else start
+    found = minimize(
+        loss, at.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 300, "ftol": 1e-7}
+    )
+    return np.asarray(found.x).reshape(shape)
+
+
+def _outputs(x: np.ndarray, weights: np.ndarray) -> np.ndarray:  # [n, p], [p + 1, E] -> [n, E]
+    return np.asarray(x @ weights[:-1] + weights[-1])

@@ -1,0 +1,88 @@
+"""The plot of gaps between environments: pair by pair, or by environment where pairs are many."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from wri.diagnosis.inputs import short_labels
+from wri.report import style
+
+MOST_PAIRS = 18
+"""Pairs that a figure shows."""
+
+
+class GapPlot:
+    """Draws what `RiskGaps` holds."""
+
+    labels: np.ndarray
+    pairs: np.ndarray
+    gaps: np.ndarray
+    intervals: np.ndarray
+    weighted_gaps: np.ndarray
+    weighted_intervals: np.ndarray
+    level: float
+    unit: str
+    judged: Any
+
+    def plot(self, most: int = MOST_PAIRS, ax: Axes | None = None) -> Figure:
+        """Both gaps of the pairs of environments, the largest on top.
+
+        Parameters
+        ----------
+        most
+            Pairs that are shown. Pairs whose weighted gap is clearest come first, then those
+            whose plain gap is; pairs that cannot be judged by weighted risks come last.
+        ax
+            Axes to draw into; None makes a figure of its own, at most 9 inches high.
+
+        Returns
+        -------
+        Figure
+            That of the axes.
+        """
+        shown = self._order()[:most]
+        labels = short_labels(self.labels, 20)
+        names = [f"{labels[i]} − {labels[j]}" for i, j in self.pairs[shown]]
+        height = min(9, 1.3 + 0.4 * len(shown))
+        with style.figure(5 + 0.07 * max(map(len, names)), height) as drawn:
+            axes = drawn.subplots() if ax is None else ax
+            self._draw(axes, shown, names)
+        return drawn if ax is None else axes.get_figure(root=True) or drawn
+
+    def _order(self) -> np.ndarray:
+        """Pairs from the clearest weighted gap down; those not to be judged at the end."""
+        weighted, plain = (
+            np.maximum(intervals[:, 0], -intervals[:, 1])
+            for intervals in (self.weighted_intervals, self.intervals)
+        )
+        return np.lexsort([-plain, -np.where(self.judged, weighted, -np.inf)])
+
+    def _draw(self, axes: Axes, shown: np.ndarray, names: list[str]) -> None:
+        judged, factor = self.judged[shown], 1 if self.unit == "nats" else 100
+        everywhere = np.ones(len(shown), bool)
+        weighted = (0.15, self.weighted_gaps[shown], self.weighted_intervals[shown])
+        plain = (-0.15, self.gaps[shown], self.intervals[shown])
+        series = (
+            ("risks", style.BLUE, style.BLUE, *plain, everywhere),
+            ("weighted risks", style.VERMILLION, style.VERMILLION, *weighted, judged),
+            ("weighted, not to be judged", style.VERMILLION, "white", *weighted, ~judged),
+        )
+        axes.axvline(0, color=style.GREY, linewidth=0.8)
+        for name, line, face, offset, gaps, intervals, chosen in series:
+            places = np.flatnonzero(chosen) + offset
+            if len(places):
+                axes.hlines(places, *(factor * intervals[chosen]).T, color=line)
+                at = factor * gaps[chosen]
+                axes.scatter(at, places, 18, face, edgecolors=line, label=name, zorder=3)
+        axes.set_yticks(range(len(names)), names, parse_math=False)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        unit = "nats" if factor == 1 else "% of the variance of y"
+        axes.set_xlabel(f"gap, {unit} ({100 * self.level:.3g} % for all pairs together)")
+        hidden = len(self.pairs) - len(shown)
+        if hidden:
+            axes.set_title(f"{hidden} pairs with smaller gaps are not shown", loc="left")
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1.06 if hidden else 1.01), ncols=3, borderaxespad=0
+        )

@@ -1,0 +1,68 @@
+"""Are the environments identical? A permutation test of their means of smooth terms.
+
+    S = Σ_e n_e |φ̄_e − φ̄|²,   φ: terms of the columns, uncorrelated (`environment_odds`)
+
+S of the first-order terms (normal scores of the columns) and S of all terms are each compared with
+the same under permutations, and the smaller P-value of the two with those of the permutations.
+Cells change their environments as a whole. Between identical environments all orders are equally
+likely, so the level is exact for any distribution, size and dependence within blocks. A block that
+lies in several environments keeps its cells to itself: they change places among one another.
+"""
+
+import numpy as np
+
+from wri.diagnosis.blocks import Cells
+from wri.diagnosis.environment_odds import SmoothTerms
+
+
+def identical_p(
+    x: np.ndarray, cells: Cells, permutations: int, random: np.random.Generator
+) -> float:
+    """P-value of identical environments."""
+    terms = SmoothTerms(x, random)
+    sums = _cell_sums(x, terms, cells)  # [m, 1 + q]
+    first = _cell_sums(x, SmoothTerms(x, random, order=1), cells)
+    sums = np.concatenate([sums, first[:, 1:]], 1)
+    edge = 1 + terms.width
+    crossing = np.bincount(cells.block)[cells.block] > 1
+    stratum = np.where(crossing, cells.block + 1, 0)
+    starts = np.searchsorted(cells.environment, np.arange(cells.environment[-1] + 1))
+    slots = np.argsort(stratum, kind="stable")
+    found = [_spread(sums, starts, edge)]
+    for _ in range(permutations):
+        if stratum.any():
+            order = np.empty_like(slots)
+            order[slots] = np.lexsort([random.random(len(slots)), stratum])
+        else:
+            order = random.permutation(len(slots))
+        found.append(_spread(sums[order], starts, edge))
+    return _smaller_p(np.array(found))
+
+
+def _smaller_p(values: np.ndarray) -> float:  # [1 + R, 2]
+    """Of the first row among all, by the smaller of its two P-values."""
+    ranks = np.stack([(own[:, None] <= own).sum(1) for own in values.T])  # [2, 1 + R]
+    smaller = ranks.min(0)
+    return float((smaller <= smaller[0]).mean())
+
+
+def _cell_sums(x: np.ndarray, terms: SmoothTerms, cells: Cells) -> np.ndarray:
+    """Rows and sums of terms of every cell, by pieces of the rows."""
+    total = np.zeros((len(cells.block), 1 + terms.width))
+    for start in range(0, len(x), 50_000):
+        own = cells.of_row[start : start + 50_000]
+        values = terms.apply(x[start : start + 50_000])
+        order = np.argsort(own, kind="stable")
+        present, starts = np.unique(own[order], return_index=True)
+        values = np.concatenate([np.ones((len(own), 1)), values], 1)[order]
+        total[present] += np.add.reduceat(values, starts, 0)
+    return total
+
+
+def _spread(sums: np.ndarray, starts: np.ndarray, edge: int) -> np.ndarray:  # [2]
+    """S of all terms and of those of first order, environments beginning at `starts`."""
+    each = np.add.reduceat(sums, starts, 0)  # [E, 1 + q]
+    rows, total = each[:, :1], each.sum(0)
+    distance = each[:, 1:] / rows - total[1:] / total[0]
+    squares = (rows * np.square(distance)).sum(0)
+    return np.array([squares[: edge - 1].sum(), squares[edge - 1 :].sum()])
