@@ -11,15 +11,17 @@ __version__ = version("weighted-risk-invariance")
 ESTIMATORS = tuple(
     f"{entry.label}{kind}" for kind in ("Classifier", "Regressor") for entry in OBJECTIVES.values()
 )
-__all__ = ["InputError", "PictureClassifier", "__version__", *ESTIMATORS]
+LAZY = {"PictureClassifier": "pictures", "make_pipeline": "pipeline"}
+"""What else is offered, and its module in `wri.estimators`."""
+__all__ = ["InputError", "PictureClassifier", "__version__", "make_pipeline", *ESTIMATORS]
 
 
 def __getattr__(name: str) -> Any:
     """Estimators on first use: they need PyTorch, which takes seconds to import."""
     if name in ESTIMATORS:
         return getattr(import_module("wri.estimators"), name)
-    if name == "PictureClassifier":
-        return import_module("wri.estimators.pictures").PictureClassifier
+    if name in LAZY:
+        return getattr(import_module(f"wri.estimators.{LAZY[name]}"), name)
     raise AttributeError(f"module 'wri' has no attribute {name!r}")
 
 

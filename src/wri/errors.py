@@ -1,6 +1,7 @@
 """The error that users meet: what is wrong, where, and what to do about it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 LONGEST = 80  # characters of a label or path in a message
 
@@ -12,6 +13,12 @@ class InputError(ValueError):
 def check_option(name: str, value: object, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise InputError(f"{name} must be one of {', '.join(allowed)}, not {shorten(repr(value))}")
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """What somebody may have meant, as the end of a sentence; nothing where no name is near."""
+    near = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def shorten(value: object) -> str:

@@ -25,12 +25,12 @@ def table(n=60, seed=0):
 @pytest.fixture(scope="module")
 def trained():
     X, y, site = hospitals(500)
-    return wri.WRIClassifier(steps=300).fit(X, y, groups=site)
+    return wri.WRIClassifier(steps=300, site_spread=False).fit(X, y, groups=site)
 
 
 def test_wri_holds_at_the_new_hospital_and_erm_does_not(trained):
     X, y, site = hospitals(500)
-    erm = wri.ERMClassifier(steps=300).fit(X, y, groups=site)
+    erm = wri.ERMClassifier(steps=300, site_spread=False).fit(X, y, groups=site)
     assert erm.score(X, y) > 0.85
     assert erm.score(*new_hospital()) < 0.5
     assert trained.score(*new_hospital()) > erm.score(*new_hospital()) + 0.15
@@ -292,3 +292,37 @@ def test_wri_fits_where_no_class_is_common_to_all_sites():
     with pytest.warns(UserWarning, match="no class occurs in every environment"):
         model = wri.WRIClassifier(random_state=0).fit(x, y, np.repeat(["a", "b"], 60))
     assert model.score(x, y) > 0.4  # four classes
+
+
+def make_columns(rows=300):
+    """Columns of very different units, one of them constant."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(rows, 4)) * [1, 1000, 1e-3, 0] + [5, -200, 0, 7]
+    return x, np.arange(rows) % 3
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_coefficients_of_a_classifier_are_log_odds_in_the_columns_units(classes):
+    x, groups = make_columns()
+    y = np.digitize(x[:, 0], [5.0] if classes == 2 else [4.5, 5.5])
+    model = wri.WRIClassifier(steps=50).fit(x, y, groups=groups)
+    assert model.coef_.shape == ((1, 4) if classes == 2 else (3, 4))
+    scores = x @ model.coef_.T + model.intercept_
+    logs = np.log(model.predict_proba(x))
+    expected = logs[:, 1:] - logs[:, :1] if classes == 2 else logs - logs.mean(1, keepdims=True)
+    np.testing.assert_allclose(scores, expected, atol=1e-9)
+
+
+def test_coefficients_of_a_regressor_predict():
+    x, groups = make_columns()
+    model = wri.WRIRegressor(steps=50).fit(x, 3 * x[:, 0] + x[:, 1] / 100, groups=groups)
+    assert model.coef_.shape == (4,)
+    np.testing.assert_allclose(x @ model.coef_ + model.intercept_, model.predict(x), rtol=1e-9)
+
+
+def test_a_network_has_no_coefficients():
+    x, groups = make_columns()
+    model = wri.ERMClassifier(hidden=(4, 3), steps=5).fit(x, x[:, 0] > 5, groups=groups)
+    assert not hasattr(model, "coef_")
+    with pytest.raises(AttributeError, match="hidden layers of 4, 3 units"):
+        model.intercept_  # noqa: B018

@@ -2,12 +2,17 @@ import json
 from copy import copy
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
 from pictures import make_backbone, make_folder, make_picture
 from wri import ERMClassifier, InputError, PictureClassifier, WRIClassifier, WRIRegressor
 from wri.datasets import ImageFolder
+from wri.tables.picture_files import predict_pictures
+
+# pictures of two domains, which is true of these
+pytestmark = pytest.mark.filterwarnings("ignore:.*pairs of environments share next to nothing")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,6 +51,21 @@ def test_from_a_folder_to_predictions_and_verdicts(model, folder):
     assert set(model.nearest_environment(train)) == {"a", "b"}
     assert ((model.rarity(new) > 0) & (model.rarity(new) <= 100)).all()
     assert "rows" in model.score_new_site(new).meaning
+
+
+def test_a_folder_of_pictures_is_predicted_into_a_table(model, folder, tmp_path):
+    make_folder(tmp_path / "new", ("d",), each=3)
+    (tmp_path / "new" / "d" / "broken.jpg").write_bytes(b"no picture")
+    with pytest.warns(UserWarning, match="1 of 7 pictures cannot be read"):
+        predict_pictures(model, tmp_path / "new", tmp_path / "out.csv")
+    table = pd.read_csv(tmp_path / "out.csv").set_index("picture")
+    assert len(table) == 7
+    assert table.loc["d/broken.jpg", "verdict"] == "unreadable"
+    assert pd.isna(table.loc["d/broken.jpg", "prediction"])
+    readable = table.drop("d/broken.jpg")
+    paths = [tmp_path / "new" / name for name in readable.index]
+    assert readable["prediction"].tolist() == model.predict(paths).tolist()
+    assert readable["verdict"].tolist() == model.verdict(paths).tolist()
 
 
 def test_paths_with_labels_are_the_same_as_a_folder(model, folder):

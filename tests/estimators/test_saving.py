@@ -127,6 +127,8 @@ def test_a_regressor_comes_back(regressor, folder):
     loaded = wri.VRExRegressor.load(folder)
     same(regressor, loaded, hospitals(30, 1)[0], METHODS)
     assert np.array_equal(loaded.candidate_losses_, regressor.candidate_losses_)
+    assert np.array_equal(loaded.left_out_, regressor.left_out_)
+    assert np.array_equal(loaded.ranges_, regressor.ranges_)
     assert loaded.get_params() == regressor.get_params()
     loaded.fit(*hospitals(30)[:2], groups=hospitals(30)[2])
 
@@ -321,7 +323,7 @@ def test_a_density_that_holds_a_function_is_described_and_not_kept(tmp_path):
 
 def test_a_newer_version(folder):
     edit(folder, lambda record: record.update(format_version=9, wri_version="9.1", new=1))
-    refused(folder, r"written by wri '9\.1' in format 9; .* up to 4: pip install --upgrade")
+    refused(folder, r"written by wri '9\.1' in format 9; .* up to 5: pip install --upgrade")
 
 
 def test_an_older_version(folder):
@@ -343,7 +345,7 @@ def test_labels_that_json_has_not(tmp_path):
         (lambda r: r.update(tensors="../../secret"), "missing or unknown: tensors"),
         (lambda r: r.pop("spec"), "missing or unknown: spec"),
         (lambda r: r.update(format="torch"), "has no entry"),
-        (lambda r: r.update(format_version="1"), "format_version must be 4"),
+        (lambda r: r.update(format_version="1"), "format_version must be 5"),
         (lambda r: r.update(estimator="os.system"), "estimator 'os.system' is unknown"),
         (lambda r: r.update(features=4), r"parameters is float64\[73\], but"),
         (lambda r: r["spec"].update(hidden=[10**30, 4]), r"parameters is float64\[73\], but"),
@@ -383,6 +385,14 @@ def test_a_record_that_says_something_else(change, words, folder):
     refused(folder, words)
 
 
+def test_ranges_and_left_out_sites_that_cannot_be(regressor, folder):
+    low, high = regressor.ranges_
+    edit_tensors(folder, ranges=np.stack([high, low]))
+    refused(folder, "ranges must not end before they start")
+    edit_tensors(folder, ranges=np.stack([low, high]), left_out=-np.stack(regressor.left_out_))
+    refused(folder, "left_out holds what cannot be")
+
+
 def test_numbers_that_overflow_and_nesting_without_end(folder):
     edit(folder, lambda record: record.update(rare_threshold=float("inf")))
     refused(folder, "thresholds must be numbers")
@@ -396,7 +406,8 @@ def test_numbers_that_overflow_and_nesting_without_end(folder):
 def test_links_and_pipes(kind, folder, tmp_path):
     path, outside = file_of(folder, kind), tmp_path / "elsewhere"
     os.replace(path, outside)
-    refused(folder, f"{path.name}: No such file")
+    gone = "is no saved model" if kind == "record" else f"{path.name}: No such file"
+    refused(folder, gone)
     path.symlink_to(outside)
     refused(folder, f"{path.name}: is a link, and links are not followed")
     path.unlink()
@@ -428,7 +439,7 @@ def test_a_file_of_more_bytes_than_its_tensors_take_is_not_read(folder):
 
 def test_no_folder(tmp_path):
     refused(tmp_path / "nowhere", "is not a folder")
-    refused(tmp_path, r"model\.json: No such file")
+    refused(tmp_path, r"is no saved model, it holds no model\.json")
 
 
 @pytest.mark.parametrize("path", ["model\0", "m" * 5000, "m" * 300, None, 3.5])

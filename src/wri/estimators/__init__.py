@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from wri.estimators.derived import ESTIMATORS
+from wri.estimators.pipeline import EnvironmentPipeline, make_pipeline
 from wri.estimators.saving import load
 
 globals().update(ESTIMATORS)  # so that they can be imported, and pickled, from here
@@ -12,4 +13,4 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...
 
 
-__all__ = ["ESTIMATORS", "load", *ESTIMATORS]
+__all__ = ["ESTIMATORS", "EnvironmentPipeline", "load", "make_pipeline", *ESTIMATORS]

@@ -7,7 +7,6 @@
 What is learned is kept as plain arrays in attributes with a trailing underscore.
 """
 
-import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,25 +15,40 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from wri.errors import InputError, check_option, shorten
+from wri.errors import InputError, check_option
 from wri.estimators.bar import progress_bar
+from wri.estimators.choice import RULES, Rule, describe_without_choice
 from wri.estimators.environments import read_environments, without_column
-from wri.estimators.parameters import check_parameters
-from wri.estimators.search import Problem, choose, hold_out
-from wri.estimators.specs import PRESET, constructor_parameters, make_spec, plain_erm
+from wri.estimators.folders import SavedInFolders
+from wri.estimators.linear import CoefficientsMixin
+from wri.estimators.parameters import check_parameters, read_seed
+from wri.estimators.search import Problem, choose, hold_out, penalty_weight_of
+from wri.estimators.specs import (
+    AUTO,
+    PRESET,
+    PenaltyWeight,
+    constructor_parameters,
+    make_spec,
+    make_specs,
+    plain_erm,
+)
 from wri.estimators.verdicts import EvidenceMixin
+from wri.estimators.warn import (
+    check_environments,
+    overlap_by_means,
+    warn_of_little_overlap,
+    warn_of_one_environment,
+    warn_of_small_weights,
+)
 from wri.rows import Environments, refuse_gaps
 from wri.stacked import SQUARED, Loss, Seen
-from wri.training import Bank, ModelSpec
+from wri.training import Bank, ModelSpec, Record, Run
 from wri.training.runs import FEWEST_ROWS
 
-SMALL = 0.1  # mean weight below which weights were hardly meant as counts
 
-
-class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
+class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     """What classifiers and regressors of all objectives share.
 
     Parameters
@@ -54,7 +68,12 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         Steps of training, for which schedules are made.
     stop_after
         Steps after which training stops, if before `steps`.
-    penalty_weight, learning_rate, weight_decay, batch_size
+    penalty_weight
+        λ, how much the penalty counts beside the risk: a number, the preset's when None, or "auto":
+        chosen from a ladder of values around the preset's, 0 (ERM) among them, by the loss on each
+        training environment left out in turn. That takes three environments or more; with fewer
+        the preset's is kept.
+    learning_rate, weight_decay, batch_size
         Hyper-parameters; the preset's when None. An environment with at most `batch_size` rows is
         used whole at every step.
     hyper
@@ -64,7 +83,13 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     candidates
         Settings to choose from, a list of dicts of hyper-parameters, options of the objective, or
         `hidden`: by the loss on each training environment left out in turn, which takes three
-        environments or more.
+        environments or more. With `penalty_weight="auto"` each is tried with every λ of the ladder,
+        unless it has its own.
+    choose
+        By which rule. "average": the least mean loss over left-out environments. "worst": the least
+        loss at the worst of them. "insured": the largest λ whose mean loss is within one standard
+        error of the least; a larger λ relies less on relations that change between environments.
+        "affordable": the largest λ whose mean loss is within 1 % of the least.
     early_stopping
         Stop where the loss on left-out environments is least (with fewer than three, on held-out
         rows), once penalties have their full weight. The step size does not decay then.
@@ -74,15 +99,21 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         set the thresholds themselves.
     evidence_on
         What the evidence sees of a row. The predictor's "outputs" (log-odds, or the number
-        predicted): what the predictor ignores makes no row rare, and neither does a strange
-        combination of features with an ordinary outcome. Its last hidden layer "phi" and the
-        standardised inputs "x" see more, also shifts that do not matter.
+        predicted): rare rows have extreme predictions, and what the predictor ignores makes no row
+        rare. Its last hidden layer "phi" and the standardised inputs "x" see strange combinations
+        with ordinary predictions as well, also those that do not matter.
     rare, outside
         Shares of the training environments' rows that `verdict` calls at least rare, and outside.
+    site_spread
+        Whether to train without each environment in turn as well (in five groups of them where
+        there are more), for the interval of `score_new_site`. It costs up to five times the rest.
     random_state
         Seed of initial weights, batches and held-out rows. An integer is the seed itself.
     device
         "auto" is CUDA where there is one, else the CPU.
+    n_jobs
+        Stacks of candidates that train at a time on the CPU: None or 1 leaves the process's threads
+        as they are, −1 takes all cores.
     verbose
         Whether to show a progress bar.
 
@@ -95,18 +126,22 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     hyper_, n_steps_
         Its hyper-parameters, and the steps that were taken.
     selection_
-        How they were found, a sentence.
+        How they were found, what the penalty costs and what it buys, in words.
     candidate_losses_
         `[candidates, environments]`: loss on each environment when it was left out, or None.
+    penalty_weights_
+        `[candidates]`: λ of each, the ladder of "auto"; None where nothing was left out.
     evidence_, evidence_on_
         Densities and thresholds, and what they see.
-    known_
-        Held-out rows with their losses, for `score_new_site`.
+    known_, left_out_, ranges_
+        What `score_new_site` compares with: held-out rows and their losses, the loss of each
+        environment when it was left out (or None), and the range of each column.
     n_held_out_
         Rows that were not learned from.
+    coef_, intercept_
+        Of a linear predictor, in the units of the columns.
     network_, parameters_, state_, input_scaling_, target_scaling_
-        The trained network, what the objective kept (WRI's densities), and the units of inputs and
-        target.
+        The trained network, what the objective kept (WRI's densities), and units.
     """
 
     __metadata_request__fit: ClassVar[Mapping[str, bool]] = {"groups": True}
@@ -122,20 +157,23 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         standardise: bool | None = None,
         steps: int | None = None,
         stop_after: int | None = None,
-        penalty_weight: float | None = None,
+        penalty_weight: PenaltyWeight = None,
         learning_rate: float | None = None,
         weight_decay: float | None = None,
         batch_size: int | None = None,
         hyper: Mapping[str, float] | None = None,
         options: Mapping[str, Any] | None = None,
         candidates: Sequence[Mapping[str, Any]] | None = None,
+        choose: Rule = "average",
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
         evidence_on: Seen = "outputs",
         rare: float = 0.05,
         outside: float = 0.005,
+        site_spread: bool = True,
         random_state: int | np.random.RandomState | None = 0,
         device: str = "auto",
+        n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
         self.environment = environment
@@ -151,13 +189,16 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         self.hyper = hyper
         self.options = options
         self.candidates = candidates
+        self.choose = choose
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.evidence_on = evidence_on
         self.rare = rare
         self.outside = outside
+        self.site_spread = site_spread
         self.random_state = random_state
         self.device = device
+        self.n_jobs = n_jobs
         self.verbose = verbose
 
     def fit(
@@ -186,23 +227,25 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_parameters(self)
         check_option("evidence_on", self.evidence_on, get_args(Seen))
+        check_option("choose", self.choose, RULES)
         if not 0 <= self.validation_fraction < 1:
             raise InputError(
                 f"validation_fraction must be in [0, 1), not {self.validation_fraction:g}"
             )
         X, y, environments, weights = self._read(X, y, groups, sample_weight)
         targets = self._encode(y)
-        self._check_environments(environments, targets)
-        self.environments_ = environments.labels
-        self.n_environments_ = len(environments.labels)
-        seed = _seed(self.random_state)
-        contents = np.column_stack([X, targets])
+        check_environments(environments, targets, self._loss is not SQUARED, stacklevel=2)
+        if len(environments.labels) == 1 and self._objective != "erm":
+            warn_of_one_environment(type(self).__name__, stacklevel=2)
+        self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
+        seed, contents = read_seed(self.random_state), np.column_stack([X, targets])
         rows = hold_out(environments.rows, contents, weights, self.validation_fraction, seed)
         bank = Bank(X, targets, loss=self._loss, classes=self._n_outputs, weights=weights)
-        problem = Problem(bank, rows, seed, self.device)
+        problem = Problem(bank=bank, rows=rows, seed=seed, device=self.device, n_jobs=self.n_jobs)
         specs = self._specs(problem.can_leave_one_out)
         self._train(problem, [problem.complete(spec) for spec in specs])
         self._fit_evidence(X, targets, weights, rows)
+        self._leave_sites_out(problem)
         return self
 
     def _read(
@@ -224,7 +267,7 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
         if sample_weight is None:
             return X, y, environments, None
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        _warn_of_small(weights)
+        warn_of_small_weights(weights, stacklevel=3)
         present = weights > 0
         return X[present], y[present], environments.take(present), weights[present]
 
@@ -243,31 +286,6 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"{cls.__name__} trains {cls._objective}, not {spec.objective.name}")
         return cls(**constructor_parameters(spec), **parameters)
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a folder, which holds no code; see `wri.estimators.saving`.
-
-        Parameters
-        ----------
-        folder
-            A new or empty folder, or one with a saved model and nothing else, which is replaced.
-        """
-        from wri.estimators.saving import save  # it knows all estimators and so comes after them
-
-        save(self, folder)
-
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """The model that `save` wrote, with the same predictions to the last bit.
-
-        Parameters
-        ----------
-        folder
-            From anybody: a damaged or hostile one is an error, and nothing in it is run.
-        """
-        from wri.estimators.saving import load
-
-        return load(folder, cls)
-
     @property
     def _n_outputs(self) -> int | None:
         """Number of classes, if there are any."""
@@ -277,33 +295,9 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     def _encode(self, y: np.ndarray) -> np.ndarray:
         """Targets as the loss takes them."""
 
-    def _check_environments(self, environments: Environments, targets: np.ndarray) -> None:
-        """Refuse environments that are too small, warn of those that say little."""
-        name = type(self).__name__
-        for label, rows in zip(environments.labels, environments.rows, strict=True):
-            if len(rows) < FEWEST_ROWS:
-                raise InputError(
-                    f"environment {shorten(label)!r} has {len(rows)} row; at least {FEWEST_ROWS} "
-                    "are needed: drop or merge it"
-                )
-            if self._loss is not SQUARED and len(np.unique(targets[rows])) == 1:
-                warnings.warn(
-                    f"environment {shorten(label)!r} holds a single class; its risk says little "
-                    "about the others",
-                    stacklevel=3,
-                )
-        if len(environments.labels) == 1 and self._objective != "erm":
-            warnings.warn(
-                f"{name} compares environments and was given one: it trains plain ERM. Give fit "
-                "groups=, or the constructor environment='column'",
-                stacklevel=3,
-            )
-
     def _specs(self, can_choose: bool) -> list[ModelSpec]:
         """What the constructor asks for: one specification for each candidate."""
-        if self.candidates is not None and not len(self.candidates):
-            raise InputError("candidates is empty; leave it out for the defaults")
-        asked = [make_spec(self, candidate) for candidate in self.candidates or [{}]]
+        asked = make_specs(self)
         if len(asked) > 1 and not can_choose:
             asked = [make_spec(self)]
         if self.n_environments_ < asked[0].objective.least_environments:
@@ -323,32 +317,46 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     def _train(self, problem: Problem, specs: Sequence[ModelSpec]) -> None:
         several = len(specs) > 1 or self.early_stopping
         with progress_bar("Choosing", self.verbose and several) as progress:
-            chosen = choose(problem, specs, self.early_stopping, progress)
+            chosen = choose(problem, specs, self.choose, self.early_stopping, progress)
         self.candidate_losses_ = chosen.losses
-        self.selection_ = self._describe_selection(chosen.losses is not None)
+        weights = [penalty_weight_of(spec) for spec in specs]
+        tried = chosen.losses is not None and None not in weights
+        self.penalty_weights_ = np.array(weights, float) if tried else None
+        self.selection_ = chosen.sentence or self._describe_selection()
         run = problem.run(chosen.spec, range(self.n_environments_))
         with progress_bar("Training", self.verbose) as progress:
             (record,) = problem.train([run], chosen.spec.last_step, progress)
         if record.diverged_at is not None:
             raise InputError(f"training diverged at step {record.diverged_at}; lower learning_rate")
+        self._take(run, record)
+        self._check_overlap(problem)
+
+    def _take(self, run: Run, record: Record) -> None:
+        """Become the predictor that a run has trained."""
         self.spec_ = run.spec
         self.input_scaling_, self.target_scaling_ = run.units
         self.network_ = record.network
         self.parameters_ = record.parameters.astype(np.float64)
         self.state_ = record.state
 
-    def _describe_selection(self, left_out: bool) -> str:
-        if left_out:
-            return "chosen by the loss on each training environment left out in turn"
-        if self.candidates is None or len(self.candidates) == 1:
-            stopped = ", stopped where the loss on held-out rows was least"
-            return "given or default hyper-parameters" + (stopped if self.early_stopping else "")
-        reason = (
-            f"candidates need three environments or more to choose from, there are "
-            f"{self.n_environments_}: default hyper-parameters are taken"
-        )
-        warnings.warn(reason, stacklevel=4)
+    def _describe_selection(self) -> str:
+        """Where no environment was left out."""
+        asked = None
+        if self.candidates is not None and len(self.candidates) > 1:
+            asked = "candidates need"
+        elif self.penalty_weight == AUTO:
+            asked = "penalty_weight='auto' needs"
+        reason = describe_without_choice(asked, self.n_environments_, self.early_stopping)
+        if asked:
+            warnings.warn(reason, stacklevel=4)
         return reason
+
+    def _check_overlap(self, problem: Problem) -> None:
+        """WRI compares pairs of environments where they overlap."""
+        if self.spec_.objective.name == "wri":
+            features = problem.bank.features
+            seen = [self.input_scaling_.apply(features[rows]) for rows in problem.rows.fitted]
+            warn_of_little_overlap(overlap_by_means(seen), self.environments_, stacklevel=4)
 
     def _standardised(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "evidence_")
@@ -365,23 +373,3 @@ class Estimator(EvidenceMixin, BaseEstimator):  # type: ignore[misc]
     def _outputs(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
         rows = torch.as_tensor(standardised)[None]
         return self.network_.outputs(torch.as_tensor(self.parameters_)[None], rows)[0].numpy()
-
-
-def _seed(random_state: Any) -> int:
-    """An integer is the seed of the run itself; anything else draws one."""
-    random = check_random_state(random_state)
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(random.randint(2**31 - 1))
-
-
-def _warn_of_small(weights: np.ndarray) -> None:
-    """Weights that sum to one would let the decay of the predictor's weights win over all rows."""
-    total = weights.sum()
-    if 0 < total < SMALL * len(weights):
-        warnings.warn(
-            f"sample_weight sums to {total:.3g} for {len(weights)} rows: weights are how often a "
-            "row counts, and so few rows hardly move a predictor; multiply them by "
-            f"{len(weights) / total:.3g} to count every row once on average",
-            stacklevel=4,
-        )

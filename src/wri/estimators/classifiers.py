@@ -19,8 +19,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of every row."""
-        outputs = self._outputs(self._standardised(X))
-        return self.classes_[outputs.argmax(1)]
+        return self._decide(self._outputs(self._standardised(X)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities `[n_rows, n_classes]`, columns as in `classes_`."""
@@ -38,9 +37,19 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             raise InputError(f"y holds one class, {only}; a classifier needs two classes")
         return number
 
+    def _decide(self, outputs: np.ndarray) -> np.ndarray:
+        return self.classes_[outputs.argmax(1)]
+
     def _predictions(self, outputs: np.ndarray) -> np.ndarray:
         return softmax(outputs, axis=1)
 
     def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C − 1]
         """Log-odds against the last class: what all outputs share does not matter."""
         return outputs[:, :-1] - outputs[:, -1:]
+
+    def _shape_coefficients(
+        self, weight: np.ndarray, bias: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if len(weight) == 2:
+            return weight[1:] - weight[:1], bias[1:] - bias[:1]
+        return weight - weight.mean(0), bias - bias.mean()

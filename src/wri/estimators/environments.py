@@ -1,7 +1,7 @@
 """Which environment every row comes from: `groups=`, or a column of the table.
 
-The column is what reaches `fit` everywhere, through pipelines and cross-validation alike;
-`predict` takes tables with and without it.
+The column is what reaches `fit` everywhere, through cross-validation and, with `wri.make_pipeline`,
+through preprocessing too; `predict` takes tables with and without it.
 """
 
 from collections.abc import Iterable
@@ -33,16 +33,18 @@ def read_environments(
     groups
         One label a row, of any hashable type.
     column
-        Name of the column that holds the labels.
+        Name of the column that holds the labels. Where X has no such column, `groups` tells.
     """
-    if column is not None:
+    there = isinstance(X, pd.DataFrame) and column in X.columns
+    if column is not None and not there and groups is None:
         if not isinstance(X, pd.DataFrame):
             raise InputError(
                 f"environment={shorten(repr(column))} names a column, but X is a "
-                f"{type(X).__name__}; give a DataFrame, or the environments as groups="
+                f"{type(X).__name__}; give a DataFrame, or the environments as groups=. Behind "
+                "preprocessing use wri.make_pipeline, which takes the column before"
             )
-        if column not in X.columns:
-            raise InputError(f"X has no column {shorten(repr(column))}, which environment= names")
+        raise InputError(f"X has no column {shorten(repr(column))}, which environment= names")
+    if column is not None and there:
         found = number_environments(X[column], f"column {column!r}", n_rows)
         # with metadata routing on, cross-validation hands over groups as well
         if groups is not None and not found.same_as(number_environments(groups, "groups", n_rows)):

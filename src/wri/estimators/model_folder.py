@@ -25,7 +25,8 @@ RECORD = "model.json"
 LARGEST = {"record": 8 << 20, "tensors": 1 << 30}  # bytes
 LARGEST_HEADER = 1 << 20
 PART = ".part"  # ends the name of a file that is being written
-OURS = re.compile(r"(model\.json|model(-[0-9a-f]{16})?\.safetensors)(\.part)?")
+REPORT = "report.html"  # of the fit, beside the model
+OURS = re.compile(r"(model\.json|model(-[0-9a-f]{16})?\.safetensors|report\.html)(\.part)?")
 
 
 class Files(NamedTuple):
@@ -107,7 +108,7 @@ def write(target: Path, files: Files) -> None:
     """The new model in the old one's place, or nothing."""
     with named(target):
         new = not target.exists()
-        _check_target(target)
+        check_target(target)
         target.mkdir(exist_ok=True)
         with _alone(target):
             kept = {RECORD, _current_tensors(target)}
@@ -176,7 +177,7 @@ def _clean(folder: Path, kept: set[str | None]) -> None:
                 (folder / name).unlink()
 
 
-def _check_target(target: Path) -> None:
+def check_target(target: Path) -> None:
     """Only a new or empty folder, or a saved model alone in its folder, is written to."""
     if not target.parent.is_dir():
         raise InputError(f"{target.parent} is not a folder; create it first")
@@ -184,6 +185,8 @@ def _check_target(target: Path) -> None:
         raise InputError(f"{target} is a file; give a folder")
     names = sorted(os.listdir(target)) if target.exists() else []
     foreign = [name for name in names if not OURS.fullmatch(name)]
+    if REPORT in names and RECORD not in names:
+        foreign = [REPORT]
     if RECORD in names and not foreign:
         try:
             record = json.loads(read(target, RECORD, LARGEST["record"]))

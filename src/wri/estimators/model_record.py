@@ -1,4 +1,4 @@
-"""Parts of a saved model's record: its digest, the types of its entries, and labels."""
+"""Parts of a saved model: its digest, the types of its entries, labels, and what it knows."""
 
 import hashlib
 import json
@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from wri.estimators.model_folder import require
+from wri.ood.evidence import Known
+from wri.ood.expected_loss import LeftOutSites
+from wri.ood.ranges import ColumnRanges
 
 Types = tuple[type, ...]
 LABELS = {"dtype": (str,), "values": (list,)}
@@ -61,3 +64,34 @@ def decode_labels(labels: Mapping[str, Any], what: str, fewest: int) -> np.ndarr
         if same and len(set(values)) == len(values) >= fewest:
             return array
     raise ValueError(f"{what} must be {fewest} or more different strings, numbers or booleans")
+
+
+def decode_known(array: np.ndarray, environments: int, classes: bool) -> Known:
+    """Held-out rows, if they can be what they say."""
+    predictions, (losses, environment, shares) = array[:, :-3], array[:, -3:].T
+    number = environment.astype(int)
+    possible = (
+        (number == environment).all()
+        and ((number >= 0) & (number < environments)).all()
+        and (losses >= 0).all()
+        and (shares > 0).all()
+        and (len(array) == 0 or abs(shares.sum() - 1) < 1e-6)
+    )
+    if classes:
+        possible = possible and ((predictions >= 0) & (predictions <= 1)).all()
+    require(bool(possible), "known holds rows that cannot be")
+    return Known(predictions, losses, number, shares)
+
+
+def decode_left_out(array: np.ndarray | None) -> LeftOutSites | None:  # [2, E]
+    """Losses of environments that were left out, if any were and they can be what they say."""
+    if array is None:
+        return None
+    require(array.shape[1] > 2 and bool((array >= 0).all()), "left_out holds what cannot be")
+    return LeftOutSites(*array)
+
+
+def decode_ranges(array: np.ndarray) -> ColumnRanges:  # [2, D]
+    low, high = array
+    require(bool((low <= high).all()), "ranges must not end before they start")
+    return ColumnRanges(low, high)

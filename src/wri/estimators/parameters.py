@@ -1,8 +1,11 @@
-"""Types of an estimator's parameters, checked when `fit` begins."""
+"""Types of an estimator's parameters, checked when `fit` begins, and its seed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
 
 from wri.errors import InputError, shorten
 
@@ -15,6 +18,14 @@ def _is_whole(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_number_or_auto(value: Any) -> bool:
+    return _is_number(value) or value == "auto"
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_list(value: Any) -> bool:
@@ -42,19 +53,21 @@ OPTIONAL: Mapping[str, tuple[Check, str]] = {
     "hidden": (_are_widths, "a tuple of widths such as (32, 16)"),
     "steps": (_is_whole, "a whole number"),
     "stop_after": (_is_whole, "a whole number"),
-    "penalty_weight": (_is_number, "a number"),
+    "penalty_weight": (_is_number_or_auto, "a number or 'auto'"),
     "learning_rate": (_is_number, "a number"),
     "weight_decay": (_is_number, "a number"),
     "batch_size": (_is_number, "a number"),
     "hyper": (_is_named, "a dict of numbers by name"),
     "options": (_is_named, "a dict of options by name"),
     "candidates": (_are_candidates, "a list of dicts"),
+    "n_jobs": (_is_whole, "a whole number"),
 }
 """What a parameter must be where it is not None."""
 REQUIRED: Mapping[str, tuple[Check, str]] = {
     "validation_fraction": (_is_number, "a number"),
     "rare": (_is_number, "a number"),
     "outside": (_is_number, "a number"),
+    "site_spread": (_is_flag, "True or False"),
 }
 
 
@@ -73,3 +86,11 @@ def check_parameters(given: Any) -> None:
                 f"hidden in candidate {place} must be a tuple of widths such as (32, 16), not "
                 f"{shorten(repr(hidden))}"
             )
+
+
+def read_seed(random_state: Any) -> int:
+    """An integer is the seed of the run itself; anything else draws one."""
+    random = check_random_state(random_state)
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(random.randint(2**31 - 1))

@@ -20,6 +20,7 @@ from wri.estimators.bar import progress_bar
 from wri.estimators.classifiers import Classifier
 from wri.estimators.derived import ESTIMATORS
 from wri.estimators.saving import load, save
+from wri.estimators.verdicts import Assessment
 from wri.features.backbones import Backbone, as_backbone
 from wri.features.extraction import PathLike, PictureFeatures, extract
 
@@ -143,15 +144,37 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         return self._each(pictures, nearest, None)
 
+    def assess(self, pictures: Pictures) -> Assessment:
+        """Prediction, probabilities, rarity, verdict and nearest domain of every picture."""
+        pictures = pictures if isinstance(pictures, ImageFolder) else list(pictures)
+        found = self._checked(pictures)
+        judged = self.estimator_.assess(found.x)
+
+        def fill(values: np.ndarray, otherwise: Any) -> np.ndarray:
+            n = len(found.kept) + len(found.broken)
+            kind = np.result_type(values, np.asarray(otherwise))
+            every = np.full((n, *values.shape[1:]), otherwise, kind)
+            every[found.kept] = values
+            return every
+
+        return Assessment(
+            predictions=fill(judged.predictions.astype(object), None),
+            probabilities=fill(judged.probabilities, np.nan),
+            scores=fill(judged.scores, np.nan),
+            rarity=fill(judged.rarity, np.nan),
+            verdicts=fill(judged.verdicts, UNREADABLE),
+            nearest=fill(judged.nearest.astype(object), None),
+        )
+
     def score(self, pictures: Pictures, y: Any = None) -> float:
         """Share of the readable pictures whose class is predicted rightly."""
         pictures = pictures if isinstance(pictures, ImageFolder) else list(pictures)
         labels, found = _labels(pictures, y), self._checked(pictures)
         return float(np.mean(self.estimator_.predict(found.x) == labels[found.kept]))
 
-    def score_new_site(self, pictures: Pictures) -> "NewSite":
+    def score_new_site(self, pictures: Pictures, *, level: float = 0.95) -> "NewSite":
         """What to expect of pictures without labels; see the estimator's method."""
-        return self.estimator_.score_new_site(self._checked(pictures).x)
+        return self.estimator_.score_new_site(self._checked(pictures).x, level=level)
 
     def save(self, folder: PathLike) -> None:
         """Write the fitted model to a folder, with the name and the digest of its backbone."""

@@ -23,7 +23,10 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """The expected target of every row."""
-        return self._predictions(self._outputs(self._standardised(X)))[:, 0]
+        return self._decide(self._outputs(self._standardised(X)))
+
+    def _decide(self, outputs: np.ndarray) -> np.ndarray:
+        return self._predictions(outputs)[:, 0]
 
     def _predictions(self, outputs: np.ndarray) -> np.ndarray:
         return self.target_scaling_.undo(outputs)
@@ -37,3 +40,7 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
                 "hold; give y in another unit"
             )
         return numbers
+
+    def _shape_coefficients(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, float]:
+        unit = self.target_scaling_
+        return weight[0] * unit.scale, float(bias[0] * unit.scale + unit.mean)

@@ -1,12 +1,15 @@
 """Models on disk: a folder of two files, neither of which can run anything.
 
     model.json            format version, estimator, its parameters, features, labels, thresholds,
-                          how it was trained, and two SHA-256: of the other file and of itself
-    model-….safetensors   weights, units of inputs and target, densities, scores of held-out rows
-                          with their predictions and losses; its SHA-256 is part of its name
+                          how it was trained, the preprocessing of a pipeline, and two SHA-256: of
+                          the other file and of itself
+    model-….safetensors   weights, units of inputs and target, densities, ranges of columns, losses
+                          of left-out sites, scores of held-out rows with their predictions and
+                          losses; its SHA-256 is part of its name
 
 A loaded model predicts, scores and gives verdicts to the last bit. The folder tells what was
-predicted for held-out rows and how wrong it was, and so their outcomes, but not their columns.
+predicted for held-out rows and how wrong it was, and so their outcomes, but not their columns,
+except that the ends of a column's range are some row's values.
 Objects other than wri's densities (a density that holds a function, a RandomState) are not kept; of
 these the folder holds a description, and the loaded model has the default.
 
@@ -19,10 +22,8 @@ import hashlib
 import json
 import math
 import os
-import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
@@ -38,6 +39,7 @@ from wri.errors import InputError, check_option
 from wri.estimators.base import Estimator
 from wri.estimators.classifiers import Classifier
 from wri.estimators.derived import ESTIMATORS
+from wri.estimators.folders import SavedInFolders
 from wri.estimators.model_folder import (
     FORMAT,
     LARGEST,
@@ -53,21 +55,33 @@ from wri.estimators.model_folder import (
 )
 from wri.estimators.model_record import (
     Types,
-    as_json,
     check_entries,
     check_names,
+    decode_known,
     decode_labels,
+    decode_left_out,
+    decode_ranges,
     encode_labels,
     record_digest,
 )
-from wri.estimators.specs import plain_parameter
-from wri.ood.evidence import Densities, Evidence, Known, Tail
+from wri.estimators.pipeline import (
+    EnvironmentPipeline,
+    join_preprocessing,
+    split_preprocessing,
+)
+from wri.estimators.saved_parts import (
+    feature_names,
+    model_tensors,
+    parameters_record,
+    spec_record,
+)
+from wri.ood.evidence import Densities, Evidence, Tail
 from wri.rows import Scaling
 from wri.stacked import Network, Seen
 from wri.training import ModelSpec
 from wri.training.spec import decode_option
 
-VERSION = 4
+VERSION = 5
 TYPES: Mapping[Types, str] = {
     (str,): "format wri_version estimator evidence_on selection sha256 digest",
     (int,): "format_version features held_out_rows components calibrating_rows tail_power",
@@ -76,17 +90,20 @@ TYPES: Mapping[Types, str] = {
     (dict, NoneType): "classes",
     (list, NoneType): "feature_names state",
     (int, NoneType): "candidates",
+    (bool,): "left_out",
 }
 ENTRIES = {name: types for types, names in TYPES.items() for name in names.split()}
-BACKBONE = "backbone"  # the entry of models of pictures alone
+BACKBONE = "backbone"
+EXTRAS = {BACKBONE: (dict,), "preprocessing": (dict,)}
+"""Entries of models of pictures, and of pipelines, alone."""
 
 
-def save(model: Estimator, folder: str | os.PathLike[str]) -> None:
+def save(model: SavedInFolders, folder: str | os.PathLike[str]) -> None:
     """Write a fitted model to a new or empty folder, or over an old model: whole or not at all."""
-    check_is_fitted(model, "evidence_")
+    check_is_fitted(model[-1] if isinstance(model, EnvironmentPipeline) else model, "evidence_")
     target = open_folder(folder)
     try:  # what is written can be read
-        files = _encode(model)
+        files = _encode(split_preprocessing(model))
         for what, most in LARGEST.items():
             size = len(getattr(files, what))
             require(size <= most, f"its {what} would have {size:,} bytes")
@@ -96,11 +113,13 @@ def save(model: Estimator, folder: str | os.PathLike[str]) -> None:
     write(target, files)
 
 
-def load(folder: str | os.PathLike[str], kind: type[Estimator] = Estimator) -> Estimator:
+def load(folder: str | os.PathLike[str], kind: type = object) -> Any:
     """The model that `save` wrote, if it is of that kind. Runs nothing from the folder."""
     home = open_folder(folder)
     if not home.is_dir():
         raise InputError(f"{home} is not a folder; give the one that save wrote")
+    if not os.path.lexists(home / RECORD):
+        raise InputError(f"{home} is no saved model, it holds no {RECORD}; wri fit -o makes one")
     model = _load(home, read(home, RECORD, LARGEST["record"]))
     if not isinstance(model, kind):
         name = type(model).__name__
@@ -108,7 +127,7 @@ def load(folder: str | os.PathLike[str], kind: type[Estimator] = Estimator) -> E
     return model
 
 
-def _load(home: Path, record: bytes) -> Estimator:
+def _load(home: Path, record: bytes) -> Any:
     try:
         return _decode(home, record, lambda name, most: read(home, name, most))
     except InputError:
@@ -122,34 +141,15 @@ def _encode(model: Estimator) -> Files:
     """The two files."""
     name = type(model).__name__
     require(ESTIMATORS.get(name) is type(model), f"{name} is not one of wri's own estimators")
-    parameters, not_kept = {}, {}
-    for key, value in model.get_params(deep=False).items():
-        try:
-            parameters[key] = as_json(plain_parameter(value))
-        except (TypeError, ValueError):
-            not_kept[key] = _describe(value)
-    spec, lost_option = _spec_record(model.spec_)
+    parameters, not_kept = parameters_record(model)
+    spec, lost_option = spec_record(model.spec_)
     not_kept |= lost_option
     if not_kept:
         lost = f"{', '.join(not_kept)}: objects are not saved; the loaded model predicts the same,"
         warnings.warn(f"{lost} but its fit would take the default", stacklevel=4)
-    evidence, densities, tail = model.evidence_, model.evidence_.densities, model.evidence_.tail
-    losses, state = model.candidate_losses_, model.state_
-    arrays = {
-        "parameters": model.parameters_,
-        "input": np.stack(model.input_scaling_),  # mean and scale
-        "target": np.stack(model.target_scaling_),
-        "densities.units": np.stack([densities.mean, densities.scale]),
-        "densities": densities.parameters,
-        "scores": np.stack([tail.scores, tail.shares]),  # of the rows that set thresholds
-        "known": np.column_stack(model.known_),
-        **({} if losses is None else {"candidate_losses": losses}),
-    }
-    # in C's order, which safetensors takes for granted
-    tensors = {name: np.array(array, np.float64, order="C") for name, array in arrays.items()}
-    if isinstance(state, np.ndarray):
-        tensors["state"] = np.array(state, order="C")
+    tensors = model_tensors(model)
     data = safetensors.numpy.save(tensors)
+    evidence, losses, tail = model.evidence_, model.candidate_losses_, model.evidence_.tail
     record = {
         "format": FORMAT,
         "format_version": VERSION,
@@ -158,51 +158,30 @@ def _encode(model: Estimator) -> Files:
         "parameters": parameters,
         "not_kept": not_kept,
         "features": model.n_features_in_,
-        "feature_names": _feature_names(model),
+        "feature_names": feature_names(model),
         "classes": encode_labels(model.classes_, "y") if isinstance(model, Classifier) else None,
         "environments": encode_labels(model.environments_, "groups"),
         "evidence_on": model.evidence_on_,
         "spec": spec,
         "rare_threshold": float(evidence.rare),
         "outside_threshold": float(evidence.outside),
-        "components": densities.form.components,
+        "components": evidence.densities.form.components,
         "calibrating_rows": len(tail.scores),
         "tail_power": int(tail.power),
         "tail_spread": float(tail.spread),
         "selection": model.selection_,
         "held_out_rows": int(model.n_held_out_),
         "candidates": None if losses is None else len(losses),
+        "left_out": model.left_out_ is not None,
         "state": list(tensors["state"].shape) if "state" in tensors else None,
         "sha256": hashlib.sha256(data).hexdigest(),
-        **({BACKBONE: model.backbone_} if hasattr(model, "backbone_") else {}),
+        **{key: getattr(model, f"{key}_") for key in EXTRAS if hasattr(model, f"{key}_")},
     }
     text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
     return Files(text.encode(), data)
 
 
-def _feature_names(model: Estimator) -> list[str] | None:
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else names.tolist()
-
-
-def _spec_record(spec: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
-    """The specification for JSON; and a density that cannot be written down, described."""
-    try:
-        return as_json(spec.as_dict()), {}
-    except InputError:
-        density = getattr(spec.objective, "density", None)
-        plain = type(spec.objective)()
-        kept = replace(spec, objective=replace(spec.objective, density=plain.density))  # type: ignore[type-var, attr-defined]
-        return as_json(kept.as_dict()), {"density": _describe(density)}
-
-
-def _describe(value: Any) -> str:
-    return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value))[:500]
-
-
-def _decode(
-    folder: Path, record_data: bytes, tensor_data: Callable[[str, int], bytes]
-) -> Estimator:
+def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[str, int], bytes]) -> Any:
     """The model of two files; the second is read when the first has been found good.
 
     `tensor_data` takes the name of the file and the most bytes that it may have.
@@ -219,6 +198,7 @@ def _decode(
         arrays = _arrays(data, shapes)
         model.parameters_, model.state_ = arrays["parameters"], arrays.get("state")
         model.candidate_losses_ = arrays.get("candidate_losses")
+        model.penalty_weights_ = arrays.get("penalty_weights")
         model.input_scaling_ = _scaling(arrays, "input")
         model.target_scaling_ = _scaling(arrays, "target")
         mean, scale = _scaling(arrays, "densities.units")
@@ -230,7 +210,10 @@ def _decode(
             n_environments=model.n_environments_,
         )
         scores, shares = arrays["scores"]
-        model.known_ = _known(arrays["known"], model)
+        classes = isinstance(model, Classifier)
+        model.known_ = decode_known(arrays["known"], model.n_environments_, classes)
+        model.ranges_ = decode_ranges(arrays["ranges"])
+        model.left_out_ = decode_left_out(arrays.get("left_out"))
         ascending = shares[0] > 0 and (np.diff(arrays["scores"]) >= 0).all()
         require(bool(ascending), "scores must ascend")
     power, spread = record["tail_power"], record["tail_spread"]
@@ -244,7 +227,8 @@ def _decode(
     )
     rare, outside = record["rare_threshold"], record["outside_threshold"]
     model.evidence_ = Evidence(densities, tail, rare, outside)
-    return model
+    with named(folder / RECORD):
+        return join_preprocessing(record.get("preprocessing"), model)
 
 
 def _record(data: bytes) -> dict[str, Any]:
@@ -268,8 +252,8 @@ def _record(data: bytes) -> dict[str, Any]:
         )
     require(version == VERSION, f"format_version must be {VERSION}, not {version!r:.40}")
     require(record.get("digest") == record_digest(record), "was changed after it was written")
-    extra = {BACKBONE: (dict,)} if BACKBONE in record else {}
-    check_entries(record, {**ENTRIES, **extra}, "the file")
+    extras = {name: types for name, types in EXTRAS.items() if name in record}
+    check_entries(record, {**ENTRIES, **extras}, "the file")
     return record
 
 
@@ -337,9 +321,14 @@ def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]
         "densities": (Mixture(components)._packing(model.n_environments_, seen).size,),
         "scores": (2, rows),
         "known": (model.n_held_out_, widths[-1] + 3),  # predictions, loss, environment, share
+        "ranges": (2, widths[0]),
     }
+    if record["left_out"]:
+        implied["left_out"] = (2, model.n_environments_)
     if record["candidates"] is not None:
         implied["candidate_losses"] = (record["candidates"], model.n_environments_)
+        if "penalty_weight" in model.spec_.hyper:
+            implied["penalty_weights"] = (record["candidates"],)
     if record["state"] is not None:
         implied["state"] = tuple(record["state"])
     return implied
@@ -367,23 +356,6 @@ def _arrays(data: bytes, implied: Mapping[str, tuple[int, ...]]) -> dict[str, np
         finite = name == "candidate_losses" or bool(np.isfinite(array).all())
         require(finite, f"{name} holds NaN or infinity")
     return {name: array.copy() for name, array in found.items()}  # writable, as torch wants them
-
-
-def _known(array: np.ndarray, model: Estimator) -> Known:
-    """Held-out rows, if they can be what they say."""
-    predictions, (losses, environment, shares) = array[:, :-3], array[:, -3:].T
-    number = environment.astype(int)
-    possible = (
-        (number == environment).all()
-        and ((number >= 0) & (number < model.n_environments_)).all()
-        and (losses >= 0).all()
-        and (shares > 0).all()
-        and (len(array) == 0 or abs(shares.sum() - 1) < 1e-6)
-    )
-    if isinstance(model, Classifier):
-        possible = possible and ((predictions >= 0) & (predictions <= 1)).all()
-    require(bool(possible), "known holds rows that cannot be")
-    return Known(predictions, losses, number, shares)
 
 
 def _scaling(arrays: Mapping[str, np.ndarray], name: str) -> Scaling:

@@ -1,10 +1,10 @@
 """What `fit` trains: candidates by leave-one-environment-out, then the chosen one on all.
 
-    chosen = argmin over candidates of mean_e loss on environment e, trained on the others
+    l_ce = loss on environment e of candidate c, trained on the others
 
-All candidates times all left-out environments are one call of `train`. A run standardises by the
-rows that it learns from, so a left-out environment is new in every respect. No row outside `fit` is
-ever seen.
+One of them is chosen by these losses (`choice.py`). All candidates times all left-out environments
+are one call of `train`. A run standardises by the rows that it learns from, so a left-out
+environment is new in every respect. No row outside `fit` is ever seen.
 """
 
 import warnings
@@ -13,16 +13,21 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from joblib import effective_n_jobs
 
-from wri.errors import InputError
+from wri.estimators.choice import Rule, choose_candidate
 from wri.progress import Progress
 from wri.stacked import generator
+from wri.threads import torch_threads
 from wri.training import Bank, ModelSpec, Record, Run, train
 from wri.training.runs import FEWEST_ROWS
 
 CHECKPOINTS = 20  # looked at for early stopping
 FEWEST_SPLIT = 25  # rows of an environment that can spare some
 FEWEST_HELD = 5  # rows that are worth holding out
+MOST_FOLDS = 5  # runs that leave environments out, for the spread between sites
+STEP_ROWS = 2**14  # rows of a step over all runs that choose λ alone
+FEWEST_CHOOSING = 100  # rows of an environment that choose λ, if it has them
 MOST_LIGHT = 1.5  # times the share of rows, where those held out weigh little
 
 
@@ -66,14 +71,23 @@ def hold_out(
     return Rows([rows[~held[rows]] for rows in environments], [r[held[r]] for r in environments])
 
 
+class LeftOutRun(NamedTuple):
+    """A run that was trained without some environments."""
+
+    environments: list[int]  # those left out
+    run: Run
+    record: Record
+
+
 class Chosen(NamedTuple):
     """The specification to train on all environments."""
 
     spec: ModelSpec
-    losses: np.ndarray | None  # [C, E], of each candidate on each left-out environment
+    losses: np.ndarray | None = None  # [C, E], of each candidate on each left-out environment
+    sentence: str | None = None  # how it was chosen, where environments were left out
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
     """Everything that the runs of one `fit` have in common."""
 
@@ -81,6 +95,7 @@ class Problem:
     rows: Rows
     seed: int
     device: str
+    n_jobs: int | None = None
 
     @property
     def n_environments(self) -> int:
@@ -110,28 +125,62 @@ class Problem:
             return Run(spec, self.bank, rows, seed=self.seed, evaluate=evaluate or {})
 
     def train(self, runs: Sequence[Run], every: int, progress: Progress) -> list[Record]:
-        return train(
-            runs,
-            checkpoint_every=every,
-            measures=("loss",),
-            device=self.device,
-            progress=progress,
-            side_by_side=False,  # a library leaves the process's threads and memory as they are
-        )
+        jobs = effective_n_jobs(self.n_jobs)
+        with torch_threads(jobs if jobs > 1 else None):
+            return train(
+                runs,
+                checkpoint_every=every,
+                measures=("loss",),
+                device=self.device,
+                progress=progress,
+                # unless asked, a library leaves the process's threads and memory as they are
+                side_by_side=jobs > 1,
+                threads=1,  # a step's operations are small: more stacks, not more threads for one
+            )
 
     def left_out_losses(
         self, specs: Sequence[ModelSpec], every: int, progress: Progress
     ) -> tuple[np.ndarray, np.ndarray]:
         """Losses `[C, E, T]` on environments that a candidate was not trained on, and steps."""
-        runs = []
+        runs, thinned = [], self._thinned(specs)
         for left_out in range(self.n_environments):
             others = [e for e in range(self.n_environments) if e != left_out]
             rows = np.concatenate([self.rows.fitted[left_out], self.rows.held_out[left_out]])
-            runs += [self.run(spec, others, {"left out": rows}) for spec in specs]
+            runs += [thinned.run(spec, others, {"left out": rows}) for spec in specs]
         records = self.train(runs, every, progress)
         losses = np.stack([record.measures["loss"]["left out"] for record in records])  # [E·C, T]
         losses = losses.reshape(self.n_environments, len(specs), -1)
         return losses.swapaxes(0, 1), records[0].steps
+
+    def leave_out(self, spec: ModelSpec, progress: Progress) -> list[LeftOutRun]:
+        """The specification trained without each environment in turn.
+
+        Where there are more than `MOST_FOLDS` environments several are left out at a time, so that
+        the cost grows with the environments and not with their square.
+        """
+        n = self.n_environments
+        folds = [list(range(first, n, MOST_FOLDS)) for first in range(min(n, MOST_FOLDS))]
+        runs = [self.run(spec, [e for e in range(n) if e not in fold]) for fold in folds]
+        records = self.train(runs, spec.last_step, progress)
+        return [LeftOutRun(*each) for each in zip(folds, runs, records, strict=True)]
+
+    def _thinned(self, specs: Sequence[ModelSpec]) -> "Problem":
+        """With fewer rows to learn from, where candidates differ in λ alone.
+
+        How much of a penalty serves shows on some rows as on all, in a fraction of the time.
+        """
+        alike = {repr(_without_penalty_weight(spec).as_dict()) for spec in specs}
+        environments = self.n_environments
+        most = STEP_ROWS // (len(specs) * environments * (environments - 1))
+        most = max(most, FEWEST_CHOOSING)
+        if len(alike) > 1 or max(map(len, self.rows.fitted)) <= most:
+            return self
+        random = generator(self.seed, "rows that choose")
+        fitted = [
+            rows if len(rows) <= most else np.sort(random.permutation(rows)[:most])
+            for rows in self.rows.fitted
+        ]
+        return replace(self, rows=self.rows._replace(fitted=fitted))
 
     def held_out_losses(
         self, spec: ModelSpec, every: int, progress: Progress
@@ -144,16 +193,20 @@ class Problem:
 
 
 def choose(
-    problem: Problem, specs: Sequence[ModelSpec], early_stopping: bool, progress: Progress
+    problem: Problem,
+    specs: Sequence[ModelSpec],
+    rule: Rule,
+    early_stopping: bool,
+    progress: Progress,
 ) -> Chosen:
-    """The candidate, and with early stopping the step, with the least mean loss.
+    """The candidate that the rule takes, and with early stopping the step of its least mean loss.
 
     With fewer than three environments there is no environment to leave out: the first candidate is
     taken, and its step by the loss on held-out rows.
     """
     leave_out = problem.can_leave_one_out
     if not (early_stopping or (leave_out and len(specs) > 1)):
-        return Chosen(specs[0], None)
+        return Chosen(specs[0])
     last = specs[0].last_step
     every = max(1, last // CHECKPOINTS) if early_stopping else last
     if leave_out:
@@ -165,11 +218,19 @@ def choose(
     for c, spec in enumerate(specs):
         # before a penalty has its full weight, what is trained is something else
         mean[c, (steps < spec.full_penalty_at) & (steps < steps[-1])] = np.inf
-    if not early_stopping:
-        mean[:, :-1] = np.inf
-    if not np.isfinite(mean).any():
-        raise InputError("training diverged for every candidate; lower learning_rate")
-    best, at = np.unravel_index(mean.argmin(), mean.shape)
-    stopped = int(steps[at]) + 1
+    at = mean.argmin(1) if early_stopping else np.full(len(specs), len(steps) - 1)  # [C]
+    final = losses[np.arange(len(specs)), :, at]  # [C, E]
+    best, sentence = choose_candidate(final, [penalty_weight_of(spec) for spec in specs], rule)
+    stopped = int(steps[at[best]]) + 1
     spec = specs[best] if stopped == last else replace(specs[best], stop_after=stopped)
-    return Chosen(spec, losses[:, :, at] if leave_out else None)
+    return Chosen(spec, final, sentence) if leave_out else Chosen(spec)
+
+
+def _without_penalty_weight(spec: ModelSpec) -> ModelSpec:
+    others = {name: value for name, value in spec.hyper.items() if name != "penalty_weight"}
+    return replace(spec, hyper=others)
+
+
+def penalty_weight_of(spec: ModelSpec) -> float | None:
+    """λ of a complete specification; None where its objective has none."""
+    return spec.hyper.get("penalty_weight")

@@ -1,8 +1,8 @@
 """Between an estimator's constructor and model specifications, in both directions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from wri.errors import InputError
 from wri.objectives import OBJECTIVES
@@ -14,6 +14,11 @@ PRESET = "table"
 NAMED = ("penalty_weight", "learning_rate", "weight_decay", "batch_size")
 """Hyper-parameters that are parameters of the constructor too."""
 
+AUTO = "auto"
+PenaltyWeight = float | Literal["auto"] | None
+LADDER = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""λ that "auto" chooses from, in units of the preset's; 0 is ERM."""
+
 
 class Asked(Protocol):
     """What a constructor says of the model."""
@@ -24,6 +29,8 @@ class Asked(Protocol):
     standardise: bool | None
     steps: int | None
     stop_after: int | None
+    penalty_weight: PenaltyWeight
+    candidates: Sequence[Mapping[str, Any]] | None
     hyper: Mapping[str, float] | None
     options: Mapping[str, Any] | None
     early_stopping: bool
@@ -36,7 +43,7 @@ def make_spec(asked: Asked, candidate: Mapping[str, Any] | None = None) -> Model
     """
     kind = OBJECTIVES[asked._objective]
     options, hidden = dict(asked.options or {}), asked.hidden
-    hyper = {name: v for name in NAMED if (v := getattr(asked, name)) is not None}
+    hyper = {name: v for name in NAMED if (v := getattr(asked, name)) not in (None, AUTO)}
     hyper |= dict(asked.hyper or {})
     known = {parameter.name for parameter in kind.hyperparameters()}
     own_options = {field.name for field in fields(kind)}  # type: ignore[arg-type]
@@ -64,6 +71,41 @@ def make_spec(asked: Asked, candidate: Mapping[str, Any] | None = None) -> Model
         hyper=hyper,
         options=options,
     )
+
+
+def make_specs(asked: Asked) -> list[ModelSpec]:
+    """One specification for each candidate; with "auto" one for each λ of the ladder, too.
+
+    A candidate that names its own penalty weight keeps it.
+    """
+    if asked.candidates is not None and not len(asked.candidates):
+        raise InputError("candidates is empty; leave it out for the defaults")
+    given = [dict(candidate) for candidate in asked.candidates or [{}]]
+    if asked.penalty_weight == AUTO:
+        ladder = [{"penalty_weight": weight} for weight in penalty_ladder(asked)]
+        given = [{**rung, **candidate} for candidate in given for rung in ladder]
+        given = [each for place, each in enumerate(given) if each not in given[:place]]
+    return [make_spec(asked, candidate) for candidate in given]
+
+
+def penalty_ladder(asked: Asked) -> list[float]:
+    """What "auto" chooses from: 0, which is ERM, and multiples of the preset's λ."""
+    known = {each.name: each for each in OBJECTIVES[asked._objective].hyperparameters()}
+    if "penalty_weight" not in known:
+        able = [name for name in OBJECTIVES if has_penalty_weight(name)]
+        raise InputError(
+            f"penalty_weight='auto' is for objectives with a penalty weight ({', '.join(able)}); "
+            f"{asked._objective} has none: leave it out"
+        )
+    if "penalty_weight" in (asked.hyper or {}):
+        raise InputError("hyper has a penalty_weight as well as 'auto'; give one of them")
+    centre = known["penalty_weight"].setting(asked.preset).resolve(None)
+    return [centre * factor for factor in LADDER]
+
+
+def has_penalty_weight(objective: str) -> bool:
+    """Whether an objective adds a weighted penalty to the risk."""
+    return any(each.name == "penalty_weight" for each in OBJECTIVES[objective].hyperparameters())
 
 
 def plain_erm(spec: ModelSpec) -> ModelSpec:

@@ -1,0 +1,151 @@
+"""A fitted `ColumnTransformer` as JSON, and what the records of all transformers share."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer
+
+from wri.estimators.model_folder import require
+from wri.estimators.model_record import check_names
+from wri.estimators.packed_values import pack, unpack
+
+MOST_COLUMNS = 1_000_000
+WORDS = ("passthrough", "drop")
+ENTRIES = (
+    *("class", "parameters", "output", "parts", "remainder", "sparse"),
+    *("n_features", "feature_names"),
+)
+Encode = Callable[[Any, str, bool], Any]
+
+
+def construct(kind: type, packed: Any, output: Any) -> Any:
+    require(isinstance(packed, dict), f"parameters of {kind.__name__} must be an object")
+    parameters = {key: unpack(value) for key, value in packed.items()}
+    transformer = kind(**parameters)
+    if hasattr(transformer, "_validate_params"):
+        transformer._validate_params()
+    require(output in (None, "default", "pandas"), f"output {output!r:.40} is unknown")
+    return transformer if output is None else transformer.set_output(transform=output)
+
+
+def output(transformer: Any) -> str | None:
+    """What `set_output` was told, if anything."""
+    return getattr(transformer, "_sklearn_output_config", {}).get("transform")
+
+
+def check_width(n: Any, names: Any) -> None:
+    require(type(n) is int and 0 < n <= MOST_COLUMNS, f"{n!r:.40} columns cannot be")
+    if names is not None:
+        texts = isinstance(names, list) and {*map(type, names)} == {str} and len(names) == n
+        require(texts, f"feature_names must be {n} names")
+
+
+def set_names(transformer: Any, names: list[str] | None) -> None:
+    if names is not None:
+        transformer.feature_names_in_ = np.array(names, dtype=object)
+    elif "feature_names_in_" in vars(transformer):
+        del transformer.feature_names_in_
+
+
+class _Width(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Stands for a transformer with so many columns of output."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def fit(self, X: Any, y: Any = None) -> "_Width":
+        self.fitted_ = True
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        return np.zeros((len(X), self.width))
+
+
+PART_PARAMETERS = (
+    "sparse_threshold",
+    "transformer_weights",
+    "verbose",
+    "verbose_feature_names_out",
+    "n_jobs",
+)
+
+
+def write_parts(columns: ColumnTransformer, where: str, encode: Encode) -> dict[str, Any]:
+    """What a fitted `ColumnTransformer` does, its parts written by `encode`."""
+    given = {name: transformer for name, transformer, _ in columns.transformers}
+    given["remainder"] = columns.remainder
+    parts = []
+    for name, transformer, chosen in columns.transformers_:
+        word = given[name] if isinstance(given[name], str) else None
+        place = columns.output_indices_[name]
+        width = place.stop - place.start
+        empty = hasattr(chosen, "__len__") and len(chosen) == 0
+        record = word or encode(transformer, f"{where}.{name}", not empty)
+        parts.append({"name": name, "is": record, "columns": pack(chosen), "width": width})
+    names = getattr(columns, "feature_names_in_", None)
+    return {
+        "parameters": {key: pack(getattr(columns, key)) for key in PART_PARAMETERS},
+        "output": output(columns),
+        "parts": parts,
+        "remainder": given["remainder"] if isinstance(given["remainder"], str) else None,
+        "sparse": bool(columns.sparse_output_),
+        "n_features": int(columns.n_features_in_),
+        "feature_names": None if names is None else names.tolist(),
+    }
+
+
+def read_parts(record: Mapping[str, Any], decode: Callable[[Any], Any]) -> ColumnTransformer:
+    """The `ColumnTransformer` of a record, its parts read by `decode`.
+
+    It is fitted to two rows of zeros with stand-ins for its parts, which learns which columns go
+    where, and then gets the parts.
+    """
+    check_names(record, ENTRIES, "ColumnTransformer has entries")
+    check_names(record["parameters"], PART_PARAMETERS, "ColumnTransformer has parameters")
+    n, names = record["n_features"], record["feature_names"]
+    check_width(n, names)
+    require(type(record["sparse"]) is bool, "sparse must be true or false")
+    parts = [_read_part(part, decode) for part in record["parts"]]
+    fitted = {name: transformer for name, transformer, _, _ in parts}
+    require(len(fitted) == len(parts), "two parts have one name")
+    rest = fitted.get("remainder", record["remainder"])
+    require(record["remainder"] in (None, *WORDS) and rest is not None, "the remainder is odd")
+    others = [part for part in parts if part[0] != "remainder"]
+    stands = {
+        name: each if isinstance(each, str) else _Width(width) for name, each, _, width in parts
+    }
+    made = construct(
+        ColumnTransformer,
+        {"transformers": [], **record["parameters"]},
+        None,
+    )
+    made.transformers = [(name, stands[name], chosen) for name, _, chosen, _ in others]
+    made.remainder = stands.get("remainder", rest)
+    rows = np.zeros((2, n))
+    made.fit(rows if names is None else pd.DataFrame(rows, columns=names))
+    given = {name: width for name, _, _, width in parts}
+    for name, part in fitted.items():
+        if given[name] and not isinstance(part, str):
+            real = len(part.get_feature_names_out())
+            require(real == given[name], f"part {name!r:.40} has another number of columns")
+    plain = {name: each if isinstance(each, str) else clone(each) for name, each in fitted.items()}
+    made.transformers = [(name, plain[name], chosen) for name, _, chosen, _ in others]
+    made.remainder = plain.get("remainder", rest)
+    made.transformers_ = [
+        (name, each if isinstance(stands.get(name, ""), str) else fitted[name], chosen)
+        for name, each, chosen in made.transformers_
+    ]
+    made.sparse_output_ = record["sparse"]
+    return made if record["output"] is None else made.set_output(transform=record["output"])
+
+
+def _read_part(part: Any, decode: Callable[[Any], Any]) -> tuple[str, Any, Any, int]:
+    require(isinstance(part, dict), "a part of ColumnTransformer is no object")
+    check_names(part, ("name", "is", "columns", "width"), "a part of ColumnTransformer has entries")
+    name, width = part["name"], part["width"]
+    require(isinstance(name, str) and type(width) is int, "a part of ColumnTransformer is odd")
+    require(0 <= width <= MOST_COLUMNS, f"a part of {width:,} columns cannot be")
+    return name, decode(part["is"]), unpack(part["columns"]), width

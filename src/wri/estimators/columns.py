@@ -1,0 +1,261 @@
+"""Columns of a raw table: what each holds, and how its cells are read.
+
+    number     numbers, or texts of numbers with blanks around them   ─► float, missing NaN
+    yes/no     booleans, yes and no, y and n, true and false, 1 and 0 ─► 1 or 0, missing NaN
+    category   texts, or numbers that are codes                       ─► text, missing "(missing)"
+
+Columns of all other kinds are not read: constant ones, and those left out. What is missing: an
+empty cell, NaN, "?", and the texts that pandas takes for missing when it reads a CSV.
+"""
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from wri.errors import InputError, check_option, shorten
+
+Kind = Literal[
+    "number", "yes/no", "category", "constant", "date", "id", "text", "mixed", "left out"
+]
+KINDS: tuple[str, ...] = get_args(Kind)
+READ = ("number", "yes/no", "category")
+"""Kinds of columns that are features."""
+REFUSED = ("date", "id", "text", "mixed")
+"""Kinds that somebody must decide about."""
+NO_CATEGORY = "(missing)"
+MISSING = frozenset(
+    (
+        *("", "?", "-", "--", "–", "."),
+        *("NA", "N/A", "NaN", "nan", "NULL", "null", "n/a", "<NA>", "None"),
+        *("#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
+    )
+)
+"""Texts that stand for a missing cell."""
+_YES = {"yes": 1.0, "y": 1.0, "true": 1.0, "t": 1.0, "1": 1.0, "1.0": 1.0}
+_NO = {"no": 0.0, "n": 0.0, "false": 0.0, "f": 0.0, "0": 0.0, "0.0": 0.0}
+YES_NO = _YES | _NO
+SHOWN = 6  # columns named in a message
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    name: str
+    kind: Kind
+    missing: int = 0  # cells, where the kind was found out
+    categories: tuple[str, ...] = ()  # those that were there
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        plain = {"name": self.name, "kind": self.kind, "missing": self.missing}
+        return {**plain, "categories": list(self.categories)}
+
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
+        """From what `as_dict` made, or from what a stranger says was made so."""
+        known = {"name", "kind", "missing", "categories"}
+        entries = dict(entries) if isinstance(entries, Mapping) else {}
+        name, kind = entries.get("name"), entries.get("kind")
+        missing, categories = entries.get("missing", 0), entries.get("categories", [])
+        plain = isinstance(name, str) and isinstance(kind, str) and set(entries) <= known
+        counted = type(missing) is int and missing >= 0
+        texts = isinstance(categories, list | tuple) and {*map(type, categories)} <= {str}
+        if not (plain and counted and texts):
+            raise InputError(f"a column needs name and kind, and has {shorten(repr(entries))}")
+        check_option(f"kind of column {shorten(name)!r}", kind, KINDS)
+        return cls(name, kind, missing, tuple(categories))  # type: ignore[arg-type]
+
+
+class Distinct:
+    """The different cells of a column as clean texts or numbers, and where each stands."""
+
+    def __init__(self, column: pd.Series) -> None:
+        self.codes, found = pd.factorize(column)  # −1 where missing
+        self.values = [_clean(value) for value in np.asarray(found, dtype=object)]
+
+    def spread(self, values: Sequence[Any], missing: Any, dtype: Any) -> np.ndarray:  # [n]
+        """Values for the different cells, put where these stand."""
+        table = np.empty(len(values) + 1, dtype)
+        table[:-1], table[-1] = values, missing  # the code −1 is the last
+        return table[self.codes]
+
+    @property
+    def n_missing(self) -> int:
+        gone = np.array([value is None for value in self.values] + [True])
+        return int(gone[self.codes].sum())
+
+
+def _clean(value: Any) -> Any:
+    """A cell without blanks around it; None where nothing is said."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    return None if text in MISSING else text
+
+
+def as_number(value: Any) -> float:
+    """The number that a cell holds; a ValueError or TypeError where it holds none."""
+    if value is None:
+        return np.nan
+    if isinstance(value, str) and "_" in value:  # only Python reads 1_000 as a number
+        raise ValueError(value)
+    if isinstance(value, pd.Timestamp | pd.Timedelta | np.datetime64 | np.timedelta64):
+        raise TypeError
+    return float(value)
+
+
+def as_yes_no(value: Any) -> float:
+    """1 or 0; a LookupError where a cell says neither."""
+    return np.nan if value is None else YES_NO[str(value).casefold()]
+
+
+def as_category(value: Any) -> str:
+    """A cell as text: 1, 1.0 and "1" are one category."""
+    if value is None:
+        return NO_CATEGORY
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _as_known(value: Any, known: frozenset[str]) -> str:
+    """A category; where training knew only the number that a text spells, that one."""
+    text = as_category(value)
+    if text in known or not known:
+        return text
+    try:
+        number = as_category(as_number(value))
+    except (ValueError, TypeError):
+        return text
+    return number if number in known else text
+
+
+def _read_one(column: pd.Series, kind: str, categories: tuple[str, ...] = ()) -> np.ndarray:
+    """One column; a ValueError names the first cell that cannot be read."""
+    if kind == "number" and column.dtype.kind in "iuf":
+        plain = isinstance(column.dtype, np.dtype)  # pandas' own types have NA
+        numbers = column.to_numpy(np.float64, **({} if plain else {"na_value": np.nan}))
+        _refuse_infinity(column, numbers)
+        return numbers
+    distinct = Distinct(column)
+    if kind == "category":
+        known = frozenset(categories)
+        texts = [_as_known(value, known) for value in distinct.values]
+        return distinct.spread(texts, NO_CATEGORY, object)
+    read, what = (as_number, "a number") if kind == "number" else (as_yes_no, "yes or no")
+    values = []
+    for code, value in enumerate(distinct.values):
+        try:
+            values.append(read(value))
+        except (ValueError, TypeError, LookupError):
+            row = column.index[int((distinct.codes == code).argmax())]
+            cell = shorten(repr(value))
+            raise ValueError(f"{column.name!r:.80} (row {row} is {cell}, not {what})") from None
+    numbers = distinct.spread(values, np.nan, np.float64)
+    _refuse_infinity(column, numbers)
+    return numbers
+
+
+def _refuse_infinity(column: pd.Series, numbers: np.ndarray) -> None:
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        row = column.index[int(infinite.argmax())]
+        raise ValueError(f"{column.name!r:.80} (row {row} is infinite)")
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Names in a message, the first few of them."""
+    names = [repr(shorten(name)) for name in names]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+class ColumnReader(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Raw columns of a DataFrame as numbers and texts; every other table is refused with reasons.
+
+    Parameters
+    ----------
+    columns
+        One dict for each column, with `name` and `kind`, as `Column.as_dict` gives it.
+    target
+        Name of the column to be predicted, which is no feature and may be there or not.
+
+    Notes
+    -----
+    `transform` refuses tables in which a column is missing or holds something else, and names all
+    such columns. Columns that `columns` does not know are ignored, with a warning.
+    """
+
+    _parameter_constraints: ClassVar[Mapping[str, Any]] = {
+        "columns": [list, tuple],
+        "target": [str, None],
+    }
+
+    def __init__(self, columns: Sequence[Mapping[str, Any]], target: str | None = None) -> None:
+        self.columns = columns
+        self.target = target
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Check the columns; nothing is learned from the cells."""
+        self.columns_ = tuple(Column.from_dict(each) for each in self.columns)
+        self._check(X)
+        used = [column.name for column in self.columns_ if column.kind in READ]
+        if not used:
+            raise InputError("no column is left to learn from; give other kinds")
+        self.feature_names_in_ = np.array(used, dtype=object)
+        self.n_features_in_ = len(used)
+        return self
+
+    def transform(self, X: Any) -> pd.DataFrame:
+        """Numbers and texts of the columns that are features, in the order of `columns`."""
+        check_is_fitted(self, "columns_")
+        X = self._check(X)
+        read, wrong = {}, []
+        for column in self.columns_:
+            if column.kind in READ:
+                try:
+                    read[column.name] = _read_one(X[column.name], column.kind, column.categories)
+                except ValueError as error:
+                    wrong.append(str(error))
+        if wrong:
+            more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+            raise InputError(
+                f"columns that hold something else than in training: {', '.join(wrong[:SHOWN])}"
+                f"{more}; correct the cells, or leave them empty where nothing is known"
+            )
+        return pd.DataFrame(read, index=X.index, copy=False)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns that are features."""
+        check_is_fitted(self, "columns_")
+        return self.feature_names_in_
+
+    def _check(self, X: Any) -> pd.DataFrame:
+        """The table, if it has all columns; those it has besides are named in a warning."""
+        if not isinstance(X, pd.DataFrame):
+            raise InputError(f"give a DataFrame with named columns, not a {type(X).__name__}")
+        there = set(X.columns)
+        missing = [c.name for c in self.columns_ if c.kind in READ and c.name not in there]
+        known = {column.name for column in self.columns_} | {self.target}
+        additional = [name for name in X.columns if name not in known]
+        if missing:
+            beside = f"; it has others that training had not: {listed(additional)}"
+            raise InputError(
+                f"the table has no column {listed(missing)}, which the model was trained on"
+                f"{beside if additional else ''}; add or rename columns"
+            )
+        if not X.columns.is_unique:
+            twice = X.columns[X.columns.duplicated()]
+            raise InputError(f"the table has column {listed(twice[:1])} twice; rename or drop one")
+        if additional:
+            warnings.warn(
+                f"columns that training had not are ignored: {listed(additional)}", stacklevel=3
+            )
+        return X

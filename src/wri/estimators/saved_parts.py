@@ -1,0 +1,68 @@
+"""What is written of a fitted estimator: constructor arguments, specification, numbers."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wri.errors import InputError
+from wri.estimators.base import Estimator
+from wri.estimators.model_record import as_json
+from wri.estimators.specs import plain_parameter
+from wri.training import ModelSpec
+
+
+def parameters_record(model: Estimator) -> tuple[dict[str, Any], dict[str, str]]:
+    """The constructor's arguments for JSON; and those that cannot be written down, described."""
+    kept, lost = {}, {}
+    for key, value in model.get_params(deep=False).items():
+        try:
+            kept[key] = as_json(plain_parameter(value))
+        except (TypeError, ValueError):
+            lost[key] = _describe(value)
+    return kept, lost
+
+
+def model_tensors(model: Estimator) -> dict[str, np.ndarray]:
+    """All numbers of a model."""
+    densities, tail = model.evidence_.densities, model.evidence_.tail
+    arrays = {
+        "parameters": model.parameters_,
+        "input": np.stack(model.input_scaling_),  # mean and scale
+        "target": np.stack(model.target_scaling_),
+        "densities.units": np.stack([densities.mean, densities.scale]),
+        "densities": densities.parameters,
+        "scores": np.stack([tail.scores, tail.shares]),  # of the rows that set thresholds
+        "known": np.column_stack(model.known_),
+        "ranges": np.stack(model.ranges_),
+        "left_out": None if model.left_out_ is None else np.stack(model.left_out_),
+        "candidate_losses": model.candidate_losses_,
+        "penalty_weights": model.penalty_weights_,
+    }
+    # in C's order, which safetensors takes for granted
+    given = {name: array for name, array in arrays.items() if array is not None}
+    tensors = {name: np.array(array, np.float64, order="C") for name, array in given.items()}
+    if isinstance(model.state_, np.ndarray):
+        tensors["state"] = np.array(model.state_, order="C")
+    return tensors
+
+
+def feature_names(model: Estimator) -> list[str] | None:
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else names.tolist()
+
+
+def spec_record(spec: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
+    """The specification for JSON; and a density that cannot be written down, described."""
+    try:
+        return as_json(spec.as_dict()), {}
+    except InputError:
+        density = getattr(spec.objective, "density", None)
+        plain = type(spec.objective)()
+        kept = replace(spec, objective=replace(spec.objective, density=plain.density))  # type: ignore[type-var, attr-defined]
+        return as_json(kept.as_dict()), {"density": _describe(density)}
+
+
+def _describe(value: Any) -> str:
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value))[:500]

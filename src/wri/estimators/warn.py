@@ -1,0 +1,106 @@
+"""What `fit` refuses or warns of when rows say little: environments, weights, overlap."""
+
+import warnings
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from scipy.special import expit
+
+from wri.errors import InputError, shorten
+from wri.rows import Environments
+from wri.training.runs import FEWEST_ROWS
+
+SMALL = 0.1  # mean weight below which weights were hardly meant as counts
+NOTHING_SHARED = 0.05  # overlap below which a pair has next to nothing in common
+NAMED = 4  # pairs in a warning
+
+
+def check_environments(
+    environments: Environments, targets: np.ndarray, classes: bool, stacklevel: int
+) -> None:
+    """Refuse environments that are too small, warn of those that say little."""
+    for label, rows in zip(environments.labels, environments.rows, strict=True):
+        if len(rows) < FEWEST_ROWS:
+            raise InputError(
+                f"environment {shorten(label)!r} has {len(rows)} row; at least {FEWEST_ROWS} "
+                "are needed: drop or merge it"
+            )
+        if classes and len(np.unique(targets[rows])) == 1:
+            warnings.warn(
+                f"environment {shorten(label)!r} holds a single class; its risk says little "
+                "about the others",
+                stacklevel=stacklevel + 1,
+            )
+
+
+def warn_of_one_environment(name: str, stacklevel: int) -> None:
+    """One environment cannot be compared with others."""
+    warnings.warn(
+        f"{name} compares environments and was given one: it trains plain ERM. Give fit groups=, "
+        "or the constructor environment='column'",
+        stacklevel=stacklevel + 1,
+    )
+
+
+def warn_of_small_weights(weights: np.ndarray, stacklevel: int) -> None:
+    """Weights that sum to one would let the decay of the predictor's weights win over all rows."""
+    total = weights.sum()
+    if 0 < total < SMALL * len(weights):
+        warnings.warn(
+            f"sample_weight sums to {total:.3g} for {len(weights)} rows: weights are how often a "
+            "row counts, and so few rows hardly move a predictor; multiply them by "
+            f"{len(weights) / total:.3g} to count every row once on average",
+            stacklevel=stacklevel + 1,
+        )
+
+
+def overlap_by_means(inputs: Sequence[np.ndarray]) -> np.ndarray | None:
+    """ρ_ij of Gaussians with the environments' means and their common covariance, `[E, E]`.
+
+    With Mahalanobis distance Δ, estimated without bias, log p_j/p_i at i's rows is N(−Δ²/2, Δ²), so
+
+        ρ = E_i[2 p_j / (p_i + p_j)] = 2 E[σ(Δ·z − Δ²/2)],   z ~ N(0, 1)
+
+    None where there are too few rows to tell. A classifier with a weight decay, as WRI learns with,
+    parts environments less than they are.
+
+    Parameters
+    ----------
+    inputs
+        Rows of each environment, `[n_e, D]`.
+    """
+    counts = np.array([len(rows) for rows in inputs])
+    width, freedom = inputs[0].shape[1], counts.sum() - len(inputs)
+    if freedom <= width + 1:
+        return None
+    means = np.stack([rows.mean(0) for rows in inputs])  # [E, D]
+    spread = np.concatenate(inputs).var(0)
+    within = sum((rows - mean).T @ (rows - mean) for rows, mean in zip(inputs, means, strict=True))
+    # a column that is constant in every site parts them all the same
+    covariance = within / freedom + np.diag(1e-6 * spread + (spread == 0))
+    apart = means[:, None] - means  # [E, E, D]
+    squared = (apart * np.linalg.solve(covariance, apart[..., None])[..., 0]).sum(-1)
+    chance = width * (1 / counts[:, None] + 1 / counts)
+    squared = np.maximum(squared * (freedom - width - 1) / freedom - chance, 0.0)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+    ratio = np.sqrt(squared)[..., None] * nodes - squared[..., None] / 2
+    return 2 * (expit(ratio) * weights).sum(-1) / weights.sum()
+
+
+def warn_of_little_overlap(overlap: np.ndarray | None, labels: np.ndarray, stacklevel: int) -> None:
+    """Say so where most pairs of environments share nothing, and name them."""
+    if overlap is None:
+        return
+    pairs = list(combinations(range(len(labels)), 2))
+    apart = sorted((overlap[i, j], i, j) for i, j in pairs if overlap[i, j] < NOTHING_SHARED)
+    if 2 * len(apart) <= len(pairs):
+        return
+    names = [f"{shorten(labels[i])} and {shorten(labels[j])}" for _, i, j in apart]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    warnings.warn(
+        f"{len(apart)} of {len(pairs)} pairs of environments share next to nothing "
+        f"({'; '.join(names[:NAMED])}{more}), so WRI has little to compare there and is closer "
+        "to ERM; see wri.diagnosis.environment_overlap(X, groups)",
+        stacklevel=stacklevel + 1,
+    )
