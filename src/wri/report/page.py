@@ -1,31 +1,53 @@
-"""One self-contained HTML page with the tables and figures of experiments."""
+"""One self-contained HTML page: no external resource, and no script is needed to read it.
 
-from base64 import b64encode
-from collections.abc import Mapping, Sequence
+`Page` and the blocks in it are in `blocks.py`; the look is in `page.html` and `page.css`.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from wri import __version__
-from wri.report.result import Result
+from wri.report import style
+from wri.report.blocks import Block, Page, PageCell, PagePicture, PageTable, Section
+from wri.report.pictures import data_uri, inline_svg
+
+_NUMBER = re.compile(r"[+\-−±<>≤≥~≈]?\s?\d|[–—-]?$|not finite$")
 
 
-def write_page(
-    results: Sequence[Result], about: Mapping[str, str], command: str, folder: Path
-) -> Path:
-    """Write `index.html` into a folder.
+def write_page(page: Page, path: Path) -> Path:
+    """Write a page to a file; a reader meets the whole file or none.
 
     Parameters
     ----------
-    results
-        What is shown, in this order.
-    about
-        A line on each experiment, by its name.
-    command
-        What made the results, shown at the top.
-    folder
-        Where the page goes; figures are copied into it as SVG, so it can travel alone.
+    page : Page
+        What is shown.
+    path : Path
+        An HTML file; its folder is made where it is missing.
+
+    Returns
+    -------
+    Path
+        The file written.
     """
+    data = render_page(page).encode("utf-8", errors="replace")  # lone surrogates
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_bytes(data)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def render_page(page: Page) -> str:
+    """The page as HTML; equal pages give equal text."""
     templates = Environment(
         loader=PackageLoader("wri.report", "."),
         autoescape=True,
@@ -33,17 +55,111 @@ def write_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pictures = {
-        result.experiment: [_inline(path) for path in result.figures if path.suffix == ".svg"]
-        for result in results
-    }
-    text = templates.get_template("page.html").render(
-        results=results, about=about, command=command, pictures=pictures, version=__version__
+    templates.filters["data_uri"] = data_uri
+    names = _Names()
+    return templates.get_template("page.html").render(
+        page=page,
+        lead=[page.lead] if isinstance(page.lead, str) else page.lead,
+        sections=[_show_section(each, names) for each in page.sections],
+        colours=style,
+        version=__version__,
     )
-    page = folder / "index.html"
-    page.write_text(text, encoding="utf-8")
-    return page
 
 
-def _inline(path: Path) -> str:
-    return "data:image/svg+xml;base64," + b64encode(path.read_bytes()).decode()
+class ShownBlock(NamedTuple):
+    """A block with what the template needs beside it."""
+
+    block: Block
+    label: str = ""  # the accessible name of its scrolling box
+    svg: Markup | None = None
+    table: "ShownTable | None" = None
+
+
+class ShownTable(NamedTuple):
+    """A table with all its cells as `PageCell`."""
+
+    table: PageTable
+    label: str
+    numeric: list[bool]  # for each column
+    rows: list[list[PageCell]]
+
+
+class ShownSection(NamedTuple):
+    """A section with its id."""
+
+    id: str
+    section: Section
+    blocks: list[ShownBlock]
+
+
+class _Names:
+    """Ids and labels that occur once in a page, and the number of the next figure."""
+
+    def __init__(self) -> None:
+        self.ids: set[str] = {"content", "contents", "title"}  # in the template
+        self.labels: set[str] = set()
+        self.figures = 0
+
+    def make_id(self, text: str) -> str:
+        slug = re.sub(r"[^\w-]+", "-", text).strip("-") or "section"
+        return self._add(self.ids, _numbered(slug, "-{}"))
+
+    def make_label(self, text: str) -> str:
+        return self._add(self.labels, _numbered(text, " ({})"))
+
+    def make_prefix(self) -> str:
+        self.figures += 1
+        return f"svg{self.figures}."  # the point keeps it apart from ids of sections
+
+    @staticmethod
+    def _add(known: set[str], candidates: Iterator[str]) -> str:
+        found = next(each for each in candidates if each not in known)
+        known.add(found)
+        return found
+
+
+def _numbered(text: str, form: str) -> Iterator[str]:
+    """The text, then the text with 2, 3, … behind it."""
+    yield text
+    number = 2
+    while True:
+        yield text + form.format(number)
+        number += 1
+
+
+def _show_section(section: Section, names: _Names) -> ShownSection:
+    blocks = [_show_block(block, section.title, names) for block in section.blocks]
+    return ShownSection(names.make_id(section.title), section, blocks)
+
+
+def _show_block(block: Block, heading: str, names: _Names) -> ShownBlock:
+    if isinstance(block, str):
+        return ShownBlock(block)
+    if isinstance(block, PageTable):
+        return ShownBlock(block, table=_show_table(block, heading, names))
+    if isinstance(block, PagePicture):
+        label = names.make_label(f"Figure: {block.caption or heading}")
+        table = _show_table(block.data, heading, names) if block.data else None
+        svg = inline_svg(
+            block.figure, names.make_prefix(), block.caption or heading, block.alternative
+        )
+        return ShownBlock(block, label, Markup(svg), table)
+    return ShownBlock(block, names.make_label(f"{heading}: {_label(block)}"))
+
+
+def _label(block: Any) -> str:
+    return getattr(block, "label", "") or getattr(block, "caption", "") or block.kind
+
+
+def _show_table(table: PageTable, heading: str, names: _Names) -> ShownTable:
+    rows = [_cells(row) for row in table.rows]
+    numeric = [
+        place > 0 and all(_NUMBER.match(row[place].text.strip()) for row in rows)
+        for place in range(len(table.columns))
+    ]
+    label = names.make_label(f"Table: {table.caption or heading}")
+    return ShownTable(table, label, numeric, rows)
+
+
+def _cells(row: Sequence[str | PageCell]) -> list[PageCell]:
+    return [each if isinstance(each, PageCell) else PageCell(each) for each in row]

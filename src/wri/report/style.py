@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from warnings import catch_warnings, filterwarnings
 
 import matplotlib as mpl
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 
 from wri.registry import (
     BLACK,
@@ -37,6 +40,8 @@ __all__ = [
     "SKY",
     "VERMILLION",
     "YELLOW",
+    "as_svg",
+    "describe",
     "figure",
     "save",
 ]
@@ -56,7 +61,9 @@ _STYLE: dict[Any, Any] = {
     "legend.fontsize": 8,
     "savefig.dpi": 160,
     "pdf.fonttype": 42,
+    "svg.hashsalt": "wri",  # ids in SVG files are the same for the same figure
 }
+_SIDES: tuple[Literal["left", "center", "right"], ...] = ("left", "center", "right")
 
 
 @contextmanager
@@ -67,10 +74,46 @@ def figure(width: float, height: float) -> Iterator[Figure]:
 
 
 def save(drawn: Figure, folder: Path, name: str) -> list[Path]:
-    """Write PNG, PDF and SVG; the paths written."""
+    """Write PNG, PDF and SVG; the paths written. Equal figures give equal files."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.{kind}" for kind in ("png", "pdf", "svg")]
+    described = {"Date": None, "Description": describe(drawn)}
+    metadata = {"png": {}, "pdf": {"CreationDate": None}, "svg": described}
     with mpl.rc_context(_STYLE):
-        for path in paths:
-            drawn.savefig(path)
-    return paths
+        for kind, about in metadata.items():
+            drawn.savefig(folder / f"{name}.{kind}", metadata=about)
+    return [folder / f"{name}.{kind}" for kind in metadata]
+
+
+def as_svg(drawn: Figure) -> str:
+    """The figure as an SVG document for a browser, the same for equal figures.
+
+    Text stays text, so that the reader's fonts draw letters that the figure's font lacks.
+    """
+    file = StringIO()
+    with mpl.rc_context({**_STYLE, "svg.fonttype": "none"}), catch_warnings():
+        filterwarnings("ignore", message="Glyph .* missing from")
+        drawn.savefig(file, format="svg", metadata={"Date": None})
+    return file.getvalue()
+
+
+def describe(drawn: Figure) -> str:
+    """Titles, axes and legends in words: what a text alternative can begin with."""
+    panels = [axes for axes in drawn.axes if axes.get_label() != "<colorbar>"]
+    parts = [f"{len(panels)} panels."] if len(panels) > 1 else []
+    for place, axes in enumerate(panels, 1):
+        title = " ".join(filter(None, (axes.get_title(side) for side in _SIDES)))
+        said = [
+            f"Panel {place}" if len(panels) > 1 else "",
+            f"“{title}”" if title else "",
+            f"horizontal axis “{axes.get_xlabel()}”" if axes.get_xlabel() else "",
+            f"vertical axis “{axes.get_ylabel()}”" if axes.get_ylabel() else "",
+            _entries(axes.get_legend()),
+        ]
+        parts += [", ".join(filter(None, said)) + "."] if any(said) else []
+    parts += [f"For all, {_entries(legend)}." for legend in drawn.legends]
+    return " ".join(" ".join(parts).split())
+
+
+def _entries(legend: Legend | None) -> str:
+    names = [text.get_text() for text in legend.get_texts()] if legend else []
+    return f"legend: {', '.join(names)}" if names else ""
