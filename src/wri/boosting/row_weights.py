@@ -1,0 +1,284 @@
+"""How much every row counts in an objective, at the scores that a predictor has now.
+
+    T(l_1 … l_n) = mean_e R_e + λ · penalty          any objective of the registry
+    ω_r = ∂T/∂l_r,   κ_r = ∂T/∂(f·l′)_r              κ for IRM, whose penalty sees f·l′(f)
+
+Trees need a gradient and a positive curvature in each row's score f:
+
+    g = ω l′ + κ (l′ + f l″),    h = max(|ω + κ|, c·ω⁰) · l″,    ω⁰ = ω without a penalty
+
+ω may be negative: a row of an environment whose weighted risk is too low asks for a larger loss.
+T is the objective's own `loss` (`wri.objectives`), with the scores in the place of a network's
+parameters, so nothing of a penalty is written a second time.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wri.errors import InputError
+from wri.objectives import Objective
+from wri.objectives.base import Batch, Drawn, Draws, Model, Start, StepContext
+from wri.stacked import Loss, Seen, Streams, Views
+from wri.training.sampler import in_proportion
+
+LEAST_CURVATURE = 0.2
+"""c: a row whose weights cancel still resists being moved."""
+
+AT_ONCE = 2**16  # rows whose densities are computed at once
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WeightedRows:
+    """Training rows of all environments.
+
+    Parameters
+    ----------
+    features
+        What densities see of the rows, `[n, D]`, in units of about one.
+    targets
+        `[n]`: class numbers, or numbers in units of about one.
+    environment
+        Number of each row's environment, `[n]`.
+    loss
+        One of the losses in `wri.stacked`.
+    weights
+        How much each row counts among those of its environment, `[n]`, positive.
+    """
+
+    features: np.ndarray
+    targets: np.ndarray
+    environment: np.ndarray
+    loss: Loss
+    weights: np.ndarray = field(default_factory=lambda: np.ones(0))
+
+    @property
+    def n_environments(self) -> int:
+        return int(self.environment.max()) + 1
+
+    @property
+    def by_environment(self) -> list[np.ndarray]:
+        return [np.flatnonzero(self.environment == e) for e in range(self.n_environments)]
+
+    def padded(self) -> tuple[Tensor, Tensor]:
+        """Row numbers and shares of each environment's risk, `[E, B]` each; shares sum to one."""
+        rows = self.by_environment
+        longest = max(map(len, rows))
+        number = np.stack([np.pad(own, (0, longest - len(own)), mode="edge") for own in rows])
+        share = np.zeros(number.shape)
+        for e, own in enumerate(rows):
+            share[e, : len(own)] = self.weights[own] / self.weights[own].sum()
+        return torch.from_numpy(number), torch.from_numpy(share)
+
+
+class _Scores:
+    """All rows' scores as the parameters of a network; its inputs are row numbers."""
+
+    def __init__(self, features: Tensor, outputs: int) -> None:
+        self._features = features
+        self._outputs = outputs
+
+    def width_seen(self, what: Seen) -> int:
+        if what != "x":
+            raise InputError(f"densities of trees see the inputs, 'x', not {what!r}")
+        return self._features.shape[1]
+
+    def represent(self, flat: Tensor, x: Tensor) -> Tensor:
+        raise InputError("trees have no representation Φ(x) for an objective to see")
+
+    head = represent
+
+    def outputs(self, flat: Tensor, x: Tensor) -> Tensor:  # [1, n·C], [1, E, B, 1] -> [1, E, B, C]
+        return flat.view(-1, self._outputs)[x[..., 0]]
+
+    def views(self, flat: Tensor, x: Tensor) -> Views:
+        seen = self._features[x[..., 0]]
+        return Views(seen, seen, self.outputs(flat, x))
+
+
+class _Taped:
+    """A loss that keeps what it gave, to be differentiated by."""
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+        self.given: list[Tensor] = []  # losses, and scale gradients if they were asked for
+        self.loss = replace(
+            loss, per_example=self._per_example, scale_gradient=self._scale, classes=False
+        )
+
+    def _per_example(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self._keep(self._loss.per_example(outputs, targets))
+
+    def _scale(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self._keep(self._loss.scale_gradient(outputs, targets))
+
+    def _keep(self, values: Tensor) -> Tensor:
+        self.given.append(values.detach().requires_grad_())
+        return self.given[-1]
+
+
+class _WholeDraws(Draws):
+    """All training rows, for densities that are fitted once."""
+
+    def __init__(self, rows: WeightedRows) -> None:
+        self._rows = rows
+        self._x = torch.from_numpy(rows.features)
+
+    @property
+    def rows_per_step(self) -> int:
+        return len(self._x)
+
+    def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Drawn]:
+        raise InputError("trees take densities that are fitted once, before the first tree")
+
+    def batch(self, rows: Tensor) -> Batch:
+        return Batch(self._x[rows], torch.from_numpy(self._rows.targets)[rows])
+
+    def n_learned(self, run: int) -> int:
+        return len(self._x)
+
+    def learned(self, runs: Sequence[int]) -> Iterator[Tensor]:
+        for piece in torch.arange(len(self._x)).split(AT_ONCE):
+            yield piece[None]
+
+    def environments(self, run: int) -> list[np.ndarray]:
+        return [self._rows.features[own] for own in self._whole()]
+
+    def targets(self, run: int) -> list[np.ndarray]:
+        return [self._rows.targets[own] for own in self._whole()]
+
+    def _whole(self) -> list[np.ndarray]:
+        """Row numbers of every environment, repeated by their weights."""
+        weights = self._rows.weights
+        return [own[in_proportion(weights[own])] for own in self._rows.by_environment]
+
+    def split(self, run: int) -> Hashable:
+        return 0
+
+
+class RoundWeights(NamedTuple):
+    """What rows count at one round; in units in which they sum to the number of rows."""
+
+    plain: np.ndarray  # [n], ω⁰
+    loss: np.ndarray  # [n], ω
+    scale: np.ndarray  # [n], κ
+
+
+class RowWeights:
+    """An objective's row weights, round by round.
+
+    Parameters
+    ----------
+    objective
+        Any whose penalty is one of losses: ERM, IRM (`form="square"`), VREx, GroupDRO, WRI with
+        densities that are fitted once on x.
+    rows
+        The training rows.
+    hyper
+        Its hyper-parameters; steps are rounds.
+    seed
+        Of what the objective draws.
+    """
+
+    def __init__(
+        self, objective: Objective, rows: WeightedRows, hyper: Mapping[str, float], seed: int = 0
+    ) -> None:
+        self._objective = objective
+        self._rows = rows
+        self._seed = seed
+        self._number, self._share = rows.padded()
+        self._targets = torch.from_numpy(rows.targets)[self._number][None]  # [1, E, B]
+        self._hyper = {name: torch.tensor([float(value)]) for name, value in hyper.items()}
+        self._features = torch.from_numpy(rows.features)
+        self._state = objective.initial(
+            Start(
+                seeds=[seed],
+                environments=rows.n_environments,
+                network=_Scores(self._features, 1),
+                dtype=torch.float64,
+                device="cpu",
+                draws=_WholeDraws(rows),
+            )
+        )
+        self.plain = self._per_row(self._share / rows.n_environments)
+
+    def at(self, scores: np.ndarray, round_: int) -> RoundWeights:  # [n, C]
+        """RoundWeights at these scores; rounds are counted from 0 and asked for in order."""
+        taped = _Taped(self._rows.loss)
+        with torch.enable_grad():
+            total, self._state = self._evaluate(taped.loss, scores, round_)
+        slopes = torch.autograd.grad(total.sum(), taped.given, allow_unused=True)
+        found = [
+            np.zeros_like(self.plain) if slope is None else self._per_row(slope[0])
+            for slope in slopes
+        ]
+        return RoundWeights(self.plain, *found, *[np.zeros_like(self.plain)] * (2 - len(found)))
+
+    def value(self, scores: np.ndarray, round_: int) -> float:  # [n, C]
+        """The objective at these scores."""
+        with torch.no_grad():
+            return float(self._evaluate(self._rows.loss, scores, round_)[0])
+
+    def _evaluate(self, loss: Loss, scores: np.ndarray, round_: int) -> tuple[Tensor, Any]:
+        """T, `[1]`, and the objective's state after it."""
+        network = _Scores(self._features, scores.shape[1])
+        flat = torch.from_numpy(np.ascontiguousarray(scores)).reshape(1, -1)
+        number = self._number[None, :, :, None]  # [1, E, B, 1]
+        batch = Batch(number, self._targets, self._share[None], self._number[None])
+        random = Streams([self._seed], f"round {round_}", torch.float64, "cpu")
+        context = StepContext(round_, self._hyper, random)
+        return self._objective.loss(Model(network, flat, loss), batch, self._state, context)
+
+    def _per_row(self, values: Tensor) -> np.ndarray:  # [E, B] -> [n]
+        """From padded environments back to rows, in units of one row of n."""
+        real = self._share > 0
+        found: np.ndarray = np.zeros(len(self._rows.targets))
+        found[self._number[real].numpy()] = values[real].numpy() * len(found)
+        return found
+
+
+class LossSlopes(NamedTuple):
+    """First and second derivative of the loss in the scores, `[n, C]` each."""
+
+    first: np.ndarray
+    second: np.ndarray
+
+
+def loss_slopes(name: str, scores: np.ndarray, targets: np.ndarray) -> LossSlopes:
+    """Of the loss of that name, with the factors of LightGBM's own objectives.
+
+    These have half of the squared loss, and C/(C − 1) times the curvature of C classes.
+
+    Parameters
+    ----------
+    name
+        "logistic", "cross_entropy" or "squared".
+    scores
+        `[n, C]`.
+    targets
+        `[n]`.
+    """
+    if name == "squared":
+        return LossSlopes(scores - targets[:, None], np.ones(scores.shape))
+    if name == "logistic":
+        p = 1 / (1 + np.exp(-scores))
+        return LossSlopes(p - targets[:, None], p * (1 - p))
+    p = np.exp(scores - scores.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    classes = scores.shape[1]
+    own = targets[:, None] == np.arange(classes)
+    return LossSlopes(p - own, classes / (classes - 1) * p * (1 - p))
+
+
+def tree_gradients(
+    weights: RoundWeights, slopes: LossSlopes, scores: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """g and h of every row and score, `[n, C]` each."""
+    omega, kappa = weights.loss[:, None], weights.scale[:, None]
+    gradient = omega * slopes.first + kappa * (slopes.first + scores * slopes.second)
+    size = np.maximum(np.abs(omega + kappa), LEAST_CURVATURE * weights.plain[:, None])
+    return gradient, size * slopes.second

@@ -1,0 +1,208 @@
+"""Boosted trees that minimise an objective over environments, on LightGBM.
+
+A penalty on the gap between environments is closed by trees on the very rows they have seen, the
+more the more a tree can memorise. So with a penalty rows are split into two halves by their
+contents, a forest grows on each, and every round the gap, and with it how much each row counts, is
+taken from the scores of the forest that has not seen the row:
+
+    f = (f_A + f_B) / 2,    ω from f_B on A's rows and from f_A on B's
+
+Each half's forest then takes the step ω_r · l′(f_r) on its own rows. Without a penalty there is
+one forest on all rows, which is what LightGBM's own objectives grow.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wri.boosting.row_weights import RowWeights, WeightedRows, loss_slopes, tree_gradients
+from wri.errors import InputError
+from wri.objectives import Objective
+from wri.progress import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeSettings:
+    """How trees grow.
+
+    Parameters
+    ----------
+    rounds
+        Trees per score.
+    leaves
+        Leaves per tree.
+    least_rows
+        Rows per leaf at least.
+    learning_rate
+        Share of each tree's step that is taken.
+    l2
+        Added to the curvature of a leaf.
+    threads
+        Of LightGBM.
+    """
+
+    rounds: int = 300
+    leaves: int = 4
+    least_rows: int = 100
+    learning_rate: float = 0.08
+    l2: float = 0.0
+    threads: int = 1
+
+    def parameters(self, seed: int) -> dict[str, Any]:
+        """LightGBM's names for them."""
+        return {
+            "num_leaves": self.leaves,
+            "min_data_in_leaf": self.least_rows,
+            "learning_rate": self.learning_rate,
+            "lambda_l2": self.l2,
+            "num_threads": self.threads,
+            "seed": seed,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """One or two grown forests; their scores are averaged."""
+
+    boosters: tuple[Any, ...]  # lightgbm.Booster
+    start: np.ndarray  # [C], score before the first tree
+
+    def scores(self, X: Any) -> np.ndarray:  # [n, D] -> [n, C]
+        grown = [_as_table(booster.predict(X, raw_score=True)) for booster in self.boosters]
+        return self.start + sum(grown) / len(grown)
+
+    def importances(self) -> np.ndarray:  # [D]
+        """Gain of every column's splits, as shares."""
+        gain = sum(booster.feature_importance("gain") for booster in self.boosters)
+        total = gain.sum()
+        return gain / total if total > 0 else gain
+
+
+def load_lightgbm() -> Any:
+    """The package, which is an optional requirement."""
+    try:
+        import lightgbm
+    except ImportError as error:
+        raise InputError(
+            "boosted trees need LightGBM; install it with pip install "
+            "'weighted-risk-invariance[boosting]'"
+        ) from error
+    return lightgbm
+
+
+def grow(
+    X: Any,
+    rows: WeightedRows,
+    objective: Objective,
+    hyper: Mapping[str, float],
+    settings: TreeSettings,
+    *,
+    classes: int | None = None,
+    categorical: Sequence[int] = (),
+    halves: np.ndarray | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Trees:
+    """Grow trees for an objective.
+
+    Parameters
+    ----------
+    X
+        What trees split on, `[n, D]`; missing values are NaN.
+    rows
+        The same rows for the objective.
+    objective, hyper
+        What is minimised, with its hyper-parameters; steps are rounds.
+    settings
+        How trees grow.
+    classes
+        Outputs of a cross-entropy.
+    categorical
+        Columns of X whose numbers are names.
+    halves
+        0 or 1 for every row, to grow a forest on each half; None for one forest on all rows.
+    seed
+        Of LightGBM and of what the objective draws.
+    progress
+        Called with rounds done and rounds in all.
+    """
+    weights = RowWeights(objective, rows, hyper, seed)
+    start = _start(rows, weights, classes or 1)
+    forests = [
+        _Forest(X, own, settings.parameters(seed), start, categorical) for own in _parts(halves)
+    ]
+    for round_ in range(settings.rounds):
+        scores = forests[0].scores
+        if halves is not None:  # each row's score by the forest that has not seen it
+            scores = np.where(halves[:, None] == 0, forests[1].scores, forests[0].scores)
+        now = weights.at(scores, round_)
+        for forest in forests:
+            slopes = loss_slopes(rows.loss.name, forest.scores, rows.targets)
+            forest.step(*tree_gradients(now, slopes, forest.scores))
+        if progress is not None:
+            progress(round_ + 1, settings.rounds)
+    return Trees(tuple(forest.booster for forest in forests), start)
+
+
+class _Forest:
+    """Trees that grow on some of the rows, and what they score all rows."""
+
+    def __init__(
+        self,
+        X: Any,
+        own: np.ndarray | None,  # rows that it grows on, None for all
+        parameters: Mapping[str, Any],
+        start: np.ndarray,
+        categorical: Sequence[int],
+    ) -> None:
+        lightgbm = load_lightgbm()
+        classes = {"num_class": len(start)} if len(start) > 1 else {}
+        parameters = {**parameters, **classes, "objective": "none", "metric": "none"}
+        columns = list(categorical) or "auto"
+        everyone = np.ones(len(X), bool) if own is None else own
+        data = lightgbm.Dataset(X[everyone], params=parameters, categorical_feature=columns)
+        self.booster = lightgbm.Booster(parameters, data)
+        self._seen = everyone
+        if own is not None:
+            other = lightgbm.Dataset(X[~own], reference=data, params=parameters)
+            self.booster.add_valid(other, "other half")
+        self._start = start
+        self.scores = np.tile(start, (len(X), 1))  # [n, C]
+
+    def step(self, gradient: np.ndarray, curvature: np.ndarray) -> None:  # [n, C] each
+        """One tree per score."""
+        wide = gradient.shape[1] > 1
+        own = [part[self._seen] if wide else part[self._seen, 0] for part in (gradient, curvature)]
+        self.booster.update(fobj=lambda scores, data: tuple(own))
+        self.booster.eval_train(lambda scores, data: self._keep(scores, self._seen))
+        if not self._seen.all():
+            self.booster.eval_valid(lambda scores, data: self._keep(scores, ~self._seen))
+
+    def _keep(self, scores: np.ndarray, rows: np.ndarray) -> tuple[str, float, bool]:
+        """Scores of some rows, by way of a measure that LightGBM asks for."""
+        self.scores[rows] = self._start + _as_table(scores)
+        return "kept", 0.0, True
+
+
+def _as_table(scores: np.ndarray) -> np.ndarray:  # [n] or [n, C] -> [n, C]
+    return scores[:, None] if scores.ndim == 1 else scores
+
+
+def _parts(halves: np.ndarray | None) -> list[np.ndarray | None]:
+    return [None] if halves is None else [halves == 0, halves == 1]
+
+
+def _start(rows: WeightedRows, weights: RowWeights, outputs: int) -> np.ndarray:  # [C]
+    """The best constant score without a penalty, where LightGBM's own objectives start too."""
+    share = weights.plain / weights.plain.sum()
+    if rows.loss.name == "squared":
+        return np.array([share @ rows.targets])
+    if rows.loss.name == "logistic":
+        chance = np.clip(share @ rows.targets, 1e-12, 1 - 1e-12)
+        return np.array([np.log(chance / (1 - chance))])
+    return np.log(np.bincount(rows.targets, share, outputs).clip(1e-12))
