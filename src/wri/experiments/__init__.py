@@ -60,6 +60,12 @@ EVIDENCE = (
     ),
 )
 
+BACKEND = Option(
+    name="backend",
+    kind=Literal["local", "ray"],
+    default="local",
+    help="Train sweeps in threads here, or in Ray's workers, here or on RAY_ADDRESS.",
+)
 PICTURES = (
     Option(
         name="datasets",
@@ -69,6 +75,7 @@ PICTURES = (
     ),
     Option(name="data", kind=str, help="Folder that holds them, in place of WRI_DATA."),
     Option(name="backbone", kind=str, help="Its name; efficientnet-lite0 if not given."),
+    BACKEND,
 )
 
 EXPERIMENTS = {
@@ -95,7 +102,7 @@ EXPERIMENTS = {
     ),
     "table2": Experiment(
         {"table2": "ERM, IRM, VREx and WRI on coloured digits of unequal difficulty, as a sweep"},
-        (PRESET, *FEATURES),
+        (PRESET, *FEATURES, BACKEND),
     ),
     "table3": Experiment(
         {
@@ -177,4 +184,4 @@ def check_task(task: Task) -> None:
         declared[name].check(value)
 
 
-__all__ = ["EXPERIMENTS", "Experiment", "Option", "Task", "check_task", "run_experiment"]
+__all__ = ["BACKEND", "EXPERIMENTS", "Experiment", "Option", "Task", "check_task", "run_experiment"]

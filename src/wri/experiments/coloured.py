@@ -76,13 +76,12 @@ def load_features(
     environments = digits(name, full, draw)
     shown = [*environments, recoloured(environments[TEST], draw)]
     made = feature_environments(shown, extractor, TRAINING, draw, progress=progress)
-    data = gather(draw_name(name, draw), made[:-1], classes=2)
-    bank = gather(data.name, made, classes=2).bank
+    whole = gather(draw_name(name, draw), made, classes=2)
     return ColouredData(
-        name=data.name,
-        names=data.names,
-        bank=bank,
-        sizes=data.sizes,
+        name=whole.name,
+        names=whole.names[:-1],
+        bank=whole.bank,
+        sizes=whole.sizes[:-1],
         digits=np.concatenate([each.digits for each in shown]),
     )
 

@@ -30,7 +30,8 @@ def train_variants(
     progress: Progress,
 ) -> dict[str, Record]:
     """One record per variant; the split, initial weights and batches are common."""
-    sides = {kind: with_digit_sides(each) for kind, each in data.items()}
+    kinds = {variant.features for variant in variants.values() if variant.on_digits}
+    sides = {kind: with_digit_sides(data[kind]) for kind in kinds}
     runs = []
     for variant in variants.values():
         chosen = data[variant.features]

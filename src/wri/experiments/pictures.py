@@ -26,12 +26,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wri.datasets import Environment, ImageFolder
+from wri.datasets import Environment
 from wri.datasets.image_sets import IMAGE_SETS, find_image_set, find_images, load_images
 from wri.errors import InputError
 from wri.experiments.picture_numbers import AVERAGES, DOMAINS, OVER_ALL, PER_DOMAIN, Printed
 from wri.experiments.task import Task
 from wri.features import extract
+from wri.features.extraction import as_environments
 from wri.features.featurizer import Featurizer
 from wri.progress import Progress, part
 from wri.report.intervals import paired_interval
@@ -47,6 +48,7 @@ from wri.sweep import (
     SweepSpec,
     choose,
     gather,
+    open_backend,
     run_sweep,
     seed_hash,
 )
@@ -140,35 +142,17 @@ def load_set(task: Task, name: str, progress: Progress) -> tuple[Data, list[str]
     """A set with the backbone's features, and what there is to say of them."""
     start = perf_counter()
     folder = load_images(name, folder_of(task, name))
-    kept = np.arange(len(folder)) if task.full else some(folder)
-    paths = [folder.paths[n] for n in kept]
-    found = extract(paths, task.options["backbone"], progress=progress)
-    kept = kept[found.kept]
-    classes, groups = np.array(folder.classes), folder.groups[kept]
-    y = np.searchsorted(classes, folder.y[kept])
-    environments = [
-        Environment(domain, found.x[groups == domain], y[groups == domain])
-        for domain in DOMAINS[name]
-    ]
+    if not task.full:
+        folder = folder.first(OF_CLASS)
+    found = extract(folder, task.options["backbone"], progress=progress)
     seconds = perf_counter() - start
     said = (
-        f"{name}: {len(kept)} pictures, backbone {found.backbone} (digest {found.digest[:12]}), "
+        f"{name}: {len(found.x)} pictures, backbone {found.backbone} (digest {found.digest[:12]}), "
         f"{found.x.shape[1]} features in {seconds:.0f} s, or as long as it takes to read them."
     )
     broken = [f"{path} was left out: {reason}." for path, reason in found.broken.items()]
-    return gather(name, environments, classes=len(classes)), [said, *broken]
-
-
-def some(folder: ImageFolder) -> np.ndarray:
-    """Numbers of the first few pictures of every class and domain."""
-    seen: dict[tuple[str, str], int] = {}
-    kept = []
-    for n, picture in enumerate(folder.pictures):
-        place = picture.domain, picture.label
-        seen[place] = seen.get(place, 0) + 1
-        if seen[place] <= OF_CLASS:
-            kept.append(n)
-    return np.array(kept)
+    environments = as_environments(folder, found)
+    return gather(name, environments, classes=len(folder.classes)), [said, *broken]
 
 
 def size_of(task: Task) -> Size:
@@ -191,6 +175,7 @@ def sweep(task: Task, data: Data, lines: Sequence[Line], progress: Progress) -> 
     """All runs on a set; what they are measured on bears the set's name."""
     size = "full" if task.full else "quick"
     with ExitStack() as opened:
+        backend = opened.enter_context(open_backend(task.options["backend"]))
         stores = {
             preset: opened.enter_context(
                 Store(task.folder / f"pictures-{data.name}-{preset}-{size}.db", write=True)
@@ -202,14 +187,14 @@ def sweep(task: Task, data: Data, lines: Sequence[Line], progress: Progress) -> 
             for trial in trials_of(task)
             for held_out in range(len(data.names))
             for width in WIDTHS
+            if draws_of(task, trial, width)
         ]
         for n, place in enumerate(places):
             features = featurized(data, *place, steps=size_of(task).layer_steps)
             for preset, store in stores.items():
                 algorithms = tuple(line.algorithm for line in lines if line.preset == preset)
                 spec = plan(task, algorithms, preset, place)
-                if spec is not None:
-                    run_sweep(Sweep(spec, [features]), store)
+                run_sweep(Sweep(spec, [features]), store, backend=backend)
             progress(n + 1, len(places))
         found = {line: stores[line.preset].outcomes() for line in lines}
     return [
@@ -220,19 +205,21 @@ def sweep(task: Task, data: Data, lines: Sequence[Line], progress: Progress) -> 
     ]
 
 
+def draws_of(task: Task, trial: int, width: int) -> tuple[int, ...]:
+    """The draws of a trial that have a width."""
+    return tuple(n for n in range(size_of(task).draws) if width_of(n, trial) == width)
+
+
 def plan(
     task: Task, algorithms: tuple[str, ...], preset: str, place: tuple[int, int, int]
-) -> SweepSpec | None:
-    """The runs of one trial, held-out domain and width; None where no draw has that width."""
+) -> SweepSpec:
+    """The runs of one trial, held-out domain and width."""
     trial, held_out, width = place
     size = size_of(task)
-    draws = tuple(n for n in range(size.draws) if width_of(n, trial) == width)
-    if not draws:
-        return None
     return SweepSpec(
         algorithms,
         draws=size.draws,
-        only_draws=draws,
+        only_draws=draws_of(task, trial, width),
         steps=size.steps,
         selections=SHOWN,
         test_envs=(held_out,),

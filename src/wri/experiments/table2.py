@@ -69,6 +69,7 @@ from wri.sweep import (
     Store,
     Sweep,
     SweepSpec,
+    open_backend,
     run_sweep,
     seed_hash,
 )
@@ -109,9 +110,10 @@ def run(task: Task) -> list[Result]:
     ]
     name = file_name(task, preset, extractor)
     path = task.folder / f"{name}-{sweep_key(sweeps)}.db"
-    with Store(path, write=True) as store:
+    with Store(path, write=True) as store, open_backend(task.options["backend"]) as backend:
         for n, sweep in enumerate(sweeps):
-            run_sweep(sweep, store, part(task.progress, len(sweeps) + n, 2 * len(sweeps)))
+            progress = part(task.progress, len(sweeps) + n, 2 * len(sweeps))
+            run_sweep(sweep, store, progress, backend)
         outcomes = store.outcomes()
     outcomes += train_on_digits(task, preset, datasets)
     trained = perf_counter()

@@ -120,7 +120,11 @@ def picture_environments(
 
     The parameters are those of `extract`.
     """
-    found = extract(pictures, backbone, workers, folder, progress)
+    return as_environments(pictures, extract(pictures, backbone, workers, folder, progress))
+
+
+def as_environments(pictures: ImageFolder, found: PictureFeatures) -> list[Environment]:
+    """Features of all of a folder's pictures, by domain."""
     number = {label: n for n, label in enumerate(pictures.classes)}
     y = np.array([number[pictures.pictures[row].label] for row in found.kept])
     domain = pictures.groups[found.kept]

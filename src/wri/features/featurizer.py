@@ -81,7 +81,8 @@ class Featurizer:
             How many there are in all domains.
         """
         unit = Scaling.of(np.concatenate([x for x, _ in domains]).astype(float))
-        rows = [torch.as_tensor(unit.apply(x), dtype=torch.float32) for x, _ in domains]
+        scaled = [unit.apply(x) for x, _ in domains]
+        rows = [torch.as_tensor(x, dtype=torch.float32) for x in scaled]
         layer = undrawn(lambda: nn.Linear(rows[0].shape[1], self.width))
         with one_thread():
             self._train(
@@ -92,8 +93,7 @@ class Featurizer:
                 silent,
             )
         weight, bias = (value.detach().double().numpy() for value in layer.parameters())
-        joined = np.concatenate([unit.apply(x) for x, _ in domains])
-        out = Scaling.of(joined @ weight.T + bias)
+        out = Scaling.of(np.concatenate(scaled) @ weight.T + bias)
         return FittedHead(unit, weight, bias, out)
 
     def fit_full(
