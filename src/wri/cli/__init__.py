@@ -10,21 +10,39 @@ from typing import Annotated
 import typer
 
 from wri import __version__
-from wri.cli import data, reproduce, results, sweep
+from wri.cli import data, diagnose, exchange, fit, predict, reproduce, sweep
 from wri.cli.console import checked_output, complain, echo, repeat_lists
 from wri.errors import InputError, shorten
 
+HELP = """Weighted risk invariance: predictors that hold at a new site.
+
+Start with a table of rows from several sites:
+
+`wri data hospitals --write hospitals.csv`
+
+`wri fit hospitals.csv --target sick --env hospital -o model/`
+
+`wri predict model/ hospitals-new.csv -o predictions.csv`
+
+Exit codes: 0 done, 2 bad input (one sentence says what, where and the remedy), 130 interrupted,
+143 terminated. `--install-completion` completes commands and options in your shell.
+"""
+
 app = typer.Typer(
-    help="Weighted risk invariance: predictors that hold in a new environment.",
+    help=HELP,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.add_typer(reproduce.make_app(), name="reproduce")
-app.command()(sweep.sweep)
-app.command()(results.results)
-app.command()(data.data)
+TABLE, PAPER, DATA = "Your own table", "The paper, and sweeps", "Data"
+app.command(help=fit.HELP, rich_help_panel=TABLE)(fit.fit)
+app.command(rich_help_panel=TABLE)(predict.predict)
+app.command(rich_help_panel=TABLE)(predict.site)
+app.command(help=diagnose.HELP, rich_help_panel=TABLE)(diagnose.diagnose)
+app.add_typer(reproduce.make_app(), name="reproduce", rich_help_panel=PAPER)
+app.command(help=sweep.HELP, rich_help_panel=PAPER)(sweep.sweep)
+app.add_typer(exchange.make_app(), name="results", rich_help_panel=PAPER)
+app.command(rich_help_panel=DATA)(data.data)
 
 
 def _print_version(wanted: bool) -> None:

@@ -112,6 +112,10 @@ def update(bar: Progress, task: TaskID, done: int, of: int) -> None:
     bar.update(task, completed=done, total=of)
 
 
+def describe(bar: Progress, task: TaskID, text: str) -> None:
+    bar.update(task, description=text)
+
+
 def say(text: str) -> None:
     """A line beside the results."""
     messages.print(text, soft_wrap=True, highlight=False, markup=False)
@@ -121,7 +125,10 @@ def complain(text: str) -> None:
     messages.print(f"[bold red]wri:[/] {escape(text)}", soft_wrap=True, highlight=False)
 
 
-_LISTS = ("--datasets", "--algorithms", "--test-envs", "--selection", "--set", "--record")
+_LISTS = (
+    *("--datasets", "--algorithms", "--test-envs", "--selection", "--set", "--record"),
+    *("--number", "--category", "--drop"),
+)
 
 
 def repeat_lists(arguments: list[str]) -> list[str]:

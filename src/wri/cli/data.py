@@ -1,26 +1,81 @@
 """The command `wri data`."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from wri.cli.console import echo
+from wri.errors import InputError
+
+WRITABLE = ("hospitals", "simulation", "gaussian2d", "heart")
 
 
 def data(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="One data set: what it holds, where it was looked for, how to get it.",
+            help="One data set: where it is; heart and mnist are fetched if they are not here.",
             show_default=False,
         ),
     ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"CSV file to write a table to: {', '.join(WRITABLE)}.", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of simulated rows.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Which data sets are here, where they were found, and how to get the rest."""
-    from wri.datasets.whereabouts import as_lines, one_as_lines, one_dataset, whereabouts
+    """Which data sets are here, where they were found, how to get the rest, and their licences.
 
+    `wri data heart` and `wri data mnist` fetch from the public source, compare checksums and keep
+    the files in the cache folder.
+
+    Examples:
+
+    `wri data`
+
+    `wri data hospitals --write hospitals.csv`
+
+    Exit codes: 0 done, 2 unknown, or not here and no network.
+    """
+    from wri.datasets.whereabouts import (
+        as_lines,
+        fetch_dataset,
+        one_as_lines,
+        one_dataset,
+        whereabouts,
+    )
+
+    if write is not None:
+        _write(name, write, seed, as_json)
+        return
+    if name is not None:
+        one_dataset(name)  # an unknown name is an error before anything is fetched
+        fetch_dataset(name)
     found = whereabouts() if name is None else one_dataset(name)
     lines = as_lines if name is None else one_as_lines
     echo(json.dumps(found) if as_json else "\n".join(lines(found)))
+
+
+def _write(name: str | None, path: Path, seed: int, as_json: bool) -> None:
+    from wri.datasets.table_export import export_table
+
+    if name not in WRITABLE:
+        raise InputError(
+            f"--write is for the tables {', '.join(WRITABLE)}; name one of them before it"
+        )
+    files = export_table(name, path, seed)
+    if as_json:
+        echo(json.dumps({"name": name, "files": [str(file) for file in files]}))
+        return
+    columns = {
+        "hospitals": "--target sick --env hospital",
+        "heart": "--target disease --env hospital",
+    }
+    for file in files:
+        echo(f"written: {file}")
+    echo(f"next: wri fit {files[0]} {columns.get(name, '--target y --env site')} -o model/")

@@ -21,3 +21,4 @@ SELECTIONS = (
 )
 NEED_PAIRS = ("leave-one-out",)  # of the selections, those that need runs with pairs held out
 ON_REQUEST = (*NEED_PAIRS, "invariance")  # those that a sweep is prepared for only when asked
+DOMAINBED_SELECTIONS = ("training-domain", "leave-one-out", "oracle")  # its three, in its order

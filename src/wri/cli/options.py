@@ -1,11 +1,18 @@
-"""Options of `wri sweep` and `wri results`."""
+"""Options of `wri sweep` and of the commands of `wri results`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from wri.cli.names import ALGORITHMS, DATASETS, MEASURES, PRESETS, SELECTIONS
+from wri.cli.names import (
+    ALGORITHMS,
+    DATASETS,
+    DOMAINBED_SELECTIONS,
+    MEASURES,
+    PRESETS,
+    SELECTIONS,
+)
 
 StoreFile = Annotated[Path, typer.Option(help="File that keeps the runs; made if need be.")]
 OldStore = Annotated[Path, typer.Argument(help="File that a sweep wrote.")]
@@ -67,6 +74,10 @@ Recorded = Annotated[
 Memory = Annotated[
     float, typer.Option(min=0.01, help="GB that all may take, PyTorch and rows too.")
 ]
+Backend = Annotated[
+    Literal["local", "ray"],
+    typer.Option(help="Train in threads here, or in Ray's workers, here or on RAY_ADDRESS."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what it would take.")]
 Repair = Annotated[
     bool, typer.Option("--repair", help="Drop damaged runs from the store and train them again.")
@@ -95,3 +106,28 @@ MovedFile = Annotated[
     Path | None, typer.Option("--data", help="With --fit: where the file of the rows is now.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="With --fit: seed of the model.")]
+ExportFolder = Annotated[
+    Path,
+    typer.Option(
+        "--domainbed", help="Folder for DomainBed: a new one, or one that an export wrote."
+    ),
+]
+DatasetNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--name", help="OURS=THEIRS: what DomainBed calls a data set; may be given several times."
+    ),
+]
+SweepFolder = Annotated[Path, typer.Argument(help="Sweep folder of DomainBed.")]
+DomainBedSelections = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--selection", help=f"Ways to choose: {', '.join(DOMAINBED_SELECTIONS)}. All by default."
+    ),
+]
+OnlyDone = Annotated[
+    bool,
+    typer.Option(
+        "--only-done", help="Leave out runs without the file `done`, which DomainBed counts."
+    ),
+]

@@ -15,12 +15,22 @@ from typer.core import TyperGroup
 
 from wri.cli.console import complain, console, echo, make_progress, update
 from wri.errors import InputError, shorten
-from wri.experiments import EXPERIMENTS, Option, Task, check_task, run_experiment
+from wri.experiments import BACKEND, EXPERIMENTS, Option, Task, check_task, run_experiment
 
 if TYPE_CHECKING:
     from wri.report.result import Result, Row
 
 ALL = "all"
+HELP = """Reproduce a table or figure of the paper, with the printed numbers beside ours.
+
+Examples:
+
+`wri reproduce figure1 --full -o results/`
+
+`wri reproduce all`
+
+Exit codes: 0 done, 2 bad input or data that are missing.
+"""
 
 
 class ExperimentGroup(TyperGroup):
@@ -31,6 +41,8 @@ class ExperimentGroup(TyperGroup):
             raise InputError(
                 f"name the experiment before {args[0]}, for example wri reproduce figure1 --quick"
             )
+        if any(each.partition("=")[0] == BACKEND.flag for each in args):
+            check_backend(args[0])
         return super().parse_args(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -41,18 +53,30 @@ class ExperimentGroup(TyperGroup):
         return found
 
 
+def check_backend(name: str) -> None:
+    """Refuse a back end where no sweep is trained."""
+    sweeping = [each.outputs for each in EXPERIMENTS.values() if BACKEND in each.options]
+    names = [output for outputs in sweeping for output in outputs]
+    if name not in (*names, ALL):
+        raise InputError(
+            f"{name} trains no sweep, so it runs in this process; leave {BACKEND.flag} out, which "
+            f"is for {', '.join(names)} and {ALL}"
+        )
+
+
 def make_app() -> typer.Typer:
     """The group with a command for each table and figure, and one for all."""
     app = typer.Typer(
         cls=ExperimentGroup,
-        help="Reproduce a table or figure of the paper, with the printed numbers beside ours.",
+        help=HELP,
         no_args_is_help=True,
         rich_markup_mode="markdown",
     )
     for experiment, (outputs, options) in EXPERIMENTS.items():
         for output, about in outputs.items():
             app.command(output, help=about)(make_command(output, experiment, options))
-    app.command(ALL, help="every one of these, with its defaults")(make_command(ALL))
+    everything = make_command(ALL, options=[BACKEND])
+    app.command(ALL, help="every one of these, with its defaults")(everything)
     return app
 
 
@@ -69,7 +93,10 @@ def make_command(
         common: dict[str, Any] = {"folder": output, "full": full, "seed": seed}
         given = {key: value for key, value in given.items() if value is not None}
         if experiment is None:
-            tasks = [Task(name=each, **common) for each in EXPERIMENTS]
+            tasks = [
+                Task(name=each, options=_declared(given, found.options), **common)
+                for each, found in EXPERIMENTS.items()
+            ]
         else:
             tasks = [Task(name=experiment, outputs=(name,), options=given, **common)]
         reproduce(tasks, as_text(name, full, seed, given, options), as_json)
@@ -77,6 +104,12 @@ def make_command(
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command
+
+
+def _declared(given: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
+    """Those of the options that an experiment knows."""
+    known = {option.name for option in options}
+    return {name: value for name, value in given.items() if name in known}
 
 
 def _parameter(name: str, kind: Any, default: Any, *flags: str, **settings: Any) -> Parameter:
@@ -122,7 +155,7 @@ def as_text(
 
 def reproduce(tasks: list[Task], command: str, as_json: bool) -> None:
     """Run the tasks, show their results and write them to one page."""
-    from wri.report.page import write_page
+    from wri.report.reproduction import write_results
 
     for task in tasks:
         check_task(task)  # before the first is run
@@ -154,7 +187,7 @@ def reproduce(tasks: list[Task], command: str, as_json: bool) -> None:
         for result in found:
             _show(result, as_json)
         results += found
-        page = write_page(results, about, command, folder)  # after each, so none is lost
+        page = write_results(results, about, command, folder)  # after each, so none is lost
     if page is not None and not as_json:
         console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
     if failed:

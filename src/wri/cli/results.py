@@ -41,6 +41,18 @@ def results(
     `--best` shows for each algorithm, held-out environment and trial the chosen draw, step and
     hyper-parameters, then the model that is best on average and the line of Python that makes it.
     `--best --fit model/` trains that model on all environments and saves it.
+
+    `wri results export STORE --domainbed DIR` writes the runs for DomainBed, and
+    `wri results import DIR` shows the tables of a sweep of DomainBed; each has its own `--help`. A
+    store that is called export or import is reached by its path, ./export.
+
+    Examples:
+
+    `wri results sweep.db --selection leave-one-out --format latex`
+
+    `wri results sweep.db --best --algorithm wri --fit model/`
+
+    Exit codes: 0 done, 2 bad input.
     """
     from wri.sweep import Store
 

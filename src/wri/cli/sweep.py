@@ -10,14 +10,29 @@ from typing import TYPE_CHECKING
 import typer
 
 from wri.cli import options as given
-from wri.cli.console import echo, make_progress, say, update
+from wri.cli.console import describe, echo, make_progress, say, update
 from wri.cli.names import ALGORITHMS, ON_REQUEST, SELECTIONS
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
-    from wri.sweep import Data, Store, Sweep
+    from wri.sweep import Backend, Data, Store, Sweep
 
 DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name not in ON_REQUEST)
+
+HELP = """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
+
+Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. The same
+command again goes on where it was interrupted, and one with more trials adds to the store.
+With `--repair` it also trains runs again whose records were damaged.
+
+Examples:
+
+`wri sweep --datasets hospitals --algorithms erm wri --trials 3 --store sweep.db`
+
+`wri sweep --data rows.csv --target y --env site --draws 10 --store sweep.db --dry-run`
+
+Exit codes: 0 done, 2 bad input, 130 interrupted (finished runs are kept).
+"""
 
 
 def sweep(
@@ -42,18 +57,15 @@ def sweep(
     measure: given.MeasureName = None,
     record: given.Recorded = None,
     memory: given.Memory = 2.0,
+    backend: given.Backend = "local",
     dry_run: given.DryRun = False,
     repair: given.Repair = False,
     as_json: given.AsJson = False,
 ) -> None:
-    """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
+    """Train algorithms × held-out environments × draws × trials, and keep every checkpoint."""
+    from wri.sweep import Sweep, SweepSpec, load_data, open_backend
 
-    Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. The same
-    command again goes on where it was interrupted, and one with more trials adds to the store.
-    With `--repair` it also trains runs again whose records were damaged.
-    """
-    from wri.sweep import Sweep, SweepSpec, load_data
-
+    used = open_backend(backend)
     chosen = tuple(selection or DEFAULT_SELECTIONS)
     if data is not None:
         _check_size(data, memory)
@@ -73,11 +85,11 @@ def sweep(
         first_trial=first_trial,
         measures=None if record is None else tuple(record),
     )
-    planned = Sweep(spec, rows, _memory_left(memory))
+    planned = Sweep(spec, rows, _memory_left(memory, used.overhead(rows)))
     if dry_run:
         _forecast(planned, store, as_json)
     else:
-        _train(planned, store, chosen, measure, repair, as_json)
+        _train(planned, store, used, chosen, measure, repair, as_json)
 
 
 def _check_size(path: Path, gigabytes: float) -> None:
@@ -92,15 +104,16 @@ def _check_size(path: Path, gigabytes: float) -> None:
         )
 
 
-def _memory_left(gigabytes: float) -> float:
-    """Bytes that are left for training."""
+def _memory_left(gigabytes: float, overhead: float) -> float:
+    """Bytes that are left for training beside this process and what a back end takes."""
     from wri.sweep.forecast import LIBRARIES
     from wri.training.memory import resident_bytes
 
-    taken = resident_bytes() + LIBRARIES
+    taken = resident_bytes() + LIBRARIES + overhead
     if gigabytes * 1e9 <= taken:
         raise InputError(
             f"--memory {gigabytes:g} is too little: PyTorch and the rows take {taken / 1e9:.2g} GB"
+            + (" in all workers; OMP_NUM_THREADS=1 starts only one" if overhead else "")
         )
     return gigabytes * 1e9 - taken
 
@@ -123,6 +136,7 @@ def _exists(store: Path) -> bool:
 def _train(
     planned: "Sweep",
     store: Path,
+    backend: "Backend",
     selections: tuple[str, ...],
     measure: str | None,
     repair: bool,
@@ -131,12 +145,13 @@ def _train(
     from wri.sweep import Store, run_sweep
     from wri.sweep.tables import as_rows, as_text, build
 
-    with Store(store, write=True, repair=repair) as kept, make_progress() as bar:
+    with Store(store, write=True, repair=repair) as kept, backend, make_progress() as bar:
         for run in kept.dropped:
             say(f"dropped a damaged run: {run}")
         task = bar.add_task("sweep", total=None)
+        backend.status = partial(describe, bar, task)
         try:
-            trained = run_sweep(planned, kept, partial(update, bar, task))
+            trained = run_sweep(planned, kept, partial(update, bar, task), backend)
         except KeyboardInterrupt as signal:
             bar.stop()
             _say_stopped(kept)

@@ -1,0 +1,282 @@
+"""The command `wri fit`."""
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.table import Table
+
+from wri.cli import fit_options as given
+from wri.cli.console import console, describe, echo, make_progress, say, update
+from wri.cli.sweep import read_hidden
+from wri.errors import InputError
+
+if TYPE_CHECKING:
+    from wri.tables.fitting import FitOptions, TableFit
+    from wri.tables.reading import TableRows
+
+MOST_COLUMNS = 30  # listed
+MOST_DIAGNOSED = 8_000  # rows that the report's diagnosis sees
+
+HELP = """Fit a model that holds at a new site, and say how well.
+
+Every site is held out in turn: ERM and WRI are trained on the others and scored on it. One of
+them is kept (`--choose`), trained on all rows, and saved with a report.
+
+Examples:
+
+`wri fit rows.csv --target sick --env hospital -o model/`
+
+`wri fit site_*.csv --env-from-file --target y --drop id,date --choose insured -o model/`
+
+Exit codes: 0 done, 2 bad input (one sentence says what and where), 130 interrupted (nothing is
+written).
+"""
+
+
+def fit(
+    files: given.Files,
+    output: given.Output,
+    target: given.Target = None,
+    env: given.Env = None,
+    env_from_file: given.EnvFromFile = False,
+    number: given.Number = None,
+    category: given.Category = None,
+    drop: given.Drop = None,
+    task: given.TaskName = None,
+    blocks: given.Blocks = None,
+    images: given.Images = False,
+    algorithms: given.Algorithms = None,
+    choose: given.Choose = "average",
+    fast: given.Fast = False,
+    hidden: given.Hidden = None,
+    steps: given.Steps = None,
+    penalty_weight: given.PenaltyWeight = None,
+    delimiter: given.Delimiter = None,
+    encoding: given.Encoding = None,
+    seed: given.Seed = 0,
+    device: given.Device = "auto",
+    memory: given.Memory = 4.0,
+    as_json: given.AsJson = False,
+) -> None:
+    """Fit a model that holds at a new site, and say how well."""
+    from wri.tables.fitting import FitOptions
+    from wri.tables.model_output import check_output
+
+    options = FitOptions(
+        algorithms=tuple(name.lower() for name in algorithms or ("erm", "wri")),
+        choose=choose,
+        fast=fast,
+        hidden=read_hidden(hidden),
+        steps=steps,
+        penalty_weight=penalty_weight,
+        seed=seed,
+        device=device,
+    )
+    options.check()
+    check_output(output)
+    with ending_cleanly():
+        if images:
+            _fit_pictures(files, output, options, as_json)
+            return
+        check_columns(target, env, env_from_file)
+        from wri.tables.reading import read_rows
+
+        rows = read_rows(
+            files,
+            str(target),
+            env,
+            task=task,
+            blocks=blocks,
+            leave_out=drop or (),
+            delimiter=delimiter,
+            encoding=encoding,
+            memory=memory,
+        )
+        _fit_rows(rows, output, options, given_kinds(number, category), as_json)
+
+
+@contextmanager
+def ending_cleanly() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end a command that has written nothing yet."""
+    try:
+        yield
+    except KeyboardInterrupt as signal:
+        say("stopped; nothing was written")
+        raise typer.Exit(130 if type(signal) is KeyboardInterrupt else 143) from None
+
+
+def _command() -> str:
+    """What was typed, for the report."""
+    return shlex.join(["wri", *sys.argv[1:]])
+
+
+def check_columns(target: str | None, env: str | None, env_from_file: bool) -> None:
+    """Refuse commands that do not say what is predicted and what the sites are."""
+    if target is None:
+        raise InputError("name the column to be predicted by --target")
+    if env is None and not env_from_file:
+        raise InputError(
+            "name the column of sites by --env, or give one file per site and --env-from-file"
+        )
+    if env is not None and env_from_file:
+        raise InputError("--env and --env-from-file both say what the sites are; give one of them")
+
+
+def given_kinds(number: list[str] | None, category: list[str] | None) -> dict[str, str]:
+    """Kinds of columns that options say."""
+    both = sorted({*(number or ())} & {*(category or ())})
+    if both:
+        raise InputError(f"column {both[0]!r} is in --number and --category; leave it out of one")
+    return dict.fromkeys(number or (), "number") | dict.fromkeys(category or (), "category")
+
+
+def _fit_rows(
+    rows: "TableRows",
+    output: Path,
+    options: "FitOptions",
+    kinds: dict[str, str],
+    as_json: bool,
+) -> None:
+    from wri.tables.fit_card import FitSource
+    from wri.tables.fit_report import build_fit_page
+    from wri.tables.fitting import find_schema, fit_table
+    from wri.tables.model_output import diagnose_fit, write_model
+
+    schema = find_schema(rows, kinds)
+    if not as_json:
+        show_rows(rows, schema)
+    with make_progress() as bar:
+        task = bar.add_task("fitting", total=None)
+        fitted = fit_table(rows, options, schema=schema, progress=partial(update, bar, task))
+        describe(bar, task, "diagnosis")
+        answers, sampled = diagnose_fit(fitted, MOST_DIAGNOSED)
+        describe(bar, task, "report")
+        source = FitSource(
+            files=[each.described for each in rows.files],
+            digests=[each.sha256 for each in rows.files],
+            target=rows.target,
+            environment=rows.environment,
+            command=_command(),
+        )
+        page = build_fit_page(fitted, source, answers, sampled=sampled)
+        report = write_model(fitted.model, page, output)
+    finish(fitted, output, report, as_json, {"files": [asdict(each) for each in rows.files]})
+
+
+def show_rows(rows: "TableRows", schema: Any) -> None:
+    """What was read, so that a wrong guess is seen before the training."""
+    import numpy as np
+
+    for each in rows.files:
+        echo(each.described)
+    sizes = rows.environments
+    shown = ", ".join(f"{name} {n:,}" for name, n in list(sizes.items())[:12])
+    more = f" and {len(sizes) - 12} more" if len(sizes) > 12 else ""
+    echo(f"{len(sizes)} sites in {rows.environment!r}: {shown}{more}")
+    if rows.task == "classes":
+        classes = np.unique(rows.y)
+        names = ", ".join(map(str, classes[:8])) + (" …" if len(classes) > 8 else "")
+        echo(f"target {rows.target!r}: {len(classes)} classes ({names}), so this is classification")
+    else:
+        echo(f"target {rows.target!r}: a number, so this is regression")
+    lines = schema.as_lines()
+    echo("columns:")
+    for line in lines[:MOST_COLUMNS]:
+        echo(f"  {line}")
+    if len(lines) > MOST_COLUMNS:
+        echo(f"  and {len(lines) - MOST_COLUMNS} more; all are in the report")
+
+
+def finish(
+    fitted: "TableFit", output: Path, report: Path, as_json: bool, more: dict[str, Any]
+) -> None:
+    """Print what was found and where it is."""
+    from wri.tables.model_output import fit_document
+
+    if as_json:
+        echo(
+            json.dumps(
+                {**fit_document(fitted), "model": str(output), "report": str(report), **more}
+            )
+        )
+        return
+    show_held_out(fitted)
+    echo(f"kept: {fitted.kept.why}")
+    for text in fitted.warnings:
+        say(f"warning: {text}")
+    echo(f"model:  {output}\nreport: {report}")
+    rows = "new-pictures/" if "broken" in more else "new.csv"
+    echo(f"next:   wri predict {shlex.quote(str(output))} {rows} -o predictions.csv")
+
+
+def show_held_out(fitted: "TableFit") -> None:
+    """Scores at sites held out, beside each other."""
+    from wri.tables.choosing import label_of
+    from wri.tables.fit_report import show, show_interval
+    from wri.tables.held_out import SiteInterval
+
+    held = fitted.held_out
+    if held is None:
+        return
+    title = f"each site held out in turn: {held.measure} (95 % interval) and {held.loss_name}"
+    shown = Table(title=title, title_justify="left")
+    shown.add_column("site")
+    shown.add_column("rows", justify="right")
+    for name in held.algorithms:
+        shown.add_column(label_of(name), justify="right")
+        shown.add_column(held.loss_name, justify="right")
+    for place, site in enumerate(held.environments):
+        cells = [site, f"{held.of(held.algorithms[0])[place].n:,}"]
+        for name in held.algorithms:
+            own = held.of(name)[place]
+            ends = show_interval(held, SiteInterval(own.score, own.low, own.high))
+            cells += [f"{show(held, own.score)} ({ends})", f"{own.loss:.4g}"]
+        shown.add_row(*cells)
+    shown.add_section()
+    for line, what in (("mean of sites", held.mean), ("a new site", held.new_site)):
+        cells = [line, ""]
+        for name in held.algorithms:
+            found, loss = what(name), what(name, "loss")
+            ends = show_interval(held, found)
+            cells += [f"{show(held, found.value)} ({ends})", f"{loss.value:.4g}"]
+        shown.add_row(*cells)
+    console.print(shown)
+
+
+def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_json: bool) -> None:
+    from wri.tables.fit_card import FitSource
+    from wri.tables.fit_report import build_fit_page
+    from wri.tables.model_output import write_model
+    from wri.tables.pictures import fit_pictures, picture_sections
+
+    if len(files) != 1:
+        raise InputError(f"--images takes one folder ROOT/SITE/CLASS/*.jpg, not {len(files)} paths")
+    with make_progress() as bar:
+        task = bar.add_task("features", total=None)
+        found = fit_pictures(
+            files[0],
+            options,
+            progress=partial(update, bar, task),
+            status=partial(describe, bar, task),
+        )
+        describe(bar, task, "report")
+        source = FitSource(
+            files=[f"{files[0]}: {len(found.folder):,} pictures"],
+            digests=[found.backbone],
+            target="class",
+            environment="folder",
+            command=_command(),
+        )
+        page = build_fit_page(found.fit, source, {}, more=picture_sections(found))
+        report = write_model(found.model, page, output)
+    finish(
+        found.fit, output, report, as_json, {"broken": {str(k): v for k, v in found.broken.items()}}
+    )

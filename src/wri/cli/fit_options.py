@@ -1,0 +1,168 @@
+"""Options of `wri fit` and `wri diagnose`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from wri.cli.names import ALGORITHMS
+
+ROWS, MODEL, TEXT, RUN = "Rows and columns", "Model", "Text files", "Running"
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        help="CSV, Parquet or .npz files; with --images one folder.", show_default=False
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(help="Column to be predicted.", show_default=False, rich_help_panel=ROWS),
+]
+Env = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says where a row comes from: hospital, station, year.",
+        show_default=False,
+        rich_help_panel=ROWS,
+    ),
+]
+EnvFromFile = Annotated[
+    bool,
+    typer.Option(
+        "--env-from-file", help="Each file is an environment, by its name.", rich_help_panel=ROWS
+    ),
+]
+Number = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns of numbers, separated by commas.", rich_help_panel=ROWS),
+]
+Category = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns of categories, such as codes.", rich_help_panel=ROWS),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns to leave out: ids, dates, free text.", rich_help_panel=ROWS),
+]
+TaskName = Annotated[
+    Literal["classes", "numbers"] | None,
+    typer.Option(
+        help="What the target holds; found out by default.",
+        show_default=False,
+        rich_help_panel=ROWS,
+    ),
+]
+Blocks = Annotated[
+    str | None,
+    typer.Option(
+        help="Column whose equal cells mark rows that depend on each other: week, patient.",
+        show_default=False,
+        rich_help_panel=ROWS,
+    ),
+]
+Output = Annotated[
+    Path,
+    typer.Option(
+        "-o", "--output", help="Folder for the model and report.html.", rich_help_panel=RUN
+    ),
+]
+PageFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        help="Folder for the page and its plots.",
+        show_default=False,
+        rich_help_panel=RUN,
+    ),
+]
+Algorithms = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"Of {', '.join(ALGORITHMS)}; erm and wri by default.", rich_help_panel=MODEL
+    ),
+]
+Choose = Annotated[
+    Literal["average", "worst", "insured", "affordable"],
+    typer.Option(
+        help="Which model is kept: least loss on average over the sites held out; at the worst of "
+        "them; or the most insurance against changing relations within one standard error of the "
+        "least loss (insured), or for one per cent of it (affordable).",
+        rich_help_panel=MODEL,
+    ),
+]
+Fast = Annotated[
+    bool,
+    typer.Option(
+        "--fast",
+        help="Hold no site out: quick, without an estimate for a new site.",
+        rich_help_panel=MODEL,
+    ),
+]
+Hidden = Annotated[
+    str | None,
+    typer.Option(
+        help="Widths of hidden layers, such as 32,16; linear by default.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Steps of training; 400 by default.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
+PenaltyWeight = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="How much the penalty counts: 0 is ERM, 3 the estimators' default for WRI. Chosen by "
+        "sites left out when not given.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
+Images = Annotated[
+    bool,
+    typer.Option(
+        "--images",
+        help="A folder ROOT/SITE/CLASS/*.jpg or *.png in place of files.",
+        rich_help_panel=ROWS,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        help="What parts cells: one character, or tab; found by default.",
+        show_default=False,
+        rich_help_panel=TEXT,
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        help="Such as utf-8, cp1252, utf-16; found by default.",
+        show_default=False,
+        rich_help_panel=TEXT,
+    ),
+]
+Memory = Annotated[
+    float, typer.Option(min=0.01, help="GB that reading may take.", rich_help_panel=RUN)
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything drawn.", rich_help_panel=RUN)]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.", rich_help_panel=RUN)]
+ModelFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        help="Folder of a fitted model: adds its gaps between sites and a stress test.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)]
