@@ -2,8 +2,9 @@
 
 Simulated sites: a fifth of the columns are causes, a fifth markers whose strength differs from site
 to site, the rest noise; two classes. Every fit runs in a process of its own, default settings or
-with hidden layers, no candidates; its peak memory counts the interpreter, PyTorch and the data.
-`ratio` is the time over that of the estimator's first line, in the same run.
+with hidden layers, no candidates, sites left out in turn only with --site-spread; its peak memory
+counts the interpreter, PyTorch and the data. `ratio` is the time over that of the estimator's first
+line, in the same run.
 """
 
 import argparse
@@ -49,10 +50,10 @@ def sites(size: Size, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return x, y, site
 
 
-def one_fit(name: str, hidden: tuple[int, ...], size: Size) -> dict[str, float]:
+def one_fit(name: str, hidden: tuple[int, ...], spread: bool, size: Size) -> dict[str, float]:
     import wri
 
-    estimator = getattr(wri, name)(hidden=hidden)  # imports PyTorch
+    estimator = getattr(wri, name)(hidden=hidden, site_spread=spread)  # imports PyTorch
     x, y, site = sites(size)
     start = time.perf_counter()
     model = estimator.fit(x, y, groups=site)
@@ -61,9 +62,9 @@ def one_fit(name: str, hidden: tuple[int, ...], size: Size) -> dict[str, float]:
     return {"seconds": seconds, "megabytes": getrusage(RUSAGE_SELF).ru_maxrss / 1000}
 
 
-def in_a_process(name: str, hidden: tuple[int, ...], size: Size) -> dict[str, float]:
+def in_a_process(name: str, hidden: tuple[int, ...], spread: bool, size: Size) -> dict[str, float]:
     command = [sys.executable, __file__, "--one", name, *map(str, asdict(size).values())]
-    command += ["--hidden", *map(str, hidden)]
+    command += ["--hidden", *map(str, hidden), *(["--site-spread"] if spread else [])]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(answer.stdout)
     return found
@@ -74,18 +75,20 @@ def main() -> None:
     parser.add_argument("--estimators", nargs="+", default=["WRIClassifier", "ERMClassifier"])
     parser.add_argument("--hidden", type=int, nargs="*", default=[], help="a network's widths")
     parser.add_argument("--quick", action="store_true", help="two small sizes")
+    parser.add_argument("--site-spread", action="store_true", help="leave sites out as well")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     parser.add_argument("--one", nargs=4, metavar=("NAME", "ROWS", "COLUMNS", "ENVIRONMENTS"))
     given = parser.parse_args()
-    hidden = tuple(given.hidden)
+    hidden, spread = tuple(given.hidden), given.site_spread
     if given.one:
-        print(json.dumps(one_fit(given.one[0], hidden, Size(*map(int, given.one[1:])))))
+        size = Size(*map(int, given.one[1:]))
+        print(json.dumps(one_fit(given.one[0], hidden, spread, size)))
         return
     found = []
     for name in given.estimators:
         first = None
         for size in sizes(given.quick):
-            line = {"estimator": name, **asdict(size), **in_a_process(name, hidden, size)}
+            line = {"estimator": name, **asdict(size), **in_a_process(name, hidden, spread, size)}
             first = first or line["seconds"]
             line["ratio"] = line["seconds"] / first
             found.append(line)

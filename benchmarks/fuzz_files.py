@@ -1,6 +1,7 @@
 """Damage saved models and stores at random, and count what loading them does not notice.
 
-A classifier is saved and a small sweep is stored. Copies are damaged: bits are flipped, files cut,
+A classifier and a pipeline with preprocessing are saved and a small sweep is stored. Copies are
+damaged: bits are flipped, files cut,
 parts overwritten or exchanged, digits changed, rows of tables exchanged or deleted, tables dropped.
 Each copy is then loaded or read. There are three honest ends: it is refused by an `InputError`, it
 gives exactly what was written, or it cannot be damaged in this way. The two others are counted:
@@ -26,14 +27,16 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from wri import WRIClassifier
+from wri import ERMClassifier, WRIClassifier, make_pipeline
 from wri.datasets import hospitals
 from wri.errors import InputError
 from wri.estimators import saving
 from wri.sweep import Store, Sweep, SweepSpec, run_sweep
 from wri.sweep.data import gather
 from wri.sweep.tables import as_rows, build
+from wri.tables import TableSchema
 
 TABLES = ("setting", "datasets", "runs", "results", "measured", "seal")
 Read = Callable[[Path], object]
@@ -142,6 +145,31 @@ def make_model(folder: Path) -> Read:
     return read
 
 
+def make_pipeline_model(folder: Path) -> Read:
+    """The same of a pipeline with the standard preprocessing of a raw table."""
+    sites = hospitals(60, seed=0)
+    rows = pd.DataFrame(np.concatenate([site.x for site in sites]), columns=["a", "b", "c"])
+    rows.loc[::7, "a"] = np.nan
+    draw = np.random.default_rng(0)
+    rows["ward"] = draw.choice(["north", "south", "tent"], len(rows), p=[0.6, 0.39, 0.01])
+    rows["smoker"] = draw.choice(["yes", "no", ""], len(rows))
+    rows["site"] = np.repeat([site.name for site in sites], [len(site.y) for site in sites])
+    y = np.concatenate([site.y for site in sites])
+    steps = TableSchema.infer(rows, environment="site").make_preprocessing()
+    model = make_pipeline(*steps, ERMClassifier(environment="site", steps=20))
+    model.fit(rows, y).save(folder)
+
+    def read(path: Path) -> object:
+        loaded = saving.load(path)
+        judged = loaded.assess(rows)
+        answers = [judged.predictions, judged.probabilities, judged.scores, judged.rarity]
+        answers += [judged.verdicts, judged.nearest]
+        schema = TableSchema.of(loaded)
+        return [a.tolist() for a in answers], schema and schema.as_lines(), repr(loaded)
+
+    return read
+
+
 def make_store(path: Path) -> Read:
     """Store a sweep; and what its tables say."""
     spec = SweepSpec(("erm", "vrex"), draws=2, trials=2, steps=20, preset="table")
@@ -173,9 +201,11 @@ def attempt(read: Read, path: Path, expected: object, what: str) -> str:
         return "foreign"
 
 
-def damage_folders(count: int, seed: int, home: Path) -> Counter[str]:
-    original, copy = home / "model", home / "copy"
-    read = make_model(original)
+def damage_folders(
+    count: int, seed: int, home: Path, make: Callable[[Path], Read] = make_model
+) -> Counter[str]:
+    original, copy = home / make.__name__, home / "copy"
+    read = make(original)
     expected, found = read(original), Counter[str]()
     for n in range(count):
         draw = random.Random(f"folder {seed} {n}")
@@ -219,12 +249,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         folders = damage_folders(given.folders, given.seed, home)
+        pipelines = damage_folders(given.folders, given.seed, home, make_pipeline_model)
         stores = damage_stores(given.stores, given.seed, home)
-    bad = {kind: folders[kind] + stores[kind] for kind in ("foreign", "silent")}
+    every = {"folders": folders, "pipelines": pipelines, "stores": stores}
+    bad = {k: sum(found[k] for found in every.values()) for k in ("foreign", "silent")}
     if given.json:
-        print(json.dumps({"folders": folders, "stores": stores, "seed": given.seed, **bad}))
+        print(json.dumps({**every, "seed": given.seed, **bad}))
     else:
-        for what, found in (("folders", folders), ("stores", stores)):
+        for what, found in every.items():
             counts = ", ".join(f"{number} {kind}" for kind, number in sorted(found.items()))
             print(f"{found.total()} {what}: {counts}")
         print(f"{bad['foreign']} foreign exceptions, {bad['silent']} silent changes")

@@ -1,7 +1,7 @@
 """One run at a time, as people write it: the other side of `stack_vs_loop.py`.
 
-Eight algorithms on `nn.Module` and `torch.optim.Adam` with an `update(x, y)` on `[E, B, D]`, and
-two ways to feed them:
+Eight algorithms, and WRI with the weights that we recommend, on `nn.Module` and `torch.optim.Adam`
+with an `update(x, y)` on `[E, B, D]`, and two ways to feed them:
 
     usual   a process for the run, a `DataLoader` for each environment, evaluation through loaders
     lean    in process, rows by index tensors, evaluation on whole tensors
@@ -259,6 +259,100 @@ class WRI(ERM):
         self.density_optimizer.step()
 
 
+def fit(network: nn.Module, rows: list[tuple[Tensor, ...]], loss, steps: int, size: int, lr: float):
+    """Adam on balanced batches, its rate along half a cosine."""
+    optimizer = torch.optim.Adam(network.parameters(), lr=lr, weight_decay=1e-4, fused=True)
+    for step in range(steps):
+        drawn = [torch.randint(len(own[0]), (size,)) for own in rows]
+        batches = [[part[which] for part in own] for own, which in zip(rows, drawn, strict=True)]
+        parts = [torch.stack(part) for part in zip(*batches, strict=True)]
+        for group in optimizer.param_groups:
+            group["lr"] = lr * (1 + np.cos(np.pi * step / steps)) / 2
+        optimizer.zero_grad()
+        loss(*parts).backward()
+        optimizer.step()
+
+
+class LabelAware(nn.Module):
+    """Environments told apart by the part of their shift that does not depend on the label."""
+
+    def __init__(self, environments: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.shape = classes, environments
+        self.every = nn.Sequential(
+            nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(),
+            nn.Linear(32, classes * environments),
+        )  # fmt: skip
+        self.small = nn.Sequential(
+            nn.Linear(environments - 1, 16), nn.ReLU(), nn.Linear(16, environments)
+        )
+
+    def fit(self, x: Tensor, y: Tensor) -> None:  # [E, n, D], [E, n]
+        def tell(logits: Tensor) -> Tensor:  # [E, B, E]
+            return -logits.log_softmax(-1).diagonal(dim1=0, dim2=-1).mean()
+
+        def tell_by_label(x: Tensor, y: Tensor) -> Tensor:
+            every = self.every(x).unflatten(-1, self.shape)
+            place = y[..., None, None].expand(*y.shape, 1, self.shape[1])
+            return tell(every.gather(-2, place).squeeze(-2))
+
+        fit(self.every, [*zip(x, y, strict=True)], tell_by_label, 1000, 512, 3e-3)
+        with torch.no_grad():
+            means = self.mean(x)
+        fit(self.small, [(own,) for own in means], lambda a: tell(self.small(a)), 600, 1024, 1e-2)
+
+    def mean(self, x: Tensor) -> Tensor:  # [..., D] -> [..., E - 1]
+        logits = self.every(x).unflatten(-1, self.shape).mean(-2)
+        return (logits - logits.mean(-1, keepdim=True))[..., :-1]
+
+    def forward(self, x: Tensor) -> Tensor:  # [E, B, D] -> log densities [E, E, B]
+        return self.small(self.mean(x)).log_softmax(-1).movedim(-1, 0)
+
+
+class Recommended(ERM):
+    """WRI with weights from a classifier that is fitted once, before the first step."""
+
+    densities = None  # made when the whole environments are given
+    steps = 1
+
+    def prepare(self, x: Tensor, y: Tensor, steps: int) -> None:  # [E, n, D], [E, n]
+        self.steps = steps
+        self.densities = LabelAware(len(x), x.shape[-1], self.network[-1].out_features)
+        self.densities.fit(x, y)
+
+    def update(self, x: Tensor, y: Tensor) -> None:
+        if self.step and self.step == self.hyper["anneal_steps"]:
+            self.reset()
+        final = self.hyper["final_rate"]
+        left = final + (1 - final) * (1 + np.cos(np.pi * self.step / self.steps)) / 2
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.hyper["learning_rate"] * left
+        self.optimizer.zero_grad()
+        self.loss(x, y).backward()
+        self.optimizer.step()
+        self.step += 1
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        losses = self.losses(x, y)
+        since = self.step - self.hyper["anneal_steps"]
+        grown = min(1.0, (since + 1) / max(1.0, self.hyper["ramp_steps"]))
+        weight = self.hyper["penalty_weight"] * grown if since >= 0 else 0.0
+        if weight == 0:
+            return losses.mean()
+        with torch.no_grad():
+            logs = self.densities(x)  # [j, i, B]
+            own = logs.diagonal(dim1=0, dim2=1).T
+            overlap = (logs - own).sigmoid()
+        first, second = (self.gap(losses[:, k::2], overlap[..., k::2]) for k in (0, 1))
+        penalty = (first * second).sum() / (len(x) * (len(x) - 1))
+        return (losses.mean() + weight * penalty) / max(1.0, weight)
+
+    @staticmethod
+    def gap(losses: Tensor, weights: Tensor) -> Tensor:  # [E, E]
+        risks = (weights * losses).mean(-1) / weights.mean(-1)
+        return (risks - risks.T) / ((risks + risks.T) / 2)
+
+
 ALGORITHMS = {
     "erm": ERM,
     "irm": IRM,
@@ -268,6 +362,7 @@ ALGORITHMS = {
     "mldg": MLDG,
     "coral": CORAL,
     "wri": WRI,
+    "wri recommended": Recommended,
 }
 
 
@@ -289,6 +384,9 @@ def usual(name: str, hyper: dict[str, float], data: dict, steps: int) -> float:
         return torch.stack([b[0] for b in batch]), torch.stack([b[1] for b in batch])
 
     train = loaders(int(hyper["batch_size"]), steps)
+    if name == "wri recommended":
+        whole = torch.stack([torch.as_tensor(rows) for rows in data["train"]])
+        algorithm.prepare(x[whole], y[whole], steps)
     if name == "wri":
         density = loaders(int(hyper["density_batch_size"]), steps * int(hyper["density_steps"]))
         algorithm.draw = lambda: stacked(next(density))
@@ -326,6 +424,8 @@ def lean(name: str, hyper: dict[str, float], data: dict, steps: int) -> float:
         rows = train.gather(1, drawn)
         return x[rows], y[rows]
 
+    if name == "wri recommended":
+        algorithm.prepare(x[train], y[train], steps)
     if name == "wri":
         algorithm.draw = lambda: batch(int(hyper["density_batch_size"]))
     splits = list(data["evaluate"].values())

@@ -4,6 +4,7 @@ Synthetic features of 64 dimensions, 4 environments × 2000 rows, 7 classes, Dom
 every algorithm × 4 held-out environments × 10 draws × 5 trials of 500 steps, accuracy of all eight
 splits every 10 steps, by `wri sweep` into one store. The rival is (a) of `stack_vs_loop.py`: a
 process a run with `DataLoader`s, on a few of the same draws. Process starts count on both sides.
+With `--backend ray` stacks train in processes instead of threads.
 """
 
 import argparse
@@ -33,6 +34,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--trials", type=int, default=5)
     parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--backend", default="local", choices=["local", "ray"])
     parser.add_argument("--usual", type=int, default=2, help="single usual runs")
     options = parser.parse_args()
     data = single_runs.make_data()
@@ -47,6 +49,7 @@ def main() -> None:
             command = [sys.executable, "-m", "wri.cli", "sweep", *columns]
             command += ["--algorithms", name, "--store", str(store), "--json"]
             command += ["--preset", "domainbed", "--record", "accuracy"]
+            command += ["--backend", options.backend]
             command += [str(part) for pair in sizes.items() for part in pair]
             start = time.perf_counter()
             done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -4,6 +4,7 @@ import importlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 import torch
 
 from helpers import make_bank, make_run, train_steps, with_spec
-from wri.objectives import OBJECTIVES, make_objective
+from wri.densities import LabelAwareClassifier
+from wri.objectives import OBJECTIVES, WRI, make_objective
 from wri.stacked import Streams
 from wri.training.sampler import Features, Sampler, StackDraws
 
@@ -52,6 +54,39 @@ def test_a_single_run_as_people_write_it_ends_where_the_stack_ends(name, single_
         np.testing.assert_allclose(ours, record.state[0], rtol=0, atol=1e-9)
 
 
+def test_a_single_recommended_run_ends_where_the_stack_ends(single_runs):
+    hyper = {"batch_size": 16, "anneal_steps": 3, "ramp_steps": 4}
+    train = [np.arange(0, 60), np.arange(60, 120), np.arange(120, 180)]
+    density = LabelAwareClassifier(steps=20, refit_steps=20)
+    objective = replace(make_objective("wri", **WRI.presets["coloured"]), density=density)
+    run = make_run(
+        objective, make_bank(width=8), train, hyper, seed=3, hidden=(4, 2), preset="coloured"
+    )
+    (record,) = train_steps([run], STEPS, dtype=torch.float64)
+
+    algorithm = single_runs.ALGORITHMS["wri recommended"](8, 3, dict(run.hyper))
+    copy_weights(algorithm.network, run.network.initial([3]), run.network.packing)
+    algorithm.steps = STEPS
+    flat = torch.tensor(record.state)
+    algorithm.densities = lambda x: density.log_density(flat, x[None], 3, {})[0]
+    feed(algorithm, with_spec(run, precision="double"))
+    ours = torch.cat([p.detach().flatten() for p in algorithm.network.parameters()])
+    assert np.abs(record.parameters - run.network.initial([3])[0]).max() > 1e-2
+    np.testing.assert_allclose(ours, record.parameters, rtol=0, atol=1e-9)
+
+
+def test_the_recommended_weights_of_a_single_run_tell_environments(single_runs):
+    """Fitted as people write it: rows are more common where they come from."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 300, 4) + torch.tensor([0.0, 1.5])[:, None, None]
+    y = torch.randint(2, (2, 300))
+    densities = single_runs.LabelAware(2, 4, 2)
+    densities.fit(x, y)
+    with torch.no_grad():
+        logs = densities(x)  # [density, rows, row]
+    assert (logs.argmax(0) == torch.arange(2)[:, None]).double().mean() > 0.85
+
+
 def copy_weights(module, rows, packing):
     module.double()
     for parameter, piece in zip(
@@ -71,13 +106,14 @@ def feed(algorithm, run):
 
     def density_batches():
         while True:
-            for batch in draws.batches([0], [int(run.hyper["density_steps"])]):
+            for drawn in draws.density_rows([0], [int(run.hyper["density_steps"])]):
+                batch = draws.batch(drawn.rows)
                 yield from zip(batch.x[0], batch.y[0], strict=True)
 
     algorithm.draw = density_batches().__next__
     sampler = Sampler([run], features, [int(run.hyper["batch_size"])], "batches", torch.float64)
-    for rows in sampler.stream(STEPS):
-        batch = features.batch(rows, None)
+    for drawn in sampler.stream(STEPS):
+        batch = features.batch(drawn.rows)
         algorithm.update(batch.x[0], batch.y[0])
 
 
@@ -116,5 +152,32 @@ def test_estimator_scale_measures_time_and_memory():
 
 def test_damaged_files_are_refused_or_say_what_was_written():
     result = printed_by("fuzz_files.py", "--folders 40 --stores 40 --seed 3")
-    assert sum(result["folders"].values()) == sum(result["stores"].values()) == 40
+    for damaged in ("folders", "pipelines", "stores"):
+        assert sum(result[damaged].values()) == 40
     assert (result["foreign"], result["silent"]) == (0, 0)
+
+
+def test_predict_speed_tells_reading_evaluation_and_writing_apart():
+    result = printed_by("predict_speed.py", "--rows 3000")
+    assert result["rows"] == 3000
+    assert set(result["rows_per_second"]) == {"reading", "evaluation", "writing"}
+    assert 100 < result["largest_mb"] < 2000
+
+
+def test_scaling_prints_its_curves():
+    result = printed_by("scaling.py", "--axes environments --most 2 --algorithms wri")
+    curve = result["environments"]["wri"]
+    assert len(curve["sizes"]) == len(curve["seconds"]) == len(curve["memory"]) == 1
+    assert min(curve["seconds"]) > 0
+
+
+def test_new_site_coverage_counts_intervals_and_resumes(tmp_path):
+    keep = tmp_path / "designs.jsonl"
+    result = printed_by("new_site_coverage.py", f"--designs 1 --first 1 --keep {keep}")
+    assert sum(line["intervals"] + line["no interval"] for line in result["new"].values()) == 5
+    design = json.loads(keep.read_text())
+    for met in design["met"]:
+        met["held"] = False
+    keep.write_text(json.dumps(design) + "\n")
+    again = printed_by("new_site_coverage.py", f"--designs 1 --first 1 --keep {keep}")
+    assert {line["held"] for line in again["new"].values()} == {0}

@@ -1,0 +1,242 @@
+"""The price of insurance: WRI with λ fixed or chosen by four rules beside ERM and plain models.
+
+    python benchmarks/insurance.py simulated [--first 0] [--seeds 10] [--store FILE] [--json]
+    python benchmarks/insurance.py public --folder FOLDER [--store FILE] [--json]
+
+"simulated": sites of `insured_sites.py`, trained on 2 to 12 of them, tested at new sites whose
+marker is unchanged, unrelated or reversed. "public": tables of `public_tables.py` (with a note how
+to get them) and heart disease (`WRI_DATA`), every site left out in turn; λ is chosen without it.
+Losses are log-loss or squared error, the latter in units of the target's variance. Finished parts
+are kept in the store, a file with a JSON object per line; the same command goes on where it was.
+Seeds from 1000 on chose the form of the penalty and the ladder, seeds from 0 on are reported.
+"""
+
+import argparse
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import wri
+from insured_sites import KINDS, Design, sample_table
+from public_tables import TABLES, Rows, read_public
+from wri.datasets import load_heart
+from wri.estimators.choice import RULES, pick
+from wri.experiments.heart import split
+from wri.report.intervals import interval
+
+FIXED = 3.0  # the preset's λ
+HEART = "heart disease, by hospital"
+DESIGNS = [
+    Design(task, sites, overlap, rows)
+    for sites, overlap, rows in (
+        (4, "partial", 300),
+        (4, "none", 300),
+        (4, "full", 300),
+        (2, "partial", 300),
+        (12, "partial", 100),
+        (6, "none", 200),
+    )
+    for task in ("classes", "numbers")
+]
+
+
+def fitted_models(
+    task: str, x: np.ndarray, y: np.ndarray, site: np.ndarray, seed: int
+) -> dict[str, Any]:
+    """Every way by name. Rules that take the same λ share a model."""
+    kind = "Classifier" if task == "classes" else "Regressor"
+
+    def ours(name: str, **options: Any) -> Any:
+        estimator = getattr(wri, f"{name}{kind}")(random_state=seed, **options)
+        return estimator.fit(x, y, groups=site)
+
+    searched = ours("WRI", penalty_weight="auto")
+    by_weight = {float(searched.hyper_["penalty_weight"]): searched}
+    if FIXED not in by_weight:
+        by_weight[FIXED] = ours("WRI", penalty_weight=FIXED)
+    fixed = by_weight[FIXED]
+    models = {"ERM": ours("ERM"), "VREx": ours("VREx"), "WRI, fixed λ": fixed}
+    losses, ladder = searched.candidate_losses_, searched.penalty_weights_
+    for rule in RULES:
+        if losses is None:  # nothing to leave out
+            models[f"WRI, auto, {rule}"] = fixed
+            continue
+        weight = float(ladder[pick(losses, ladder, rule)])
+        if weight not in by_weight:
+            by_weight[weight] = ours("WRI", penalty_weight=weight)
+        models[f"WRI, auto, {rule}"] = by_weight[weight]
+    classes = task == "classes"
+    plain = LogisticRegression(max_iter=1000) if classes else Ridge()
+    trees = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    models["logistic regression or ridge"] = make_pipeline(StandardScaler(), plain).fit(x, y)
+    models["gradient boosting"] = trees(random_state=seed).fit(x, y)
+    return models
+
+
+def losses_of(model: Any, task: str, x: np.ndarray, y: np.ndarray) -> tuple[float, float | None]:
+    """Loss and, for classes, accuracy."""
+    if task == "classes":
+        probability = model.predict_proba(x)[np.arange(len(y)), y.astype(int)]
+        return float(-np.log(probability.clip(1e-6)).mean()), float(model.score(x, y))
+    return float(np.square(model.predict(x) - y).mean()), None
+
+
+def simulated(design: Design, seed: int) -> dict[str, Any]:
+    """Losses and accuracies `[kinds, sites]` of every model."""
+    training, new = sample_table(design, seed)
+    x, y = (np.concatenate(parts) for parts in zip(*training, strict=True))
+    site = np.repeat(np.arange(design.sites), design.rows)
+    found: dict[str, Any] = {}
+    for name, model in fitted_models(design.task, x, y, site, seed).items():
+        tested = [[losses_of(model, design.task, *own) for own in new[kind]] for kind in KINDS]
+        found[name] = {
+            "loss": [[loss for loss, _ in kind] for kind in tested],
+            "accuracy": [[accuracy for _, accuracy in kind] for kind in tested],
+            "penalty_weight": getattr(model, "hyper_", {}).get("penalty_weight"),
+        }
+    return found
+
+
+def left_out(task: str, rows: Rows, label: str, seed: int) -> dict[str, Any]:
+    """Loss of every model at one site that it was not trained on."""
+    away = rows.site == label
+    models = fitted_models(task, rows.x[~away], rows.y[~away], rows.site[~away], seed)
+    unit = 1.0 if task == "classes" else float(rows.y.var())
+    return {
+        name: {
+            "loss": losses_of(model, task, rows.x[away], rows.y[away])[0] / unit,
+            "penalty_weight": getattr(model, "hyper_", {}).get("penalty_weight"),
+        }
+        for name, model in models.items()
+    }
+
+
+def heart_left_out(hospital: str, seed: int) -> dict[str, Any]:
+    """The same for a hospital of heart disease, whose gaps are filled by the others' medians."""
+    known, new = split(load_heart(), hospital, seed)
+    models = fitted_models("classes", known.x, known.y, known.site, seed)
+    return {
+        name: {
+            "loss": losses_of(model, "classes", new.x, new.y)[0],
+            "penalty_weight": getattr(model, "hyper_", {}).get("penalty_weight"),
+        }
+        for name, model in models.items()
+    }
+
+
+def parts(given: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+    """Names of the parts of the work, and how each is done."""
+    if given.which == "simulated":
+        for seed in range(given.first, given.first + given.seeds):
+            for design in DESIGNS:
+                yield f"{design.name} | {seed}", lambda d=design, s=seed: simulated(d, s)
+        return
+    for name in TABLES:
+        rows = read_public(Path(given.folder), name)
+        for label in np.unique(rows.site):
+            task = TABLES[name].task
+            yield f"{name} | {label}", lambda t=task, r=rows, e=label: left_out(t, r, e, 0)
+    if "WRI_DATA" in os.environ:
+        for hospital in load_heart()["hospital"].unique():
+            yield f"{HEART} | {hospital}", lambda h=hospital: heart_left_out(h, 0)
+
+
+def work(given: argparse.Namespace) -> dict[str, Any]:
+    """All parts, from the store or done now."""
+    store = Path(given.store)
+    lines = store.read_text().splitlines() if store.exists() else []
+    done = dict(json.loads(line) for line in lines)
+    found = {}
+    for name, do in parts(given):
+        if name not in done:
+            start = process_time()
+            done[name] = do()
+            with store.open("a") as file:
+                file.write(json.dumps([name, done[name]]) + "\n")
+            print(f"{name}: {process_time() - start:.0f} s of CPU time", flush=True)
+        found[name] = done[name]
+    return found
+
+
+def grouped(found: dict[str, Any]) -> dict[str, list[Any]]:
+    """Parts of one design or table."""
+    groups: dict[str, list[Any]] = {}
+    for name, part in found.items():
+        groups.setdefault(name.rsplit(" | ", 1)[0], []).append(part)
+    return groups
+
+
+def relative_to_erm(mine: np.ndarray, erm: np.ndarray) -> str:
+    """Mean difference in per cent of ERM's mean with its 95 % interval, paired."""
+    if len(mine) < 2:
+        return f"{100 * (mine.mean() / erm.mean() - 1):+.1f}"
+    found = interval([100 * (mine - erm) / erm.mean()])
+    return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
+
+
+def summary(found: dict[str, Any], which: str) -> list[dict[str, Any]]:
+    """A line per design or table and model."""
+    lines = []
+    for title, group in grouped(found).items():
+        for name in group[0]:
+            line: dict[str, Any] = {"design": title, "model": name, "n": len(group)}
+            losses = np.array([part[name]["loss"] for part in group])  # [n, kinds, sites] or [n]
+            erm = np.array([part["ERM"]["loss"] for part in group])
+            if which == "simulated":
+                for k, kind in enumerate(KINDS):
+                    line[f"{kind}: mean"] = losses[:, k].mean()
+                    line[f"{kind}: worst"] = losses[:, k].max(1).mean()
+                    line[f"{kind}: % to ERM"] = relative_to_erm(
+                        losses[:, k].mean(1), erm[:, k].mean(1)
+                    )
+                accuracy = [part[name]["accuracy"][2] for part in group]
+                if accuracy[0][0] is not None:
+                    line["reversed: accuracy"] = 100 * float(np.mean(accuracy))
+            else:
+                line |= {"mean": losses.mean(), "worst": losses.max()}
+                line["% to ERM"] = relative_to_erm(losses, erm)
+            weights = [part[name]["penalty_weight"] for part in group]
+            if None not in weights:
+                line["λ"] = float(np.median(weights))
+            lines.append(line)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("which", choices=("simulated", "public"))
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--folder", help="where the packages with public tables are installed")
+    parser.add_argument("--store", help="file of finished parts; insurance-WHICH.jsonl")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    given = parser.parse_args()
+    given.store = given.store or f"insurance-{given.which}.jsonl"
+    warnings.filterwarnings("ignore", ".*(three environments|share next to nothing|single class)")
+    lines = summary(work(given), given.which)
+    if given.json:
+        print(json.dumps(lines, indent=1))
+        return
+    for title in dict.fromkeys(line["design"] for line in lines):
+        own = [line for line in lines if line["design"] == title]
+        names = [name for name in own[0] if name != "design"]
+        names = list(dict.fromkeys([*names, *(n for line in own for n in line if n != "design")]))
+        print(f"\n*{title}*\n\n| {' | '.join(names)} |\n|{'---|' * len(names)}")
+        for line in own:
+            cells = [line.get(name, "") for name in names]
+            shown = [f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in cells]
+            print(f"| {' | '.join(shown)} |")
+
+
+if __name__ == "__main__":
+    main()

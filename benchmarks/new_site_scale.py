@@ -1,0 +1,82 @@
+"""Time and memory of `score_new_site` on many rows.
+
+    python benchmarks/new_site_scale.py [--rows 1000000] [--columns 20] [--sites 12] [--json]
+
+A classifier of two classes, one of three and a regressor are fitted on 24,000 rows (ERM, 20 steps:
+what is measured does not depend on them), then meet a new site. Every one runs in a process of its
+own. Memory is the process's peak, with interpreter, PyTorch and the rows themselves, which are
+given separately.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from resource import RUSAGE_SELF, getrusage
+
+import numpy as np
+
+FITTED = 24_000
+TARGETS = {"two classes": 2, "three classes": 3, "number": 0}
+
+
+def draw(rows: int, columns: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(rows, columns))
+    score = x[:, 0] + x[:, 1] / 2 + random.logistic(size=rows) / 2
+    cuts = {2: [0.0], 3: [-0.7, 0.7]}.get(classes)
+    return x, score if cuts is None else np.searchsorted(cuts, score)
+
+
+def measure(target: str, rows: int, columns: int, sites: int) -> dict[str, float]:
+    import wri
+
+    classes = TARGETS[target]
+    kind = wri.ERMClassifier if classes else wri.ERMRegressor
+    x, y = draw(FITTED, columns, classes, 0)
+    model = kind(steps=20).fit(x, y, groups=np.arange(FITTED) % sites)
+    new, _ = draw(rows, columns, classes, 1)
+    before = getrusage(RUSAGE_SELF).ru_maxrss / 1000
+    start = time.perf_counter()
+    found = model.score_new_site(new)
+    seconds = time.perf_counter() - start
+    assert found.loss is not None
+    peak = getrusage(RUSAGE_SELF).ru_maxrss / 1000
+    given = new.nbytes / 1e6
+    return {"seconds": seconds, "peak_mb": peak, "before_mb": before, "rows_mb": given}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--columns", type=int, default=20)
+    parser.add_argument("--sites", type=int, default=12)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--one", help="a target, in this process")
+    given = parser.parse_args()
+    size = (given.rows, given.columns, given.sites)
+    if given.one:
+        print(json.dumps(measure(given.one, *size)))
+        return
+    found = {}
+    for target in TARGETS:
+        command = [sys.executable, __file__, "--one", target]
+        for name, value in zip(("rows", "columns", "sites"), size, strict=True):
+            command += [f"--{name}", str(value)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found[target] = json.loads(done.stdout)
+        if not given.json:
+            line = found[target]
+            print(
+                f"{target:14} {given.rows:,} rows {line['seconds']:6.1f} s, peak "
+                f"{line['peak_mb']:.0f} MB ({line['before_mb']:.0f} before, of which rows "
+                f"{line['rows_mb']:.0f})",
+                flush=True,
+            )
+    if given.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
