@@ -11,6 +11,23 @@ from wri import cli
 torch.set_num_threads(1)  # tiny tensors: a second thread only waits
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests go to workers one by one; those that share a long set-up stay together."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class SharedStart(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            path = nodeid.split("::")[0]
+            together = (
+                *("test_ray.py", "test_page.py", "test_page_in_chromium.py"),
+                *("test_figure3.py", "test_hospitals.py", "test_simulation_tables.py"),
+            )
+            return path if path.endswith(together) else nodeid
+
+    return SharedStart(config, log) if config.getvalue("dist") == "load" else None
+
+
 @pytest.fixture
 def bank():
     return make_bank()

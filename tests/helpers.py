@@ -1,5 +1,6 @@
 """Small data that many tests share."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -89,3 +90,19 @@ def make_info(name, environments, constant_accuracy, held_back):
     """A data set by the accuracy of a constant in each environment."""
     constant = {"accuracy": constant_accuracy}
     return DatasetInfo(name=name, environments=environments, constant=constant, held_back=held_back)
+
+
+def write_run(folder, dataset, algorithm, test_envs, checkpoints, draw=0, trial=0, **others):
+    """A run as DomainBed writes it; checkpoints are step -> (in, out) of each environment."""
+    folder.mkdir(parents=True)
+    args = {"dataset": dataset, "algorithm": algorithm, "test_envs": test_envs}
+    args |= {"hparams_seed": draw, "trial_seed": trial, "seed": 1, "holdout_fraction": 0.2}
+    lines = [
+        {"args": args, "hparams": {"lr": 1e-3}, "step": step, "loss": 0.5}
+        | {f"env{k}_in_acc": inside for k, (inside, _) in enumerate(values)}
+        | {f"env{k}_out_acc": outside for k, (_, outside) in enumerate(values)}
+        | others
+        for step, values in checkpoints.items()
+    ]
+    (folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "done").write_text("done")
