@@ -55,6 +55,13 @@ def workers_of(parent):
     return found
 
 
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path, monkeypatch):
+    """Other tests that run at the same time leave no folders here."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
 def folders():
     return set(Path(tempfile.gettempdir()).glob("wri-stacks-*"))
 
@@ -68,7 +75,7 @@ def records_of(runs, stacks, **options):
 
 def test_a_killed_worker_changes_nothing(monkeypatch):
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
-    runs, stacks, before = make_runs(250), [[0, 2], [1], [3]], folders()
+    runs, stacks = make_runs(250), [[0, 2], [1], [3]]
     expected = records_of(runs, stacks, processes=False)
     seen, killed = [], []
 
@@ -89,19 +96,17 @@ def test_a_killed_worker_changes_nothing(monkeypatch):
         assert np.array_equal(ours.measures["accuracy"]["all"], other.measures["accuracy"]["all"])
         if other.state is not None:
             assert np.array_equal(ours.state, other.state)
-    assert (workers_of(os.getpid()), folders()) == ([], before)
+    assert (workers_of(os.getpid()), folders()) == ([], set())
 
 
 def test_ctrl_c_ends_the_workers():
-    before = folders()
-
     def interrupt(done, of):
         assert workers_of(os.getpid())
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         records_of(make_runs(100_000), [[0]], processes=True, progress=interrupt)
-    assert (workers_of(os.getpid()), folders()) == ([], before)
+    assert (workers_of(os.getpid()), folders()) == ([], set())
 
 
 def test_a_stack_whose_workers_always_die_is_given_up(monkeypatch):
@@ -119,14 +124,13 @@ def test_a_killed_script_without_a_guard_of_main_leaves_no_worker(tmp_path):
     here = Path(__file__).parent
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(tests=str(here.parent), here=str(here)))
-    before = folders()
     process = subprocess.Popen([sys.executable, str(script)])
     workers = wait_for(lambda: workers_of(process.pid))
-    wait_for(lambda: any(np.fromfile(f / "board-0", np.int64)[1:] for f in folders() - before))
+    wait_for(lambda: any(np.fromfile(f / "board-0", np.int64)[1:] for f in folders()))
     process.kill()
     process.wait()
     wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
-    assert folders() == before
+    assert folders() == set()
 
 
 def wait_for(fact, seconds=60):
