@@ -14,10 +14,10 @@ from dataclasses import replace
 from wri.experiments.ablation import BASE
 from wri.experiments.coloured import TEST, load_features, make_extractor
 from wri.experiments.coloured_runs import Variant, as_outcome, train_variants
-from wri.experiments.coloured_tables import Chosen, choose_each
+from wri.experiments.coloured_tables import SelectedRuns, choose_each
 from wri.objectives import make_objective
 from wri.progress import silent
-from wri.report.result import Row
+from wri.report.result import ResultCell
 from wri.training import ModelSpec
 
 LAMBDAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
@@ -57,10 +57,10 @@ def main() -> None:
         print(f"{name:28s} last {shown[0]}   guarded {shown[1]}")
 
 
-def as_text(chosen: Chosen) -> str:
+def as_text(chosen: SelectedRuns) -> str:
     if not len(chosen.accuracy):
         return "nothing admissible"
-    means, test = chosen.accuracy.mean(0), Row.of("", "", chosen.accuracy[:, TEST])
+    means, test = chosen.accuracy.mean(0), ResultCell.of("", "", chosen.accuracy[:, TEST])
     worst = chosen.accuracy[:, TEST].min()
     return (
         f"{means[0]:5.1f} {means[1]:5.1f} {test.ours:5.1f} ± {test.spread or 0.0:3.1f} "

@@ -36,7 +36,7 @@ from wri.experiments.coloured import (
 from wri.experiments.coloured_runs import Variant, train_variants
 from wri.objectives.wri import WRI
 from wri.progress import silent
-from wri.report.result import Row
+from wri.report.result import ResultCell
 from wri.sweep.balance import balanced_splits
 from wri.training import ModelSpec, Record
 
@@ -75,7 +75,10 @@ def main() -> None:
                 chosen.setdefault((name, rule), []).append((weight, own[weight]))
     for (name, rule), found in chosen.items():
         test = [each.test for _, each in found]
-        cell, unrelated = Row.of(name, "", test), np.mean([each.unrelated for _, each in found])
+        cell, unrelated = (
+            ResultCell.of(name, "", test),
+            np.mean([each.unrelated for _, each in found]),
+        )
         times = ", ".join(f"{w:g}: {n}" for w, n in sorted(Counter(w for w, _ in found).items()))
         print(
             f"{name:5s}{rule:16s}{cell.ours:5.1f} ± {cell.spread or 0:3.1f}  worst {min(test):5.1f}"

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from wri.datasets.environments import joined
-from wri.datasets.hospitals import Drawn, Hospital, drawn_hospitals, hospitals
+from wri.datasets.hospitals import Hospital, HospitalDraw, drawn_hospitals, hospitals
 from wri.densities import Exact, FittedClassifier, LabelAwareClassifier
 from wri.experiments.hospitals import FIXED
 from wri.report.intervals import standard_error
@@ -54,7 +54,7 @@ CAUSE, UNIFORM = "true density of the cause", "uniform"
 class Data:
     """Patients of one draw: those to learn from, and others at the three kinds of hospital."""
 
-    def __init__(self, chosen: Drawn, seed: int, patients: int, noise: int) -> None:
+    def __init__(self, chosen: HospitalDraw, seed: int, patients: int, noise: int) -> None:
         self.chosen, self.seed = chosen, seed
         training = hospitals(patients, seed, chosen.training, noise)
         known = hospitals(TESTED // len(training), 1_000_000 + seed, chosen.training, noise)
@@ -85,7 +85,7 @@ class Data:
         return Exact(function)
 
 
-def draw(kind: str, seed: int, sites: int) -> Drawn:
+def draw(kind: str, seed: int, sites: int) -> HospitalDraw:
     """Fixed or drawn hospitals; more than four training ones come from further draws."""
     if kind == "fixed":
         return FIXED

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED
-from wri.sweep.data import Data
+from wri.sweep.data import SweepData
 from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.training import Bank, ModelSpec, Run, train_stack
 
@@ -30,7 +30,7 @@ def make_data(environments=4, rows=20, name="toy", seed=0):
     n = environments * rows
     bank = Bank(random.normal(size=(n, 6)), np.arange(n) % 3)
     names = tuple(f"site {e}" for e in range(environments))
-    return Data(name=name, names=names, bank=bank, sizes=(rows,) * environments)
+    return SweepData(name=name, names=names, bank=bank, sizes=(rows,) * environments)
 
 
 def as_module(network, row):

@@ -1,6 +1,7 @@
 """Imports go one way: from the command down to the stacked parts."""
 
 import ast
+from collections import defaultdict
 from pathlib import Path
 
 import wri
@@ -124,3 +125,12 @@ def test_records_of_more_than_four_fields_are_made_by_keyword():
         names = [name for name in names if "ClassVar" not in name]
         positional = names.index("KW_ONLY") if "KW_ONLY" in names else len(names)
         assert positional <= 4, (path, node.name)
+
+
+def test_a_class_name_stands_in_one_module():
+    modules = defaultdict(set)
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                modules[node.name].add(path.relative_to(ROOT).as_posix())
+    assert {name: found for name, found in modules.items() if len(found) > 1} == {}

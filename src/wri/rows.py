@@ -127,7 +127,7 @@ def _column(given: Iterable[Any]) -> Any:
     return list(given)
 
 
-class Sites(NamedTuple):
+class NumericTable(NamedTuple):
     """A table of numbers with the environment of every row."""
 
     x: np.ndarray  # [n, D]
@@ -135,7 +135,7 @@ class Sites(NamedTuple):
     environments: Environments
 
 
-def read_sites(X: Any, groups: Iterable[Any]) -> Sites:
+def read_sites(X: Any, groups: Iterable[Any]) -> NumericTable:
     """A table of numbers without gaps from at least two environments.
 
     Parameters
@@ -165,7 +165,7 @@ def read_sites(X: Any, groups: Iterable[Any]) -> Sites:
         ) from error
     refuse_gaps(x, names)
     numbered = names or [f"column {column}" for column in range(x.shape[1])]
-    return Sites(x, tuple(numbered), environments)
+    return NumericTable(x, tuple(numbered), environments)
 
 
 def _refuse_environment(X: "pd.DataFrame", environments: Environments) -> None:
@@ -227,7 +227,7 @@ class Scaling(NamedTuple):
         return values * self.scale + self.mean
 
 
-class Gap(NamedTuple):
+class MissingCell(NamedTuple):
     """The first cell that holds no finite value, in reading order."""
 
     row: int
@@ -236,7 +236,7 @@ class Gap(NamedTuple):
     count: int  # type: ignore[assignment]  # of such cells in all; nobody needs tuple.count
 
 
-def first_gap(values: np.ndarray) -> Gap | None:  # [n, D] or [n]
+def first_gap(values: np.ndarray) -> MissingCell | None:  # [n, D] or [n]
     """The first missing or infinite cell, or None; the one rule of the whole package."""
     if values.dtype.kind in "iub":
         return None
@@ -251,7 +251,7 @@ def first_gap(values: np.ndarray) -> Gap | None:  # [n, D] or [n]
     row, *column = (int(place) for place in np.argwhere(lost)[0])
     infinite = values.dtype.kind in "fc" and bool(np.isinf(values[row, *column]))
     kind: Literal["NaN", "infinity"] = "infinity" if infinite else "NaN"
-    return Gap(row, column[0] if column else 0, kind, int(lost.sum()))
+    return MissingCell(row, column[0] if column else 0, kind, int(lost.sum()))
 
 
 def refuse_gaps(X: np.ndarray, names: Any, what: str = "X") -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from wri.datasets.named import load_named
+from wri.datasets.builtin import load_builtin
 from wri.datasets.tables import read_table
 from wri.errors import InputError
 
@@ -62,7 +62,7 @@ def test_every_format_gives_the_same_table(tmp_path, ending):
 
 def test_a_data_set_comes_back_from_a_file_as_it_was(tmp_path, ending):
     tolerance = 1e-12 if ending == ".csv" else 0  # pandas 2 is not exact in the last digits
-    data = load_named("simulation")
+    data = load_builtin("simulation")
     frame = pd.concat(
         pd.DataFrame(e.x).rename(columns=str).assign(label=e.y, where=e.name) for e in data
     )

@@ -10,7 +10,7 @@ from wri.datasets import joined
 from wri.datasets.hospitals import Hospital, hospitals
 from wri.diagnosis.new_site import expect_loss
 from wri.errors import InputError
-from wri.ood.evidence import Known
+from wri.ood.evidence import HeldOutRows
 from wri.ood.expected_loss import LeftOutSites
 
 LIGHT, HEAVY = Hospital("light", -1.0, 0.0), Hospital("heavy", 1.0, 0.0)
@@ -47,7 +47,7 @@ def test_the_expected_loss_is_the_one_that_outcomes_give(model, smoking):
 def test_the_interval_is_students_from_the_sites_that_were_left_out():
     """Four sites that stray by −0.1, 0, 0.1 and 0.2; rows that all lose 0.5: by hand."""
     predictions = np.full((100, 2), 0.5)
-    known = Known.of(predictions, np.full(100, 0.5), [np.ones(50)] * 2)
+    known = HeldOutRows.of(predictions, np.full(100, 0.5), [np.ones(50)] * 2)
     left_out = LeftOutSites(np.array([0.4, 0.5, 0.6, 0.7]), np.full(4, 0.5))
     found = expect_loss(known, left_out, predictions)
     half = 3.182446 * np.sqrt(0.05 / 3 * (1 + 1 / 4))  # t at 97.5 % with three degrees of freedom
@@ -73,7 +73,7 @@ def test_intervals_hold_the_loss_of_the_next_site(sites):
     held = []
     for _ in range(200):
         training = [meet(100) for _ in range(sites)]
-        known = Known.of(
+        known = HeldOutRows.of(
             *(np.concatenate(each) for each in zip(*training, strict=True)),
             [np.ones(100)] * sites,
         )
@@ -129,7 +129,7 @@ def test_two_sites_give_no_interval(model):
 def test_weights_of_held_out_rows_are_heeded():
     predictions = np.column_stack([np.full(80, 0.5), np.full(80, 0.5)])
     losses = np.repeat([0.1, 0.9], 40)
-    known = Known.of(predictions, losses, [np.repeat([3.0, 1.0], 40)])
+    known = HeldOutRows.of(predictions, losses, [np.repeat([3.0, 1.0], 40)])
     assert expect_loss(known, None, predictions).new == pytest.approx((3 * 0.1 + 0.9) / 4)
 
 

@@ -10,14 +10,14 @@ from helpers import make_info, make_outcome
 from wri.datasets import ideal_accuracy
 from wri.datasets.coloured_mnist import coloured_mnist, is_easy
 from wri.datasets.mnist import Mnist
-from wri.experiments import Task, ablation, coloured, run_experiment, table2
+from wri.experiments import ExperimentTask, ablation, coloured, run_experiment, table2
 from wri.experiments.ablation import ideal_losses, penalty
 from wri.experiments.coloured_runs import SIDE, Variant, with_digit_sides
 from wri.experiments.coloured_tables import (
     LIMITS,
     ON_DIGITS,
     PROBE,
-    Chosen,
+    SelectedRuns,
     against,
     choose_each,
     is_anti_colour,
@@ -27,7 +27,7 @@ from wri.experiments.coloured_tables import (
 from wri.features import CNN, PCA
 from wri.objectives import WRI
 from wri.progress import silent
-from wri.sweep import Choice, gather
+from wri.sweep import SelectedCheckpoint, gather
 from wri.training import ModelSpec, Record, Run
 
 DATA = make_info("hcmnist", ("+90%", "+80%", "-90%"), (0.51, 0.5, 0.5), (0.2, 0.2, 0.2))
@@ -37,7 +37,7 @@ def choice(first, second, test):
     values = (first, first, second, second, test, test)
     names = (f"env{e}_{rows}" for e in range(3) for rows in ("in", "out"))
     splits = dict(zip(names, values, strict=True)) | {"unrelated": 0.5}
-    return Choice(hparams_seed=0, step=100, value=test, score=test, splits=splits)
+    return SelectedCheckpoint(hparams_seed=0, step=100, value=test, score=test, splits=splits)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_line_shows_what_was_chosen_and_the_paper_beside_the_test():
 def test_comparisons_say_where_a_draw_is_missing():
     def make(accuracy, refusals=()):
         rows = np.array(accuracy)
-        return Chosen(
+        return SelectedRuns(
             accuracy=rows,
             unrelated=np.full(len(rows), 50.0),
             anti_colour=np.zeros(len(rows), bool),
@@ -210,12 +210,14 @@ def test_the_column_of_the_digit_group_holds_the_true_log_odds(stand_in, tmp_pat
 
 
 def small(name, folder, **options):
-    return Task(name=name, folder=folder, options={"features": "pca", "width": 8, **options})
+    return ExperimentTask(
+        name=name, folder=folder, options={"features": "pca", "width": 8, **options}
+    )
 
 
 def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(table2, "QUICK", table2.Size(repetitions=2, draws=2, steps=20))
+    monkeypatch.setattr(table2, "QUICK", table2.Table2Size(repetitions=2, draws=2, steps=20))
     [result] = run_experiment(small("table2", tmp_path))
     titles = [table.title for table in result.tables]
     assert len(titles) == 2 * 6

@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 from wri.datasets import Gaussian2D
-from wri.experiments import Task, run_experiment
+from wri.experiments import ExperimentTask, run_experiment
 from wri.experiments.figure1 import LAMBDA
 from wri.experiments.linear_classifiers import accuracy_of, sampled, solve
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    return run_experiment(Task(name="figure1", folder=tmp_path_factory.mktemp("figure1")))[0]
+    return run_experiment(
+        ExperimentTask(name="figure1", folder=tmp_path_factory.mktemp("figure1"))
+    )[0]
 
 
 def test_wri_is_least_spurious_and_most_accurate(result):

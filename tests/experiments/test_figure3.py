@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from wri.experiments import Task, figure3, run_experiment
+from wri.experiments import ExperimentTask, figure3, run_experiment
 from wri.experiments.figure3 import LABELS, SETTING, STARTS
 from wri.experiments.linear_classifiers import integrated, risk_and_penalty, share_of, solve
 
@@ -19,7 +19,9 @@ def result(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figure3, "QUICK", ((100, 5_000), 3, 1))
         patch.setattr(figure3, "LAMBDAS", (1e4,))
-        return run_experiment(Task(name="figure3", folder=tmp_path_factory.mktemp("figure3")))[0]
+        return run_experiment(
+            ExperimentTask(name="figure3", folder=tmp_path_factory.mktemp("figure3"))
+        )[0]
 
 
 def test_only_wri_becomes_less_spurious_with_the_sample(result):

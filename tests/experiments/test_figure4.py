@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from wri.experiments import Task, figure4, run_experiment
+from wri.experiments import ExperimentTask, figure4, run_experiment
 from wri.experiments.figure3 import SETTING, STARTS
 from wri.experiments.figure4 import (
     CHARGES,
@@ -117,7 +117,7 @@ def test_a_search_without_gradients_finds_the_same(near, label):
 
 def test_tables_and_figures_are_written(monkeypatch, tmp_path):
     monkeypatch.setattr(figure4, "smallest_at", lambda at, _: dict.fromkeys(CHARGES, 3 * (2 - at)))
-    [result] = run_experiment(Task(name="figure4", folder=tmp_path))
+    [result] = run_experiment(ExperimentTask(name="figure4", folder=tmp_path))
     assert [table.columns[-1] for table in result.tables] == ["distance 2"] * 3
     assert [row.ours for row in result.tables[1].lines[0][1]] == [1, 0.75, 0.5, 0.25, 0]
     assert [path.suffix for path in result.figures] == [".png", ".pdf", ".svg"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wri.datasets import Mnist, coloured_mnist, mirror
-from wri.experiments import Task, figureE6, run_experiment
+from wri.experiments import ExperimentTask, figureE6, run_experiment
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def few(monkeypatch):
 
 
 def test_every_mirrored_digit_is_counted_and_the_picture_written(few, tmp_path):
-    [result] = run_experiment(Task(name="figureE6", folder=tmp_path))
+    [result] = run_experiment(ExperimentTask(name="figureE6", folder=tmp_path))
     counted = sum(row.ours for row in result.rows)
     assert counted == len(mirror(few).rows)
     assert [row.column for row in result.rows] == ["3", "4", "4", "6", "7", "7", "9", "9"]

@@ -6,8 +6,8 @@ import pytest
 from sklearn.dummy import DummyClassifier
 
 from wri.datasets.hospitals import REVERSED
-from wri.experiments import Task, heart, hospitals, run_experiment
-from wri.experiments.heart import CATEGORIES, NUMBERS, Way, measured, split
+from wri.experiments import ExperimentTask, heart, hospitals, run_experiment
+from wri.experiments.heart import CATEGORIES, NUMBERS, EstimatorLine, measured, split
 
 
 @pytest.fixture(scope="module")
@@ -17,9 +17,9 @@ def simulated(tmp_path_factory):
         patch.setattr(hospitals, "CLASSIFIERS", chosen)
         patch.setattr(hospitals, "PATIENTS", 500)
         patch.setattr(hospitals, "TESTED", 2000)
-        return run_experiment(Task(name="hospitals", folder=tmp_path_factory.mktemp("hospitals")))[
-            0
-        ]
+        return run_experiment(
+            ExperimentTask(name="hospitals", folder=tmp_path_factory.mktemp("hospitals"))
+        )[0]
 
 
 def cells(result, table):
@@ -84,8 +84,8 @@ def test_every_hospital_is_held_out_and_averaged(monkeypatch, tmp_path):
     monkeypatch.setattr(heart, "load_heart", patients)
     monkeypatch.setattr(heart, "_networks", dict)
     prior = DummyClassifier(strategy="prior")
-    monkeypatch.setattr(heart, "_plain", lambda: {"prior": Way(prior)})
-    [result] = run_experiment(Task(name="heart", folder=tmp_path))
+    monkeypatch.setattr(heart, "_plain", lambda: {"prior": EstimatorLine(prior)})
+    [result] = run_experiment(ExperimentTask(name="heart", folder=tmp_path))
     losses = cells(result, "log-loss")
     assert losses["prior", heart.MEAN] == pytest.approx(
         np.mean([losses["prior", hospital] for hospital in "ABCD"])

@@ -7,10 +7,10 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from wri.experiments import Task, density_quality, figureC1, run_experiment
-from wri.experiments.density_quality import GRID, Comparison, limit_error
+from wri.experiments import ExperimentTask, density_quality, figureC1, run_experiment
+from wri.experiments.density_quality import GRID, DensityComparison, limit_error
 from wri.experiments.linear_features import (
-    Rows,
+    FeatureBatch,
     descend,
     exact_log_densities,
     features,
@@ -45,7 +45,7 @@ def test_erm_ends_at_least_squares(paths):
 
 def test_densities_of_the_feature_are_exact():
     model = torch.tensor([[0.7, -0.4, 2.0]], dtype=torch.float64)
-    rows = Rows.sample(figureC1.SETTING, 200_000, [5])
+    rows = FeatureBatch.sample(figureC1.SETTING, 200_000, [5])
     phi = features(model, rows.x)  # [1, E, n]
     logs = exact_log_densities(figureC1.SETTING)(model, phi[..., :3])
     for e in range(3):
@@ -61,7 +61,7 @@ def test_a_run_among_others_equals_the_run_alone():
 
     def last(which, seeds):
         densities = density_quality.LearnedDensities(hidden=4, batch_size=16)
-        rows = Rows.sample(setting, 100, seeds)
+        rows = FeatureBatch.sample(setting, 100, seeds)
         models = descend(rows, seeds, start[which], weight[which], densities, "loss", 32)
         return list(islice(models, 20))[-1]
 
@@ -70,16 +70,16 @@ def test_a_run_among_others_equals_the_run_alone():
 
 def test_the_error_of_a_constant_is_one_and_of_the_truth_zero():
     true = torch.tensor(np.stack([norm.pdf(GRID, -1.5), norm.pdf(GRID, 1.5)]))[None]
-    constant = Comparison(torch.full_like(true, 0.3), true).relative_error
+    constant = DensityComparison(torch.full_like(true, 0.3), true).relative_error
     assert torch.allclose(constant, torch.ones_like(constant))
-    exact = Comparison(7 * true, true).relative_error
+    exact = DensityComparison(7 * true, true).relative_error
     assert torch.allclose(exact, torch.zeros_like(exact), atol=1e-12)
     assert 0.01 < limit_error() < 0.05
 
 
 def test_the_overlap_is_where_both_are_common():
     true = torch.tensor(np.stack([norm.pdf(GRID, -1.5), norm.pdf(GRID, 1.5)]))[None]
-    inside = GRID[Comparison(true, true).overlap[0, 0]]
+    inside = GRID[DensityComparison(true, true).overlap[0, 0]]
     reach = (2 * np.log(10)) ** 0.5 - 1.5  # a tenth of the peak
     assert inside.min() == pytest.approx(-reach, abs=0.02)
     assert inside.max() == pytest.approx(reach, abs=0.02)
@@ -114,14 +114,14 @@ def test_both_figures_show_one_training(found, tmp_path, monkeypatch):
         return found
 
     monkeypatch.setattr(density_quality, "training", train_once)
-    results = run_experiment(Task(name="density_quality", folder=tmp_path))
+    results = run_experiment(ExperimentTask(name="density_quality", folder=tmp_path))
     assert asked == [(range(3), 1000, "none"), (range(3), 1000, "relative")]
     assert [result.experiment for result in results] == ["figureD3", "figureD4"]
     for result in results:
         names = [f"{result.experiment}.{kind}" for kind in ("png", "pdf", "svg")]
         assert [path.name for path in result.figures] == names
     asked.clear()
-    one = Task(name="density_quality", outputs=("figureD4",), folder=tmp_path)
+    one = ExperimentTask(name="density_quality", outputs=("figureD4",), folder=tmp_path)
     [again] = run_experiment(one)
     assert again.rows == results[1].rows
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from wri.datasets.image_sets import IMAGE_SETS
-from wri.densities.classifier import Fitting
+from wri.densities.classifier import ClassifierTraining
 from wri.errors import InputError
-from wri.experiments import Task, pictures, run_experiment
+from wri.experiments import ExperimentTask, pictures, run_experiment
 from wri.experiments.picture_numbers import AVERAGES, DOMAINS, PER_DOMAIN
-from wri.experiments.pictures import RECOMMENDED, Size, width_of
+from wri.experiments.pictures import RECOMMENDED, PictureTableSize, width_of
 from wri.features.extraction import PictureFeatures, list_paths
 from wri.features.featurizer import Featurizer
 from wri.progress import silent
@@ -50,15 +50,17 @@ def seen(monkeypatch):
         trained.append((np.concatenate([x for x, _ in domains]), seed, self.width))
         return fit(self, domains, seed, classes)
 
-    whole = Fitting.fit
+    whole = ClassifierTraining.fit
 
     def short(self, *given):
         return whole(self._replace(steps=5), *given)
 
-    monkeypatch.setattr(Fitting, "fit", short)  # of WRI's weights
+    monkeypatch.setattr(ClassifierTraining, "fit", short)  # of WRI's weights
     monkeypatch.setattr(pictures, "extract", extract)
     monkeypatch.setattr(Featurizer, "fit_head", noting)
-    monkeypatch.setattr(pictures, "QUICK", Size(draws=3, trials=2, steps=20, layer_steps=5))
+    monkeypatch.setattr(
+        pictures, "QUICK", PictureTableSize(draws=3, trials=2, steps=20, layer_steps=5)
+    )
     return trained
 
 
@@ -66,7 +68,7 @@ def seen(monkeypatch):
 def test_the_whole_table(data, seen, tmp_path):
     told = []
     options = {"datasets": "pacs,VLCS", "data": str(data)}
-    task = Task(
+    task = ExperimentTask(
         name="pictures",
         folder=tmp_path,
         options=options,
@@ -96,7 +98,7 @@ def test_the_whole_table(data, seen, tmp_path):
 @pytest.mark.filterwarnings("ignore:.*not all of PACS as published")
 def test_feature_layers_see_training_rows_of_the_other_domains_alone(data, seen, tmp_path):
     options = {"data": str(data), "datasets": None, "backbone": None}
-    task = Task(name="pictures", folder=tmp_path, options=options)
+    task = ExperimentTask(name="pictures", folder=tmp_path, options=options)
     whole, _ = pictures.load_set(task, "PACS", silent)
     place_of = {row.tobytes(): n for n, row in enumerate(whole.bank.features)}
     seeds = set()
@@ -123,11 +125,13 @@ def test_widths_are_drawn_as_domainbed_draws_hyper_parameters():
 
 
 def test_sets_that_are_not_here_are_named(tmp_path):
-    task = Task(name="pictures", folder=tmp_path, options={"data": str(tmp_path)})
+    task = ExperimentTask(name="pictures", folder=tmp_path, options={"data": str(tmp_path)})
     with pytest.raises(InputError, match=r"no pictures for pictures: VLCS is not here: .* PACS is"):
         run_experiment(task)
     with pytest.raises(InputError, match="mnist"):
-        run_experiment(Task(name="pictures", folder=tmp_path, options={"datasets": "mnist"}))
+        run_experiment(
+            ExperimentTask(name="pictures", folder=tmp_path, options={"datasets": "mnist"})
+        )
 
 
 def test_the_printed_numbers_fit_together():

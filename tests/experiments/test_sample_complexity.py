@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from wri.experiments import Task, run_experiment
+from wri.experiments import ExperimentTask, run_experiment
 from wri.experiments.sample_complexity import (
     GRID,
     WEIGHTINGS,
@@ -57,6 +57,6 @@ def test_only_ratio_weights_are_truncated():
 
 
 def test_tables_and_figure(tmp_path):
-    [result] = run_experiment(Task(name="sample_complexity", folder=tmp_path))
+    [result] = run_experiment(ExperimentTask(name="sample_complexity", folder=tmp_path))
     assert len(result.tables) == 3
     assert [path.suffix for path in result.figures] == [".png", ".pdf", ".svg"]

@@ -5,13 +5,13 @@ import pytest
 
 from wri.datasets import SimulationSetting
 from wri.errors import InputError
-from wri.experiments import Task, run_experiment, simulation, simulation_runs
+from wri.experiments import ExperimentTask, run_experiment, simulation, simulation_runs
 from wri.experiments.simulation import FILTERED, SERIES, UNFILTERED, train_table
 from wri.experiments.simulation_runs import (
     LINES,
     ORACLE,
     Dataset,
-    Size,
+    SimulationSize,
     accuracies,
     chosen_accuracy,
     passes,
@@ -81,7 +81,7 @@ def test_data_sets_follow_their_seed_and_setting():
 
 def test_the_oracle_beats_all_that_see_the_spurious_features():
     datasets = [Dataset(SERIES["tableE3"].at(80.0), seed) for seed in range(2)]
-    accuracy = accuracies(datasets, LINES, Size(2, 2, steps=60), 0, silent)
+    accuracy = accuracies(datasets, LINES, SimulationSize(2, 2, steps=60), 0, silent)
     assert accuracy[ORACLE].shape == (2, 2)
     for line in set(LINES) - {ORACLE}:
         assert accuracy[ORACLE].mean() > accuracy[line].mean() + 5, line
@@ -90,12 +90,12 @@ def test_the_oracle_beats_all_that_see_the_spurious_features():
 def test_data_sets_that_pass_are_the_first_by_seed(monkeypatch):
     verdicts = iter([False, True, False, True, True, False])
     monkeypatch.setattr(simulation_runs, "passes", lambda erm, oracle: next(verdicts))
-    (kept,) = passing([SimulationSetting()], 10, Size(3, 1, steps=1))
+    (kept,) = passing([SimulationSetting()], 10, SimulationSize(3, 1, steps=1))
     assert [dataset.seed for dataset in kept] == [11, 13, 14]
     monkeypatch.setattr(simulation_runs, "passes", lambda erm, oracle: False)
     monkeypatch.setattr(simulation_runs, "MOST_ROUNDS", 2)
     with pytest.raises(InputError, match="fewer than 1 of 2 data seeds pass"):
-        passing([SimulationSetting()], 0, Size(1, 1, steps=1))
+        passing([SimulationSetting()], 0, SimulationSize(1, 1, steps=1))
 
 
 def test_printed_numbers_stand_beside_their_cells():
@@ -113,8 +113,8 @@ def test_printed_numbers_stand_beside_their_cells():
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("simulation")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulation, "QUICK", Size(2, 1, steps=12))
-        *tables, figure = run_experiment(Task(name="simulation", seed=3, folder=folder))
+        patch.setattr(simulation, "QUICK", SimulationSize(2, 1, steps=12))
+        *tables, figure = run_experiment(ExperimentTask(name="simulation", seed=3, folder=folder))
         return tables, figure
 
 
@@ -152,7 +152,7 @@ def test_the_figure_is_drawn_from_the_tables(results):
 def test_one_table_of_one_kind_trains_nothing_else_and_has_the_same_numbers(
     results, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(simulation, "QUICK", Size(2, 1, steps=12))
+    monkeypatch.setattr(simulation, "QUICK", SimulationSize(2, 1, steps=12))
     trained = []
 
     def note(name, *rest):
@@ -161,7 +161,9 @@ def test_one_table_of_one_kind_trains_nothing_else_and_has_the_same_numbers(
 
     monkeypatch.setattr(simulation, "train_table", note)
     outputs, options = ("tableE2",), {"filtered": False}
-    task = Task(name="simulation", outputs=outputs, seed=3, folder=tmp_path, options=options)
+    task = ExperimentTask(
+        name="simulation", outputs=outputs, seed=3, folder=tmp_path, options=options
+    )
     [result] = run_experiment(task)
     assert [table.title for table in result.tables] == [UNFILTERED]
     assert trained == ["tableE2"]

@@ -6,7 +6,7 @@ import torch
 
 from wri.datasets import Mnist, coloured_mnist, digit_shares, where_mnist
 from wri.datasets.coloured_mnist import DIGIT_COUNTS
-from wri.experiments import Task, run_experiment, table1
+from wri.experiments import ExperimentTask, run_experiment, table1
 from wri.objectives.functional import vrex_penalty, wri_penalty
 
 
@@ -20,7 +20,7 @@ def digits():
 @pytest.fixture
 def result(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(table1, "load_mnist", lambda: digits)
-    return run_experiment(Task(name="table1", full=True, folder=tmp_path))[0]
+    return run_experiment(ExperimentTask(name="table1", full=True, folder=tmp_path))[0]
 
 
 def derived(penalty, name):
@@ -126,6 +126,6 @@ def test_a_cell_that_is_far_from_the_derivation_is_named():
 
 @pytest.mark.skipif(where_mnist() is None, reason="no MNIST here; `make test` brings it")
 def test_the_real_digits_give_the_quick_table(tmp_path):
-    [result] = run_experiment(Task(name="table1", folder=tmp_path))
+    [result] = run_experiment(ExperimentTask(name="table1", folder=tmp_path))
     assert {row.n for row in result.rows} == {1, 5}
     assert "VREx on HCMNIST-CS colour in 5 of 5 draws" in result.notes[2]

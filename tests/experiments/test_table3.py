@@ -8,9 +8,9 @@ import pytest
 from helpers import make_run
 from wri.datasets import Mnist, coloured_mnist
 from wri.errors import InputError
-from wri.experiments import Task, coloured, mixtures, run_experiment, table3
+from wri.experiments import ExperimentTask, coloured, mixtures, run_experiment, table3
 from wri.experiments.mixtures import Seen
-from wri.experiments.table3 import Measured, Predictor, Shown, Size
+from wri.experiments.table3 import DrawResult, NoveltyFeatures, Table3Size, TrainedRun
 from wri.objectives import WRI
 from wri.progress import silent
 from wri.stacked import Network
@@ -35,7 +35,7 @@ def environments(standin, tmp_path, monkeypatch):
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(coloured, "coloured_mnist", draw)
     monkeypatch.setattr(coloured, "QUICK_ROWS", 1200)
-    monkeypatch.setattr(table3, "QUICK", Size(2, 30))
+    monkeypatch.setattr(table3, "QUICK", Table3Size(2, 30))
     monkeypatch.setattr(mixtures, "COMPONENTS", {"x": (1, 10, 99), "phi": (1, 2, 99)})
     return draw
 
@@ -70,7 +70,7 @@ def record(network, parameters, state=None, diverged_at=None):
 def test_confidence_is_the_largest_softmax():
     linear = Network((2, 3))  # outputs = weight @ x + bias
     weight, bias = np.array([[1.0, 0], [0, 1], [-1, 2]]), np.array([0.0, 1, -1])
-    one = Predictor(None, record(linear, np.concatenate([weight.ravel(), bias])))
+    one = TrainedRun(None, record(linear, np.concatenate([weight.ravel(), bias])))
     x = np.array([[0.5, -2.0], [3.0, 1.0]])
     powers = np.exp(x @ weight.T + bias)
     largest = (powers / powers.sum(1, keepdims=True)).max(1)
@@ -85,7 +85,7 @@ def test_wris_own_density_lies_within_the_runs_bounds(bank, environments_of_bank
     start = WRI().density.initial([0], 2, bank.features.shape[1])
 
     def density(state, combine):
-        one = Predictor(run, record(run.network, run.network.initial([0])[0], state))
+        one = TrainedRun(run, record(run.network, run.network.initial([0])[0], state))
         return np.exp(one.own_density(combine, bank.features))
 
     halfway = np.sqrt(0.02 * 1.5)  # σ(0) = ½ in the logarithm
@@ -140,9 +140,9 @@ def test_a_dead_representation_has_one_component(three):
 
 
 def test_draws_with_a_diverged_run_are_left_out_of_every_line():
-    shown = Shown(np.zeros((1, 2)), np.zeros((1, 2)))
+    shown = NoveltyFeatures(np.zeros((1, 2)), np.zeros((1, 2)))
     fine, broken = (
-        Measured(shown=shown, accuracy={}, diverged=lost) for lost in ([], ["IRM", "WRI"])
+        DrawResult(shown=shown, accuracy={}, diverged=lost) for lost in ([], ["IRM", "WRI"])
     )
     found = {4: fine, 5: broken, 6: fine}
     assert list(table3.survivors(found)) == [4, 6]
@@ -154,7 +154,7 @@ def test_draws_with_a_diverged_run_are_left_out_of_every_line():
 def test_the_whole_table_with_evidence_of_its_own(environments, tmp_path):
     told = []
     [result] = run_experiment(
-        Task(
+        ExperimentTask(
             name="table3",
             folder=tmp_path,
             progress=lambda done, of: told.append(done / of),
@@ -186,7 +186,9 @@ def test_the_whole_table_with_evidence_of_its_own(environments, tmp_path):
 @pytest.mark.parametrize("preset", ["paper", "published"])
 def test_the_whole_table_with_wris_own_densities(preset, environments, tmp_path):
     options = {"preset": preset, "combine": "maximum", "negatives": "same", "width": 8}
-    [result] = run_experiment(Task(name="table3", seed=3, folder=tmp_path, options=options))
+    [result] = run_experiment(
+        ExperimentTask(name="table3", seed=3, folder=tmp_path, options=options)
+    )
     assert [table.title for table in result.tables] == [table3.AS_PRINTED]
     assert all(0 <= row.ours <= 1 for row in result.rows if row.column == "AUROC")
     tests = [environments("cmnist", draw)[2].digits for draw in (3, 4)]
@@ -200,7 +202,8 @@ def test_equal_tasks_give_equal_tables(environments, tmp_path):
     tables = [
         [result.rows for result in run_experiment(task)]
         for task in (
-            Task(name="table3", seed=seed, folder=tmp_path, options=options) for seed in (0, 0, 1)
+            ExperimentTask(name="table3", seed=seed, folder=tmp_path, options=options)
+            for seed in (0, 0, 1)
         )
     ]
     assert tables[0] == tables[1]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wri.experiments import Task, run_experiment, theorem1
+from wri.experiments import ExperimentTask, run_experiment, theorem1
 
 
 @pytest.fixture(scope="module")
@@ -11,7 +11,9 @@ def result(tmp_path_factory):
     with pytest.MonkeyPatch.context() as smaller:
         smaller.setattr(theorem1, "SPURIOUS", range(1, 3))
         smaller.setattr(theorem1, "ENVIRONMENTS", range(2, 6))
-        yield run_experiment(Task(name="theorem1", folder=tmp_path_factory.mktemp("theorem1")))[0]
+        yield run_experiment(
+            ExperimentTask(name="theorem1", folder=tmp_path_factory.mktemp("theorem1"))
+        )[0]
 
 
 def table(result, start):

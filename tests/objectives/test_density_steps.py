@@ -9,7 +9,7 @@ from wri.densities import FittedClassifier
 from wri.objectives import WRI
 from wri.objectives.base import Model
 from wri.objectives.density_steps import StandingPredictor
-from wri.training.sampler import Features, StackDraws
+from wri.training.sampler import StackDraws, StackedRows
 
 STEPS = [40, 9, 1]  # the first two runs draw more rows than they have
 
@@ -21,7 +21,7 @@ def stack():
     trains = [[np.arange(30), np.arange(40, 70)]] * 2 + [[np.arange(50), np.arange(70, 100)]]
     hyper = {"density_batch_size": 8}
     runs = [make_run(WRI(), bank, train, hyper, seed) for seed, train in enumerate(trains)]
-    features = Features(runs, "cpu")
+    features = StackedRows(runs, "cpu")
     return runs, features, StackDraws(runs, features, torch.float64)
 
 

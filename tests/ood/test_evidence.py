@@ -7,7 +7,7 @@ from wri.densities import Mixture
 from wri.errors import InputError
 from wri.ood import Densities, Evidence, combine, common_scaling
 from wri.ood import evidence as evidence_module
-from wri.ood.evidence import Tail
+from wri.ood.evidence import ScoreTail
 from wri.rows import Scaling
 
 
@@ -51,7 +51,7 @@ def test_new_rows_are_flagged_at_the_nominal_rates(n):
 
 def test_rarity_by_hand():
     # environments count alike: the one row of the second is half of the whole
-    tail = Tail.of([np.arange(40.0), np.array([20.0])])
+    tail = ScoreTail.of([np.arange(40.0), np.array([20.0])])
     assert np.allclose(tail.share(np.array([20.0, 39.0, 50.0])), [0.5 * 21 / 40 + 0.5, 1, 1])
     # the nine lowest lie 9 + 8 + … + 1 = 45 below the tenth
     assert tail.share(np.array([9.0 - 45]))[0] == pytest.approx(0.5 * 10 / 40 / 2**9)
@@ -59,7 +59,7 @@ def test_rarity_by_hand():
 
 @pytest.mark.parametrize("share", [1e-4, 0.005, 0.03, 0.05, 0.5])
 def test_thresholds_and_shares_are_inverse(share):
-    tail = Tail.of([np.random.default_rng(0).normal(size=200)])
+    tail = ScoreTail.of([np.random.default_rng(0).normal(size=200)])
     assert tail.share(np.array([tail.threshold(share)]))[0] == pytest.approx(share)
 
 

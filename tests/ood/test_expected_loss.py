@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wri.ood.evidence import Known
+from wri.ood.evidence import HeldOutRows
 from wri.ood.expected_loss import ExpectedLoss, sorting_number
 from wri.ood.ranges import ColumnRanges
 
@@ -13,7 +13,7 @@ def known():
     random = np.random.default_rng(0)
     chance = random.random(200)
     predictions = np.column_stack([1 - chance, chance])
-    return Known.of(predictions, random.random(200), [random.random(80), random.random(120)])
+    return HeldOutRows.of(predictions, random.random(200), [random.random(80), random.random(120)])
 
 
 def test_means_and_weights_are_those_of_the_nearest_ranks(known):
@@ -36,7 +36,7 @@ def test_means_and_weights_are_those_of_the_nearest_ranks(known):
 def test_tied_predictions_count_all_of_their_rows():
     """One prediction for all: the mean of all, not of the first few."""
     losses = np.arange(100.0)
-    curve = ExpectedLoss.of(Known.of(np.full((100, 1), 3.0), losses, [np.ones(100)]))
+    curve = ExpectedLoss.of(HeldOutRows.of(np.full((100, 1), 3.0), losses, [np.ones(100)]))
     assert curve.mean(curve.near(np.array([[3.0]])), losses) == pytest.approx([49.5])
 
 

@@ -10,14 +10,14 @@ from wri.errors import InputError
 from wri.report import style
 from wri.report.intervals import interval, paired_interval, standard_error
 from wri.report.reproduction import write_results
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 
 
 def test_spread_is_the_standard_error():
-    row = Row.of("WRI", "accuracy", [1.0, 2.0, 3.0])
+    row = ResultCell.of("WRI", "accuracy", [1.0, 2.0, 3.0])
     assert (row.ours, row.n) == (2.0, 3)
     assert row.spread == pytest.approx(1 / 3**0.5)
-    assert Row.of("WRI", "accuracy", [1.0]).spread is None
+    assert ResultCell.of("WRI", "accuracy", [1.0]).spread is None
 
 
 def test_standard_errors_by_hand():
@@ -46,14 +46,14 @@ def test_the_error_of_one_group_is_the_standard_error():
     ],
 )
 def test_numbers_are_shown_to_the_spreads_second_digit(values, text):
-    assert Row.of("a", "b", values).text == text
+    assert ResultCell.of("a", "b", values).text == text
 
 
 def test_far_from_the_paper_is_three_standard_errors():
-    near = Row.of("a", "b", [1.0, 3.0], paper=5.0, paper_spread=0.5)
+    near = ResultCell.of("a", "b", [1.0, 3.0], paper=5.0, paper_spread=0.5)
     assert not near.far_from_paper
-    assert Row.of("a", "b", [1.0, 3.0], paper=5.01).far_from_paper
-    assert not Row.of("a", "b", [1.0], paper=50.0).far_from_paper
+    assert ResultCell.of("a", "b", [1.0, 3.0], paper=5.01).far_from_paper
+    assert not ResultCell.of("a", "b", [1.0], paper=50.0).far_from_paper
     assert near.paper_text == "5 ± 0.5"
 
 
@@ -71,7 +71,7 @@ def test_differences_between_fixed_groups_are_no_noise():
     assert found.mean == 31
     assert found.error == pytest.approx((2 / 2 + 2 / 2) ** 0.5 / 2)  # s² = 2 in both
     assert found.high - found.mean == pytest.approx(4.302652729911275 * found.error)
-    row = Row.over_groups("a", "average", groups)
+    row = ResultCell.over_groups("a", "average", groups)
     assert (row.ours, row.spread, row.n) == (31, found.error, 4)
 
 
@@ -87,7 +87,9 @@ def test_pairs_must_match():
 
 
 def test_what_is_not_finite_is_said_and_is_null_in_json():
-    result = Result(experiment="x", rows=[Row.of("a", "b", [1.0, np.nan])], figures=[], seconds=0.0)
+    result = Result(
+        experiment="x", rows=[ResultCell.of("a", "b", [1.0, np.nan])], figures=[], seconds=0.0
+    )
     assert result.rows[0].text == "not finite"
     document = json.loads(json.dumps(result.as_json(), allow_nan=False))
     assert document["rows"][0]["ours"] is None
@@ -100,9 +102,11 @@ def example(folder):
         axes.set_xlabel("time")
     figures = style.save(drawn, folder, "figureX")
     rows = [
-        Row.of("ERM", "one & two", [50.0, 51.0], paper=40.0, paper_spread=1.5, table="<first>"),
-        Row.of("WRI", "one & two", [60.0, 61.0], paper=60.4, table="<first>"),
-        Row.of("WRI", "three", [7.0], table="second"),
+        ResultCell.of(
+            "ERM", "one & two", [50.0, 51.0], paper=40.0, paper_spread=1.5, table="<first>"
+        ),
+        ResultCell.of("WRI", "one & two", [60.0, 61.0], paper=60.4, table="<first>"),
+        ResultCell.of("WRI", "three", [7.0], table="second"),
     ]
     return Result(
         experiment="figureX",
@@ -158,10 +162,10 @@ def test_cells_far_from_the_paper_are_marked(tmp_path):
 def test_what_is_shown_names_the_repetitions():
     assert (
         Result(
-            experiment="x", rows=[Row.of("a", "b", [1.0])], figures=[], seconds=0.0
+            experiment="x", rows=[ResultCell.of("a", "b", [1.0])], figures=[], seconds=0.0
         ).what_is_shown
         == "Single values."
     )
-    rows = [Row.of("a", "b", np.arange(4.0))]
+    rows = [ResultCell.of("a", "b", np.arange(4.0))]
     shown = Result(experiment="x", rows=rows, figures=[], seconds=0.0).what_is_shown
     assert shown == "Mean ± standard error over 4 seeds."

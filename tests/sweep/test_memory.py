@@ -9,7 +9,7 @@ import torch
 
 from wri.errors import InputError
 from wri.sweep import Sweep, SweepSpec
-from wri.sweep.data import Data
+from wri.sweep.data import SweepData
 from wri.sweep.memory import count_side_by_side, stack_memory
 from wri.training import Bank
 
@@ -72,7 +72,7 @@ def test_a_wide_table_takes_what_is_forecast(tmp_path):
 def wide_data(rows=200, columns=1000):
     random = np.random.default_rng(0)
     bank = Bank(random.normal(size=(rows, columns)), np.arange(rows) % 2)
-    return Data(name="wide", names=("a", "b", "c", "d"), bank=bank, sizes=(rows // 4,) * 4)
+    return SweepData(name="wide", names=("a", "b", "c", "d"), bank=bank, sizes=(rows // 4,) * 4)
 
 
 def test_a_run_that_does_not_fit_is_refused():

@@ -14,7 +14,7 @@ from wri.objectives import OBJECTIVES
 from wri.registry import OBJECTIVES as ENTRIES
 from wri.stacked import CROSS_ENTROPY, SQUARED
 from wri.sweep import Sweep, SweepSpec
-from wri.sweep.data import Data, load_builtin
+from wri.sweep.data import SweepData, builtin_data
 from wri.training import Bank, ModelSpec, Run, train, train_stack
 
 SITES = ("a", "b", "c", "d")
@@ -27,7 +27,7 @@ def make_table(numbers):
     if numbers:
         y = 400 + 50 * x[:, 0] + 20 * np.random.default_rng(0).normal(size=len(y))
     loss = SQUARED if numbers else CROSS_ENTROPY
-    return Data(
+    return SweepData(
         name="odd", names=SITES, bank=Bank(x, y, loss=loss), sizes=(60,) * 4, preset="table"
     )
 
@@ -60,7 +60,7 @@ def test_a_sweep_of_hospitals_has_wri_above_erm_where_the_marker_is_reversed():
     """As the estimators have it: 20 points or more, under every way of choosing."""
     from wri.sweep.tables import build
 
-    data = load_builtin("hospitals")
+    data = builtin_data("hospitals")
     assert data.preset == "table"
     spec = SweepSpec(("erm", "wri"), trials=2, test_envs=(4,), preset=data.preset)
     sweep = Sweep(spec, [data])

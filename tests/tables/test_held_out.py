@@ -7,7 +7,7 @@ from sklearn.preprocessing import StandardScaler
 from wri.estimators import ESTIMATORS
 from wri.tables.choosing import choose_algorithm
 from wri.tables.fitting import FitOptions
-from wri.tables.held_out import HeldOut, SiteData, SiteScore, hold_out_sites
+from wri.tables.held_out import HeldOutScores, SiteData, SiteScore, hold_out_sites
 
 SITES = ("u", "v", "w")
 
@@ -106,7 +106,7 @@ def made_up(losses):
         for e, loss in enumerate(row)
     ]
     sites = tuple(str(e) for e in range(len(next(iter(losses.values())))))
-    return HeldOut(
+    return HeldOutScores(
         environments=sites, algorithms=tuple(losses), classes=True, scores=tuple(scores), rows={}
     )
 

@@ -8,7 +8,7 @@ from helpers import make_bank, make_run
 from wri.objectives import ERM, IRM, WRI
 from wri.stacked import LOSSES
 from wri.training import Bank
-from wri.training.sampler import Features, Sampler, StackDraws, in_proportion
+from wri.training.sampler import Sampler, StackDraws, StackedRows, in_proportion
 
 
 def make_runs(bank, objective=None):
@@ -29,7 +29,7 @@ def make_runs(bank, objective=None):
 
 
 def make_sampler(runs):
-    features = Features(runs, "cpu")
+    features = StackedRows(runs, "cpu")
     sizes = [int(run.hyper["batch_size"]) for run in runs]
     return Sampler(runs, features, sizes, "batches", torch.float64), features
 
@@ -136,7 +136,7 @@ def test_batches_depend_on_the_runs_seed_alone(bank):
 
 def test_density_batches_drop_runs_that_have_no_steps_left(bank):
     runs = make_runs(bank, WRI())
-    draws = StackDraws(runs, Features(runs, "cpu"), torch.float64)
+    draws = StackDraws(runs, StackedRows(runs, "cpu"), torch.float64)
     steps = {1: 0, 2: 0}
     for drawn in draws.density_rows([1, 0], [5, 2]):
         steps[len(drawn.rows)] += drawn.rows.shape[1]
@@ -145,7 +145,7 @@ def test_density_batches_drop_runs_that_have_no_steps_left(bank):
 
 def test_whole_environments_are_the_runs_rows(bank):
     runs = make_runs(bank)
-    draws = StackDraws(runs, Features(runs, "cpu"), torch.float64)
+    draws = StackDraws(runs, StackedRows(runs, "cpu"), torch.float64)
     for e, rows in enumerate(draws.environments(1)):
         np.testing.assert_array_equal(rows, runs[1].bank.features[runs[1].train[e]])
 
@@ -217,7 +217,7 @@ def test_rows_repeat_in_proportion_to_their_weights():
 def test_whole_environments_have_the_targets_of_their_rows(loss):
     bank = weighted(make_bank(loss))
     run = make_run(ERM(), bank, [np.arange(30), np.arange(30, 40)], {"batch_size": 64})
-    draws = StackDraws([run], Features([run], "cpu"), torch.float32)
+    draws = StackDraws([run], StackedRows([run], "cpu"), torch.float32)
     target_of = {row.tobytes(): y for row, y in zip(bank.features, bank.targets, strict=True)}
     for x, y in zip(draws.environments(0), draws.targets(0), strict=True):
         assert y.tolist() == [target_of[row.tobytes()] for row in x]

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from wri.errors import InputError
 from wri.objectives import Objective
-from wri.objectives.base import Batch, Drawn, Draws, Model, Start, StepContext
+from wri.objectives.base import Batch, DrawnRows, Draws, Model, Start, StepContext
 from wri.stacked import Loss, Seen, Streams, Views
 from wri.training.sampler import in_proportion
 
@@ -132,7 +132,7 @@ class _WholeDraws(Draws):
     def rows_per_step(self) -> int:
         return len(self._x)
 
-    def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Drawn]:
+    def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[DrawnRows]:
         raise InputError("trees take densities that are fitted once, before the first tree")
 
     def batch(self, rows: Tensor) -> Batch:

@@ -61,12 +61,12 @@ def root(
     pass
 
 
-class Terminated(KeyboardInterrupt):
+class TerminationSignal(KeyboardInterrupt):
     """SIGTERM, which ends a command as Ctrl-C does."""
 
 
 def _terminate(number: int, frame: object) -> None:
-    raise Terminated
+    raise TerminationSignal
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ def _degrade(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("wri.degrade", _degrade)
 
 
-class Output:
+class CheckedStream:
     """A stream whose failures are sentences: a full disk, a closed pipe."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -85,7 +85,7 @@ def checked_output() -> Iterator[None]:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="wri.degrade")
-    with redirect_stdout(cast(TextIO, Output(sys.stdout))):
+    with redirect_stdout(cast(TextIO, CheckedStream(sys.stdout))):
         try:
             yield
         finally:
@@ -99,11 +99,11 @@ def echo(text: str) -> None:
 
 
 def make_progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), Rate(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), StepRate(), TimeRemainingColumn())
     return Progress(*columns, console=messages, transient=True)
 
 
-class Rate(ProgressColumn):
+class StepRate(ProgressColumn):
     def render(self, task: BarTask) -> Text:
         return Text(f"{task.speed:.3g} steps/s" if task.speed else "")
 

@@ -42,12 +42,12 @@ def data(
 
     Exit codes: 0 done, 2 unknown, or not here and no network.
     """
-    from wri.datasets.whereabouts import (
+    from wri.datasets.locations import (
         as_lines,
+        dataset_locations,
         fetch_dataset,
         one_as_lines,
         one_dataset,
-        whereabouts,
     )
 
     if write is not None:
@@ -56,7 +56,7 @@ def data(
     if name is not None:
         one_dataset(name)  # an unknown name is an error before anything is fetched
         fetch_dataset(name)
-    found = whereabouts() if name is None else one_dataset(name)
+    found = dataset_locations() if name is None else one_dataset(name)
     lines = as_lines if name is None else one_as_lines
     echo(json.dumps(found) if as_json else "\n".join(lines(found)))
 

@@ -14,7 +14,7 @@ from wri.cli.console import echo, messages, say
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
-    from wri.tables.predicting import Prediction
+    from wri.tables.predicting import PredictionSummary
 
 Model = Annotated[Path, typer.Argument(help="Folder of a saved model.", show_default=False)]
 Rows = Annotated[
@@ -112,7 +112,7 @@ def _predict(
     prefix: str,
     delimiter: str | None,
     encoding: str | None,
-) -> "Prediction":
+) -> "PredictionSummary":
     from wri.tables.chunks import open_table
     from wri.tables.predicting import predict_file
     from wri.tables.writing import check_output
@@ -133,7 +133,7 @@ def _predict(
 
 def _predict_pictures(
     folder: Path, loaded: Any, rows: Path, output: Path, target: str | None, prefix: str
-) -> "Prediction":
+) -> "PredictionSummary":
     if not hasattr(loaded, "backbone_"):
         raise InputError(f"{rows} is a folder, and {folder} a model of tables; name a file of rows")
     if target is not None:

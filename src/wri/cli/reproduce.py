@@ -15,10 +15,10 @@ from typer.core import TyperGroup
 
 from wri.cli.console import complain, console, echo, make_progress, update
 from wri.errors import InputError, shorten
-from wri.experiments import BACKEND, EXPERIMENTS, Option, Task, check_task, run_experiment
+from wri.experiments import BACKEND, EXPERIMENTS, ExperimentTask, Option, check_task, run_experiment
 
 if TYPE_CHECKING:
-    from wri.report.result import Result, Row
+    from wri.report.result import Result, ResultCell
 
 ALL = "all"
 HELP = """Reproduce a table or figure of the paper, with the printed numbers beside ours.
@@ -94,11 +94,11 @@ def make_command(
         given = {key: value for key, value in given.items() if value is not None}
         if experiment is None:
             tasks = [
-                Task(name=each, options=_declared(given, found.options), **common)
+                ExperimentTask(name=each, options=_declared(given, found.options), **common)
                 for each, found in EXPERIMENTS.items()
             ]
         else:
-            tasks = [Task(name=experiment, outputs=(name,), options=given, **common)]
+            tasks = [ExperimentTask(name=experiment, outputs=(name,), options=given, **common)]
         reproduce(tasks, as_text(name, full, seed, given, options), as_json)
 
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
@@ -153,7 +153,7 @@ def as_text(
     return " ".join(parts)
 
 
-def reproduce(tasks: list[Task], command: str, as_json: bool) -> None:
+def reproduce(tasks: list[ExperimentTask], command: str, as_json: bool) -> None:
     """Run the tasks, show their results and write them to one page."""
     from wri.report.reproduction import write_results
 
@@ -194,7 +194,7 @@ def reproduce(tasks: list[Task], command: str, as_json: bool) -> None:
         raise typer.Exit(2)
 
 
-def _run(task: Task) -> "list[Result]":
+def _run(task: ExperimentTask) -> "list[Result]":
     with make_progress() as bar:
         label = ", ".join(task.outputs) or task.name
         report = partial(update, bar, bar.add_task(label, total=None))
@@ -222,5 +222,5 @@ def _show(result: "Result", as_json: bool) -> None:
         console.print(f"figure: {path}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _cell(row: "Row") -> str:
+def _cell(row: "ResultCell") -> str:
     return row.text + ("" if row.paper is None else f" (paper {row.paper:g})")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wri.sweep import BestModel, DatasetInfo, Outcome
 
 
-class Kept(NamedTuple):
+class StoreContents(NamedTuple):
     """What a store holds."""
 
     outcomes: "list[Outcome]"
@@ -57,7 +57,7 @@ def results(
     from wri.sweep import Store
 
     with Store(store) as opened:
-        kept, done = Kept(opened.outcomes(), opened.infos()), opened.finished()
+        kept, done = StoreContents(opened.outcomes(), opened.infos()), opened.finished()
     if not done:
         raise InputError(f"{store} holds no finished run yet; `wri sweep` goes on with it")
     for name in selection or ():
@@ -75,7 +75,7 @@ def results(
 
 
 def _show_tables(
-    kept: Kept, selections: tuple[str, ...], measure: str | None, form: str, as_json: bool
+    kept: StoreContents, selections: tuple[str, ...], measure: str | None, form: str, as_json: bool
 ) -> None:
     from wri.sweep.tables import as_csv, as_latex, as_rows, as_text, build, comparison_rows
 
@@ -86,7 +86,7 @@ def _show_tables(
         echo({"text": as_text, "latex": as_latex, "csv": as_csv}[form](tables))
 
 
-def _one_selection(kept: Kept, wanted: Sequence[str] | None) -> str:
+def _one_selection(kept: StoreContents, wanted: Sequence[str] | None) -> str:
     """The one asked for; else one that needs pairs held out where the store has them."""
     if wanted:
         if len(wanted) > 1:
@@ -97,7 +97,11 @@ def _one_selection(kept: Kept, wanted: Sequence[str] | None) -> str:
 
 
 def _best_models(
-    kept: Kept, selection: str, measure: str | None, algorithm: str | None, dataset: str | None
+    kept: StoreContents,
+    selection: str,
+    measure: str | None,
+    algorithm: str | None,
+    dataset: str | None,
 ) -> "list[BestModel]":
     from wri.sweep.best import best_model
     from wri.sweep.tables import choose_measure
@@ -126,7 +130,7 @@ def _kind(model: "BestModel") -> str:
 
 
 def _fit(
-    kept: Kept,
+    kept: StoreContents,
     models: "Sequence[BestModel]",
     folder: Path,
     data: Path | None,
@@ -155,7 +159,9 @@ def _fit(
     return folder
 
 
-def _print_best_json(kept: Kept, models: "Sequence[BestModel]", folder: Path | None) -> None:
+def _print_best_json(
+    kept: StoreContents, models: "Sequence[BestModel]", folder: Path | None
+) -> None:
     from wri.estimators.specs import python_line
 
     best = [
@@ -177,7 +183,7 @@ def _print_best_json(kept: Kept, models: "Sequence[BestModel]", folder: Path | N
     echo(json.dumps(document))
 
 
-def _choice_rows(kept: Kept, model: "BestModel") -> list[dict[str, Any]]:
+def _choice_rows(kept: StoreContents, model: "BestModel") -> list[dict[str, Any]]:
     """What each held-out environment and trial chose, or why not."""
     from wri.sweep.tables import as_rows, build
 
@@ -190,7 +196,7 @@ def _choice_rows(kept: Kept, model: "BestModel") -> list[dict[str, Any]]:
     return [row for row in rows if row["choices"] or row.get("reason")]
 
 
-def _show_best(kept: Kept, models: "Sequence[BestModel]", folder: Path | None) -> None:
+def _show_best(kept: StoreContents, models: "Sequence[BestModel]", folder: Path | None) -> None:
     from wri.estimators.specs import python_line
 
     for model in models:

@@ -15,7 +15,7 @@ from wri.cli.names import ALGORITHMS, ON_REQUEST, SELECTIONS
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
-    from wri.sweep import Backend, Data, Store, Sweep
+    from wri.sweep import Backend, Store, Sweep, SweepData
 
 DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name not in ON_REQUEST)
 
@@ -168,7 +168,7 @@ def _train(
     echo(f"{trained} runs trained, {done} finished ones in {store}")
 
 
-def _describe(data: "Data", preset: str) -> str:
+def _describe(data: "SweepData", preset: str) -> str:
     """What was found in a data set, so that a wrong guess is seen."""
     classes = data.bank.n_classes
     target = "a number" if classes is None else f"one of {classes} classes"

@@ -1,5 +1,6 @@
 """Everything that yields environments."""
 
+from wri.datasets.builtin import BUILTIN, load_builtin
 from wri.datasets.coloured_mnist import (
     COLOURED_MNIST,
     ColouredDigits,
@@ -16,14 +17,13 @@ from wri.datasets.image_sets import IMAGE_SETS, ImageSet, load_images, where_ima
 from wri.datasets.linear_gaussian import LinearGaussian
 from wri.datasets.mirrored import Mirrored, mirror
 from wri.datasets.mnist import Mnist, load_mnist, where_mnist
-from wri.datasets.named import NAMED, load_named
 from wri.datasets.simulation import Simulation, SimulationSetting
 from wri.datasets.tables import read_table
 
 __all__ = [
+    "BUILTIN",
     "COLOURED_MNIST",
     "IMAGE_SETS",
-    "NAMED",
     "ColouredDigits",
     "Environment",
     "Gaussian2D",
@@ -42,10 +42,10 @@ __all__ = [
     "hospitals",
     "ideal_accuracy",
     "joined",
+    "load_builtin",
     "load_heart",
     "load_images",
     "load_mnist",
-    "load_named",
     "mirror",
     "read_table",
     "where_heart",

@@ -13,7 +13,7 @@ class Environment(NamedTuple):
     y: np.ndarray  # [n]
 
 
-class Rows(NamedTuple):
+class SiteRows(NamedTuple):
     x: np.ndarray  # [n, D]
     y: np.ndarray  # [n]
     site: np.ndarray  # [n], names of environments
@@ -53,10 +53,10 @@ class LabelledFile:
         ]
 
 
-def joined(environments: Sequence[Environment]) -> Rows:
+def joined(environments: Sequence[Environment]) -> SiteRows:
     """All rows, one environment after the other, as estimators take them."""
     sizes = [len(environment.y) for environment in environments]
-    return Rows(
+    return SiteRows(
         np.concatenate([environment.x for environment in environments]),
         np.concatenate([environment.y for environment in environments]),
         np.repeat([environment.name for environment in environments], sizes),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Hospital(NamedTuple):
+class HeartFile(NamedTuple):
     """One of the four files: whose it is, and what its values must be."""
 
     name: str
@@ -43,22 +43,22 @@ class Hospital(NamedTuple):
 
 
 HOSPITALS = (
-    Hospital(
+    HeartFile(
         "Cleveland",
         "processed.cleveland.data",
         "2f29ee41a080be9f960c15d83255915d93c8f7f35dbe8f0d860acaa9ffc7c9b3",
     ),
-    Hospital(
+    HeartFile(
         "Hungary",
         "processed.hungarian.data",
         "3c4393aedd708282fdb4b094fe3fbdfade1061822d903ffabfc5c3a13e9c416e",
     ),
-    Hospital(
+    HeartFile(
         "Switzerland",
         "processed.switzerland.data",
         "7ea44a44b5432dc20cba351273f693a0b82d5acc862de42ae953a3271cf01b63",
     ),
-    Hospital(
+    HeartFile(
         "Long Beach",
         "processed.va.data",
         "23c0be99a5070fb8fe5ab16de12b27eda89ec0fa849d2f478038bb007187575f",
@@ -120,7 +120,7 @@ def _find() -> Source | None:
     return None
 
 
-def _read(source: Source, hospital: Hospital) -> np.ndarray:
+def _read(source: Source, hospital: HeartFile) -> np.ndarray:
     path = source.path / hospital.file
     try:
         return _checked(path.read_bytes(), hospital)
@@ -149,7 +149,7 @@ def _download(folder: Path, fetch: Fetch) -> list[np.ndarray]:
     return values
 
 
-def _checked(content: bytes, hospital: Hospital) -> np.ndarray:
+def _checked(content: bytes, hospital: HeartFile) -> np.ndarray:
     values = _parse(content)
     if _fingerprint(values) != hospital.sha256:
         raise ValueError(f"its {len(values)} rows have another SHA-256")

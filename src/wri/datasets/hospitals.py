@@ -82,7 +82,7 @@ REVERSED = Hospital("new, marker reversed", 0.0, -1.0)
 UNRELATED = Hospital("new, marker unrelated", 0.0, 0.0)
 
 
-class Drawn(NamedTuple):
+class HospitalDraw(NamedTuple):
     """Hospitals of one draw."""
 
     training: tuple[Hospital, ...]
@@ -90,7 +90,7 @@ class Drawn(NamedTuple):
     unrelated_marker: Hospital
 
 
-def drawn_hospitals(seed: int) -> Drawn:
+def drawn_hospitals(seed: int) -> HospitalDraw:
     """Four training hospitals and two new ones with numbers drawn by lot.
 
     Patients smoke between −1.5 and 1.5 on average; markers are as strong as 0 to 1.5 in training,
@@ -103,7 +103,7 @@ def drawn_hospitals(seed: int) -> Drawn:
     ]
     unrelated = Hospital("unrelated", random.uniform(-1.5, 1.5), 0.0)
     turned = Hospital("reversed", random.uniform(-1.5, 1.5), random.uniform(-1.5, 0))
-    return Drawn(tuple(training), turned, unrelated)
+    return HospitalDraw(tuple(training), turned, unrelated)
 
 
 def hospitals(

@@ -47,7 +47,7 @@ class Mnist(NamedTuple):
     digits: np.ndarray  # [n], uint8
 
 
-class Part(NamedTuple):
+class MnistArray(NamedTuple):
     """One of the four arrays: what it is called in either form, and what it must be."""
 
     idx: str
@@ -57,25 +57,25 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part(
+    MnistArray(
         "train-images-idx3-ubyte",
         "x_train",
         (60_000, 28, 28),
         "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
     ),
-    Part(
+    MnistArray(
         "train-labels-idx1-ubyte",
         "y_train",
         (60_000,),
         "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
     ),
-    Part(
+    MnistArray(
         "t10k-images-idx3-ubyte",
         "x_test",
         (10_000, 28, 28),
         "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
     ),
-    Part(
+    MnistArray(
         "t10k-labels-idx1-ubyte",
         "y_test",
         (10_000,),
@@ -142,7 +142,7 @@ def _in_folder(folder: Path) -> Path | None:
     return folder if all(_idx_file(folder, part) for part in PARTS) else None
 
 
-def _idx_file(folder: Path, part: Part) -> Path | None:
+def _idx_file(folder: Path, part: MnistArray) -> Path | None:
     files = (folder / f"{part.idx}.gz", folder / part.idx)
     return next((file for file in files if file.is_file()), None)
 
@@ -188,13 +188,13 @@ def _read_npz(path: Path) -> list[np.ndarray]:
         return [archive[part.npz] for part in PARTS]
 
 
-def _read_idx(path: Path | None, part: Part) -> np.ndarray:
+def _read_idx(path: Path | None, part: MnistArray) -> np.ndarray:
     if path is None:
         raise ValueError(f"{part.idx} is gone")
     return _parse_idx(path.read_bytes(), part)
 
 
-def _parse_idx(data: bytes, part: Part) -> np.ndarray:
+def _parse_idx(data: bytes, part: MnistArray) -> np.ndarray:
     """An idx file: 4 bytes of type, 4 for each length, then the array in C order."""
     start = 4 + 4 * len(part.shape)
     most = start + prod(part.shape) + 1  # a byte more tells a file that is too long

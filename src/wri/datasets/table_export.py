@@ -6,10 +6,10 @@ Training sites go to the file that is named, and a site to try a model on to a s
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wri.datasets.builtin import load_builtin
 from wri.datasets.environments import Environment
 from wri.datasets.heart import load_heart
 from wri.datasets.hospitals import REVERSED, hospitals
-from wri.datasets.named import load_named
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def export_table(name: str, path: Path, seed: int = 0) -> list[Path]:
             beside: _frame(name, [REVERSED.sample(ROWS, seed)]),
         }
     else:
-        tables = {path: _frame(name, load_named(name, seed))}
+        tables = {path: _frame(name, load_builtin(name, seed))}
     for file in tables:
         if file.exists():
             raise InputError(f"{shorten(file)} exists; name another file, or remove it")

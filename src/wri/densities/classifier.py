@@ -22,7 +22,7 @@ from wri.densities.base import Density, HyperValues
 from wri.stacked import Adam, Network, differentiate, generator
 
 
-class Fitting(NamedTuple):
+class ClassifierTraining(NamedTuple):
     """Adam on balanced batches, its rate along half a cosine."""
 
     steps: int
@@ -94,7 +94,9 @@ class FittedClassifier(EnvironmentClassifier):
     def fit(self, environments: Sequence[np.ndarray]) -> np.ndarray:
         rows = [(torch.as_tensor(own, dtype=torch.float32),) for own in environments]
         start = self.initial([0], len(rows), environments[0].shape[1])
-        fitting = Fitting(self.steps, self.batch_size, self.learning_rate, self.weight_decay)
+        fitting = ClassifierTraining(
+            self.steps, self.batch_size, self.learning_rate, self.weight_decay
+        )
         flat = fitting.fit(start, rows, self._cross_entropy, generator(0, "classifier"))
         return flat[0].double().numpy()
 

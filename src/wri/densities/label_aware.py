@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
-from wri.densities.classifier import Fitting
+from wri.densities.classifier import ClassifierTraining
 from wri.errors import check_option
 from wri.stacked import Network, generator
 
@@ -135,7 +135,9 @@ class LabelAwareClassifier(Density):
             place = y[None, :, :, None, None].expand(-1, -1, -1, 1, count)
             return _cross_entropy(every.gather(-2, place).squeeze(-2))
 
-        fitting = Fitting(self.steps, self.batch_size, self.learning_rate, self.weight_decay)
+        fitting = ClassifierTraining(
+            self.steps, self.batch_size, self.learning_rate, self.weight_decay
+        )
         start = network.initial([0], "density")
         pairs = list(zip(rows, labels, strict=True))
         return network, fitting.fit(start, pairs, loss, generator(0, "classifier"))
@@ -185,7 +187,7 @@ class LabelAwareClassifier(Density):
         def loss(flat: Tensor, parts: list[Tensor]) -> Tensor:  # [1]
             return _cross_entropy(network.outputs(flat, parts[0][None]))
 
-        fitting = Fitting(
+        fitting = ClassifierTraining(
             self.refit_steps, self.refit_batch_size, self.refit_learning_rate, self.weight_decay
         )
         rows = [(own,) for own in mean_logits]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Search(NamedTuple):
+class BilinearProblems(NamedTuple):
     """The residuals of N problems with P pairs each; `same` sets z = x."""
 
     quadratic: np.ndarray  # [N, P, d, d], A
@@ -37,7 +37,9 @@ class Search(NamedTuple):
         return first if self.same else np.concatenate([first, _unit(points[..., d + g :])], -1)
 
 
-def minimise(search: Search, starts: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def minimise(
+    search: BilinearProblems, starts: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Smallest root mean square of r, and x and θ there."""
     n, pairs, g, d = search.linear.shape
     sizes = np.linalg.norm(search.linear, axis=(1, 3))  # [N, g]
@@ -59,7 +61,7 @@ def minimise(search: Search, starts: int, seed: int) -> tuple[np.ndarray, np.nda
     return np.sqrt(squares.min(1) / pairs), best[:, :d], best[:, d : d + g] / sizes
 
 
-def _only_span(search: Search) -> Search:
+def _only_span(search: BilinearProblems) -> BilinearProblems:
     """The same Σ_p r_p² from fewer rows: under ratio weights k − 1 instead of C(k, 2)."""
     n, pairs, g, d = search.linear.shape
     rows = [part.reshape(n, pairs, -1) for part in (search.quadratic, search.linear)]

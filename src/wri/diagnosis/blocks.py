@@ -18,7 +18,7 @@ MOST_CELLS = 2000
 """Cells per environment beyond which blocks are merged."""
 
 
-class Cells(NamedTuple):
+class BlockCells(NamedTuple):
     """What every block has in every environment."""
 
     of_row: np.ndarray  # [n], each row's cell
@@ -33,10 +33,10 @@ class Cells(NamedTuple):
     def counts(self) -> np.ndarray:  # [E]
         return np.bincount(self.environment)
 
-    def take(self, rows: np.ndarray) -> "Cells":
+    def take(self, rows: np.ndarray) -> "BlockCells":
         """The cells of some rows, blocks keep their numbers."""
         left, of_row = np.unique(self.of_row[rows], return_inverse=True)
-        return Cells(of_row, self.environment[left], self.block[left])
+        return BlockCells(of_row, self.environment[left], self.block[left])
 
     def sum(self, values: np.ndarray) -> np.ndarray:  # [n, ...] -> [m, ...]
         """Of the rows of every cell."""
@@ -52,7 +52,7 @@ def number_blocks(blocks: Iterable[Any] | None, n_rows: int) -> np.ndarray | Non
 
 def make_cells(
     environments: Environments, block: np.ndarray | None, most: int = MOST_CELLS, seed: int = 0
-) -> Cells:
+) -> BlockCells:
     """Cells of all rows, at most about `most` per environment."""
     random, number = np.random.default_rng(seed), environments.number
     if block is None:
@@ -67,10 +67,10 @@ def make_cells(
     both = number * (block.max() + 1) + block
     cells, of_row = np.unique(both, return_inverse=True)
     environment, place = np.divmod(cells, block.max() + 1)
-    return Cells(of_row, environment, np.unique(place, return_inverse=True)[1])
+    return BlockCells(of_row, environment, np.unique(place, return_inverse=True)[1])
 
 
-def check_blocks(cells: Cells, environments: Environments, fewest: int) -> None:
+def check_blocks(cells: BlockCells, environments: Environments, fewest: int) -> None:
     """Too few blocks in an environment say nothing about chance."""
     few = np.flatnonzero(cells.counts < fewest)
     if len(few):

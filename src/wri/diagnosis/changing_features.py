@@ -27,7 +27,7 @@ import pandas as pd
 
 from wri.diagnosis.blocks import MOST_CELLS, make_cells, number_blocks
 from wri.diagnosis.changing_plot import ChangingPlot
-from wri.diagnosis.environment_slopes import Slopes, contrast_slopes, number_slopes
+from wri.diagnosis.environment_slopes import ContrastSlopes, contrast_slopes, number_slopes
 from wri.diagnosis.inputs import (
     holds_classes,
     listed,
@@ -38,7 +38,7 @@ from wri.diagnosis.inputs import (
 from wri.diagnosis.left_out import LeftOutLosses, drop_columns, losses_left_out, plain_model
 from wri.diagnosis.slope_bootstrap import compare_slopes
 from wri.errors import InputError
-from wri.rows import Environments, Sites, read_sites
+from wri.rows import Environments, NumericTable, read_sites
 
 LEVEL = 0.05
 """Features with a corrected p-value below this are flagged."""
@@ -219,8 +219,8 @@ def changing_features(
 
 
 def _contrasts(
-    sites: Sites, y: np.ndarray, classes: bool, block: np.ndarray | None, seed: int
-) -> dict[str, Slopes]:
+    sites: NumericTable, y: np.ndarray, classes: bool, block: np.ndarray | None, seed: int
+) -> dict[str, ContrastSlopes]:
     """Slopes of every contrast that two environments or more say something of."""
     z = standardised(sites.x)
     most = int(np.clip(_SUMS // (z.shape[1] + 1) ** 2, 100, MOST_CELLS))
@@ -239,7 +239,7 @@ def _contrasts(
     return parts
 
 
-def _tabulate(parts: list[Slopes], environments: Environments) -> dict[str, Any]:
+def _tabulate(parts: list[ContrastSlopes], environments: Environments) -> dict[str, Any]:
     """Slopes of all contrasts in one table, without the environments that say nothing."""
     labels, columns = environments.labels, parts[0].slopes.shape[1]
     slopes, errors = np.full((2, len(parts), len(labels), columns), np.nan)
@@ -255,7 +255,7 @@ def _tabulate(parts: list[Slopes], environments: Environments) -> dict[str, Any]
 
 
 def _leave_out(
-    X: Any, y: np.ndarray, sites: Sites, flagged: np.ndarray, model: Any, classes: bool
+    X: Any, y: np.ndarray, sites: NumericTable, flagged: np.ndarray, model: Any, classes: bool
 ) -> LeftOutLosses | None:
     """The loss at environments left out with all columns and without the flagged ones."""
     columns = len(sites.names)

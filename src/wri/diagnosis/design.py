@@ -50,7 +50,7 @@ from wri.diagnosis.position import EXACT, GeneralPosition, general_position, sma
 from wri.diagnosis.weighted_moments import WeightedMoments, empirical_moments, row_weights
 from wri.errors import InputError
 from wri.report import style
-from wri.rows import Scaling, Sites, read_sites
+from wri.rows import NumericTable, Scaling, read_sites
 
 MOST_ROWS = 40_000
 """Rows beyond which a sample is looked at."""
@@ -203,8 +203,8 @@ def design_position(
 
 
 def _sample(
-    sites: Sites, y: Any, logs: np.ndarray | None, seed: int
-) -> tuple[Sites, np.ndarray, np.ndarray | None]:
+    sites: NumericTable, y: Any, logs: np.ndarray | None, seed: int
+) -> tuple[NumericTable, np.ndarray, np.ndarray | None]:
     """A random share of every environment's rows where they are many."""
     y = read_target(y, len(sites.x))
     if len(y) <= MOST_ROWS:
@@ -212,7 +212,7 @@ def _sample(
     random, share = np.random.default_rng(seed), MOST_ROWS / len(y)
     each = [random.permutation(own)[: int(share * len(own)) + 2] for own in sites.environments.rows]
     rows = np.sort(np.concatenate(each))
-    few = Sites(sites.x[rows], sites.names, sites.environments.take(rows))
+    few = NumericTable(sites.x[rows], sites.names, sites.environments.take(rows))
     return few, y[rows], logs if logs is None else logs[rows]
 
 
@@ -220,7 +220,7 @@ def _shuffle(
     models: Mapping[str, Any],
     X: Any,
     y: Any,
-    sites: Sites,
+    sites: NumericTable,
     chosen: list[int],
     seed: int,
 ) -> tuple[dict[str, float], str]:
@@ -244,7 +244,7 @@ def _shuffle(
 
 
 def _read_logs(
-    logs: np.ndarray | None, z: np.ndarray, sites: Sites, seed: int
+    logs: np.ndarray | None, z: np.ndarray, sites: NumericTable, seed: int
 ) -> np.ndarray:  # [n, E]
     """Log densities of the other columns z: as given, or by a classifier of environments."""
     shape = (len(sites.x), len(sites.environments.labels))
@@ -300,7 +300,7 @@ def _exchanged(number: np.ndarray, logs: np.ndarray, random: np.random.Generator
     return labels
 
 
-def _columns(sites: Sites, spurious: Sequence[str | int] | str | int) -> list[int]:
+def _columns(sites: NumericTable, spurious: Sequence[str | int] | str | int) -> list[int]:
     given = [spurious] if isinstance(spurious, str | int | np.integer) else list(spurious)
     if not given:
         raise InputError("spurious names no column: there is nothing to rule out; name one or more")

@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
 
-from wri.diagnosis.blocks import Cells
+from wri.diagnosis.blocks import BlockCells
 from wri.rows import Environments, Scaling
 
 PULL = 0.25
@@ -43,7 +43,7 @@ POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Slopes:
+class ContrastSlopes:
     """Slopes of one contrast in the environments that say something of it."""
 
     heard: np.ndarray  # [H], places of these environments
@@ -57,7 +57,7 @@ class Slopes:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Fit:
+class _QuadraticFit:
     """A quadratic fit of one environment, intercept first."""
 
     curvature: np.ndarray  # [m, p, p], A_b
@@ -69,7 +69,9 @@ class _Fit:
     noise: float  # σ², 1 for classes
 
 
-def class_slopes(z: np.ndarray, y: np.ndarray, environments: Environments, cells: Cells) -> Slopes:
+def class_slopes(
+    z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
+) -> ContrastSlopes:
     """Log-odds of y = 1 against 0 per unit of z, `[n, D]`."""
     rows = _heard(y, environments, cells)
     offsets, pooled = _pool_classes(z, y, rows)
@@ -84,7 +86,9 @@ def class_slopes(z: np.ndarray, y: np.ndarray, environments: Environments, cells
     return _score(fits, rows, cells, z.shape[1])
 
 
-def number_slopes(z: np.ndarray, y: np.ndarray, environments: Environments, cells: Cells) -> Slopes:
+def number_slopes(
+    z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
+) -> ContrastSlopes:
     """SD of y per unit of z."""
     rows = _heard(y, environments, cells)
     y = Scaling.of(y).apply(y)
@@ -102,8 +106,8 @@ def number_slopes(z: np.ndarray, y: np.ndarray, environments: Environments, cell
 
 
 def contrast_slopes(
-    z: np.ndarray, y: np.ndarray, environments: Environments, cells: Cells
-) -> dict[str, Slopes]:
+    z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
+) -> dict[str, ContrastSlopes]:
     """Slopes of each class against the first of two, or the most frequent of several."""
     number, values = pd.factorize(y, sort=True)
     reference = 0 if len(values) == 2 else int(np.bincount(number).argmax())
@@ -118,14 +122,16 @@ def contrast_slopes(
     return found
 
 
-def _fit(curvature: np.ndarray, right: np.ndarray, centre: np.ndarray, noise: float) -> _Fit:
+def _fit(
+    curvature: np.ndarray, right: np.ndarray, centre: np.ndarray, noise: float
+) -> _QuadraticFit:
     """The fit with all cells and without each."""
     pull = np.full(len(centre), PULL)
     pull[0] = 0
     whole, all_right = curvature.sum(0) + np.diag(pull), right.sum(0) + pull * centre
     inverse = np.linalg.inv(whole)
     without = np.linalg.inv(whole - curvature)
-    return _Fit(
+    return _QuadraticFit(
         curvature=curvature,
         right=right,
         inverse=inverse,
@@ -137,8 +143,8 @@ def _fit(curvature: np.ndarray, right: np.ndarray, centre: np.ndarray, noise: fl
 
 
 def _score(
-    fits: dict[int, _Fit], rows: dict[int, np.ndarray], cells: Cells, columns: int
-) -> Slopes:
+    fits: dict[int, _QuadraticFit], rows: dict[int, np.ndarray], cells: BlockCells, columns: int
+) -> ContrastSlopes:
     information = _stack([1 / np.diag(fit.inverse)[1:] for fit in fits.values()], columns)
     slopes = _stack([fit.beta[1:] for fit in fits.values()], columns)
     noise = np.array([fit.noise for fit in fits.values()])[:, None]
@@ -152,7 +158,7 @@ def _score(
         own = _bound_scores(fit, common)
         scores.append(own[0])
         shares.append(own[1])
-    return Slopes(
+    return ContrastSlopes(
         heard=np.array(list(fits), int),
         slopes=slopes,
         errors=np.sqrt(squares + noise * rest),
@@ -164,13 +170,13 @@ def _score(
     )
 
 
-def _influence(fit: _Fit) -> np.ndarray:  # [m, p]
+def _influence(fit: _QuadraticFit) -> np.ndarray:  # [m, p]
     """By how much every cell moves the slopes."""
     own = (fit.right - fit.curvature @ fit.beta) @ fit.inverse
     return (1 - LEFT_OUT) * own + LEFT_OUT * (fit.beta - fit.beta_without)
 
 
-def _bound_scores(fit: _Fit, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _bound_scores(fit: _QuadraticFit, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """T_b and a_kᵀ A_b a_k, `[m, D]` both."""
     along = fit.inverse[:, 1:] / np.diag(fit.inverse)[1:]  # [p, D], a_k
     curved = fit.curvature @ along  # [m, p, D]
@@ -184,7 +190,7 @@ def _bound_scores(fit: _Fit, common: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _sum_cells(
-    x: np.ndarray, weights: np.ndarray | None, right: np.ndarray, cells: Cells
+    x: np.ndarray, weights: np.ndarray | None, right: np.ndarray, cells: BlockCells
 ) -> tuple[np.ndarray, np.ndarray]:
     """Σ w x xᵀ and Σ x r of every cell."""
     order = np.argsort(cells.of_row, kind="stable")
@@ -197,7 +203,7 @@ def _sum_cells(
     return np.stack(curvature), np.add.reduceat(x * right[:, None], edges[:-1], 0)
 
 
-def _heard(y: np.ndarray, environments: Environments, cells: Cells) -> dict[int, np.ndarray]:
+def _heard(y: np.ndarray, environments: Environments, cells: BlockCells) -> dict[int, np.ndarray]:
     """Rows of the environments in which y varies and cells are enough."""
     each = enumerate(environments.rows)
     varied = {e: rows for e, rows in each if len(rows) and np.ptp(y[rows]) > 0}

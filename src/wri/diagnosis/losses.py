@@ -20,7 +20,7 @@ _SURE_ODDS = 1e-4  # and in log-odds: the 0 and 1 that forests say would stand f
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Losses:
+class ModelLosses:
     """What a model says of n rows, and how wrong it is."""
 
     outputs: np.ndarray  # [n, C − 1], or [n, 1]
@@ -30,7 +30,7 @@ class Losses:
     unit: str
 
 
-def model_losses(model: Any, X: Any, y: Any) -> Losses:
+def model_losses(model: Any, X: Any, y: Any) -> ModelLosses:
     """Outputs and losses of a fitted classifier or regressor."""
     if hasattr(model, "predict_proba"):
         return _classified(model, X, y)
@@ -44,7 +44,7 @@ def model_losses(model: Any, X: Any, y: Any) -> Losses:
     if predicted.shape != target.shape:
         raise InputError(f"model must predict one number a row, not the shape {predicted.shape}")
     squares, unknown = np.square(predicted - target) / target.var(), np.zeros(len(target))
-    return Losses(
+    return ModelLosses(
         outputs=predicted[:, None],
         losses=squares,
         expected=unknown,
@@ -53,7 +53,7 @@ def model_losses(model: Any, X: Any, y: Any) -> Losses:
     )
 
 
-def _classified(model: Any, X: Any, y: Any) -> Losses:
+def _classified(model: Any, X: Any, y: Any) -> ModelLosses:
     probabilities = np.asarray(model.predict_proba(X), np.float64)  # [n, C]
     target = read_target(y, len(probabilities))
     classes = np.asarray(model.classes_)
@@ -69,7 +69,7 @@ def _classified(model: Any, X: Any, y: Any) -> Losses:
     each = -np.log(probabilities.clip(_SURE, 1))  # [n, C], the loss if this were the class
     odds = np.log(probabilities.clip(_SURE_ODDS, 1))
     expected = (probabilities * each).sum(1)
-    return Losses(
+    return ModelLosses(
         outputs=odds[:, :-1] - odds[:, -1:],
         losses=each[np.arange(len(place)), place],
         expected=expected,

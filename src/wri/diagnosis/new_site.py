@@ -23,7 +23,7 @@ from scipy.stats import binomtest, t
 
 from wri.diagnosis.inputs import listed
 from wri.errors import InputError
-from wri.ood.evidence import Evidence, Known
+from wri.ood.evidence import Evidence, HeldOutRows
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import USUAL_BEYOND
 from wri.report import style
@@ -209,7 +209,7 @@ def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> places
 
 def describe_new_site(
     evidence: Evidence,
-    known: Known,
+    known: HeldOutRows,
     left_out: LeftOutSites | None,
     labels: np.ndarray,
     *,
@@ -277,7 +277,7 @@ def _check_site(predictions: np.ndarray, level: float) -> None:
 
 
 def expect_loss(
-    known: Known, left_out: LeftOutSites | None, predictions: np.ndarray, level: float = 0.95
+    known: HeldOutRows, left_out: LeftOutSites | None, predictions: np.ndarray, level: float = 0.95
 ) -> SiteLoss | None:  # [n, C]
     """The mean loss of rows with these predictions, with an interval for a new site."""
     if len(predictions) < FEWEST_NEW or len(known.losses) < FEWEST:

@@ -23,7 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from wri.diagnosis.blocks import Cells, make_cells, number_blocks
+from wri.diagnosis.blocks import BlockCells, make_cells, number_blocks
 from wri.diagnosis.environment_odds import environment_logs
 from wri.diagnosis.inputs import listed, short_labels
 from wri.diagnosis.same_environments import identical_p
@@ -215,7 +215,7 @@ def environment_overlap(
     )
 
 
-def _overlap_errors(logs: np.ndarray, environments: Environments, cells: Cells) -> np.ndarray:
+def _overlap_errors(logs: np.ndarray, environments: Environments, cells: BlockCells) -> np.ndarray:
     """Standard errors of ρ_ij, `[E, E]`: of two means of weights."""
     squares = np.zeros((len(environments.labels),) * 2)
     for e, rows in enumerate(environments.rows):

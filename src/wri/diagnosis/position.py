@@ -33,7 +33,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from wri.diagnosis.bilinear import Search, minimise
+from wri.diagnosis.bilinear import BilinearProblems, minimise
 from wri.diagnosis.weighted_moments import WeightedMoments
 from wri.errors import InputError, check_option
 
@@ -163,7 +163,7 @@ def smallest_singular_value(
     slope = blocks.slope
     if gammas == "pair":
         slope = np.eye(slope.shape[1])[:, :, None] * slope  # [N, P, P, d_spu]
-    value, x, gamma = minimise(Search(blocks.quadratic, slope, same=False), starts, seed)
+    value, x, gamma = minimise(BilinearProblems(blocks.quadratic, slope, same=False), starts, seed)
     x = (blocks.units @ x[..., None])[..., 0]
     length = np.linalg.norm(x, axis=-1, keepdims=True)
     x, gamma = (part.reshape(*leading, -1) for part in (x / length, gamma / length))
@@ -184,7 +184,7 @@ def smallest_spurious_gap(
     """
     blocks, leading = _blocks(moments, spurious), moments.target.shape[:-2]
     linear = np.concatenate([blocks.mixed, -blocks.slope], 2)  # [N, P, d_inv + 1, d_spu]
-    value, x, theta = minimise(Search(blocks.quadratic, linear, same=True), starts, seed)
+    value, x, theta = minimise(BilinearProblems(blocks.quadratic, linear, same=True), starts, seed)
     share = theta[:, -1:]  # w predicts s·y, so w/s predicts y
     share = np.where(np.abs(share) > np.finfo(float).eps, share, 1)  # equal slopes leave s free
     weights = np.empty((len(x), moments.cross.shape[-1]))

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wri.diagnosis.blocks import Cells
-from wri.diagnosis.losses import Losses
+from wri.diagnosis.blocks import BlockCells
+from wri.diagnosis.losses import ModelLosses
 
 _CHUNK = 10_000_000  # multipliers drawn at once
 _PAIRS = 2_000_000  # gaps of draws kept at once
@@ -30,7 +30,7 @@ Entries = tuple[np.ndarray, np.ndarray]
 """i and j, each `[P]`."""
 
 
-class Gaps(NamedTuple):
+class ResampledGaps(NamedTuple):
     gaps: np.ndarray  # [P]
     errors: np.ndarray  # [P]
     intervals: np.ndarray  # [P, 2]
@@ -51,7 +51,7 @@ class WeightedRisks:
     least: np.ndarray  # [E, E], variances by the model's probabilities
     parts: np.ndarray  # [m, E], ψ of every cell, whose own environment is i
     shares: np.ndarray  # [m, E], of Σ w
-    cells: Cells
+    cells: BlockCells
 
     def variances(self) -> np.ndarray:  # [E, E]
         """Of every risk."""
@@ -110,11 +110,11 @@ class WeightedRisks:
 
 
 def weighted_risks(
-    model: Losses,
+    model: ModelLosses,
     same: np.ndarray,  # [n], h
     log_weights: np.ndarray,  # [n, E], log w_ij; all the same where j is the row's own i
     rows_of: list[np.ndarray],
-    cells: Cells,
+    cells: BlockCells,
 ) -> WeightedRisks:
     """All environments' risks towards each other, and what every cell adds."""
     count = len(rows_of)
@@ -140,7 +140,7 @@ def compare(
     second: Entries,
     level: float,
     judged: np.ndarray,  # [P], the pairs that intervals must hold for together
-) -> Gaps:
+) -> ResampledGaps:
     """Gaps of P entries of each kind; q is that of the judged ones."""
     plain = bool((first[0] == first[1]).all())
     crossed = risks.plain_covariances() if plain else risks.covariances()
@@ -157,7 +157,7 @@ def compare(
         share = seen[counted] / (both[first] + both[second])[counted]
         largest = _largest(drawn, _at(first, counted), _at(second, counted), share)
         quantile = float(np.quantile(largest, level, method="higher"))
-    return Gaps(gaps, errors, gaps[:, None] + quantile * errors[:, None] * [-1, 1])
+    return ResampledGaps(gaps, errors, gaps[:, None] + quantile * errors[:, None] * [-1, 1])
 
 
 def _at(entries: Entries, places: np.ndarray) -> Entries:

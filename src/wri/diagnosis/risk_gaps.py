@@ -21,7 +21,7 @@ from wri.diagnosis.environment_odds import environment_logs
 from wri.diagnosis.gap_plot import GapPlot
 from wri.diagnosis.inputs import amount, listed
 from wri.diagnosis.left_out import LeftOutLosses, losses_left_out
-from wri.diagnosis.losses import Losses, model_losses
+from wri.diagnosis.losses import ModelLosses, model_losses
 from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP, pair_overlap
 from wri.diagnosis.resampled_risks import compare, weighted_risks
 from wri.diagnosis.weighted_moments import overlap_logs
@@ -219,8 +219,8 @@ class _Pairs(NamedTuple):
 
 
 def _compare_pairs(
-    said: Losses,
-    alike: "_Compared",
+    said: ModelLosses,
+    alike: "_ComparisonSpace",
     environments: Environments,
     block: np.ndarray | None,
     options: tuple[float, int, int],  # level, draws, seed
@@ -283,7 +283,7 @@ def _check_options(level: float, draws: int) -> None:
         raise InputError(f"draws must be at least 2, not {draws}; 999 are enough")
 
 
-class _Compared(NamedTuple):
+class _ComparisonSpace(NamedTuple):
     """In what rows must be alike to be compared."""
 
     on: str  # "outputs", "x" or "given"
@@ -291,13 +291,13 @@ class _Compared(NamedTuple):
     expected: np.ndarray  # [n], h: the part of the loss that follows from it
 
 
-def _choose_columns(on: Any, said: Losses, X: Any, labels: list[Any]) -> _Compared:
+def _choose_columns(on: Any, said: ModelLosses, X: Any, labels: list[Any]) -> _ComparisonSpace:
     if not isinstance(on, str):
         n = len(said.losses)
-        return _Compared("given", _columns(on, n), np.zeros(n))
+        return _ComparisonSpace("given", _columns(on, n), np.zeros(n))
     check_option("on", on, ("outputs", "x"))
     seen = said.outputs if on == "outputs" else read_sites(X, labels).x
-    return _Compared(on, seen, said.expected)
+    return _ComparisonSpace(on, seen, said.expected)
 
 
 def _columns(on: Any, n: int) -> np.ndarray:

@@ -11,12 +11,12 @@ lies in several environments keeps its cells to itself: they change places among
 
 import numpy as np
 
-from wri.diagnosis.blocks import Cells
+from wri.diagnosis.blocks import BlockCells
 from wri.diagnosis.environment_odds import SmoothTerms
 
 
 def identical_p(
-    x: np.ndarray, cells: Cells, permutations: int, random: np.random.Generator
+    x: np.ndarray, cells: BlockCells, permutations: int, random: np.random.Generator
 ) -> float:
     """P-value of identical environments."""
     terms = SmoothTerms(x, random)
@@ -46,7 +46,7 @@ def _smaller_p(values: np.ndarray) -> float:  # [1 + R, 2]
     return float((smaller <= smaller[0]).mean())
 
 
-def _cell_sums(x: np.ndarray, terms: SmoothTerms, cells: Cells) -> np.ndarray:
+def _cell_sums(x: np.ndarray, terms: SmoothTerms, cells: BlockCells) -> np.ndarray:
     """Rows and sums of terms of every cell, by pieces of the rows."""
     total = np.zeros((len(cells.block), 1 + terms.width))
     for start in range(0, len(x), 50_000):

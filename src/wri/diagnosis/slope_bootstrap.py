@@ -18,12 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import chi2
 
-from wri.diagnosis.environment_slopes import Slopes, weighted_spread
+from wri.diagnosis.environment_slopes import ContrastSlopes, weighted_spread
 
 _CHUNK = 20_000_000  # signs drawn at once
 
 
-class Spread(NamedTuple):
+class SlopeSpread(NamedTuple):
     """How far slopes lie apart, for C contrasts and D columns."""
 
     average: np.ndarray  # [C, D], β̃
@@ -32,7 +32,7 @@ class Spread(NamedTuple):
     p: np.ndarray  # [C, D], corrected for all of them
 
 
-def compare_slopes(parts: list[Slopes], draws: int, seed: int) -> Spread:
+def compare_slopes(parts: list[ContrastSlopes], draws: int, seed: int) -> SlopeSpread:
     """Spread of the slopes, and its P-values by `draws` bootstraps."""
     found = [weighted_spread(part.slopes, np.square(part.errors)) for part in parts]
     q = np.stack([own[2] for own in found])  # [C, D]
@@ -47,10 +47,12 @@ def compare_slopes(parts: list[Slopes], draws: int, seed: int) -> Spread:
     size = -chi2.logsf(q, freedom)  # [C, D]
     sizes = -chi2.logsf(np.concatenate(drawn), freedom)  # [draws, C, D]
     p = step_down(size.ravel(), sizes.reshape(draws, -1)).reshape(q.shape)
-    return Spread(np.stack([own[0] for own in found]), np.stack([own[1] for own in found]), q, p)
+    return SlopeSpread(
+        np.stack([own[0] for own in found]), np.stack([own[1] for own in found]), q, p
+    )
 
 
-def flipped(part: Slopes, signs: np.ndarray) -> np.ndarray:  # [R, blocks] -> [R, D]
+def flipped(part: ContrastSlopes, signs: np.ndarray) -> np.ndarray:  # [R, blocks] -> [R, D]
     """Q with signs of the scores as drawn."""
     slopes, variances = np.empty((2, len(signs), *part.slopes.shape))
     for e, (scores, shares, own) in enumerate(

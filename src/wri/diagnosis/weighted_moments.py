@@ -21,7 +21,7 @@ Weighting = Literal["density", "overlap", "ratio", "uniform"]
 ClosedForm = Literal["density", "ratio", "uniform"]
 
 
-class Differences(NamedTuple):
+class MomentDifferences(NamedTuple):
     """What separates the two sides of each pair i < j, in units of the pair's E[α y²]."""
 
     second: np.ndarray  # [..., P, d, d], (Σ_ij − Σ_ji) / c
@@ -38,7 +38,7 @@ class WeightedMoments(NamedTuple):
     def environments(self) -> int:
         return int(self.target.shape[-1])
 
-    def differences(self) -> Differences:
+    def differences(self) -> MomentDifferences:
         """Relative, so that a pair's unit of weight does not count."""
         first, other = np.triu_indices(self.environments, 1)
         scale = (self.target[..., first, other] + self.target[..., other, first]) / 2  # [..., P]
@@ -48,7 +48,7 @@ class WeightedMoments(NamedTuple):
                 f"environments {first[pair] + 1} and {other[pair] + 1} have no weight in common: "
                 "leave one out, or choose weights under which they overlap"
             )
-        return Differences(
+        return MomentDifferences(
             (self.second[..., first, other, :, :] - self.second[..., other, first, :, :])
             / scale[..., None, None],
             (self.cross[..., first, other, :] - self.cross[..., other, first, :])

@@ -50,13 +50,13 @@ def set_names(transformer: Any, names: list[str] | None) -> None:
         del transformer.feature_names_in_
 
 
-class _Width(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class _PlaceholderTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Stands for a transformer with so many columns of output."""
 
     def __init__(self, width: int) -> None:
         self.width = width
 
-    def fit(self, X: Any, y: Any = None) -> "_Width":
+    def fit(self, X: Any, y: Any = None) -> "_PlaceholderTransformer":
         self.fitted_ = True
         return self
 
@@ -115,7 +115,8 @@ def read_parts(record: Mapping[str, Any], decode: Callable[[Any], Any]) -> Colum
     require(record["remainder"] in (None, *WORDS) and rest is not None, "the remainder is odd")
     others = [part for part in parts if part[0] != "remainder"]
     stands = {
-        name: each if isinstance(each, str) else _Width(width) for name, each, _, width in parts
+        name: each if isinstance(each, str) else _PlaceholderTransformer(width)
+        for name, each, _, width in parts
     }
     made = construct(
         ColumnTransformer,

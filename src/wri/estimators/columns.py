@@ -73,7 +73,7 @@ class Column:
         return cls(name, kind, missing, tuple(categories))  # type: ignore[arg-type]
 
 
-class Distinct:
+class DistinctCells:
     """The different cells of a column as clean texts or numbers, and where each stands."""
 
     def __init__(self, column: pd.Series) -> None:
@@ -144,7 +144,7 @@ def _read_one(column: pd.Series, kind: str, categories: tuple[str, ...] = ()) ->
         numbers = column.to_numpy(np.float64, **({} if plain else {"na_value": np.nan}))
         _refuse_infinity(column, numbers)
         return numbers
-    distinct = Distinct(column)
+    distinct = DistinctCells(column)
     if kind == "category":
         known = frozenset(categories)
         texts = [_as_known(value, known) for value in distinct.values]

@@ -29,7 +29,7 @@ REPORT = "report.html"  # of the fit, beside the model
 OURS = re.compile(r"(model\.json|model(-[0-9a-f]{16})?\.safetensors|report\.html)(\.part)?")
 
 
-class Files(NamedTuple):
+class FolderContents(NamedTuple):
     """What a folder holds."""
 
     record: bytes
@@ -104,7 +104,7 @@ def _check_header(head: bytes, size: int) -> None:
         raise ValueError(f"announces a header of {length:,} bytes in a file of {size:,}")
 
 
-def write(target: Path, files: Files) -> None:
+def write(target: Path, files: FolderContents) -> None:
     """The new model in the old one's place, or nothing."""
     with named(target):
         new = not target.exists()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wri.estimators.model_folder import require
-from wri.ood.evidence import Known
+from wri.ood.evidence import HeldOutRows
 from wri.ood.expected_loss import LeftOutSites
 from wri.ood.ranges import ColumnRanges
 
@@ -66,7 +66,7 @@ def decode_labels(labels: Mapping[str, Any], what: str, fewest: int) -> np.ndarr
     raise ValueError(f"{what} must be {fewest} or more different strings, numbers or booleans")
 
 
-def decode_known(array: np.ndarray, environments: int, classes: bool) -> Known:
+def decode_known(array: np.ndarray, environments: int, classes: bool) -> HeldOutRows:
     """Held-out rows, if they can be what they say."""
     predictions, (losses, environment, shares) = array[:, :-3], array[:, -3:].T
     number = environment.astype(int)
@@ -80,7 +80,7 @@ def decode_known(array: np.ndarray, environments: int, classes: bool) -> Known:
     if classes:
         possible = possible and ((predictions >= 0) & (predictions <= 1)).all()
     require(bool(possible), "known holds rows that cannot be")
-    return Known(predictions, losses, number, shares)
+    return HeldOutRows(predictions, losses, number, shares)
 
 
 def decode_left_out(array: np.ndarray | None) -> LeftOutSites | None:  # [2, E]

@@ -45,7 +45,7 @@ from wri.estimators.model_folder import (
     LARGEST,
     LARGEST_HEADER,
     RECORD,
-    Files,
+    FolderContents,
     named,
     open_folder,
     read,
@@ -75,7 +75,7 @@ from wri.estimators.saved_parts import (
     parameters_record,
     spec_record,
 )
-from wri.ood.evidence import Densities, Evidence, Tail
+from wri.ood.evidence import Densities, Evidence, ScoreTail
 from wri.rows import Scaling
 from wri.stacked import Network, Seen
 from wri.training import ModelSpec
@@ -137,7 +137,7 @@ def _load(home: Path, record: bytes) -> Any:
         return _load(home, again)  # another process saved a model here meanwhile
 
 
-def _encode(model: Estimator) -> Files:
+def _encode(model: Estimator) -> FolderContents:
     """The two files."""
     name = type(model).__name__
     require(ESTIMATORS.get(name) is type(model), f"{name} is not one of wri's own estimators")
@@ -178,7 +178,7 @@ def _encode(model: Estimator) -> Files:
         **{key: getattr(model, f"{key}_") for key in EXTRAS if hasattr(model, f"{key}_")},
     }
     text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
-    return Files(text.encode(), data)
+    return FolderContents(text.encode(), data)
 
 
 def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[str, int], bytes]) -> Any:
@@ -217,7 +217,7 @@ def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[str, int], 
         ascending = shares[0] > 0 and (np.diff(arrays["scores"]) >= 0).all()
         require(bool(ascending), "scores must ascend")
     power, spread = record["tail_power"], record["tail_spread"]
-    tail = Tail(
+    tail = ScoreTail(
         scores=scores,
         shares=shares,
         start=float(scores[power]),

@@ -31,7 +31,7 @@ FEWEST_CHOOSING = 100  # rows of an environment that choose λ, if it has them
 MOST_LIGHT = 1.5  # times the share of rows, where those held out weigh little
 
 
-class Rows(NamedTuple):
+class RowSplit(NamedTuple):
     """Row numbers of each environment."""
 
     fitted: list[np.ndarray]  # what is learned from
@@ -50,7 +50,7 @@ def hold_out(
     weights: np.ndarray | None,
     share: float,
     seed: int,
-) -> Rows:
+) -> RowSplit:
     """Put a share of every environment's rows aside, drawn by lot.
 
     Rows with the same contents share a lot: a row that comes twice stands on one side only, and a
@@ -68,7 +68,9 @@ def hold_out(
         chosen = (middle < share) & (np.arange(n) < min(share * n * MOST_LIGHT, n - FEWEST_ROWS))
         if n >= FEWEST_SPLIT and chosen.sum() >= FEWEST_HELD:
             held[rows] = chosen[lots]
-    return Rows([rows[~held[rows]] for rows in environments], [r[held[r]] for r in environments])
+    return RowSplit(
+        [rows[~held[rows]] for rows in environments], [r[held[r]] for r in environments]
+    )
 
 
 class LeftOutRun(NamedTuple):
@@ -79,7 +81,7 @@ class LeftOutRun(NamedTuple):
     record: Record
 
 
-class Chosen(NamedTuple):
+class ChosenSpec(NamedTuple):
     """The specification to train on all environments."""
 
     spec: ModelSpec
@@ -92,7 +94,7 @@ class Problem:
     """Everything that the runs of one `fit` have in common."""
 
     bank: Bank
-    rows: Rows
+    rows: RowSplit
     seed: int
     device: str
     n_jobs: int | None = None
@@ -198,7 +200,7 @@ def choose(
     rule: Rule,
     early_stopping: bool,
     progress: Progress,
-) -> Chosen:
+) -> ChosenSpec:
     """The candidate that the rule takes, and with early stopping the step of its least mean loss.
 
     With fewer than three environments there is no environment to leave out: the first candidate is
@@ -206,7 +208,7 @@ def choose(
     """
     leave_out = problem.can_leave_one_out
     if not (early_stopping or (leave_out and len(specs) > 1)):
-        return Chosen(specs[0])
+        return ChosenSpec(specs[0])
     last = specs[0].last_step
     every = max(1, last // CHECKPOINTS) if early_stopping else last
     if leave_out:
@@ -223,7 +225,7 @@ def choose(
     best, sentence = choose_candidate(final, [penalty_weight_of(spec) for spec in specs], rule)
     stopped = int(steps[at[best]]) + 1
     spec = specs[best] if stopped == last else replace(specs[best], stop_after=stopped)
-    return Chosen(spec, final, sentence) if leave_out else Chosen(spec)
+    return ChosenSpec(spec, final, sentence) if leave_out else ChosenSpec(spec)
 
 
 def _without_penalty_weight(spec: ModelSpec) -> ModelSpec:

@@ -11,7 +11,7 @@ from wri.training import ModelSpec
 from wri.training.spec import encode_option
 
 PRESET = "table"
-NAMED = ("penalty_weight", "learning_rate", "weight_decay", "batch_size")
+BUILTIN = ("penalty_weight", "learning_rate", "weight_decay", "batch_size")
 """Hyper-parameters that are parameters of the constructor too."""
 
 AUTO = "auto"
@@ -20,7 +20,7 @@ LADDER = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
 """λ that "auto" chooses from, in units of the preset's; 0 is ERM."""
 
 
-class Asked(Protocol):
+class RequestedModel(Protocol):
     """What a constructor says of the model."""
 
     _objective: str
@@ -36,14 +36,14 @@ class Asked(Protocol):
     early_stopping: bool
 
 
-def make_spec(asked: Asked, candidate: Mapping[str, Any] | None = None) -> ModelSpec:
+def make_spec(asked: RequestedModel, candidate: Mapping[str, Any] | None = None) -> ModelSpec:
     """The specification that a constructor makes, changed by a candidate.
 
     A candidate's entries are hyper-parameters, options of the objective, or `hidden`.
     """
     kind = OBJECTIVES[asked._objective]
     options, hidden = dict(asked.options or {}), asked.hidden
-    hyper = {name: v for name in NAMED if (v := getattr(asked, name)) not in (None, AUTO)}
+    hyper = {name: v for name in BUILTIN if (v := getattr(asked, name)) not in (None, AUTO)}
     hyper |= dict(asked.hyper or {})
     known = {parameter.name for parameter in kind.hyperparameters()}
     own_options = {field.name for field in fields(kind)}  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def make_spec(asked: Asked, candidate: Mapping[str, Any] | None = None) -> Model
     )
 
 
-def make_specs(asked: Asked) -> list[ModelSpec]:
+def make_specs(asked: RequestedModel) -> list[ModelSpec]:
     """One specification for each candidate; with "auto" one for each λ of the ladder, too.
 
     A candidate that names its own penalty weight keeps it.
@@ -88,7 +88,7 @@ def make_specs(asked: Asked) -> list[ModelSpec]:
     return [make_spec(asked, candidate) for candidate in given]
 
 
-def penalty_ladder(asked: Asked) -> list[float]:
+def penalty_ladder(asked: RequestedModel) -> list[float]:
     """What "auto" chooses from: 0, which is ERM, and multiples of the preset's λ."""
     known = {each.name: each for each in OBJECTIVES[asked._objective].hyperparameters()}
     if "penalty_weight" not in known:

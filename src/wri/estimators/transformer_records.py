@@ -36,7 +36,7 @@ from wri.estimators.packed_values import pack, unpack
 Learned = dict[str, Any]
 
 
-class Form(NamedTuple):
+class TransformerFormat(NamedTuple):
     """How a class of transformers is written and read."""
 
     kind: type
@@ -254,18 +254,20 @@ def _read_reader(reader: ColumnReader, learned: Learned) -> None:
     reader.fit(pd.DataFrame(columns=names))
 
 
-FORMS: dict[str, Form] = {
+FORMS: dict[str, TransformerFormat] = {
     form.kind.__name__: form
     for form in (
-        Form(ColumnTransformer, lambda _: {}, lambda *_: None),
-        Form(Pipeline, lambda _: {}, lambda *_: None),
-        Form(SimpleImputer, _write_imputer, _read_imputer),
-        Form(OneHotEncoder, _write_encoder, _read_encoder),
-        Form(OrdinalEncoder, _write_encoder, _read_encoder),
-        Form(StandardScaler, *_attributes("mean_", "var_", "scale_", "n_samples_seen_")),
-        Form(RobustScaler, *_attributes("center_", "scale_")),
-        Form(VarianceThreshold, *_attributes("variances_")),
-        Form(ColumnReader, lambda _: {}, _read_reader),
+        TransformerFormat(ColumnTransformer, lambda _: {}, lambda *_: None),
+        TransformerFormat(Pipeline, lambda _: {}, lambda *_: None),
+        TransformerFormat(SimpleImputer, _write_imputer, _read_imputer),
+        TransformerFormat(OneHotEncoder, _write_encoder, _read_encoder),
+        TransformerFormat(OrdinalEncoder, _write_encoder, _read_encoder),
+        TransformerFormat(
+            StandardScaler, *_attributes("mean_", "var_", "scale_", "n_samples_seen_")
+        ),
+        TransformerFormat(RobustScaler, *_attributes("center_", "scale_")),
+        TransformerFormat(VarianceThreshold, *_attributes("variances_")),
+        TransformerFormat(ColumnReader, lambda _: {}, _read_reader),
     )
 }
 """Transformers that can be saved, by name."""

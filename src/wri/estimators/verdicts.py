@@ -15,8 +15,8 @@ import torch
 
 from wri.densities import Exact
 from wri.estimators.bar import progress_bar
-from wri.estimators.search import Problem, Rows
-from wri.ood.evidence import Evidence, Known
+from wri.estimators.search import Problem, RowSplit
+from wri.ood.evidence import Evidence, HeldOutRows
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import ColumnRanges
 from wri.rows import Scaling
@@ -45,7 +45,7 @@ class EvidenceMixin(ABC):
 
     evidence_on: Seen
     evidence_on_: Seen
-    known_: Known
+    known_: HeldOutRows
     left_out_: LeftOutSites | None
     ranges_: ColumnRanges
     rare: float
@@ -193,7 +193,7 @@ class EvidenceMixin(ABC):
         """Log-losses, or squared errors in the target's unit."""
 
     def _fit_evidence(
-        self, X: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, rows: Rows
+        self, X: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, rows: RowSplit
     ) -> None:
         self.evidence_on_ = self.evidence_on
         self.n_held_out_ = sum(len(own) for own in rows.held_out)
@@ -213,7 +213,7 @@ class EvidenceMixin(ABC):
             [weights[own] for own in rows.calibrating],
         )
         kept = np.concatenate(rows.held_out)
-        self.known_ = Known.of(
+        self.known_ = HeldOutRows.of(
             self._predictions(outputs[kept]),
             self._losses(outputs[kept], targets[kept]),
             [weights[own] for own in rows.held_out],
@@ -249,12 +249,12 @@ class EvidenceMixin(ABC):
                 found[site] = new.shares @ new.losses, new.shares @ near
         self.left_out_ = LeftOutSites(*found.T)
 
-    def _known(self, bank: Bank, rows: Sequence[np.ndarray], weights: np.ndarray) -> Known:
+    def _known(self, bank: Bank, rows: Sequence[np.ndarray], weights: np.ndarray) -> HeldOutRows:
         """Predictions and losses of some rows of each environment."""
         every = np.concatenate(rows)
         outputs = self._outputs(self.input_scaling_.apply(bank.features[every]))
         losses = self._losses(outputs, bank.targets[every])
-        return Known.of(self._predictions(outputs), losses, [weights[own] for own in rows])
+        return HeldOutRows.of(self._predictions(outputs), losses, [weights[own] for own in rows])
 
     def _seen(self, X: Any) -> np.ndarray:  # [n, F]
         """What the evidence sees of a table."""

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from wri.errors import InputError, check_option
-from wri.experiments.task import Option, Task
+from wri.experiments.task import ExperimentTask, Option
 
 if TYPE_CHECKING:
     from wri.report.result import Result
@@ -146,11 +146,11 @@ EXPERIMENTS = {
 }
 """Experiments by their modules, outputs by the names that the paper gives them; ours come last.
 
-A module's function `run` takes a `Task` and returns a `Result` for each of the task's outputs.
+A module's function `run` takes an `ExperimentTask` and returns a `Result` per output of the task.
 """
 
 
-def run_experiment(task: Task) -> "list[Result]":
+def run_experiment(task: ExperimentTask) -> "list[Result]":
     """Run one experiment and write its figures into the task's folder.
 
     Returns
@@ -170,7 +170,7 @@ def run_experiment(task: Task) -> "list[Result]":
     return results
 
 
-def check_task(task: Task) -> None:
+def check_task(task: ExperimentTask) -> None:
     """Refuse an unknown experiment, output, option or value."""
     check_option("experiment", task.name, tuple(EXPERIMENTS))
     experiment = EXPERIMENTS[task.name]
@@ -184,4 +184,12 @@ def check_task(task: Task) -> None:
         declared[name].check(value)
 
 
-__all__ = ["BACKEND", "EXPERIMENTS", "Experiment", "Option", "Task", "check_task", "run_experiment"]
+__all__ = [
+    "BACKEND",
+    "EXPERIMENTS",
+    "Experiment",
+    "ExperimentTask",
+    "Option",
+    "check_task",
+    "run_experiment",
+]

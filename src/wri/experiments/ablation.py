@@ -57,15 +57,15 @@ from wri.experiments.coloured_tables import (
     lines,
     refused,
 )
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.features import Extractor
 from wri.objectives import make_objective
 from wri.objectives.hyperparameters import complete
 from wri.objectives.weighted_risks import wri_penalty
 from wri.objectives.wri import WRI
 from wri.progress import Progress, part
-from wri.report.result import Result, Row
-from wri.sweep import Data, DatasetInfo, Outcome
+from wri.report.result import Result, ResultCell
+from wri.sweep import DatasetInfo, Outcome, SweepData
 from wri.training import ModelSpec, Record
 
 FULL_STEPS, QUICK_STEPS = 500, 200
@@ -134,7 +134,7 @@ VARIANTS = {
 }
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     count, steps = (FULL_DRAWS, FULL_STEPS) if task.full else (QUICK_DRAWS, QUICK_STEPS)
     draws = range(task.seed, task.seed + count)
@@ -145,7 +145,7 @@ def run(task: Task) -> list[Result]:
         if task.full or variant.features not in EXTRACTORS
     }
     datasets = UNEQUAL if task.full else UNEQUAL[-1:]
-    rows: list[Row] = []
+    rows: list[ResultCell] = []
     said: list[str] = []
     for n, dataset in enumerate(datasets):
         progress = part(task.progress, n, len(datasets))
@@ -173,7 +173,7 @@ def run(task: Task) -> list[Result]:
     ]
 
 
-class Trained(NamedTuple):
+class AblationRuns(NamedTuple):
     """What a line's runs left behind, by the number of the draw."""
 
     outcomes: dict[int, Outcome]
@@ -188,12 +188,12 @@ def table(
     draws: Sequence[int],
     full: bool,
     progress: Progress,
-) -> tuple[list[Row], list[str]]:
+) -> tuple[list[ResultCell], list[str]]:
     """All lines of one data set, and which draws they lack."""
-    trained = {name: Trained({}, {}, {}) for name in variants}
+    trained = {name: AblationRuns({}, {}, {}) for name in variants}
     for n, draw in enumerate(draws):
         train_draw(dataset, variants, own, draw, full, part(progress, n, len(draws)), trained)
-    rows: list[Row] = []
+    rows: list[ResultCell] = []
     notes: list[str] = []
     for selection, title in SHORT.items():
         label = f"{NAMES[dataset]}, {title}"
@@ -206,7 +206,7 @@ def table(
             notes += refused(name, chosen, label)
             if selection == "oracle":
                 rows += [
-                    Row.of(name, f"penalty of {predictor}", values, table=label)
+                    ResultCell.of(name, f"penalty of {predictor}", values, table=label)
                     for predictor, values in penalties.items()
                 ]
     return rows, notes
@@ -219,7 +219,7 @@ def train_draw(
     draw: int,
     full: bool,
     progress: Progress,
-    trained: Mapping[str, Trained],
+    trained: Mapping[str, AblationRuns],
 ) -> None:
     """One run per line on one draw, all trained at once, and added to `trained`."""
     kinds = {variant.features for variant in variants.values()} - {GROUP}
@@ -272,7 +272,9 @@ def _log_loss(right: np.ndarray, probability: np.ndarray) -> np.ndarray:
     return -np.log(np.where(right, probability, 1 - probability))
 
 
-def penalty(variant: Variant, losses: Sequence[np.ndarray], data: Data, record: Record) -> float:
+def penalty(
+    variant: Variant, losses: Sequence[np.ndarray], data: SweepData, record: Record
+) -> float:
     """Of a predictor with these losses, under the weights that a run ended with."""
     objective = cast(WRI, variant.spec.objective)
     count = min(len(own) for own in losses)  # environments differ by a row

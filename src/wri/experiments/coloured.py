@@ -6,11 +6,11 @@ import numpy as np
 
 from wri.datasets import ColouredDigits, coloured_mnist
 from wri.errors import InputError
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.features import CNN, PCA, Autoencoder, Extractor, feature_environments
 from wri.progress import Progress
 from wri.report.style import ALGORITHM_NAMES
-from wri.sweep import Data, gather
+from wri.sweep import SweepData, gather
 
 NAMES = {"cmnist": "CMNIST", "hcmnist": "HCMNIST", "hcmnist-cs": "HCMNIST-CS"}
 ALGORITHMS = {name: ALGORITHM_NAMES[name] for name in ("erm", "irm", "vrex", "wri")}
@@ -40,7 +40,7 @@ def make_extractor(kind: str, width: int | None = None, epochs: int | None = Non
     return EXTRACTORS[kind](**size)
 
 
-def choose_extractor(task: Task, at_full_size: str) -> Extractor:
+def choose_extractor(task: ExperimentTask, at_full_size: str) -> Extractor:
     """As the task says; when it does not, the given kind, and PCA for a quick look."""
     kind = task.options["features"] or (at_full_size if task.full else "pca")
     return make_extractor(kind, task.options["width"], task.options["epochs"])
@@ -51,7 +51,7 @@ def digits(name: str, full: bool, draw: int) -> list[ColouredDigits]:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ColouredData(Data):
+class ColouredData(SweepData):
     """One draw of a data set of coloured digits, for a sweep.
 
     Behind the environments' rows the bank has those of the test environment in colours that are

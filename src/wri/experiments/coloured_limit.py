@@ -26,7 +26,7 @@ CellWeights = Literal["uniform", "cells", "groups"]
 COIN = 0.5  # how often a colour that is unrelated to the label flips
 
 
-class Limit(NamedTuple):
+class ExactMinimum(NamedTuple):
     """The exact minimum."""
 
     logits: np.ndarray  # [4]
@@ -46,7 +46,7 @@ def cell_shares(dataset: str, environment: int, flips: float) -> np.ndarray:  # 
     return np.concatenate(table, axis=1)
 
 
-def exact_minimum(dataset: str, weighting: CellWeights, penalty_weight: float) -> Limit:
+def exact_minimum(dataset: str, weighting: CellWeights, penalty_weight: float) -> ExactMinimum:
     """The predictor that infinitely many rows lead to."""
     check_option("weighting", weighting, get_args(CellWeights))
     flips = list(COLOUR_FLIPS.values())
@@ -70,7 +70,7 @@ def exact_minimum(dataset: str, weighting: CellWeights, penalty_weight: float) -
         key=lambda each: float(each.fun),
     ).x
     accuracy = np.array([_accuracy(table, found) for table in tables])
-    return Limit(found, accuracy, _accuracy(cell_shares(dataset, TEST, COIN), found))
+    return ExactMinimum(found, accuracy, _accuracy(cell_shares(dataset, TEST, COIN), found))
 
 
 def _overlap(pair: Sequence[np.ndarray], weighting: CellWeights) -> list[np.ndarray]:  # [4] each

@@ -22,8 +22,8 @@ from wri.experiments.coloured import TEST, TRAINING, UNRELATED
 from wri.experiments.coloured_limit import CellWeights, exact_minimum
 from wri.experiments.coloured_runs import SIDE
 from wri.report.intervals import paired_interval
-from wri.report.result import Row
-from wri.sweep import Choice, DatasetInfo, Outcome, beats_constant, choose
+from wri.report.result import ResultCell
+from wri.sweep import DatasetInfo, Outcome, SelectedCheckpoint, beats_constant, choose
 
 IDEAL = "ideal digit predictor"
 ON_DIGITS = "same network trained on the digit's side"
@@ -46,7 +46,7 @@ COLUMNS = (*ACCURACIES, "worst draw", "worst regret", "anti-colour")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Chosen:
+class SelectedRuns:
     """What a selection chose in every draw of the data."""
 
     accuracy: np.ndarray  # [draw, environment], %
@@ -61,7 +61,7 @@ def choose_each(
     outcomes: Sequence[Outcome],
     data: Mapping[int, DatasetInfo],
     algorithm: str,
-) -> Chosen:
+) -> SelectedRuns:
     """The checkpoint that counts for each draw of the data, which is a trial of its number."""
     choices = [
         choose(selection, outcomes, info, algorithm=algorithm, held_out=TEST, trial_seed=draw)
@@ -70,9 +70,9 @@ def choose_each(
     found = [
         (choice, info)
         for choice, info in zip(choices, data.values(), strict=True)
-        if isinstance(choice, Choice)
+        if isinstance(choice, SelectedCheckpoint)
     ]
-    return Chosen(
+    return SelectedRuns(
         accuracy=np.array([_accuracies(choice) for choice, _ in found]).reshape(-1, TEST + 1),
         unrelated=np.array([100 * choice.splits[UNRELATED] for choice, _ in found]),
         anti_colour=np.array([is_anti_colour(choice, info) for choice, info in found], bool),
@@ -81,12 +81,12 @@ def choose_each(
     )
 
 
-def _accuracies(choice: Choice) -> list[float]:
+def _accuracies(choice: SelectedCheckpoint) -> list[float]:
     held_back = [100 * choice.splits[f"env{e}_out"] for e in TRAINING]
     return [*held_back, 100 * choice.score]
 
 
-def is_anti_colour(choice: Choice, data: DatasetInfo) -> bool:
+def is_anti_colour(choice: SelectedCheckpoint, data: DatasetInfo) -> bool:
     beats = [bool(beats_constant(choice.splits, e, data)) for e in (*TRAINING, TEST)]
     return beats[TEST] and not all(beats[e] for e in TRAINING)
 
@@ -96,8 +96,8 @@ def regrets(accuracy: np.ndarray, dataset: str) -> np.ndarray:  # [draw, E] -> [
 
 
 def lines(
-    name: str, chosen: Chosen, dataset: str, paper: tuple[float, float] | None, table: str
-) -> list[Row]:
+    name: str, chosen: SelectedRuns, dataset: str, paper: tuple[float, float] | None, table: str
+) -> list[ResultCell]:
     """One line: accuracies, the worst draw, the regret, how many checkpoints are anti-colour."""
     if not len(chosen.accuracy):
         return []
@@ -108,23 +108,23 @@ def lines(
         printed["test"] = paper
     single = {"worst draw": float(test.min()), "anti-colour": float(chosen.anti_colour.sum())}
     rows = {
-        column: Row.of(name, column, values, *printed.get(column, (None, None)), table=table)
+        column: ResultCell.of(name, column, values, *printed.get(column, (None, None)), table=table)
         for column, values in zip(ACCURACIES, shown, strict=True)
     }
     regret = regrets(chosen.accuracy, dataset)
-    rows["worst regret"] = Row.of(name, "worst regret", regret, table=table)
+    rows["worst regret"] = ResultCell.of(name, "worst regret", regret, table=table)
     rows |= {column: _single(name, column, value, table) for column, value in single.items()}
     shown_rows = [rows[column] for column in COLUMNS]
     if len(chosen.side):
-        shown_rows.append(Row.of(name, SIDE, chosen.side, table=table))
+        shown_rows.append(ResultCell.of(name, SIDE, chosen.side, table=table))
     return shown_rows
 
 
-def _single(name: str, column: str, value: float, table: str) -> Row:
-    return Row(algorithm=name, column=column, ours=value, spread=None, n=1, table=table)
+def _single(name: str, column: str, value: float, table: str) -> ResultCell:
+    return ResultCell(algorithm=name, column=column, ours=value, spread=None, n=1, table=table)
 
 
-def refused(name: str, chosen: Chosen, where: str) -> list[str]:
+def refused(name: str, chosen: SelectedRuns, where: str) -> list[str]:
     """Why draws have no checkpoint in a line."""
     of = len(chosen.accuracy) + len(chosen.refusals)
     return [
@@ -133,12 +133,12 @@ def refused(name: str, chosen: Chosen, where: str) -> list[str]:
     ]
 
 
-def ideal_line(dataset: str, table: str) -> list[Row]:
+def ideal_line(dataset: str, table: str) -> list[ResultCell]:
     ideal = 100 * ideal_accuracy(dataset)
     return _exact_line(IDEAL, ideal, float(ideal[TEST]), dataset, table)
 
 
-def limit_lines(dataset: str, table: str) -> list[Row]:
+def limit_lines(dataset: str, table: str) -> list[ResultCell]:
     """What WRI's objective leads to with infinitely many rows and perfect features."""
     rows = []
     for name, (weighting, penalty_weight) in LIMITS.items():
@@ -149,7 +149,7 @@ def limit_lines(dataset: str, table: str) -> list[Row]:
 
 def _exact_line(
     name: str, accuracy: np.ndarray, unrelated: float, dataset: str, table: str
-) -> list[Row]:
+) -> list[ResultCell]:
     test = float(accuracy[TEST])
     regret = float(regrets(accuracy[None], dataset)[0])
     values = [test, unrelated, *(float(accuracy[e]) for e in TRAINING), test, regret, 0.0]
@@ -158,7 +158,7 @@ def _exact_line(
     ]
 
 
-def against(name: str, ours: Chosen, others: dict[str, Chosen], where: str) -> str:
+def against(name: str, ours: SelectedRuns, others: dict[str, SelectedRuns], where: str) -> str:
     """Paired intervals of the test accuracy, ours minus the others'."""
     parts = []
     for other, chosen in others.items():

@@ -41,18 +41,18 @@ from scipy.stats import norm
 from torch import Tensor
 
 from wri.experiments.linear_features import (
+    FeatureBatch,
     LearnedDensities,
-    Rows,
     coupling,
     descend,
     exact_log_densities,
     weights_of,
 )
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.objectives.weighted_risks import Scaling
 from wri.progress import Progress, part
 from wri.report import style
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 
 SETTING = coupling(mean=(-1.5, 1.5), sd=(1.0, 1.0), slope=(1.0, -0.5), noise=(1.0, 1.0))
 TRUE_LOGS = exact_log_densities(SETTING)
@@ -63,7 +63,7 @@ SHARE_OF_PEAK = 0.1
 GRID = torch.linspace(-6, 6, 601, dtype=torch.float64)  # values of x_inv
 
 
-class Comparison(NamedTuple):
+class DensityComparison(NamedTuple):
     """Learned and true densities of Φ at the values that x_inv on the grid gives it."""
 
     learned: Tensor  # [R, E, G]
@@ -91,17 +91,17 @@ class Comparison(NamedTuple):
         return error / (inside * (self.true - mean).square()).sum(-1)
 
 
-class Training(NamedTuple):
+class DensityTraining(NamedTuple):
     steps: np.ndarray  # [T]
     errors: np.ndarray  # [T, seed], mean over environments
     weights: np.ndarray  # [seed, 2], at the end
-    last: Comparison
+    last: DensityComparison
 
 
 SCALINGS: dict[str, Scaling] = {"unscaled gap": "none", "scaled as in the paper's code": "relative"}
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     """Both figures show the same training."""
     start = perf_counter()
     count, steps = (10, STEPS) if task.full else (3, 1000)
@@ -137,28 +137,28 @@ def run(task: Task) -> list[Result]:
     return results
 
 
-def error_rows(trained: Mapping[str, Training]) -> list[Row]:
+def error_rows(trained: Mapping[str, DensityTraining]) -> list[ResultCell]:
     """Errors at the first and the last step, and at two between."""
     return [
-        Row.of(label, f"step {each.steps[n]}", each.errors[n])
+        ResultCell.of(label, f"step {each.steps[n]}", each.errors[n])
         for label, each in trained.items()
         for n in (0, len(each.steps) // 10, len(each.steps) // 3, -1)
     ]
 
 
-def density_rows(last: Comparison) -> list[Row]:
+def density_rows(last: DensityComparison) -> list[ResultCell]:
     """Error of each environment's density at the last step."""
     return [
-        Row.of(f"environment {e + 1}", "relative MSE", last.relative_error[:, e].numpy())
+        ResultCell.of(f"environment {e + 1}", "relative MSE", last.relative_error[:, e].numpy())
         for e in range(SETTING.environments)
     ]
 
 
-def training(seeds: range, steps: int, scaling: Scaling, progress: Progress) -> Training:
+def training(seeds: range, steps: int, scaling: Scaling, progress: Progress) -> DensityTraining:
     densities = LearnedDensities(scaling=scaling)
     start = torch.tensor([START] * len(seeds), dtype=torch.float64)
     models = descend(
-        Rows.sample(SETTING, ROWS, seeds),
+        FeatureBatch.sample(SETTING, ROWS, seeds),
         seeds,
         start,
         torch.full_like(start[:, 0], LAMBDA),
@@ -173,15 +173,17 @@ def training(seeds: range, steps: int, scaling: Scaling, progress: Progress) -> 
             errors.append(compare(model, densities).relative_error.mean(1))
         progress(step, steps)
     last = compare(model, densities)
-    return Training(np.array(at), torch.stack(errors).numpy(), weights_of(model).numpy(), last)
+    return DensityTraining(
+        np.array(at), torch.stack(errors).numpy(), weights_of(model).numpy(), last
+    )
 
 
 @torch.no_grad()
-def compare(model: Tensor, densities: LearnedDensities) -> Comparison:
+def compare(model: Tensor, densities: LearnedDensities) -> DensityComparison:
     phi = model[:, :1] * GRID  # [R, G], as if x_spu had no weight
     learned = densities(model, phi[:, None])[:, :, 0].exp()
     true = TRUE_LOGS(model, phi[:, None])[:, :, 0].exp()
-    return Comparison(learned, true)
+    return DensityComparison(learned, true)
 
 
 def limit_error() -> float:
@@ -189,10 +191,10 @@ def limit_error() -> float:
     invariant = torch.tensor([[1.0, 0.0, 1.0]], dtype=torch.float64)
     logs = TRUE_LOGS(invariant, GRID[None, None])[:, :, 0]  # [1, E, G]
     root = (0.5 * (logs - logs.flip(1))).exp()
-    return float(Comparison(root, logs.exp()).relative_error.mean())
+    return float(DensityComparison(root, logs.exp()).relative_error.mean())
 
 
-def draw_errors(trained: Mapping[str, Training], limit: float) -> Figure:
+def draw_errors(trained: Mapping[str, DensityTraining], limit: float) -> Figure:
     """Mean over seeds, and a band from the least to the greatest."""
     with style.figure(5, 3.2) as drawn:
         ax = drawn.subplots()
@@ -208,14 +210,14 @@ def draw_errors(trained: Mapping[str, Training], limit: float) -> Figure:
     return drawn
 
 
-def draw_densities(last: Comparison) -> Figure:
+def draw_densities(last: DensityComparison) -> Figure:
     with style.figure(8, 2.9) as drawn:
         for e, ax in enumerate(drawn.subplots(1, SETTING.environments, sharey=True)):
             draw_density(ax, last, e)
     return drawn
 
 
-def draw_density(ax: Axes, last: Comparison, e: int) -> None:
+def draw_density(ax: Axes, last: DensityComparison, e: int) -> None:
     """Every seed's learned density beside the true one of x_inv."""
     x = GRID.numpy()
     true = norm.pdf(x, SETTING.invariant_mean[e, 0], SETTING.invariant_covariance[e, 0, 0] ** 0.5)

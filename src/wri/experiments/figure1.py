@@ -20,15 +20,15 @@ from matplotlib.figure import Figure
 
 from wri.datasets import Environment, Gaussian2D
 from wri.experiments.linear_classifiers import accuracy_of, sampled, solve
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.report import style
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 
 LAMBDA = {"erm": 0.0, "irm": 1e5, "vrex": 1.0, "wri": 1500.0}
 ACCURACY, RATIO = "test accuracy (%)", "|w_spu / w_inv|"
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     rows_each, seeds = (10_000, 5) if task.full else (3_000, 2)
     setting = Gaussian2D()
@@ -48,7 +48,10 @@ def run(task: Task) -> list[Result]:
     rows = []
     for name in LAMBDA:
         label = style.ALGORITHM_NAMES[name]
-        rows += [Row.of(label, ACCURACY, accuracy[name]), Row.of(label, RATIO, ratio[name])]
+        rows += [
+            ResultCell.of(label, ACCURACY, accuracy[name]),
+            ResultCell.of(label, RATIO, ratio[name]),
+        ]
     figures = style.save(draw(setting, *shown), task.folder, task.name) if shown else []
     ceiling = 100 * setting.best_accuracy(2)
     notes = [

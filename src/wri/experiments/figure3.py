@@ -39,9 +39,9 @@ from wri.experiments.linear_classifiers import (
     share_of,
     solve,
 )
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.report import style
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 
 LABELS = {
     "erm": "ERM",
@@ -76,7 +76,7 @@ def tuned(name: str, tuning: Sequence[Points]) -> float:
     return LAMBDAS[int(np.argmin(shares))]
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     sizes, seeds, tuning_seeds = FULL if task.full else QUICK
     setting = SETTING
@@ -101,7 +101,7 @@ def run(task: Task) -> list[Result]:
         ACCURACY: {key: [100 * accuracy_of(w, test) for w in each] for key, each in found.items()},
     }
     rows = [
-        Row.of(label, f"n = {n}", values[name, n], table=table)
+        ResultCell.of(label, f"n = {n}", values[name, n], table=table)
         for table, values in measured.items()
         for name, label in LABELS.items()
         for n in sizes

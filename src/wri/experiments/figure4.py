@@ -42,10 +42,10 @@ from wri.experiments.linear_classifiers import (
     solve,
     with_gradient,
 )
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.objectives.weighted_risks import Scaling
 from wri.report import style
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 
 WEAK, STRONG = (0.5, 0.2), (1.5, 0.5)  # means of the spurious feature where Y = 1
 TOLERANCE = 0.01
@@ -54,7 +54,7 @@ SHOWN = (0.0, 0.5, 1.0, 1.5, 2.0)  # distances that the tables print
 NOTHING = 1e-6  # of a penalty, relative to distance 0
 
 
-class Charge(NamedTuple):
+class PenaltySpec(NamedTuple):
     """A penalty: IRM's, or WRI's under one kind of density and scaling."""
 
     name: str
@@ -62,11 +62,11 @@ class Charge(NamedTuple):
 
 
 CHARGES = {
-    "IRM": Charge("irm"),
-    "WRI": Charge("wri"),
-    "WRI, unscaled": Charge("wri", "none"),
-    "WRI, relative": Charge("wri", "relative"),
-    "WRI, p(x_inv)": Charge("wri_invariant"),
+    "IRM": PenaltySpec("irm"),
+    "WRI": PenaltySpec("wri"),
+    "WRI, unscaled": PenaltySpec("wri", "none"),
+    "WRI, relative": PenaltySpec("wri", "relative"),
+    "WRI, p(x_inv)": PenaltySpec("wri_invariant"),
 }
 LINES = {"IRM": ("-", 2), "WRI": ("-", 2), "WRI, relative": ("--", 1), "WRI, unscaled": (":", 1)}
 
@@ -105,7 +105,7 @@ class NearOptimal(NamedTuple):
         risk, _ = risk_and_penalty("erm", self.best + self.axes @ u, self.points)
         return 1 - (risk / self.smallest_risk - 1) / TOLERANCE
 
-    def smallest(self, charge: Charge) -> tuple[float, np.ndarray]:
+    def smallest(self, charge: PenaltySpec) -> tuple[float, np.ndarray]:
         """The smallest penalty in the set and a predictor that has it."""
 
         def penalty(u: Tensor) -> Tensor:
@@ -135,7 +135,7 @@ def smallest_at(distance: float, spurious_mean: tuple[float, float]) -> dict[str
     return {label: near.smallest(charge)[0] for label, charge in CHARGES.items()}
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     distances = np.linspace(0, 2, 41 if task.full else 9).tolist()
     smallest: dict[tuple[float, float], dict[float, dict[str, float]]] = {WEAK: {}, STRONG: {}}
@@ -151,7 +151,7 @@ def run(task: Task) -> list[Result]:
         "relative to distance 0, strong spurious feature": strong,
     }
     rows = [
-        Row.of(label, f"distance {distance:g}", [values[distance][label]], table=table)
+        ResultCell.of(label, f"distance {distance:g}", [values[distance][label]], table=table)
         for table, values in tables.items()
         for label in CHARGES
         for distance in SHOWN

@@ -19,11 +19,17 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from wri.experiments.linear_features import Rows, coupling, descend, exact_log_densities, weights_of
-from wri.experiments.task import Task
+from wri.experiments.linear_features import (
+    FeatureBatch,
+    coupling,
+    descend,
+    exact_log_densities,
+    weights_of,
+)
+from wri.experiments.task import ExperimentTask
 from wri.progress import Progress, part
 from wri.report import style
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 
 SETTING = coupling(
     mean=(0.0, 0.5, -1.0), sd=(1.0, 2.0, 1.5), slope=(1.0, 2.0, 0.3), noise=(0.5, 1.0, 1.0)
@@ -35,12 +41,12 @@ Paths = dict[tuple[str, str], np.ndarray]
 """Algorithm and start to the weights of x_inv and x_spu, `[step, seed, 2]`."""
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     rows, seeds, steps = (10_000, 5, 800) if task.full else (2_000, 3, 400)
     found = paths(rows, range(task.seed, task.seed + seeds), steps, task.progress)
     cells = [
-        Row.of(style.ALGORITHM_NAMES[name], f"{what}, {where}", path[-1, :, n])
+        ResultCell.of(style.ALGORITHM_NAMES[name], f"{what}, {where}", path[-1, :, n])
         for (name, where), path in found.items()
         for n, what in enumerate(("w_inv", "w_spu"))
     ]
@@ -62,7 +68,7 @@ def run(task: Task) -> list[Result]:
 def paths(rows: int, seeds: range, steps: int, progress: Progress) -> Paths:
     numbers = [*seeds] * len(STARTS)
     start = torch.tensor([STARTS[where] for where in STARTS for _ in seeds], dtype=torch.float64)
-    sampled = Rows.sample(SETTING, rows, numbers)
+    sampled = FeatureBatch.sample(SETTING, rows, numbers)
     densities = exact_log_densities(SETTING)
     found: Paths = {}
     for n, (name, weight) in enumerate(LAMBDA.items()):

@@ -14,21 +14,21 @@ from matplotlib.figure import Figure
 
 from wri.datasets import ColouredDigits, Mirrored, coloured_mnist, mirror
 from wri.datasets.mirrored import FLIPS
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.report import style
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 
 CHANNELS = np.array([to_rgb(style.VERMILLION), to_rgb(style.GREEN)])  # [2, rgb]
 TITLES = {"horizontal": "flipped left to right", "vertical": "flipped upside down"}
 GAP = 2  # pixels between pictures
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     test = coloured_mnist("cmnist", task.seed)[-1]
     flipped = mirror(test)
     rows = [
-        Row(
+        ResultCell(
             algorithm=TITLES[direction],
             column=str(digit),
             ours=float(count(flipped, direction, digit)),

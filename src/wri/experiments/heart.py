@@ -37,10 +37,10 @@ from wri.estimators import (
     WRIClassifier,
 )
 from wri.estimators.base import Estimator
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.objectives import OBJECTIVES
 from wri.report.intervals import paired_interval
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 
 NUMBERS = ["age", "trestbps", "chol", "thalach", "oldpeak"]
 CATEGORIES = ["sex", "cp", "fbs", "restecg", "exang"]
@@ -50,7 +50,7 @@ MEAN = "mean of four"
 MEASURES = ("log-loss", "AUROC", "balanced accuracy")
 
 
-class Way(NamedTuple):
+class EstimatorLine(NamedTuple):
     """A line of the tables: an estimator, and what it chooses from if it chooses."""
 
     estimator: Any
@@ -64,7 +64,7 @@ def _around_default(objective: str) -> list[float]:
     return [centre * factor for factor in (0.01, 0.1, 1.0, 10.0)]
 
 
-def _networks() -> dict[str, Way]:
+def _networks() -> dict[str, EstimatorLine]:
     """Ours, by default and tuned."""
     tuned = {
         "ERM": (ERMClassifier, "weight_decay", [1e-4, 1e-3, 1e-2, 1e-1]),
@@ -76,24 +76,24 @@ def _networks() -> dict[str, Way]:
     ways = {}
     for name, (kind, parameter, values) in tuned.items():
         candidates = [{parameter: value} for value in values]
-        ways[name] = Way(kind(validation_fraction=0.0))
-        ways[f"{name}, tuned"] = Way(kind(validation_fraction=0.0, candidates=candidates))
-        ways[f"{name}, network, tuned"] = Way(
+        ways[name] = EstimatorLine(kind(validation_fraction=0.0))
+        ways[f"{name}, tuned"] = EstimatorLine(kind(validation_fraction=0.0, candidates=candidates))
+        ways[f"{name}, network, tuned"] = EstimatorLine(
             kind(validation_fraction=0.0, candidates=candidates, hidden=NETWORK)
         )
     return ways
 
 
-def _plain() -> dict[str, Way]:
+def _plain() -> dict[str, EstimatorLine]:
     """scikit-learn's own."""
     logistic, boosting = LogisticRegression(max_iter=2000), HistGradientBoostingClassifier()
     strengths = [0.01, 0.1, 1.0, 10.0]
     rates = [0.01, 0.03, 0.1, 0.3]
     return {
-        "logistic regression": Way(logistic),
-        "logistic regression, tuned": Way(logistic, {"C": strengths}),
-        "gradient boosting": Way(boosting),
-        "gradient boosting, tuned": Way(boosting, {"learning_rate": rates}),
+        "logistic regression": EstimatorLine(logistic),
+        "logistic regression, tuned": EstimatorLine(logistic, {"C": strengths}),
+        "gradient boosting": EstimatorLine(boosting),
+        "gradient boosting, tuned": EstimatorLine(boosting, {"learning_rate": rates}),
     }
 
 
@@ -101,7 +101,7 @@ Scores = dict[tuple[str, str, str], list[float]]
 """By measure, line and held-out hospital: a value for each seed."""
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     table = load_heart()
     ways = {**_plain(), **_networks()}
@@ -130,9 +130,10 @@ def run(task: Task) -> list[Result]:
         for name in names:
             each = [np.array(scores[measure, name, hospital]) for hospital in hospitals]
             rows += [
-                Row.of(name, h, v, table=measure) for h, v in zip(hospitals, each, strict=True)
+                ResultCell.of(name, h, v, table=measure)
+                for h, v in zip(hospitals, each, strict=True)
             ]
-            rows.append(Row.of(name, MEAN, np.mean(each, 0), table=measure))
+            rows.append(ResultCell.of(name, MEAN, np.mean(each, 0), table=measure))
     notes = [
         f"Seeds {seeds[0]} to {seeds[-1]}: {DRAWN:.0%} of each training hospital's patients. "
         "tuned: the best of four settings by leaving one training hospital out.",
@@ -184,7 +185,7 @@ def prevalence(patients: Patients) -> float:
     return float(np.mean([np.mean(patients.y[patients.site == site]) for site in sites]))
 
 
-def predicted(way: Way, known: Patients, new: Patients, seed: int) -> np.ndarray:
+def predicted(way: EstimatorLine, known: Patients, new: Patients, seed: int) -> np.ndarray:
     """Probability of disease for the new hospital's patients."""
     model = way.estimator.set_params(random_state=seed)
     if way.settings is not None:

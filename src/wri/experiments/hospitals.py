@@ -24,8 +24,8 @@ from wri.datasets.hospitals import (
     REVERSED,
     TRAINING,
     UNRELATED,
-    Drawn,
     Hospital,
+    HospitalDraw,
     drawn_hospitals,
     hospitals,
 )
@@ -36,10 +36,10 @@ from wri.estimators import (
     VRExClassifier,
     WRIClassifier,
 )
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.report import style
 from wri.report.intervals import paired_interval
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 
 CLASSIFIERS: dict[str, Callable[..., Any]] = {
     "erm": ERMClassifier,
@@ -48,7 +48,7 @@ CLASSIFIERS: dict[str, Callable[..., Any]] = {
     "groupdro": GroupDROClassifier,
     "wri": WRIClassifier,
 }
-FIXED = Drawn(TRAINING, REVERSED, UNRELATED)
+FIXED = HospitalDraw(TRAINING, REVERSED, UNRELATED)
 PATIENTS = 1000  # of each training hospital
 TESTED = 5000  # of each hospital that is tested
 NEW = ("new hospital, marker reversed", "new hospital, marker unrelated")
@@ -62,7 +62,7 @@ Cells = dict[tuple[str, str, str], list[float]]
 """By table, algorithm and column: a value for each seed."""
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     seeds = range(task.seed, task.seed + (10 if task.full else 2))
     draws = range(task.seed, task.seed + (30 if task.full else 2))
@@ -87,16 +87,20 @@ def run(task: Task) -> list[Result]:
         task.progress(done, len(work))
 
     rows = [
-        Row.of(style.ALGORITHM_NAMES[name], column, values, table=title)
+        ResultCell.of(style.ALGORITHM_NAMES[name], column, values, table=title)
         for (title, name, column), values in cells.items()
     ]
     fixed = best(FIXED)
     rows += [
-        Row(algorithm="cause alone", column=c, ours=fixed[c], spread=None, n=1, table=ACCURACY)
+        ResultCell(
+            algorithm="cause alone", column=c, ours=fixed[c], spread=None, n=1, table=ACCURACY
+        )
         for c in fixed
     ]
     drawn = [best(drawn_hospitals(seed)) for seed in draws]
-    rows += [Row.of("cause alone", c, [each[c] for each in drawn], table=DRAWN) for c in fixed]
+    rows += [
+        ResultCell.of("cause alone", c, [each[c] for each in drawn], table=DRAWN) for c in fixed
+    ]
     rivals = [name for name in CLASSIFIERS if name != "wri"]
     notes = [
         f"{PATIENTS} patients of each training hospital, {TESTED} tested at each hospital, seeds "
@@ -117,7 +121,7 @@ def run(task: Task) -> list[Result]:
     ]
 
 
-def sites_tested(chosen: Drawn, seed: int) -> dict[str, Environment]:
+def sites_tested(chosen: HospitalDraw, seed: int) -> dict[str, Environment]:
     """Patients that no model has seen, by column of the table."""
     new = zip(NEW, (chosen.reversed_marker, chosen.unrelated_marker), strict=True)
     known = joined(others(chosen.training, seed))
@@ -149,7 +153,7 @@ def strange_rows(seed: int) -> dict[str, np.ndarray]:
     }
 
 
-def best(chosen: Drawn) -> dict[str, float]:
+def best(chosen: HospitalDraw) -> dict[str, float]:
     """Accuracy of the cause alone in per cent, by column."""
     new = (chosen.reversed_marker.best_accuracy, chosen.unrelated_marker.best_accuracy)
     known = np.mean([hospital.best_accuracy for hospital in chosen.training])

@@ -48,20 +48,20 @@ def coupling(
     )
 
 
-class Rows(NamedTuple):
+class FeatureBatch(NamedTuple):
     """Rows of every run's environments."""
 
     x: Tensor  # [R, E, n, 2]
     y: Tensor  # [R, E, n]
 
     @classmethod
-    def sample(cls, setting: LinearGaussian, n: int, seeds: Sequence[int]) -> "Rows":
+    def sample(cls, setting: LinearGaussian, n: int, seeds: Sequence[int]) -> "FeatureBatch":
         drawn = [setting.sample(n, seed) for seed in seeds]
         x = np.stack([[e.x for e in environments] for environments in drawn])
         y = np.stack([[e.y for e in environments] for environments in drawn])
         return cls(torch.tensor(x), torch.tensor(y))
 
-    def batches(self, size: int, seeds: Sequence[int], purpose: str) -> Iterator["Rows"]:
+    def batches(self, size: int, seeds: Sequence[int], purpose: str) -> Iterator["FeatureBatch"]:
         """`size` rows of each environment at a time, each run's drawn by its own seed."""
         environments, n = self.y.shape[1:]
         generators = [generator(seed, purpose) for seed in seeds]
@@ -72,14 +72,14 @@ class Rows(NamedTuple):
             drawn = np.stack([g.integers(n, size=(environments, size)) for g in generators])
             rows = torch.from_numpy(drawn)
             x = self.x.gather(2, rows[..., None].expand(-1, -1, -1, 2))
-            yield Rows(x, self.y.gather(2, rows))
+            yield FeatureBatch(x, self.y.gather(2, rows))
 
 
 def features(model: Tensor, x: Tensor) -> Tensor:  # [R, 3], [R, E, B, 2] -> [R, E, B]
     return (x @ model[:, None, :2, None])[..., 0]
 
 
-def losses(model: Tensor, rows: Rows) -> Tensor:  # [R, E, B]
+def losses(model: Tensor, rows: FeatureBatch) -> Tensor:  # [R, E, B]
     outputs = model[:, 2, None, None] * features(model, rows.x)
     return SQUARED.per_example(outputs[..., None], rows.y)
 
@@ -120,7 +120,7 @@ class LearnedDensities:
     least: float = 1e-3
     most: float = 10.0
 
-    def start(self, rows: Rows, seeds: Sequence[int]) -> None:
+    def start(self, rows: FeatureBatch, seeds: Sequence[int]) -> None:
         self._environments = rows.y.shape[1]
         self.flat = torch.tensor(Bounded(self.hidden).initial(seeds, self._environments, 1))
         self._adam = Adam.initial(self.flat)
@@ -149,7 +149,7 @@ class LearnedDensities:
 
 
 def descend(
-    rows: Rows,
+    rows: FeatureBatch,
     seeds: Sequence[int],
     start: Tensor,  # [R, 3]
     penalty_weight: Tensor,  # [R], λ

@@ -10,7 +10,7 @@ from wri.experiments.coloured import TRAINING
 from wri.ood import Densities, combine, common_scaling
 from wri.ood.evidence import Combination
 from wri.progress import Progress
-from wri.sweep import Data
+from wri.sweep import SweepData
 
 COMPONENTS = {"x": (3, 10, 30, 60), "phi": (1, 3, 10, 30)}
 MOST_ROWS = 10_000  # of an environment, for a mixture
@@ -26,7 +26,7 @@ class Seen(NamedTuple):
     held_back: list[np.ndarray]
 
 
-def seen(data: Data, draw: int) -> Seen:
+def seen(data: SweepData, draw: int) -> Seen:
     splits, x = data.splits(draw), data.bank.features
     return Seen(*([x[splits[f"env{e}_{kind}"]] for e in TRAINING] for kind in ("in", "out")))
 

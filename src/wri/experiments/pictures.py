@@ -30,21 +30,21 @@ from wri.datasets import Environment
 from wri.datasets.image_sets import IMAGE_SETS, find_image_set, find_images, load_images
 from wri.errors import InputError
 from wri.experiments.picture_numbers import AVERAGES, DOMAINS, OVER_ALL, PER_DOMAIN, Printed
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.features import extract
 from wri.features.extraction import as_environments
 from wri.features.featurizer import Featurizer
 from wri.progress import Progress, part
 from wri.report.intervals import paired_interval
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 from wri.report.style import ALGORITHM_NAMES
 from wri.sweep import (
     SELECTIONS,
-    Choice,
-    Data,
     Outcome,
+    SelectedCheckpoint,
     Store,
     Sweep,
+    SweepData,
     SweepSpec,
     choose,
     gather,
@@ -64,18 +64,18 @@ AVERAGE = "average"
 OF_CLASS = 12  # pictures of a class in a domain, for a quick look
 
 
-class Size(NamedTuple):
+class PictureTableSize(NamedTuple):
     draws: int
     trials: int
     steps: int
     layer_steps: int  # of the feature layer
 
 
-FULL, QUICK = Size(10, 5, 500, 500), Size(2, 2, 60, 60)
+FULL, QUICK = PictureTableSize(10, 5, 500, 500), PictureTableSize(2, 2, 60, 60)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class AlgorithmLine:
     """A line of the tables: an algorithm under a preset."""
 
     algorithm: str
@@ -86,13 +86,13 @@ class Line:
         return ALGORITHM_NAMES[self.algorithm] if self.preset == "domainbed" else RECOMMENDED
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     present, absent = find_sets(task)
     if not present:
         raise InputError(f"no pictures for {task.name}: {'; '.join(absent)}")
     wanted = {name for output in task.outputs for name in ALGORITHMS[output]}
-    lines = [Line(algorithm=name) for name in ALGORITHMS["tableE4"] if name in wanted]
-    lines.append(Line(algorithm="wri", preset="coloured"))
+    lines = [AlgorithmLine(algorithm=name) for name in ALGORITHMS["tableE4"] if name in wanted]
+    lines.append(AlgorithmLine(algorithm="wri", preset="coloured"))
     start = perf_counter()
     scores: dict[str, Scores] = {}
     notes = []
@@ -115,7 +115,7 @@ def run(task: Task) -> list[Result]:
     ]
 
 
-def find_sets(task: Task) -> tuple[list[str], list[str]]:
+def find_sets(task: ExperimentTask) -> tuple[list[str], list[str]]:
     """Names of the sets that are here, and for the others what to do."""
     asked = task.options["datasets"]
     names = [find_image_set(each.strip()).name for each in asked.split(",")] if asked else None
@@ -130,7 +130,7 @@ def find_sets(task: Task) -> tuple[list[str], list[str]]:
     return present, absent
 
 
-def folder_of(task: Task, name: str) -> Path | None:
+def folder_of(task: ExperimentTask, name: str) -> Path | None:
     """Where a set lies: below --data if given, else below WRI_DATA."""
     if task.options["data"] is None:
         return find_images(name)
@@ -138,7 +138,7 @@ def folder_of(task: Task, name: str) -> Path | None:
     return next((folder for folder in folders if folder.is_dir()), None)
 
 
-def load_set(task: Task, name: str, progress: Progress) -> tuple[Data, list[str]]:
+def load_set(task: ExperimentTask, name: str, progress: Progress) -> tuple[SweepData, list[str]]:
     """A set with the backbone's features, and what there is to say of them."""
     start = perf_counter()
     folder = load_images(name, folder_of(task, name))
@@ -155,11 +155,11 @@ def load_set(task: Task, name: str, progress: Progress) -> tuple[Data, list[str]
     return gather(name, environments, classes=len(folder.classes)), [said, *broken]
 
 
-def size_of(task: Task) -> Size:
+def size_of(task: ExperimentTask) -> PictureTableSize:
     return FULL if task.full else QUICK
 
 
-def trials_of(task: Task) -> range:
+def trials_of(task: ExperimentTask) -> range:
     return range(task.seed, task.seed + size_of(task).trials)
 
 
@@ -171,7 +171,9 @@ def width_of(draw: int, trial: int) -> int:
     return int(random.choice(WIDTHS))
 
 
-def sweep(task: Task, data: Data, lines: Sequence[Line], progress: Progress) -> list[Outcome]:
+def sweep(
+    task: ExperimentTask, data: SweepData, lines: Sequence[AlgorithmLine], progress: Progress
+) -> list[Outcome]:
     """All runs on a set; what they are measured on bears the set's name."""
     size = "full" if task.full else "quick"
     with ExitStack() as opened:
@@ -205,13 +207,13 @@ def sweep(task: Task, data: Data, lines: Sequence[Line], progress: Progress) -> 
     ]
 
 
-def draws_of(task: Task, trial: int, width: int) -> tuple[int, ...]:
+def draws_of(task: ExperimentTask, trial: int, width: int) -> tuple[int, ...]:
     """The draws of a trial that have a width."""
     return tuple(n for n in range(size_of(task).draws) if width_of(n, trial) == width)
 
 
 def plan(
-    task: Task, algorithms: tuple[str, ...], preset: str, place: tuple[int, int, int]
+    task: ExperimentTask, algorithms: tuple[str, ...], preset: str, place: tuple[int, int, int]
 ) -> SweepSpec:
     """The runs of one trial, held-out domain and width."""
     trial, held_out, width = place
@@ -229,7 +231,7 @@ def plan(
     )
 
 
-def featurized(data: Data, trial: int, held_out: int, width: int, *, steps: int) -> Data:
+def featurized(data: SweepData, trial: int, held_out: int, width: int, *, steps: int) -> SweepData:
     """The set behind a feature layer that has seen training rows of the other domains only."""
     splits, bank = data.splits(trial), data.bank
     train = [splits[f"env{e}_in"] for e in range(len(data.names)) if e != held_out]
@@ -251,7 +253,10 @@ Scores = Mapping[tuple[str, str], np.ndarray]
 
 
 def score(
-    data: Data, outcomes: Sequence[Outcome], lines: Sequence[Line], trials: Sequence[int]
+    data: SweepData,
+    outcomes: Sequence[Outcome],
+    lines: Sequence[AlgorithmLine],
+    trials: Sequence[int],
 ) -> Scores:
     found = {}
     for selection in SHOWN:
@@ -267,13 +272,13 @@ def score(
                         held_out=e,
                         trial_seed=trial,
                     )
-                    if isinstance(choice, Choice):
+                    if isinstance(choice, SelectedCheckpoint):
                         values[k, e] = 100 * choice.score
             found[selection, line.label] = values
     return found
 
 
-def table_rows(output: str, scores: Mapping[str, Scores]) -> list[Row]:
+def table_rows(output: str, scores: Mapping[str, Scores]) -> list[ResultCell]:
     """Averages of the sets, and below them the domains of every set."""
     keys = {ALGORITHM_NAMES[name]: name for name in ALGORITHMS[output]} | {RECOMMENDED: ""}
     rows = []
@@ -285,7 +290,7 @@ def table_rows(output: str, scores: Mapping[str, Scores]) -> list[Row]:
                 rows.append(cell(label, name, values, AVERAGES[name].get(key), table))
             if len(scores) == len(AVERAGES):
                 over_all = np.mean([*means.values()], axis=0)
-                rows.append(Row.of(label, AVERAGE, over_all, OVER_ALL.get(key), table=table))
+                rows.append(ResultCell.of(label, AVERAGE, over_all, OVER_ALL.get(key), table=table))
     for name, found in scores.items():
         for selection in SHOWN:
             table = f"{name}, {selection}: {SELECTIONS[selection].description}"
@@ -298,9 +303,11 @@ def table_rows(output: str, scores: Mapping[str, Scores]) -> list[Row]:
     return rows
 
 
-def cell(label: str, column: str, values: np.ndarray, printed: Printed | None, table: str) -> Row:
+def cell(
+    label: str, column: str, values: np.ndarray, printed: Printed | None, table: str
+) -> ResultCell:
     mean, spread = printed or (None, None)
-    return Row.of(label, column, values, mean, spread, table)
+    return ResultCell.of(label, column, values, mean, spread, table)
 
 
 def differences(output: str, scores: Mapping[str, Scores]) -> list[str]:

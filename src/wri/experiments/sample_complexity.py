@@ -27,11 +27,11 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from wri.diagnosis import bernstein_bound, effective_sample_size
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.objectives.functional import pair_weights
 from wri.objectives.weighted_risks import Weighting
 from wri.report import style
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 
 WEIGHTINGS: dict[Weighting, str] = {
     "density": style.BLUE,
@@ -49,7 +49,7 @@ BOUND = "Bernstein's bound on the gap (95 %) relative to the weighted risk"
 EFFECTIVE = "effective sample size, % of n"
 
 
-class Exact(NamedTuple):
+class WeightingIntegrals(NamedTuple):
     """Integrals for one weighting at one distance."""
 
     spread: float  # standard deviation of the gap, relative to R
@@ -58,25 +58,27 @@ class Exact(NamedTuple):
     effective: float  # effective sample size of the worse side, as a share of n
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     repeats, steps = (2000, 61) if task.full else (300, 31)
     random = np.random.default_rng(task.seed)
-    rows: list[Row] = []
+    rows: list[ResultCell] = []
     sampled: dict[tuple[Weighting, float], float] = {}
     for done, distance in enumerate(SHOWN):
         for weighting, (spread, effective) in simulate(distance, repeats, random).items():
             sampled[weighting, distance] = spread
             found, column = exact(weighting, distance), f"δ = {distance:g}"
             rows += [
-                Row.of(weighting, column, [found.spread], table=SPREAD),
-                Row.of(f"{weighting}, sampled", column, [spread], table=SPREAD),
-                Row.of(weighting, column, [found.bound], table=BOUND),
-                Row.of(weighting, column, [100 * found.effective], table=EFFECTIVE),
-                Row.of(f"{weighting}, sampled", column, 100 * effective, table=EFFECTIVE),
+                ResultCell.of(weighting, column, [found.spread], table=SPREAD),
+                ResultCell.of(f"{weighting}, sampled", column, [spread], table=SPREAD),
+                ResultCell.of(weighting, column, [found.bound], table=BOUND),
+                ResultCell.of(weighting, column, [100 * found.effective], table=EFFECTIVE),
+                ResultCell.of(f"{weighting}, sampled", column, 100 * effective, table=EFFECTIVE),
             ]
             if weighting == "ratio":
-                rows.append(Row.of("ratio, cut away (%)", column, [100 * found.cut], table=BOUND))
+                rows.append(
+                    ResultCell.of("ratio, cut away (%)", column, [100 * found.cut], table=BOUND)
+                )
         task.progress(done + 1, len(SHOWN))
     figures = style.save(draw(np.linspace(0, 3, steps), sampled), task.folder, task.name)
     at = {weighting: exact(weighting, 2.0) for weighting in WEIGHTINGS}
@@ -110,7 +112,7 @@ def weights_at(x: np.ndarray, distance: float) -> dict[Weighting, tuple[np.ndarr
 
 
 @cache
-def exact(weighting: Weighting, distance: float) -> Exact:
+def exact(weighting: Weighting, distance: float) -> WeightingIntegrals:
     step = GRID[1] - GRID[0]
     wrong = norm.cdf(-np.abs(GRID))  # P(l = 1 | x); l² = l
     spread = bound = cut = 0.0
@@ -126,7 +128,7 @@ def exact(weighting: Weighting, distance: float) -> Exact:
         variance = float(mass @ (clipped**2 * wrong)) - kept**2
         bound += bernstein_bound(float(clipped.max()), variance, ROWS, FAILS)
         cut = max(cut, 1 - kept / risk)
-    return Exact(spread**0.5 / risk, bound / risk, cut, effective)
+    return WeightingIntegrals(spread**0.5 / risk, bound / risk, cut, effective)
 
 
 def truncated(weighting: Weighting, weight: np.ndarray, mass: np.ndarray) -> np.ndarray:

@@ -29,14 +29,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wri.datasets import SimulationSetting
-from wri.experiments.simulation_runs import LINES, ORACLE, TRUE, Dataset, Size, accuracies, passing
-from wri.experiments.task import Task
+from wri.experiments.simulation_runs import (
+    LINES,
+    ORACLE,
+    TRUE,
+    Dataset,
+    SimulationSize,
+    accuracies,
+    passing,
+)
+from wri.experiments.task import ExperimentTask
 from wri.progress import Progress, part
 from wri.report import style
 from wri.report.intervals import paired_interval
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 
-FULL, QUICK = Size(5, 5), Size(2, 2)
+FULL, QUICK = SimulationSize(5, 5), SimulationSize(2, 2)
 TUNED = ("WRI, λ = 3", "WRI overlap, λ = 3")  # compared with the baselines
 BASELINES = ("ERM", "IRM", "VREx", "VREx relative, λ = 30")
 KINDS = FILTERED, UNFILTERED = "filtered as published", "unfiltered"
@@ -132,7 +140,7 @@ Cells = dict[float, dict[str, np.ndarray]]
 """Value of what varies, then line of the table, to accuracies `[data set]` (means over seeds)."""
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     """Tables and figure from the same runs; the figure needs those of all three tables."""
     start = perf_counter()
     size = FULL if task.full else QUICK
@@ -167,7 +175,11 @@ def run(task: Task) -> list[Result]:
 
 
 def train_table(
-    name: str, size: Size, kinds: tuple[str, ...], task: Task, progress: Progress
+    name: str,
+    size: SimulationSize,
+    kinds: tuple[str, ...],
+    task: ExperimentTask,
+    progress: Progress,
 ) -> dict[str, Cells]:
     """Accuracies by kind of data seeds; each data set is trained on once for both kinds."""
     series = SERIES[name]
@@ -199,7 +211,7 @@ def train_table(
     }
 
 
-def table_cells(name: str, by_kind: Mapping[str, Cells]) -> tuple[list[Row], list[str]]:
+def table_cells(name: str, by_kind: Mapping[str, Cells]) -> tuple[list[ResultCell], list[str]]:
     """Rows of one table for every kind of data seeds, and comparisons as notes."""
     rows, notes = [], []
     for kind, cells in by_kind.items():
@@ -210,7 +222,7 @@ def table_cells(name: str, by_kind: Mapping[str, Cells]) -> tuple[list[Row], lis
 
 def figure_cells(
     trained: Mapping[str, Mapping[str, Cells]], kinds: Sequence[str]
-) -> tuple[list[Row], list[str]]:
+) -> tuple[list[ResultCell], list[str]]:
     """The averages of all tables, and comparisons over several tables as notes."""
     rows, notes = [], []
     for kind in kinds:
@@ -223,24 +235,24 @@ def figure_cells(
     return rows, notes
 
 
-def table_rows(name: str, cells: Cells, kind: str) -> list[Row]:
+def table_rows(name: str, cells: Cells, kind: str) -> list[ResultCell]:
     series, rows = SERIES[name], []
     for value, accuracy in cells.items():
         for line in LINES:
             printed = series.paper(line, value) if kind == FILTERED else (None, None)
             column = f"{series.symbol} = {value:g}"
-            rows.append(Row.of(line, column, accuracy[line], *printed, kind))
+            rows.append(ResultCell.of(line, column, accuracy[line], *printed, kind))
     return rows + [replace(row, column="average") for row in averages(name, cells, kind)]
 
 
-def averages(name: str, cells: Cells, kind: str) -> list[Row]:
+def averages(name: str, cells: Cells, kind: str) -> list[ResultCell]:
     """Every line over all columns; the paper's average is that of its cells."""
     series, rows = SERIES[name], []
     for line in LINES:
         printed = [mean for v in cells if (mean := series.paper(line, v)[0]) is not None]
         paper = round(float(np.mean(printed)), 2) if printed and kind == FILTERED else None
         groups = [accuracy[line] for accuracy in columns(cells)]
-        rows.append(Row.over_groups(line, name, groups, paper, kind))
+        rows.append(ResultCell.over_groups(line, name, groups, paper, kind))
     return rows
 
 
@@ -263,7 +275,7 @@ def comparisons(label: str, cells: Sequence[Mapping[str, np.ndarray]], kind: str
     ]
 
 
-def far_cells(rows: Sequence[Row]) -> list[str]:
+def far_cells(rows: Sequence[ResultCell]) -> list[str]:
     far = [f"{row.algorithm} at {row.column}" for row in rows if row.far_from_paper]
     if not far:
         return []
@@ -294,7 +306,7 @@ def draw(trained: Mapping[str, Mapping[str, Cells]]) -> Figure:
 
 def draw_panel(ax: Axes, name: str, cells: Cells) -> None:
     for n, (line, (colour, marker)) in enumerate(MARKS.items()):
-        rows = [Row.of(line, "", accuracy[line]) for accuracy in cells.values()]
+        rows = [ResultCell.of(line, "", accuracy[line]) for accuracy in cells.values()]
         ax.errorbar(
             np.arange(len(rows)) + 0.1 * (n - (len(MARKS) - 1) / 2),
             [row.ours for row in rows],

@@ -56,7 +56,7 @@ OBJECTIVES: dict[str, tuple[Objective, dict[str, float]]] = {
 LINES = (*OBJECTIVES, TRUE, ORACLE)
 
 
-class Size(NamedTuple):
+class SimulationSize(NamedTuple):
     datasets: int  # of a cell
     seeds: int  # on each data set
     steps: int = 100
@@ -95,7 +95,11 @@ class Dataset:
 
 
 def accuracies(
-    datasets: Sequence[Dataset], lines: Sequence[str], size: Size, seed: int, progress: Progress
+    datasets: Sequence[Dataset],
+    lines: Sequence[str],
+    size: SimulationSize,
+    seed: int,
+    progress: Progress,
 ) -> dict[str, np.ndarray]:
     """Accuracy (%) in the test environment for every line, `[data set, seed]`."""
     seeds = range(seed, seed + size.seeds)
@@ -112,7 +116,9 @@ def chosen_accuracy(record: Record) -> float:
     return float(accuracy["shown"][chosen])
 
 
-def passing(settings: Sequence[SimulationSetting], first: int, size: Size) -> list[list[Dataset]]:
+def passing(
+    settings: Sequence[SimulationSetting], first: int, size: SimulationSize
+) -> list[list[Dataset]]:
     """For each setting the first data sets, by their seeds, that pass the published filter."""
     kept: list[list[Dataset]] = [[] for _ in settings]
     for _ in range(MOST_ROUNDS):

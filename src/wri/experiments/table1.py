@@ -27,8 +27,8 @@ import numpy as np
 
 from wri.datasets import ColouredDigits, coloured_mnist, digit_shares, load_mnist
 from wri.datasets.coloured_mnist import COLOUR_FLIPS, COLOURED_MNIST
-from wri.experiments.task import Task
-from wri.report.result import Result, Row
+from wri.experiments.task import ExperimentTask
+from wri.report.result import Result, ResultCell
 
 DATASETS = {"hcmnist": "HCMNIST", "hcmnist-cs": "HCMNIST-CS"}
 PREDICTORS = ("digit", "colour", "mixed")
@@ -47,14 +47,14 @@ Cells = Mapping[tuple[str, str], np.ndarray]
 """Penalty and data set to values of each predictor, `[draw, 3]` or `[3]`."""
 
 
-class Ideal(NamedTuple):
+class GroupShares(NamedTuple):
     """All that the penalties depend on, of one data set or several in front."""
 
     shares: np.ndarray  # [..., E, 10], p_e(d)
     errors: np.ndarray  # [..., predictor, E, 10], l_e(d)
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     draws = 20 if task.full else 5
     expected = cells({name: expectation(name) for name in DATASETS})
@@ -63,11 +63,11 @@ def run(task: Task) -> list[Result]:
     for (penalty, name), values in ours.items():
         label, printed = f"{penalty}, {DATASETS[name]}", PRINTED[penalty, name]
         for n, predictor in enumerate(PREDICTORS):
-            rows.append(Row.of(label, predictor, values[:, n], printed.get(predictor)))
+            rows.append(ResultCell.of(label, predictor, values[:, n], printed.get(predictor)))
         derived = expected[penalty, name]
         for n, predictor in enumerate(PREDICTORS):
             rows.append(
-                Row(
+                ResultCell(
                     algorithm=f"{label}, derived",
                     column=predictor,
                     ours=float(derived[n]),
@@ -94,7 +94,7 @@ def run(task: Task) -> list[Result]:
     ]
 
 
-def draw(seeds: range, task: Task) -> dict[str, Ideal]:
+def draw(seeds: range, task: ExperimentTask) -> dict[str, GroupShares]:
     """Shares and errors in every draw, draws in front."""
     mnist = load_mnist()
     shapeless = mnist._replace(images=mnist.images[:, :0, :0])  # digit and colour are enough
@@ -105,11 +105,11 @@ def draw(seeds: range, task: Task) -> dict[str, Ideal]:
         for k, seed in enumerate(seeds, 1):
             every.append(measure(coloured_mnist(name, seed, shapeless)[:TRAINING], trust))
             task.progress(n * len(seeds) + k, len(DATASETS) * len(seeds))
-        found[name] = Ideal(*(np.stack(each) for each in zip(*every, strict=True)))
+        found[name] = GroupShares(*(np.stack(each) for each in zip(*every, strict=True)))
     return found
 
 
-def measure(environments: Sequence[ColouredDigits], trust: np.ndarray) -> Ideal:
+def measure(environments: Sequence[ColouredDigits], trust: np.ndarray) -> GroupShares:
     """The shares of the digits and the three predictors' error rates on each of them."""
     shares, wrong = [], []
     for environment in environments:
@@ -121,15 +121,15 @@ def measure(environments: Sequence[ColouredDigits], trust: np.ndarray) -> Ideal:
         wrong.append(np.stack(sums) / np.maximum(counts, 1))
     by_digit, by_colour = np.stack(wrong, axis=1)  # [E, 10] each
     errors = np.stack([by_digit, by_colour, np.where(trust, by_digit, by_colour)])
-    return Ideal(np.stack(shares), errors)
+    return GroupShares(np.stack(shares), errors)
 
 
-def expectation(name: str) -> Ideal:
+def expectation(name: str) -> GroupShares:
     """The same in expectation."""
     by_digit = np.tile(COLOURED_MNIST[name].label_noise, (TRAINING, 1))
     by_colour = np.tile(flips()[:, None], 10)
     errors = np.stack([by_digit, by_colour, np.where(trusts_digit(name), by_digit, by_colour)])
-    return Ideal(digit_shares(name)[:TRAINING], errors)
+    return GroupShares(digit_shares(name)[:TRAINING], errors)
 
 
 def trusts_digit(name: str) -> np.ndarray:  # [10]
@@ -143,7 +143,7 @@ def flips() -> np.ndarray:  # [E]
     return np.array([*COLOUR_FLIPS.values()][:TRAINING])
 
 
-def cells(ideals: Mapping[str, Ideal]) -> Cells:
+def cells(ideals: Mapping[str, GroupShares]) -> Cells:
     penalties = {"WRI": wri_penalties, "VREx": vrex_penalties}
     return {
         (penalty, name): penalties[penalty](ideal) / UNIT
@@ -152,11 +152,11 @@ def cells(ideals: Mapping[str, Ideal]) -> Cells:
     }
 
 
-def risks(ideal: Ideal) -> np.ndarray:  # [..., predictor, E]
+def risks(ideal: GroupShares) -> np.ndarray:  # [..., predictor, E]
     return (ideal.shares[..., None, :, :] * ideal.errors).sum(-1)
 
 
-def wri_penalties(ideal: Ideal) -> np.ndarray:  # [..., predictor]
+def wri_penalties(ideal: GroupShares) -> np.ndarray:  # [..., predictor]
     """(g / l̄)²."""
     both = ideal.shares.prod(-2)[..., None, :]  # p_1(d)·p_2(d)
     gap = (both * (ideal.errors[..., 0, :] - ideal.errors[..., 1, :])).sum(-1)
@@ -164,7 +164,7 @@ def wri_penalties(ideal: Ideal) -> np.ndarray:  # [..., predictor]
     return penalties
 
 
-def vrex_penalties(ideal: Ideal) -> np.ndarray:  # [..., predictor]
+def vrex_penalties(ideal: GroupShares) -> np.ndarray:  # [..., predictor]
     """Sum of squared deviations of the two risks from their mean."""
     each = risks(ideal)
     penalties: np.ndarray = np.square(each - each.mean(-1, keepdims=True)).sum(-1)

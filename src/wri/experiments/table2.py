@@ -50,18 +50,18 @@ from wri.experiments.coloured_tables import (
     IDEAL,
     ON_DIGITS,
     PROBE,
-    Chosen,
+    SelectedRuns,
     against,
     choose_each,
     ideal_line,
     lines,
     refused,
 )
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.features import Extractor
 from wri.progress import Progress, part, silent
 from wri.report import style
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 from wri.sweep import (
     SELECTIONS,
     DatasetInfo,
@@ -87,18 +87,18 @@ MARKERS = {"ERM": "o", "IRM": "s", "VREx": "D", "WRI": "^"}
 AT_FULL_SIZE = {"paper": "ae", "published": "ae", "coloured": "cnn"}
 
 
-class Size(NamedTuple):
+class Table2Size(NamedTuple):
     repetitions: int  # draws of everything
     draws: int  # of hyper-parameters
     steps: int
 
 
-FULL, QUICK = Size(10, 10, 500), Size(2, 2, 250)
+FULL, QUICK = Table2Size(10, 10, 500), Table2Size(2, 2, 250)
 Draws = Mapping[int, ColouredData]
 """The draws of one data set by their numbers."""
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     preset: str = task.options["preset"]
     extractor = choose_extractor(task, AT_FULL_SIZE[preset])
@@ -141,15 +141,15 @@ def run(task: Task) -> list[Result]:
     ]
 
 
-Found = dict[tuple[str, str], dict[str, Chosen]]
+Found = dict[tuple[str, str], dict[str, SelectedRuns]]
 """What was chosen, by selection and data set, then by the name of a line."""
 
 
 def tables(
     datasets: Mapping[str, Draws], outcomes: Sequence[Outcome]
-) -> tuple[list[Row], Found, list[str]]:
+) -> tuple[list[ResultCell], Found, list[str]]:
     """The lines of every data set under every selection, what they show, and notes."""
-    rows: list[Row] = []
+    rows: list[ResultCell] = []
     shown: Found = {}
     notes: list[str] = []
     for dataset, draws in datasets.items():
@@ -173,7 +173,7 @@ def chosen_by(
     outcomes: Sequence[Outcome],
     infos: Mapping[int, DatasetInfo],
     algorithm: str,
-) -> Chosen:
+) -> SelectedRuns:
     """By a selection, or the last checkpoint of the default numbers."""
     if selection != DEFAULTS:
         return choose_each(selection, outcomes, infos, algorithm)
@@ -181,7 +181,7 @@ def chosen_by(
     return choose_each("oracle", first, infos, algorithm)  # one draw: there is nothing to choose
 
 
-def load_draws(task: Task, extractor: Extractor, progress: Progress) -> dict[str, Draws]:
+def load_draws(task: ExperimentTask, extractor: Extractor, progress: Progress) -> dict[str, Draws]:
     """Every draw of every data set."""
     count = len(UNEQUAL) * len(numbers(task))
     return {
@@ -199,7 +199,9 @@ def load_draws(task: Task, extractor: Extractor, progress: Progress) -> dict[str
     }
 
 
-def train_on_digits(task: Task, preset: str, datasets: Mapping[str, Draws]) -> list[Outcome]:
+def train_on_digits(
+    task: ExperimentTask, preset: str, datasets: Mapping[str, Draws]
+) -> list[Outcome]:
     """The preset's network and a linear one by ERM on the digit's side, one run per draw."""
     spec = ModelSpec.of("erm", preset=PRESETS[preset], steps=size_of(task).steps)
     variants = {
@@ -214,7 +216,7 @@ def train_on_digits(task: Task, preset: str, datasets: Mapping[str, Draws]) -> l
     return found
 
 
-def file_name(task: Task, preset: str, extractor: Extractor) -> str:
+def file_name(task: ExperimentTask, preset: str, extractor: Extractor) -> str:
     kind, size = type(extractor).__name__.lower(), "full" if task.full else "quick"
     return f"table2-{preset}-{kind}{extractor.width}-{size}"
 
@@ -226,16 +228,16 @@ def sweep_key(sweeps: Sequence[Sweep]) -> str:
     return f"{seed_hash(*sorted(objectives), *rows):08x}"
 
 
-def size_of(task: Task) -> Size:
+def size_of(task: ExperimentTask) -> Table2Size:
     return FULL if task.full else QUICK
 
 
-def numbers(task: Task) -> range:
+def numbers(task: ExperimentTask) -> range:
     """Of the draws of everything."""
     return range(task.seed, task.seed + size_of(task).repetitions)
 
 
-def sweep_spec(task: Task, preset: str, draw: int) -> SweepSpec:
+def sweep_spec(task: ExperimentTask, preset: str, draw: int) -> SweepSpec:
     """One trial, whose number is that of the draw of everything."""
     size = size_of(task)
     return SweepSpec(
@@ -254,9 +256,9 @@ def sweep_spec(task: Task, preset: str, draw: int) -> SweepSpec:
 def table_rows(
     dataset: str,
     selection: str,
-    found: Mapping[str, Chosen],
-    on_digits: Mapping[str, Chosen],
-) -> list[Row]:
+    found: Mapping[str, SelectedRuns],
+    on_digits: Mapping[str, SelectedRuns],
+) -> list[ResultCell]:
     """A data set under a selection: a line for each algorithm below what can be reached."""
     described = "last checkpoint of the default numbers, nothing chosen"
     if selection != DEFAULTS:
@@ -271,7 +273,7 @@ def table_rows(
     return rows
 
 
-def table_notes(dataset: str, selection: str, found: Mapping[str, Chosen]) -> list[str]:
+def table_notes(dataset: str, selection: str, found: Mapping[str, SelectedRuns]) -> list[str]:
     """Which draws had no choice, and WRI against the others."""
     where = f"{NAMES[dataset]}, {selection}"
     notes = [said for label, chosen in found.items() for said in refused(label, chosen, where)]
@@ -279,7 +281,7 @@ def table_notes(dataset: str, selection: str, found: Mapping[str, Chosen]) -> li
     return [*notes, against("WRI", found["WRI"], others, where)]
 
 
-def draw_figure(found: Mapping[tuple[str, str], Mapping[str, Chosen]]) -> Figure:
+def draw_figure(found: Mapping[tuple[str, str], Mapping[str, SelectedRuns]]) -> Figure:
     """Accuracy in every environment, a row of panels for each selection in `DRAWN`."""
     with style.figure(8, 5.6) as drawn:
         grid = drawn.subplots(len(DRAWN), len(UNEQUAL), sharex=True, sharey=True)
@@ -294,7 +296,7 @@ def draw_figure(found: Mapping[tuple[str, str], Mapping[str, Chosen]]) -> Figure
     return drawn
 
 
-def draw_panel(ax: Axes, dataset: str, found: Mapping[str, Chosen]) -> None:
+def draw_panel(ax: Axes, dataset: str, found: Mapping[str, SelectedRuns]) -> None:
     order = (*TRAINING, TEST)
     places = np.arange(len(order))
     for n, ideal in enumerate(100 * ideal_accuracy(dataset)[list(order)]):
@@ -304,7 +306,7 @@ def draw_panel(ax: Axes, dataset: str, found: Mapping[str, Chosen]) -> None:
     for n, (label, chosen) in enumerate(found.items()):
         if not len(chosen.accuracy):
             continue
-        cells = [Row.of(label, "", chosen.accuracy[:, e]) for e in order]
+        cells = [ResultCell.of(label, "", chosen.accuracy[:, e]) for e in order]
         ax.errorbar(
             places + 0.15 * (n - (len(found) - 1) / 2),
             [cell.ours for cell in cells],

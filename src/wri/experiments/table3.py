@@ -49,7 +49,7 @@ from wri.experiments.coloured import (
     load_features,
 )
 from wri.experiments.mixtures import OfRows, as_it_is, fit_best, ladder, mixed, seen
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.features import Extractor, fitted_features
 from wri.objectives import make_objective
 from wri.objectives.hyperparameters import complete
@@ -58,8 +58,8 @@ from wri.ood import auroc, combine, detection_rates
 from wri.ood.evidence import Combination
 from wri.progress import Progress, part
 from wri.report.intervals import paired_interval
-from wri.report.result import Result, Row
-from wri.sweep import Data, SweepSpec
+from wri.report.result import Result, ResultCell
+from wri.sweep import SweepData, SweepSpec
 from wri.training import Record, Run, train
 
 FALSE_RATES = (0.2, 0.4, 0.6, 0.8)
@@ -88,22 +88,22 @@ Lines = dict[str, np.ndarray]
 """Line of a table to its values, `[draw, column]`."""
 
 
-class Size(NamedTuple):
+class Table3Size(NamedTuple):
     draws: int  # of everything
     steps: int
 
 
-FULL, QUICK = Size(10, 500), Size(2, 250)
+FULL, QUICK = Table3Size(10, 500), Table3Size(2, 250)
 
 
-class Shown(NamedTuple):
+class NoveltyFeatures(NamedTuple):
     """Features of what is told apart."""
 
     common: np.ndarray  # [n, D]
     strange: np.ndarray  # [m, D]
 
 
-class Predictor(NamedTuple):
+class TrainedRun(NamedTuple):
     """One run, trained."""
 
     run: Run
@@ -126,22 +126,22 @@ class Predictor(NamedTuple):
         return combine(logs[0].numpy().T, by)
 
 
-Trained = dict[str, Predictor]
+Trained = dict[str, TrainedRun]
 """By algorithm."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Measured:
+class DrawResult:
     """What one draw of everything gave."""
 
-    shown: Shown
+    shown: NoveltyFeatures
     accuracy: Values  # of each algorithm in the environments, %
     tables: dict[str, Values] = field(default_factory=dict)  # by title
     components: dict[str, int] = field(default_factory=dict)  # by what mixtures are fitted on
     diverged: list[str] = field(default_factory=list)  # algorithms; then there are no tables
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     size = FULL if task.full else QUICK
     extractor = choose_extractor(task, "ae")
@@ -171,7 +171,9 @@ def run(task: Task) -> list[Result]:
     ]
 
 
-def measure(task: Task, extractor: Extractor, draw: int, progress: Progress) -> Measured:
+def measure(
+    task: ExperimentTask, extractor: Extractor, draw: int, progress: Progress
+) -> DrawResult:
     """One draw: features, the four predictors, and what their scores tell apart."""
     preset, by, negatives = (task.options[k] for k in ("preset", "combine", "negatives"))
     size = FULL if task.full else QUICK
@@ -182,7 +184,7 @@ def measure(task: Task, extractor: Extractor, draw: int, progress: Progress) -> 
     diverged = [ALGORITHMS[k] for k, one in trained.items() if one.record.diverged_at is not None]
     accuracy = {ALGORITHMS[name]: last_accuracies(one) for name, one in trained.items()}
     if diverged:
-        return Measured(shown=shown, accuracy=accuracy, diverged=diverged)
+        return DrawResult(shown=shown, accuracy=accuracy, diverged=diverged)
     lines = {ALGORITHMS[k]: measured(one.confidence, shown) for k, one in trained.items()}
     lines[CONFIDENCE_OF_WRI] = lines["WRI"]
     tables = {AS_PRINTED: lines}
@@ -201,17 +203,19 @@ def measure(task: Task, extractor: Extractor, draw: int, progress: Progress) -> 
             tables[ON_PHI][ALGORITHMS[name]] = measured(score, shown)
     else:
         lines["WRI"] = measured(partial(trained["wri"].own_density, by), shown)
-    return Measured(shown=shown, accuracy=accuracy, tables=tables, components=numbers)
+    return DrawResult(shown=shown, accuracy=accuracy, tables=tables, components=numbers)
 
 
-def load_shown(data: Data, full: bool, extractor: Extractor, negatives: str, draw: int) -> Shown:
+def load_shown(
+    data: SweepData, full: bool, extractor: Extractor, negatives: str, draw: int
+) -> NoveltyFeatures:
     """The test environment's digits as they are, and mirrored."""
     environments = digits("cmnist", full, draw)
     test = environments[TEST]
     mirrored = mirror(test).digits
     features = fitted_features(environments, extractor, TRAINING, draw)
     common = data.rows[TEST][are_negatives(test.digits, mirrored.digits, negatives)]
-    return Shown(data.bank.features[common], features.transform(mirrored.images))
+    return NoveltyFeatures(data.bank.features[common], features.transform(mirrored.images))
 
 
 def are_negatives(unaltered: np.ndarray, mirrored: np.ndarray, negatives: str) -> np.ndarray:
@@ -221,7 +225,7 @@ def are_negatives(unaltered: np.ndarray, mirrored: np.ndarray, negatives: str) -
     return np.isin(unaltered, mirrored)
 
 
-def train_all(data: Data, preset: str, draw: int, steps: int, progress: Progress) -> Trained:
+def train_all(data: SweepData, preset: str, draw: int, steps: int, progress: Progress) -> Trained:
     """A run for each algorithm: those of a sweep with the default numbers."""
     spec = SweepSpec(
         tuple(ALGORITHMS),
@@ -236,12 +240,12 @@ def train_all(data: Data, preset: str, draw: int, steps: int, progress: Progress
     runs = [each.run(data, splits) for each in planned]
     records = train(runs, checkpoint_every=steps, progress=progress)
     return {
-        each.algorithm: Predictor(one, record)
+        each.algorithm: TrainedRun(one, record)
         for each, one, record in zip(planned, runs, records, strict=True)
     }
 
 
-def survivors(found: Mapping[int, Measured]) -> dict[int, Measured]:
+def survivors(found: Mapping[int, DrawResult]) -> dict[int, DrawResult]:
     """The draws in which no run diverged, so that comparisons stay paired."""
     kept = {draw: each for draw, each in found.items() if not each.diverged}
     if len(kept) < 2:
@@ -252,7 +256,7 @@ def survivors(found: Mapping[int, Measured]) -> dict[int, Measured]:
     return kept
 
 
-def left_out(found: Mapping[int, Measured]) -> list[str]:
+def left_out(found: Mapping[int, DrawResult]) -> list[str]:
     return [
         f"Draw {draw} is left out: {' and '.join(each.diverged)} diverged."
         for draw, each in found.items()
@@ -260,29 +264,31 @@ def left_out(found: Mapping[int, Measured]) -> list[str]:
     ]
 
 
-def measured(score: OfRows, shown: Shown) -> list[float]:
+def measured(score: OfRows, shown: NoveltyFeatures) -> list[float]:
     """Rates in % and the area."""
     common, strange = score(shown.common), score(shown.strange)
     return [*(100 * detection_rates(common, strange, FALSE_RATES)), auroc(common, strange)]
 
 
-def gather_tables(found: Sequence[Measured]) -> dict[str, Lines]:
+def gather_tables(found: Sequence[DrawResult]) -> dict[str, Lines]:
     return {
         title: {line: np.array([each.tables[title][line] for each in found]) for line in lines}
         for title, lines in found[0].tables.items()
     }
 
 
-def table_rows(table: str, lines: Lines) -> list[Row]:
+def table_rows(table: str, lines: Lines) -> list[ResultCell]:
     rows = []
     for line, values in lines.items():
         printed = PRINTED.get(line) if table == AS_PRINTED else None
         for n, column in enumerate(COLUMNS):
             paper, spread = printed[n] if printed else (None, None)
-            rows.append(Row.of(line, column, values[:, n], paper, spread, table))
+            rows.append(ResultCell.of(line, column, values[:, n], paper, spread, table))
         worst = float(values[:, -1].min())
         rows.append(
-            Row(algorithm=line, column="worst AUROC", ours=worst, spread=None, n=1, table=table)
+            ResultCell(
+                algorithm=line, column="worst AUROC", ours=worst, spread=None, n=1, table=table
+            )
         )
     return rows
 
@@ -300,7 +306,7 @@ def against(table: str, lines: Lines) -> str:
     )
 
 
-def describe(task: Task, extractor: Extractor, found: Mapping[int, Measured]) -> str:
+def describe(task: ExperimentTask, extractor: Extractor, found: Mapping[int, DrawResult]) -> str:
     first, *_, last = found
     sizes = [[len(rows) for rows in each.shown] for each in found.values()]
     common, strange = np.mean(sizes, axis=0)
@@ -312,12 +318,12 @@ def describe(task: Task, extractor: Extractor, found: Mapping[int, Measured]) ->
     )
 
 
-def last_accuracies(one: Predictor) -> list[float]:
+def last_accuracies(one: TrainedRun) -> list[float]:
     splits = [*(f"env{e}_out" for e in TRAINING), f"env{TEST}_in"]
     return [100 * one.record.measures["accuracy"][split][-1] for split in splits]
 
 
-def accuracies(found: Sequence[Measured]) -> str:
+def accuracies(found: Sequence[DrawResult]) -> str:
     """What kind of predictors these are."""
     parts = []
     for label in found[0].accuracy:
@@ -326,7 +332,7 @@ def accuracies(found: Sequence[Measured]) -> str:
     return f"Accuracy (%) in +90% / +80% / -90% at the last step: {', '.join(parts)}."
 
 
-def components(found: Sequence[Measured]) -> list[str]:
+def components(found: Sequence[DrawResult]) -> list[str]:
     """Which numbers the draws chose."""
     parts = []
     for what in found[0].components:

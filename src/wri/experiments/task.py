@@ -11,7 +11,7 @@ from wri.progress import Progress, silent
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One option of an experiment, as the command line shows it and a `Task` carries it."""
+    """One option of an experiment, for the command line and for `ExperimentTask`."""
 
     name: str
     kind: Any  # bool, int, str, or a Literal of the allowed values
@@ -42,7 +42,7 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class ExperimentTask:
     """One experiment by its name, at one of two sizes, and which of its outputs are wanted."""
 
     name: str

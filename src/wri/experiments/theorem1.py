@@ -39,9 +39,9 @@ from wri.diagnosis.position import (
     smallest_spurious_gap,
 )
 from wri.diagnosis.weighted_moments import ClosedForm, WeightedMoments, gaussian_moments
-from wri.experiments.task import Task
+from wri.experiments.task import ExperimentTask
 from wri.report import style
-from wri.report.result import Result, Row
+from wri.report.result import Result, ResultCell
 
 D_INV, SPURIOUS, ENVIRONMENTS = 2, range(1, 6), range(2, 8)
 WEIGHTINGS: tuple[ClosedForm, ...] = ("ratio", "density")
@@ -57,7 +57,7 @@ PARAMETERS = (
 Residuals = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-class Ends(NamedTuple):
+class DescentEnds(NamedTuple):
     """Where the starts end under one weighting, with d_spu dimensions and k environments."""
 
     gap: np.ndarray  # [couplings, starts + 1], the last from what `smallest_spurious_gap` finds
@@ -72,10 +72,10 @@ class Ends(NamedTuple):
         return float(np.median(np.where(reached > SMALL, reached, zeros[:, -1])))
 
 
-AllEnds = dict[tuple[ClosedForm, int, int], Ends]  # by weighting, d_spu and environments
+AllEnds = dict[tuple[ClosedForm, int, int], DescentEnds]  # by weighting, d_spu and environments
 
 
-def run(task: Task) -> list[Result]:
+def run(task: ExperimentTask) -> list[Result]:
     start = perf_counter()
     n, starts, draws = (30, 30, 1000) if task.full else (6, 10, 30)
     cells = [(w, d, k) for w in WEIGHTINGS for d in SPURIOUS for k in ENVIRONMENTS]
@@ -126,7 +126,7 @@ def gaps_of(moments: WeightedMoments) -> Residuals:
     return gaps
 
 
-def solve(weighting: ClosedForm, d_spu: int, k: int, n: int, starts: int, seed: int) -> Ends:
+def solve(weighting: ClosedForm, d_spu: int, k: int, n: int, starts: int, seed: int) -> DescentEnds:
     """Minimise the squared gaps of n couplings from random starts."""
     (moments,) = drawn([weighting], d_spu, k, n, seed)
     nearest = smallest_spurious_gap(moments, range(D_INV, D_INV + d_spu))
@@ -135,7 +135,7 @@ def solve(weighting: ClosedForm, d_spu: int, k: int, n: int, starts: int, seed: 
         gaps_of(moments), np.concatenate([random, nearest.weights[:, None]], 1)
     )
     sizes = np.linalg.norm(w[..., D_INV:], axis=-1)
-    return Ends(np.sqrt(squares / comb(k, 2)), sizes, bool((nearest.value < EXACT).any()))
+    return DescentEnds(np.sqrt(squares / comb(k, 2)), sizes, bool((nearest.value < EXACT).any()))
 
 
 def penalise(
@@ -196,7 +196,7 @@ def by_counts(d_spu: int) -> int:
     return max(d_spu + 1, by_definition(d_spu))
 
 
-def enough_rows(ends: AllEnds) -> list[Row]:
+def enough_rows(ends: AllEnds) -> list[ResultCell]:
     table, rows = "environments that are enough", []
     for d in SPURIOUS:
         numbers = {
@@ -206,20 +206,22 @@ def enough_rows(ends: AllEnds) -> list[Row]:
         for w in WEIGHTINGS:
             spurious = [k for k in ENVIRONMENTS if ends[w, d, k].exists]
             numbers |= {f"{w}, counted": enough(w, d), f"{w}, found": max(spurious) + 1}
-        rows += [Row.of(f"d_spu = {d}", name, [k], table=table) for name, k in numbers.items()]
+        rows += [
+            ResultCell.of(f"d_spu = {d}", name, [k], table=table) for name, k in numbers.items()
+        ]
     return rows
 
 
-def size_rows(ends: AllEnds) -> list[Row]:
+def size_rows(ends: AllEnds) -> list[ResultCell]:
     table = f"largest |w_spu| of the solutions reached, median over couplings (0: below {SMALL:g})"
     rows = []
     for (w, d, k), each in ends.items():
         shown = each.largest if each.largest > SMALL else 0.0
-        rows.append(Row.of(f"{w}, d_spu = {d}", f"k = {k}", [shown], table=table))
+        rows.append(ResultCell.of(f"{w}, d_spu = {d}", f"k = {k}", [shown], table=table))
     return rows
 
 
-def end_rows(ends: AllEnds) -> list[Row]:
+def end_rows(ends: AllEnds) -> list[ResultCell]:
     table, rows = "where random starts end (%), d_spu = 1 to 5 together", []
     for w in WEIGHTINGS:
         for label, less in (("too few", 1), ("enough", 0)):
@@ -232,13 +234,13 @@ def end_rows(ends: AllEnds) -> list[Row]:
                 "a gap remains": ~zero,
             }
             rows += [
-                Row.of(f"{w}, {label} environments", name, [100 * share.mean()], table=table)
+                ResultCell.of(f"{w}, {label} environments", name, [100 * share.mean()], table=table)
                 for name, share in shares.items()
             ]
     return rows
 
 
-def penalty_rows(d_spu: int, n: int, seed: int) -> list[Row]:
+def penalty_rows(d_spu: int, n: int, seed: int) -> list[ResultCell]:
     """ERM, and below it the penalised risk on the same couplings."""
     table = f"|w_spu| that minimises the mean risk + λ Σ gaps², λ = {STRENGTHS[-1]:.0e}"
     rows = []
@@ -247,11 +249,11 @@ def penalty_rows(d_spu: int, n: int, seed: int) -> list[Row]:
             sizes = penalise(w, d_spu, enough(w, d_spu) + more, n, seed)
             for label, values in zip(("ERM", "WRI"), sizes, strict=True):
                 line = f"d_spu = {d_spu}, {label}"
-                rows.append(Row.of(line, f"{w}, {name}", values.tolist(), table=table))
+                rows.append(ResultCell.of(line, f"{w}, {name}", values.tolist(), table=table))
     return rows
 
 
-def position_rows(d_spu: int, draws: int, seed: int) -> list[Row]:
+def position_rows(d_spu: int, draws: int, seed: int) -> list[ResultCell]:
     k, fewer = by_counts(d_spu), max(6, draws // 5)
     pair = partial(smallest_singular_value, gammas="pair")
     values = {
@@ -264,10 +266,12 @@ def position_rows(d_spu: int, draws: int, seed: int) -> list[Row]:
     }
     table = "draws (%) at the paper's counts in which M loses rank, or a spurious predictor exists"
     shares = {"k": float(k)} | {n: 100 * float((v < EXACT).mean()) for n, v in values.items()}
-    return [Row.of(f"d_spu = {d_spu}", n, [share], table=table) for n, share in shares.items()]
+    return [
+        ResultCell.of(f"d_spu = {d_spu}", n, [share], table=table) for n, share in shares.items()
+    ]
 
 
-def singular_values(d_spu: int, draws: int, seed: int) -> tuple[np.ndarray, list[Row]]:
+def singular_values(d_spu: int, draws: int, seed: int) -> tuple[np.ndarray, list[ResultCell]]:
     """M's smallest under ratio weights, where k − 1 = 2 d_spu."""
     k, more = 2 * d_spu + 1, partial(smallest_singular_value, starts=150, seed=1)
     values = search(smallest_singular_value, "ratio", d_spu, k, draws, seed)
@@ -282,7 +286,9 @@ def singular_values(d_spu: int, draws: int, seed: int) -> tuple[np.ndarray, list
     }
     table = f"M's smallest singular value, ratio weights, k = 2 d_spu + 1, {draws} draws"
     label = f"d_spu = {d_spu}"
-    return values, [Row.of(label, name, [float(c)], table=table) for name, c in cells.items()]
+    return values, [
+        ResultCell.of(label, name, [float(c)], table=table) for name, c in cells.items()
+    ]
 
 
 def notes_on(ends: AllEnds) -> list[str]:

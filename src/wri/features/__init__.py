@@ -5,7 +5,7 @@ from wri.features.backbones import BACKBONES, Backbone, load_backbone
 from wri.features.cached import FittedFeatures, feature_environments, fitted_features
 from wri.features.cnn import CNN
 from wri.features.extraction import PictureFeatures, extract, picture_environments
-from wri.features.extractor import Extractor, Fitted, Reconstructing
+from wri.features.extractor import Extractor, FeatureMap, InvertibleFeatureMap
 from wri.features.pca import PCA
 from wri.features.picture_files import Preprocessing
 
@@ -16,11 +16,11 @@ __all__ = [
     "Autoencoder",
     "Backbone",
     "Extractor",
-    "Fitted",
+    "FeatureMap",
     "FittedFeatures",
+    "InvertibleFeatureMap",
     "PictureFeatures",
     "Preprocessing",
-    "Reconstructing",
     "extract",
     "feature_environments",
     "fitted_features",

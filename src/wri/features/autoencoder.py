@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from wri.features.extractor import Extractor, Reconstructing, Shape, check_size, check_whole
+from wri.features.extractor import Extractor, InvertibleFeatureMap, Shape, check_size, check_whole
 from wri.features.networks import as_arrays, draw, load_arrays, train, undrawn
 from wri.progress import Progress
 
@@ -99,7 +99,7 @@ class Autoencoder(Extractor):
         return fitted
 
 
-class FittedAutoencoder(Reconstructing):
+class FittedAutoencoder(InvertibleFeatureMap):
     """A trained encoder and decoder."""
 
     def __init__(self, network: nn.ModuleDict, shape: Shape) -> None:

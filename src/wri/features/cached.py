@@ -19,7 +19,7 @@ from wri.cache import cache_folder
 from wri.datasets import Environment
 from wri.errors import InputError
 from wri.features.archive import content_key, remembered
-from wri.features.extractor import Extractor, Fitted, Shape, check_images
+from wri.features.extractor import Extractor, FeatureMap, Shape, check_images
 from wri.progress import Progress, silent
 
 VERSION = 4  # of all that decides the features; raise it when the code gives others
@@ -27,7 +27,7 @@ MEAN, SPREAD = "feature mean", "feature spread"
 FLAT = 1e-6  # of the largest spread: what is below is rounding
 
 
-class Pictures(Protocol):
+class ImageEnvironment(Protocol):
     """An environment before its features."""
 
     @property
@@ -52,7 +52,7 @@ class FittedFeatures:
         The hash under which it is kept.
     """
 
-    fitted: Fitted
+    fitted: FeatureMap
     mean: np.ndarray
     spread: np.ndarray
     key: str
@@ -69,7 +69,7 @@ class FittedFeatures:
 
 
 def fitted_features(
-    environments: Sequence[Pictures],
+    environments: Sequence[ImageEnvironment],
     extractor: Extractor,
     train: Sequence[int] = (0, 1),
     seed: int = 0,
@@ -84,7 +84,7 @@ def fitted_features(
 
 
 def feature_environments(
-    environments: Sequence[Pictures],
+    environments: Sequence[ImageEnvironment],
     extractor: Extractor,
     train: Sequence[int] = (0, 1),
     seed: int = 0,
@@ -112,7 +112,7 @@ def feature_environments(
     progress
         Of the fitting, which takes nearly all of the time.
     """
-    pictured = [Pictured(e.name, e.images, e.y) for e in environments]
+    pictured = [CachedPictures(e.name, e.images, e.y) for e in environments]
     for each in pictured:
         check_images(each.images)
     folder = _folder(folder)
@@ -124,7 +124,7 @@ def feature_environments(
     return made
 
 
-class Pictured(NamedTuple):
+class CachedPictures(NamedTuple):
     """Pictures that are made only once, where `images` is computed on demand."""
 
     name: str
@@ -132,7 +132,7 @@ class Pictured(NamedTuple):
     y: np.ndarray
 
 
-class Training(NamedTuple):
+class TrainingImages(NamedTuple):
     images: np.ndarray  # [N, C, H, W]
     labels: np.ndarray  # [N]
 
@@ -141,7 +141,7 @@ def _folder(given: Path | None) -> Path:
     return cache_folder() / "features" if given is None else given
 
 
-def _training(environments: Sequence[Pictures], train: Sequence[int]) -> Training:
+def _training(environments: Sequence[ImageEnvironment], train: Sequence[int]) -> TrainingImages:
     """Images and labels of the training environments, one after the other."""
     if not train or len(set(train)) < len(train) or not set(train) <= set(range(len(environments))):
         raise InputError(
@@ -155,11 +155,11 @@ def _training(environments: Sequence[Pictures], train: Sequence[int]) -> Trainin
     if len({each.shape[1:] for each in images}) > 1:
         shapes = ", ".join(f"{e.name} {i.shape[1:]}" for e, i in zip(chosen, images, strict=True))
         raise InputError(f"training images differ in shape: {shapes}; resize them to one")
-    return Training(np.concatenate(images), np.concatenate([e.y for e in chosen]))
+    return TrainingImages(np.concatenate(images), np.concatenate([e.y for e in chosen]))
 
 
 def _fitted(
-    training: Training, extractor: Extractor, seed: int, folder: Path, progress: Progress
+    training: TrainingImages, extractor: Extractor, seed: int, folder: Path, progress: Progress
 ) -> FittedFeatures:
     shape: Shape = training.images.shape[1:]
     labels = training.labels if extractor.uses_labels else None

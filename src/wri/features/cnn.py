@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from wri.errors import InputError
-from wri.features.extractor import Extractor, Fitted, Shape, check_size, check_whole
+from wri.features.extractor import Extractor, FeatureMap, Shape, check_size, check_whole
 from wri.features.networks import as_arrays, draw, load_arrays, train, undrawn
 from wri.progress import Progress
 
@@ -97,7 +97,7 @@ class CNN(Extractor):
         return FittedCNN(body, images.shape[1:])
 
 
-class FittedCNN(Fitted):
+class FittedCNN(FeatureMap):
     """A trained network without its last layer."""
 
     def __init__(self, body: nn.Module, shape: Shape) -> None:

@@ -59,7 +59,7 @@ class PictureFeatures:
     digest: str
 
 
-class Made(NamedTuple):
+class ExtractedFile(NamedTuple):
     """What a worker made of one file: features under their key, or why there are none."""
 
     number: int
@@ -164,7 +164,7 @@ class _Table:
                 with path.open("rb") as file:
                     key = hashlib.file_digest(file, "sha256").digest()
             except OSError as error:
-                self.take(Made(number, b"", None, error.strerror or str(error)))
+                self.take(ExtractedFile(number, b"", None, error.strerror or str(error)))
                 continue
             numbers.setdefault(key, []).append(number)
         return numbers
@@ -183,7 +183,7 @@ class _Table:
         self._x[number], self._there[number] = x, True
         self._tell()
 
-    def take(self, made: Made) -> None:
+    def take(self, made: ExtractedFile) -> None:
         if made.x is None:
             self._broken[made.number] = made.trouble
             self._tell()
@@ -207,7 +207,7 @@ class _Table:
 
 def _compute(
     backbone: Backbone, paths: Sequence[Path], numbers: Sequence[int], workers: int | None
-) -> Iterator[list[Made]]:
+) -> Iterator[list[ExtractedFile]]:
     """Chunks in any order; in this process where they are few."""
     chunks = [numbers[start : start + CHUNK] for start in range(0, len(numbers), CHUNK)]
     if not chunks:
@@ -231,7 +231,7 @@ def _compute(
     )
 
 
-def _work(backbone: Backbone, files: Sequence[tuple[int, Path]]) -> list[Made]:
+def _work(backbone: Backbone, files: Sequence[tuple[int, Path]]) -> list[ExtractedFile]:
     """Features of some files, one after the other."""
     made = []
     with one_thread():
@@ -244,7 +244,7 @@ def _work(backbone: Backbone, files: Sequence[tuple[int, Path]]) -> list[Made]:
                 trouble = str(error)
             except OSError as error:
                 trouble = error.strerror or str(error)
-            made.append(Made(number, key, x, trouble))
+            made.append(ExtractedFile(number, key, x, trouble))
     return made
 
 

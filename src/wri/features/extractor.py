@@ -27,7 +27,7 @@ ROWS = 512  # images a batch where nothing is trained
 FEWEST = 2  # images to fit on
 
 
-class Fitted(ABC):
+class FeatureMap(ABC):
     """A feature map with fixed parameters, for images of one shape."""
 
     def __init__(self, shape: Shape) -> None:
@@ -58,7 +58,7 @@ class Fitted(ABC):
         return torch.cat(batches).numpy()
 
 
-class Reconstructing(Fitted):
+class InvertibleFeatureMap(FeatureMap):
     """A feature map that has a way back to images."""
 
     def reconstruct(self, images: np.ndarray) -> np.ndarray:  # [N, C, H, W], in [−1, 1]
@@ -86,7 +86,7 @@ class Extractor(ABC):
 
     def fit(
         self, images: np.ndarray, labels: np.ndarray, seed: int = 0, progress: Progress = silent
-    ) -> Fitted:
+    ) -> FeatureMap:
         """Fit to training images.
 
         Parameters
@@ -115,13 +115,13 @@ class Extractor(ABC):
             return self._fit(images, labels.astype(np.int64), seed, progress)
 
     @abstractmethod
-    def restore(self, parameters: Mapping[str, np.ndarray], shape: Shape) -> Fitted:
+    def restore(self, parameters: Mapping[str, np.ndarray], shape: Shape) -> FeatureMap:
         """What `fit` gave, from its parameters; ValueError when they are not of this extractor."""
 
     @abstractmethod
     def _fit(
         self, images: np.ndarray, labels: np.ndarray, seed: int, progress: Progress
-    ) -> Fitted: ...
+    ) -> FeatureMap: ...
 
 
 def scaled(images: np.ndarray) -> Tensor:  # [B, C, H, W], uint8 -> float32

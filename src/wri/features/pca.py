@@ -15,7 +15,7 @@ from scipy.linalg import eigh
 from torch import Tensor
 
 from wri.errors import InputError
-from wri.features.extractor import Extractor, Fitted, Reconstructing, Shape, check_whole
+from wri.features.extractor import Extractor, FeatureMap, InvertibleFeatureMap, Shape, check_whole
 from wri.progress import Progress
 
 EXACT = 256  # 256 · 255² < 2²⁴: sums of so many products of pixels are exact in float32
@@ -43,7 +43,9 @@ class PCA(Extractor):
             raise ValueError(f"components of the shape {components.shape} are not of {self}")
         return FittedPCA(mean, components)
 
-    def _fit(self, images: np.ndarray, labels: np.ndarray, seed: int, progress: Progress) -> Fitted:
+    def _fit(
+        self, images: np.ndarray, labels: np.ndarray, seed: int, progress: Progress
+    ) -> FeatureMap:
         n, *shape = images.shape
         size = int(np.prod(shape))
         if size > MOST_PIXELS:
@@ -67,7 +69,7 @@ class PCA(Extractor):
         )
 
 
-class FittedPCA(Reconstructing):
+class FittedPCA(InvertibleFeatureMap):
     """m `[C, H, W]` and V `[pixels, width]`."""
 
     def __init__(self, mean: np.ndarray, components: np.ndarray) -> None:

@@ -82,7 +82,7 @@ class Start:
     draws: "Draws"
 
 
-class Drawn(NamedTuple):
+class DrawnRows(NamedTuple):
     """Rows of n runs, of one step or of some."""
 
     rows: Tensor  # [n, (S,) E, B], numbers for `Draws.batch`
@@ -99,7 +99,7 @@ class Draws(ABC):
         """Rows that a density step takes from all environments together."""
 
     @abstractmethod
-    def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Drawn]:
+    def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[DrawnRows]:
         """Fresh rows for `steps[k]` density steps of run `runs[k]`; `steps` descends.
 
         Each part holds some steps of the first n runs, those that still have steps to go.

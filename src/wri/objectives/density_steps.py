@@ -14,7 +14,7 @@ from torch import Tensor
 
 from wri.densities import Density
 from wri.densities.base import HyperValues
-from wri.objectives.base import Drawn, Draws, Model, StepContext
+from wri.objectives.base import DrawnRows, Draws, Model, StepContext
 from wri.objectives.pairs import arrange, circle, mean_over_circle, rows_around
 from wri.objectives.weighted_risks import Scaling, Weighting, penalty_slope, wri_penalty
 from wri.stacked import Adam, Seen, clip_norm
@@ -40,7 +40,7 @@ class DensityRule(NamedTuple):
         return circle(context.random.permutations(environments))
 
     def slope(
-        self, logs: Tensor, losses: Tensor, weight: Tensor | None, terms: "Terms"
+        self, logs: Tensor, losses: Tensor, weight: Tensor | None, terms: "LossTerms"
     ) -> Tensor:  # [R, E, E, B]
         """Gradient at the log densities of all environments at all rows."""
         if self.density.penalised:
@@ -59,7 +59,7 @@ class DensityRule(NamedTuple):
         return slope
 
     def slope_in_circle(
-        self, logs: Tensor, losses: Tensor, weight: Tensor | None, terms: "Terms", after: Tensor
+        self, logs: Tensor, losses: Tensor, weight: Tensor | None, terms: "LossTerms", after: Tensor
     ) -> Tensor:  # [R, E, 3, B]
         """The same where each environment meets those around it."""
         logs = logs.detach().requires_grad_()
@@ -78,7 +78,7 @@ class DensityRule(NamedTuple):
         return torch.autograd.grad(loss, logs)[0]
 
 
-class Terms(NamedTuple):
+class LossTerms(NamedTuple):
     """How much the parts of the loss count."""
 
     penalty: Tensor  # [R, 1, 1], λ_d
@@ -128,7 +128,7 @@ class StandingPredictor:
         return model.losses(batch.x, batch.y)
 
     @torch.no_grad()
-    def at(self, drawn: Drawn) -> tuple[Callable[[int], Tensor], Tensor]:
+    def at(self, drawn: DrawnRows) -> tuple[Callable[[int], Tensor], Tensor]:
         """What the densities see in each step, `[n, E, B, …]`, and all losses, `[n, S, E, B]`."""
         n = len(drawn.rows)
         if self._seen != "x":
@@ -178,7 +178,7 @@ def density_steps(
         n, count, environments, rows = drawn.rows.shape
         hyper = {name: values[:n] for name, values in context.hyper.items()}
         here = StepContext(context.step, hyper, context.random.take(range(n)))
-        terms = Terms.of(hyper, environments, rows, drawn.weight)
+        terms = LossTerms.of(hyper, environments, rows, drawn.weight)
         seen, losses = predictor.at(drawn)
         moving, past = flat[:n], adam.first(n)
         density = rule.density.differentiable(moving, environments, width, hyper)

@@ -61,7 +61,7 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class Around:
+class AroundDefault:
     """Log-uniform from default / factor to default · factor."""
 
     factor: float
@@ -127,7 +127,7 @@ COMMON = (
             "domainbed": Setting(1e-2, LogUniform(5e-3, 1e-1)),
             "simulation": Setting(0.04),
             "coloured": Setting(1e-2, LogUniform(5e-3, 3e-2)),
-            "table": Setting(table_rules.learning_rate, Around(3.0)),
+            "table": Setting(table_rules.learning_rate, AroundDefault(3.0)),
         },
         low=1e-12,
     ),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from wri.objectives.base import Draws
-from wri.objectives.pairs import Compared, arrange, rows_around
+from wri.objectives.pairs import ComparedPairs, arrange, rows_around
 
 MOST = 2**24  # numbers in a table; where there would be more, none is made
 
@@ -55,7 +55,7 @@ class KnownDensities(NamedTuple):
         split = torch.tensor([numbers[each] for each in splits], device=tables[0].device)
         return cls(torch.stack(tables), split)
 
-    def compare(self, places: Tensor, after: Tensor | None) -> Compared:
+    def compare(self, places: Tensor, after: Tensor | None) -> ComparedPairs:
         """At rows by their places `[R, E, B]`, like `pairs.compare`."""
         if after is None:
             found = self.logs[self.split[:, None, None], places]  # [R, E rows, B, E]

@@ -19,7 +19,7 @@ def take_environments(values: Tensor, which: Tensor) -> Tensor:  # [R, E, ...], 
     return values[runs.view(-1, *[1] * (which.dim() - 1)), which]
 
 
-class Compared(NamedTuple):
+class ComparedPairs(NamedTuple):
     """Whose densities meet whose rows: all environments, or a circle of pairs."""
 
     log_densities: Tensor  # [R, E, E, B] or [R, P, 2, 2, B]: whose density, whose rows
@@ -34,7 +34,7 @@ class Compared(NamedTuple):
 
 def compare(
     density: Density, flat: Tensor, seen: Tensor, after: Tensor | None, hyper: HyperValues
-) -> Compared:
+) -> ComparedPairs:
     """Densities at the rows `[R, E, B, D]` of those they are compared with, `after` in a circle."""
     if after is None:
         return arrange(density.log_density(flat, seen, seen.shape[1], hyper), None)
@@ -47,14 +47,14 @@ def rows_around(seen: Tensor, after: Tensor) -> Tensor:  # [R, E, B, …] -> [R,
     return take_environments(seen, torch.stack([own, after.argsort(-1), after], -1))
 
 
-def arrange(logs: Tensor, after: Tensor | None) -> Compared:
+def arrange(logs: Tensor, after: Tensor | None) -> ComparedPairs:
     """Log densities of all at all rows, `[R, E, E, B]`, or of each at the rows around it."""
     if after is None:
-        return Compared(logs, logs.diagonal(dim1=1, dim2=2).movedim(-1, 1), None)
+        return ComparedPairs(logs, logs.diagonal(dim1=1, dim2=2).movedim(-1, 1), None)
     partners = take_environments(logs, after)  # [R, E, 3, B]
     first = torch.stack([logs[:, :, 0], logs[:, :, 2]], 2)  # e on e, e on its partner
     second = torch.stack([partners[:, :, 1], partners[:, :, 0]], 2)
-    return Compared(torch.stack([first, second], 2), logs[:, :, 0], after)
+    return ComparedPairs(torch.stack([first, second], 2), logs[:, :, 0], after)
 
 
 def mean_over_circle(penalty: Tensor) -> Tensor:  # [R] or [R, P] -> [R]

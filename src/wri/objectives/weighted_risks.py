@@ -51,7 +51,7 @@ Scaling = Literal["none", "product", "loss", "relative", "risk"]
 Form = Literal["square", "halves"]
 
 
-class Gaps(NamedTuple):
+class WeightedGaps(NamedTuple):
     """Weighted risks side by side: entry [j, i] belongs to i's rows weighted towards j.
 
     Under tilted weights [j, i] is the pair's gap where i is common, [i, j] that where j is.
@@ -141,7 +141,7 @@ def weighted_gaps(
     row_weight: Tensor | None = None,  # [..., E, B]
     normalised: bool = False,
     any_unit: bool = False,
-) -> Gaps:
+) -> WeightedGaps:
     """Gaps of all pairs; with `any_unit` weights are in units of each pair's largest."""
     unit: Unit = "own" if normalised else "pair" if any_unit else "given"
     here, there = _weights(log_densities, weighting, row_weight, unit)  # [..., j, i, B]
@@ -165,7 +165,7 @@ def weighted_gaps(
         own = own / torch.where(compared, own_weight, 1.0)
         other = other / torch.where(compared, other_weight, 1.0)
         own_weight = other_weight = torch.ones_like(own)
-    return Gaps(
+    return WeightedGaps(
         own - other,
         (own_weight + other_weight) / 2,
         (mean_loss + mean_loss.transpose(-1, -2)) / 2,
@@ -173,7 +173,7 @@ def weighted_gaps(
     )
 
 
-def scaled_gaps(gaps: Gaps, scaling: Scaling) -> Tensor:  # [..., E, E]
+def scaled_gaps(gaps: WeightedGaps, scaling: Scaling) -> Tensor:  # [..., E, E]
     """Gaps in the unit in which they are squared."""
     if scaling == "none":
         return gaps.gap

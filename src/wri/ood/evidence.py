@@ -45,7 +45,7 @@ def equal_shares(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tail:
+class ScoreTail:
     """The distribution of the scores of held-out rows."""
 
     scores: np.ndarray  # [n], ascending
@@ -185,7 +185,7 @@ def combine(logs: np.ndarray, by: Combination = "mean") -> np.ndarray:  # [n, E]
         return logsumexp(logs, axis=1) - np.log(logs.shape[1])
 
 
-class Judged(NamedTuple):
+class RowEvidence(NamedTuple):
     """Everything that the evidence says of rows, from one look at their densities."""
 
     environments: np.ndarray  # [n, E], log density in every environment
@@ -202,7 +202,7 @@ class Evidence:
     """
 
     densities: Densities
-    tail: Tail
+    tail: ScoreTail
     rare: float
     outside: float
 
@@ -234,7 +234,7 @@ class Evidence:
                 f"{rare:g} and {outside:g}"
             )
         densities = Densities.fit(fitted)
-        tail = Tail.of([densities.mixed(rows) for rows in held_out], weights)
+        tail = ScoreTail.of([densities.mixed(rows) for rows in held_out], weights)
         return cls(densities, tail, tail.threshold(rare), tail.threshold(outside))
 
     def score_environments(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n, E]
@@ -245,13 +245,13 @@ class Evidence:
         """Log density in the mixture of all environments, equal shares."""
         return self.densities.mixed(z)
 
-    def judge(self, z: np.ndarray) -> Judged:  # [n, F]
+    def judge(self, z: np.ndarray) -> RowEvidence:  # [n, F]
         logs = self.score_environments(z)
         parts = np.array_split(logs, max(1, logs.size // NUMBERS_AT_ONCE))  # memory stays bounded
         scores = np.concatenate([combine(part) for part in parts])
         grade = (scores <= self.rare).astype(int) + (scores <= self.outside)
         verdicts = np.array(VERDICTS, dtype=object)[grade]
-        return Judged(logs, scores, 100 * self.tail.share(scores), verdicts)
+        return RowEvidence(logs, scores, 100 * self.tail.share(scores), verdicts)
 
     def rarity(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
         """Percentage of the held-out rows that score at most as high: 100 is the most common."""
@@ -266,7 +266,7 @@ class Evidence:
         return self.score_environments(z).argmax(1)
 
 
-class Known(NamedTuple):
+class HeldOutRows(NamedTuple):
     """Rows of the training environments that were held out, and what became of them."""
 
     predictions: np.ndarray  # [n, C], class probabilities, or [n, 1] numbers

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.special import entr
 
-from wri.ood.evidence import Known
+from wri.ood.evidence import HeldOutRows
 
 NEIGHBOURS = 10  # k at least; the root of the known rows where that is more
 
@@ -35,7 +35,7 @@ def sorting_number(predictions: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
     return predictions[:, 1] if classes == 2 else entr(predictions).sum(1)
 
 
-class Window(NamedTuple):
+class NearRows(NamedTuple):
     """For every row, which of the sorted known rows are near: from `start` up to `end`."""
 
     start: np.ndarray  # [n]
@@ -53,7 +53,7 @@ class ExpectedLoss:
     k: int
 
     @classmethod
-    def of(cls, known: Known) -> Self:
+    def of(cls, known: HeldOutRows) -> Self:
         """From rows whose losses are known; there must be at least one."""
         numbers = sorting_number(known.predictions)
         order = numbers.argsort(kind="stable")
@@ -65,18 +65,18 @@ class ExpectedLoss:
             k=min(len(order), max(NEIGHBOURS, round(len(order) ** 0.5))),
         )
 
-    def near(self, predictions: np.ndarray) -> Window:  # [n, C]
+    def near(self, predictions: np.ndarray) -> NearRows:  # [n, C]
         at = sorting_number(predictions)
         first, last = (np.searchsorted(self.numbers, at, side) for side in ("left", "right"))
         start = ((first + last) // 2 - self.k // 2).clip(0, len(self.numbers) - self.k)
-        return Window(np.minimum(start, first), np.maximum(start + self.k, last))
+        return NearRows(np.minimum(start, first), np.maximum(start + self.k, last))
 
-    def mean(self, window: Window, values: np.ndarray) -> np.ndarray:  # [n], [n_known] -> [n]
+    def mean(self, window: NearRows, values: np.ndarray) -> np.ndarray:  # [n], [n_known] -> [n]
         """Means of the near rows' values, by their shares."""
         mass, total = (_cumulated(part) for part in (self.shares, self.shares * values))
         return _between(total, window) / _between(mass, window)
 
-    def weights(self, window: Window) -> np.ndarray:  # [n_known]
+    def weights(self, window: NearRows) -> np.ndarray:  # [n_known]
         """W_j, the weight of every known row in the mean of m over the rows."""
         each = 1 / _between(_cumulated(self.shares), window)
         ends = len(self.shares) + 1
@@ -88,5 +88,5 @@ def _cumulated(values: np.ndarray) -> np.ndarray:  # [n] -> [n + 1]
     return np.concatenate([[0.0], values.cumsum()])
 
 
-def _between(cumulated: np.ndarray, window: Window) -> np.ndarray:
+def _between(cumulated: np.ndarray, window: NearRows) -> np.ndarray:
     return cumulated[window.end] - cumulated[window.start]

@@ -15,7 +15,7 @@ from wri.report.blocks import (
 )
 from wri.report.page import write_page
 from wri.report.pictures import read_description
-from wri.report.result import FAR, Result, Row, Table
+from wri.report.result import FAR, Result, ResultCell, ResultTable
 
 
 def write_results(
@@ -77,7 +77,7 @@ def _picture(path: Path, name: str, about: str) -> PagePicture:
     return PagePicture(figure=path, alternative=described)
 
 
-def _table(table: Table) -> PageTable:
+def _table(table: ResultTable) -> PageTable:
     return PageTable(
         caption=table.title,
         columns=["", *table.columns],
@@ -85,7 +85,7 @@ def _table(table: Table) -> PageTable:
     )
 
 
-def _cell(row: Row | None) -> PageCell:
+def _cell(row: ResultCell | None) -> PageCell:
     if row is None:
         return PageCell("")
     return PageCell(

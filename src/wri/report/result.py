@@ -15,7 +15,7 @@ FAR = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ResultCell:
     """One cell of a table: ours, and the paper's where it prints one."""
 
     algorithm: str
@@ -36,7 +36,7 @@ class Row:
         paper: float | None = None,
         paper_spread: float | None = None,
         table: str = "",
-    ) -> "Row":
+    ) -> "ResultCell":
         """Mean and standard error of repeated values."""
         mean, spread = float(np.mean(values)), standard_error(values)
         return cls(
@@ -58,7 +58,7 @@ class Row:
         groups: Sequence[np.ndarray],
         paper: float | None = None,
         table: str = "",
-    ) -> "Row":
+    ) -> "ResultCell":
         """Mean of the means of fixed groups, such as columns, with its standard error."""
         found = interval(groups)
         return cls(
@@ -102,35 +102,35 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Cells in order: a line for each algorithm."""
 
     title: str
     columns: list[str]
-    lines: list[tuple[str, list[Row | None]]]
+    lines: list[tuple[str, list[ResultCell | None]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
     experiment: str
-    rows: list[Row]
+    rows: list[ResultCell]
     figures: list[Path]
     seconds: float
     notes: list[str] = field(default_factory=list)
     repetitions: str = "seeds"  # what the n of a row counts
 
     @property
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ResultTable]:
         """The rows as tables of algorithms by columns, in the order of their first cells."""
         return [self._table(title) for title in dict.fromkeys(row.table for row in self.rows)]
 
-    def _table(self, title: str) -> Table:
+    def _table(self, title: str) -> ResultTable:
         rows = [row for row in self.rows if row.table == title]
         columns = list(dict.fromkeys(row.column for row in rows))
         cells = {(row.algorithm, row.column): row for row in rows}
         algorithms = dict.fromkeys(row.algorithm for row in rows)
         lines = [(a, [cells.get((a, column)) for column in columns]) for a in algorithms]
-        return Table(title, columns, lines)
+        return ResultTable(title, columns, lines)
 
     @property
     def what_is_shown(self) -> str:

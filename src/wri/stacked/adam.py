@@ -13,7 +13,7 @@ from torch import Tensor
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
-class Rate(NamedTuple):
+class StepScale(NamedTuple):
     """What one step divides and multiplies by, its bias corrections included."""
 
     size: Tensor  # [R, 1]
@@ -46,7 +46,7 @@ class Adam(NamedTuple):
         (rate,) = self.next_rates(1, learning_rate)
         self.move(flat, gradient, rate, weight_decay)
 
-    def next_rates(self, n: int, learning_rate: Tensor) -> list[Rate]:
+    def next_rates(self, n: int, learning_rate: Tensor) -> list[StepScale]:
         """Rates of the next n steps, which are counted as made."""
         steps = self.steps + torch.arange(1, n + 1, device=self.steps.device)  # [R, n]
         self.steps.add_(n)
@@ -54,11 +54,11 @@ class Adam(NamedTuple):
         rates = root / (1 - BETA1**steps) * learning_rate[:, None]
         kind = self.mean.dtype
         return [
-            Rate(rate[:, None], floor[:, None])
+            StepScale(rate[:, None], floor[:, None])
             for rate, floor in zip(rates.to(kind).T, (EPSILON * root).to(kind).T, strict=True)
         ]
 
-    def move(self, flat: Tensor, gradient: Tensor, rate: Rate, weight_decay: Tensor) -> None:
+    def move(self, flat: Tensor, gradient: Tensor, rate: StepScale, weight_decay: Tensor) -> None:
         """A step whose rate is known; `flat` is updated in place."""
         gradient = torch.addcmul(gradient, flat, weight_decay[:, None])
         self.mean.lerp_(gradient, 1 - BETA1)

@@ -2,12 +2,12 @@
 
 from wri.sweep.backend import Backend
 from wri.sweep.best import BestModel, best_model
-from wri.sweep.data import Data, gather, load_data, reload
+from wri.sweep.data import SweepData, gather, load_data, reload
 from wri.sweep.forecast import Forecast, forecast
 from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.sweep.plan import RunSpec, SweepSpec
 from wri.sweep.running import open_backend, run_sweep
-from wri.sweep.selection import SELECTIONS, Choice, beats_constant, choose
+from wri.sweep.selection import SELECTIONS, SelectedCheckpoint, beats_constant, choose
 from wri.sweep.spaces import draw, run_seed, seed_hash
 from wri.sweep.store import Store
 from wri.sweep.sweep import Sweep
@@ -16,14 +16,14 @@ __all__ = [
     "SELECTIONS",
     "Backend",
     "BestModel",
-    "Choice",
-    "Data",
     "DatasetInfo",
     "Forecast",
     "Outcome",
     "RunSpec",
+    "SelectedCheckpoint",
     "Store",
     "Sweep",
+    "SweepData",
     "SweepSpec",
     "beats_constant",
     "best_model",

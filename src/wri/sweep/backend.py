@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from wri.progress import Progress
-from wri.sweep.data import Data
+from wri.sweep.data import SweepData
 from wri.sweep.outcomes import Checkpoints
 from wri.sweep.plan import RunSpec
 from wri.sweep.sweep import Sweep
@@ -40,7 +40,7 @@ class Backend(ABC):
         An error or an interruption, here or where the stacks are consumed, ends the others.
         """
 
-    def overhead(self, datasets: Sequence[Data]) -> float:
+    def overhead(self, datasets: Sequence[SweepData]) -> float:
         """Bytes that it takes on this machine outside of this process, beside the stacks."""
         return 0.0
 

@@ -24,7 +24,7 @@ from scipy.special import logsumexp
 
 from wri.densities import LabelAwareClassifier
 from wri.rows import Scaling
-from wri.sweep.data import Data
+from wri.sweep.data import SweepData
 from wri.threads import one_thread
 
 LEAST_SHARE = 0.1  # of the rows, as effective sample size
@@ -34,7 +34,7 @@ SHORTER = 0.9
 
 
 def balanced_splits(
-    data: Data, splits: Mapping[str, np.ndarray], held_out: Sequence[int]
+    data: SweepData, splits: Mapping[str, np.ndarray], held_out: Sequence[int]
 ) -> dict[str, np.ndarray]:
     """ "env0_balanced", …: rows of the bank for each environment; none for those held out."""
     environments = [e for e in range(len(data.names)) if e not in held_out]

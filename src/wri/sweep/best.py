@@ -35,7 +35,7 @@ class BestModel:
     model: ModelSpec  # stops after the step
 
 
-class _Tried(NamedTuple):
+class _TriedModel(NamedTuple):
     draw: int
     found: list[Candidate]  # one for each held-out environment and trial
 
@@ -100,9 +100,9 @@ def _tried(
     selection: str,
     measure: str,
     held_out: Sequence[int],
-) -> list[_Tried]:
+) -> list[_TriedModel]:
     """Models that ran with every environment held out, in the order of their draws."""
-    groups: dict[str, _Tried] = {}
+    groups: dict[str, _TriedModel] = {}
     environments: dict[str, set[int]] = {}
     for trial in sorted({run.trial_seed for run in runs}):
         for k in held_out:
@@ -123,7 +123,7 @@ def _tried(
             for draw, candidate in found.items():
                 model = candidate.run.model
                 key = json.dumps(model.differences(), sort_keys=True) if model else str(draw)
-                groups.setdefault(key, _Tried(draw, [])).found.append(candidate)
+                groups.setdefault(key, _TriedModel(draw, [])).found.append(candidate)
                 environments.setdefault(key, set()).add(k)
     whole = [group for key, group in groups.items() if environments[key] == set(held_out)]
     return sorted(whole, key=lambda group: group.draw)

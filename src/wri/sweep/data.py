@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wri.datasets import Environment, LabelledFile, load_named, read_table
+from wri.datasets import Environment, LabelledFile, load_builtin, read_table
 from wri.errors import InputError, shorten
 from wri.measures import applicable_measures
 from wri.presets import FALLBACK
@@ -23,7 +23,7 @@ HOLDOUT = 0.2  # share of an environment's rows that is never trained on
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Data:
+class SweepData:
     """A data set of a sweep: one bank of all environments' rows.
 
     Parameters
@@ -118,7 +118,7 @@ def constant_measures(bank: Bank, rows: np.ndarray) -> dict[str, float]:
     return {"accuracy": float(shares.max()), "loss": entropy, "auroc": 0.5}
 
 
-def gather(name: str, environments: Sequence[Environment], classes: int | None = None) -> Data:
+def gather(name: str, environments: Sequence[Environment], classes: int | None = None) -> SweepData:
     """Environments with classes as one data set of a sweep."""
     return _join(name, environments, Bank(*_stack(environments), classes=classes))
 
@@ -134,8 +134,8 @@ def _join(
     bank: Bank,
     preset: str = FALLBACK,
     source: Mapping[str, str] | None = None,
-) -> Data:
-    return Data(
+) -> SweepData:
+    return SweepData(
         name=name,
         names=tuple(e.name for e in environments),
         bank=bank,
@@ -145,20 +145,20 @@ def _join(
     )
 
 
-def load_builtin(name: str) -> Data:
+def builtin_data(name: str) -> SweepData:
     """A built-in table by its name."""
-    environments = load_named(name)
+    environments = load_builtin(name)
     return _join(name, environments, Bank(*_stack(environments)), "table", {"builtin": name})
 
 
-def load_file(path: Path, target: str, environment: str, task: str | None = None) -> Data:
+def load_file(path: Path, target: str, environment: str, task: str | None = None) -> SweepData:
     """A table from a file by its columns."""
     table = read_table(path, target, environment, task)
     give_back_freed_memory()
     return _from_file(path, table, target, environment)
 
 
-def _from_file(path: Path, table: LabelledFile, target: str, environment: str) -> Data:
+def _from_file(path: Path, table: LabelledFile, target: str, environment: str) -> SweepData:
     x, y = table.x, table.y
     numbers = table.classes is None
     bank = Bank(x, y, loss=SQUARED) if numbers else Bank(x, y, classes=len(table.classes or ()))
@@ -177,9 +177,9 @@ def load_data(
     target: str | None,
     environment: str | None,
     task: str | None = None,
-) -> list[Data]:
+) -> list[SweepData]:
     """Built-in data sets by their names, and a file by its columns."""
-    found = [load_builtin(name) for name in dict.fromkeys(names)]
+    found = [builtin_data(name) for name in dict.fromkeys(names)]
     if path is not None:
         if target is None or environment is None:
             raise InputError(
@@ -215,7 +215,7 @@ def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> Lab
     source = info.source
     columns, classes = None, None
     if "builtin" in source:
-        data = load_builtin(source["builtin"])
+        data = builtin_data(source["builtin"])
     elif "path" in source:
         target, environment = source["target"], source["environment"]
         where = path or Path(source["path"])

@@ -65,7 +65,7 @@ def _whole(connection: sqlite3.Connection) -> str:
 
 
 @dataclass(kw_only=True)
-class Damage:
+class StoreDamage:
     """Rows of a store that are not what was written."""
 
     runs: list[str] = field(default_factory=list)  # places of runs, or ids where these are unknown
@@ -87,7 +87,7 @@ class Damage:
         return ", ".join(found) or "rows are missing"
 
 
-def find_damage(connection: sqlite3.Connection) -> Damage:
+def find_damage(connection: sqlite3.Connection) -> StoreDamage:
     """Compare every row with its digest, all in one state of the store."""
     connection.execute("BEGIN")
     try:
@@ -96,8 +96,8 @@ def find_damage(connection: sqlite3.Connection) -> Damage:
         connection.rollback()
 
 
-def _compare(connection: sqlite3.Connection) -> Damage:
-    damage = Damage()
+def _compare(connection: sqlite3.Connection) -> StoreDamage:
+    damage = StoreDamage()
     for table, columns in (("setting", "fields"), ("datasets", "fingerprint, name, info")):
         for row, written, *fields in connection.execute(
             f"SELECT rowid, digest, {columns} FROM {table}"
@@ -122,7 +122,7 @@ def _compare(connection: sqlite3.Connection) -> Damage:
 
 
 def _compare_results(
-    connection: sqlite3.Connection, planned: dict[Any, tuple[Any, Any]], damage: Damage
+    connection: sqlite3.Connection, planned: dict[Any, tuple[Any, Any]], damage: StoreDamage
 ) -> None:
     measured: dict[Any, list[Any]] = {}
     for name, *row in connection.execute('SELECT id, measure, split, "values" FROM measured'):
@@ -142,7 +142,7 @@ def _compare_results(
         damage.results.add(name)
 
 
-def drop(connection: sqlite3.Connection, damage: Damage) -> None:
+def drop(connection: sqlite3.Connection, damage: StoreDamage) -> None:
     """Delete damaged rows, with everything that belongs to their runs, and seal what is left."""
     connection.executemany("DELETE FROM runs WHERE rowid = ?", [(row,) for row in damage.plan])
     names = [(name,) for name in damage.results]

@@ -19,7 +19,7 @@ import numpy as np
 from wri.errors import InputError, check_option
 from wri.objectives import OBJECTIVES
 from wri.presets import FALLBACK
-from wri.sweep.data import Data
+from wri.sweep.data import SweepData
 from wri.sweep.selection import SELECTIONS
 from wri.sweep.spaces import drawn_values, run_seed
 from wri.training import ModelSpec, Run
@@ -101,7 +101,7 @@ class RunSpec:
             self.dataset, self.algorithm, self.test_envs, self.hparams_seed, self.trial_seed
         )
 
-    def run(self, data: Data, splits: Mapping[str, np.ndarray]) -> Run:
+    def run(self, data: SweepData, splits: Mapping[str, np.ndarray]) -> Run:
         """What is trained: the other environments' "in" rows; all splits are measured."""
         environments = range(len(data.names))
         train = [splits[f"env{e}_in"] for e in environments if e not in self.test_envs]
@@ -195,7 +195,7 @@ class SweepSpec:
             "format": FORMAT,
         }
 
-    def plan(self, datasets: Iterable[Data]) -> list[RunSpec]:
+    def plan(self, datasets: Iterable[SweepData]) -> list[RunSpec]:
         """Every run that the wanted selections need, none twice."""
         datasets = list(datasets)
         algorithms = tuple(dict.fromkeys(self.algorithms))
@@ -237,7 +237,7 @@ class SweepSpec:
         )
 
     def _drawn(
-        self, algorithm: str, data: Data, held_out: Sequence[int], draw: int, trial: int
+        self, algorithm: str, data: SweepData, held_out: Sequence[int], draw: int, trial: int
     ) -> ModelSpec:
         """An algorithm with the hyper-parameters of a draw."""
         plain = self._model(algorithm, {})
@@ -251,7 +251,7 @@ class SweepSpec:
         fixed = {name: v for name, v in (self.overrides or {}).items() if name in known}
         return replace(model, hyper={**model.hyper, **fixed})
 
-    def _held_out(self, data: Data, algorithm: str) -> list[tuple[int, ...]]:
+    def _held_out(self, data: SweepData, algorithm: str) -> list[tuple[int, ...]]:
         every = range(len(data.names))
         chosen: Sequence[int] = every if self.test_envs is None else sorted(set(self.test_envs))
         for e in chosen:

@@ -18,7 +18,7 @@ import torch
 from wri.errors import InputError
 from wri.progress import Progress
 from wri.sweep.backend import Backend, TrainedStack
-from wri.sweep.data import Data
+from wri.sweep.data import SweepData
 from wri.sweep.memory import WORKER, stack_memory
 from wri.sweep.plan import RunSpec
 from wri.sweep.ray_session import RaySession, check_ray, starts_here
@@ -29,7 +29,7 @@ RETRIES = 3  # of a stack whose worker dies
 POLL = 0.2  # seconds between two looks at the workers
 
 
-class Submitted(NamedTuple):
+class SubmittedStack(NamedTuple):
     """A stack that Ray is to train."""
 
     number: int  # in this session
@@ -88,7 +88,7 @@ class RayBackend(Backend):
         if lost:
             raise InputError(_describe_lost(lost, self._retries))
 
-    def overhead(self, datasets: Sequence[Data]) -> float:
+    def overhead(self, datasets: Sequence[SweepData]) -> float:
         return self._workers * WORKER + _count_bytes(datasets) if starts_here() else 0.0
 
     def close(self) -> None:
@@ -104,7 +104,9 @@ class RayBackend(Backend):
             self._board = _start_board(self._session.ray)
         return self._session
 
-    def _submit(self, sweep: Sweep, stacks: Sequence[Sequence[RunSpec]]) -> dict[Any, Submitted]:
+    def _submit(
+        self, sweep: Sweep, stacks: Sequence[Sequence[RunSpec]]
+    ) -> dict[Any, SubmittedStack]:
         """Hand all stacks to Ray; rows and splits are put into the object store once."""
         session = self.start(sweep)
         most, task = session.node_memory, _make_task(session.ray)
@@ -127,7 +129,7 @@ class RayBackend(Backend):
             runs = [sweep.run(planned) for planned in stack]
             memory = min(stack_memory(runs) + WORKER, most)  # more would wait for ever
             options = {"num_cpus": 1, "memory": int(memory), "max_retries": self._retries}
-            submitted = Submitted(next(self._numbers), stack, runs[0].spec.last_step)
+            submitted = SubmittedStack(next(self._numbers), stack, runs[0].spec.last_step)
             ref = task.options(**options).remote(
                 job, self._board, submitted.number, rows[stack[0].dataset], *map(splits.get, keys)
             )
@@ -156,7 +158,7 @@ class RayBackend(Backend):
         return result
 
 
-def _count_bytes(datasets: Sequence[Data]) -> int:
+def _count_bytes(datasets: Sequence[SweepData]) -> int:
     return sum(data.bank.features.nbytes for data in datasets)
 
 
@@ -194,7 +196,7 @@ class _Watch:
         self,
         ray: Any,
         board: Any,
-        stacks: Sequence[Submitted],
+        stacks: Sequence[SubmittedStack],
         progress: Progress | None,
         status: Callable[[int, int, int], None],
     ) -> None:
@@ -206,7 +208,7 @@ class _Watch:
         self._asked: Any = None
         self._seen: Mapping[int, int] = {}
 
-    def finish(self, stack: Submitted) -> None:
+    def finish(self, stack: SubmittedStack) -> None:
         del self._left[stack.number]
         self._done += stack.steps
 

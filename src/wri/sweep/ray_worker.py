@@ -18,7 +18,7 @@ import torch
 
 import wri
 from wri.errors import InputError
-from wri.sweep.data import Data
+from wri.sweep.data import SweepData
 from wri.sweep.outcomes import Values
 from wri.sweep.plan import RunSpec
 from wri.training import train_stack
@@ -79,7 +79,7 @@ def check_versions(sender: Mapping[str, str]) -> None:
 
 def train_job(
     job: StackJob,
-    data: Data,
+    data: SweepData,
     splits: Sequence[Mapping[str, np.ndarray]],
     report: Callable[[int], None],
 ) -> StackResult:

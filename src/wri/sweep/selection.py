@@ -24,7 +24,7 @@ ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class SelectedCheckpoint:
     """The checkpoint that counts for one trial, with the measure on every split."""
 
     hparams_seed: int
@@ -149,7 +149,7 @@ def choose(
     trial_seed: int,
     measure: str = "accuracy",
     ties: Literal["first", "last"] = "first",
-) -> Choice | str:
+) -> SelectedCheckpoint | str:
     """Choose the checkpoint that counts for one trial of an algorithm.
 
     Parameters
@@ -185,7 +185,7 @@ def choose(
     )
     if isinstance(found, str):
         return found
-    best: Choice | None = None
+    best: SelectedCheckpoint | None = None
     sign = MEASURES[measure].sign
     for _, candidate in sorted(found.items()):
         values = selected_values(selection, candidate)  # [T]
@@ -196,10 +196,10 @@ def choose(
     return SELECTIONS[selection].refusal if best is None else best
 
 
-def _make_choice(candidate: Candidate, at: int, value: float) -> Choice:
+def _make_choice(candidate: Candidate, at: int, value: float) -> SelectedCheckpoint:
     run, measure = candidate.run, candidate.measure
     splits = {name: float(v[at]) for name, v in run.measures[measure].items()}
-    return Choice(
+    return SelectedCheckpoint(
         hparams_seed=run.hparams_seed,
         step=int(run.steps[at]),
         value=value,

@@ -7,7 +7,7 @@ import numpy as np
 
 from wri.errors import InputError
 from wri.sweep.balance import balanced_splits
-from wri.sweep.data import Data
+from wri.sweep.data import SweepData
 from wri.sweep.memory import WORKER, count_side_by_side, most_rows, stack_memory
 from wri.sweep.outcomes import DatasetInfo
 from wri.sweep.plan import RunSpec, SweepSpec
@@ -32,11 +32,13 @@ class Sweep:
         would take more alone is refused.
     """
 
-    def __init__(self, spec: SweepSpec, datasets: Sequence[Data], memory: float = MEMORY) -> None:
+    def __init__(
+        self, spec: SweepSpec, datasets: Sequence[SweepData], memory: float = MEMORY
+    ) -> None:
         if not (isfinite(memory) and memory > 0):
             raise InputError(f"memory must be a positive number of bytes, not {memory}")
         self.spec, self.datasets, self.memory = spec, datasets, memory
-        self._data: Mapping[str, Data] = {data.name: data for data in datasets}
+        self._data: Mapping[str, SweepData] = {data.name: data for data in datasets}
         if len(self._data) < len(datasets):
             raise InputError("two data sets have the same name; rename one of the files")
         for data in datasets:

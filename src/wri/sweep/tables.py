@@ -20,7 +20,7 @@ from wri.errors import InputError
 from wri.measures import MEASURES, check_measure
 from wri.report.intervals import Interval, paired_interval, standard_error
 from wri.sweep.outcomes import DatasetInfo, Outcome
-from wri.sweep.selection import SELECTIONS, Choice, choose
+from wri.sweep.selection import SELECTIONS, SelectedCheckpoint, choose
 
 AVERAGE = "average"
 TIE = 1e-9
@@ -37,7 +37,9 @@ class Cell:
 
     scores: tuple[float, ...] = ()
     reason: str = ""
-    choices: tuple[tuple[int, Choice], ...] = ()  # trial and what was chosen; none in an average
+    choices: tuple[
+        tuple[int, SelectedCheckpoint], ...
+    ] = ()  # trial and what was chosen; none in an average
     digits: int = 1
 
     @property
@@ -55,7 +57,7 @@ class Cell:
         return shown + ("" if error is None else f" ± {error:.{self.digits}f}")
 
 
-class Comparison(NamedTuple):
+class PairedDifference(NamedTuple):
     """First − second on the averages of the same trials, or the reason why there is none."""
 
     first: str
@@ -69,7 +71,7 @@ class Comparison(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class SelectionTable:
     """One selection on one data set."""
 
     selection: str
@@ -113,7 +115,7 @@ class Table:
         return shown
 
     @property
-    def comparisons(self) -> list[Comparison]:
+    def comparisons(self) -> list[PairedDifference]:
         """Every algorithm against ERM, where there is ERM, and the best against the second."""
         averages = {algorithm: cells[-1] for algorithm, cells in self.lines.items()}
         erm = next((name for name in averages if name.lower() == "erm"), None)
@@ -131,7 +133,7 @@ def build(
     infos: Iterable[DatasetInfo],
     selections: Sequence[str] = tuple(SELECTIONS),
     measure: str | None = None,
-) -> list[Table]:
+) -> list[SelectionTable]:
     """Build a table for every selection and data set.
 
     Parameters
@@ -174,7 +176,7 @@ def choose_measure(outcomes: Iterable[Outcome], wanted: str | None) -> str:
     return (recorded or list(MEASURES))[0]
 
 
-def _table(selection: str, runs: list[Outcome], data: DatasetInfo, measure: str) -> Table:
+def _table(selection: str, runs: list[Outcome], data: DatasetInfo, measure: str) -> SelectionTable:
     trials = tuple(sorted({run.trial_seed for run in runs}))
     held_out = sorted({k for run in runs if len(run.test_envs) == 1 for k in run.test_envs})
     if not held_out:  # only runs for leave-one-out so far
@@ -206,7 +208,7 @@ def _table(selection: str, runs: list[Outcome], data: DatasetInfo, measure: str)
         lines[algorithm] = (*cells, _average(cells, names))
     draws = {name: len({run.hparams_seed for run in own}) for name, own in by_algorithm.items()}
     columns = (*names, AVERAGE)
-    return Table(
+    return SelectionTable(
         selection=selection,
         dataset=data.name,
         measure=measure,
@@ -218,7 +220,7 @@ def _table(selection: str, runs: list[Outcome], data: DatasetInfo, measure: str)
     )
 
 
-def _cell(choices: Mapping[int, Choice | str], measure: str) -> Cell:
+def _cell(choices: Mapping[int, SelectedCheckpoint | str], measure: str) -> Cell:
     """From what was chosen in each trial."""
     scores, chosen, reasons = [], [], dict[str, list[int]]()
     factor = MEASURES[measure].factor
@@ -251,17 +253,17 @@ def _digits(measure: str) -> int:
     return 1 if MEASURES[measure].percent else 3
 
 
-def _compare(a: str, first: Cell, b: str, second: Cell) -> Comparison:
+def _compare(a: str, first: Cell, b: str, second: Cell) -> PairedDifference:
     empty = [name for name, cell in ((a, first), (b, second)) if cell.reason]
     if empty:
-        return Comparison(a, b, None, f"no average of {' and of '.join(empty)}")
+        return PairedDifference(a, b, None, f"no average of {' and of '.join(empty)}")
     if len(first.scores) < 2:
-        return Comparison(a, b, None, "an interval needs at least two trials")
+        return PairedDifference(a, b, None, "an interval needs at least two trials")
     scores = [np.array(cell.scores) for cell in (first, second)]
-    return Comparison(a, b, paired_interval(scores[:1], scores[1:]))
+    return PairedDifference(a, b, paired_interval(scores[:1], scores[1:]))
 
 
-def as_rows(tables: Iterable[Table]) -> list[dict[str, Any]]:
+def as_rows(tables: Iterable[SelectionTable]) -> list[dict[str, Any]]:
     """A dict for every cell: `COLUMNS` and the choices; `reason` only where the mean is None."""
     rows = []
     for table in tables:
@@ -276,7 +278,7 @@ def as_rows(tables: Iterable[Table]) -> list[dict[str, Any]]:
     return rows
 
 
-def choice_row(trial: int, choice: Choice) -> dict[str, Any]:
+def choice_row(trial: int, choice: SelectedCheckpoint) -> dict[str, Any]:
     """What was chosen in a trial: the draw, the step, and the model that they stand for."""
     model = None if choice.model is None else choice.model.differences()
     return {
@@ -289,7 +291,7 @@ def choice_row(trial: int, choice: Choice) -> dict[str, Any]:
     }
 
 
-def comparison_rows(tables: Iterable[Table]) -> list[dict[str, Any]]:
+def comparison_rows(tables: Iterable[SelectionTable]) -> list[dict[str, Any]]:
     """A dict for every paired comparison with the fields of `Interval`, or the reason."""
     rows = []
     for table in tables:
@@ -303,7 +305,7 @@ def comparison_rows(tables: Iterable[Table]) -> list[dict[str, Any]]:
     return rows
 
 
-def as_csv(tables: Iterable[Table]) -> str:
+def as_csv(tables: Iterable[SelectionTable]) -> str:
     """The rows of `as_rows` with an empty field for None."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n", extrasaction="ignore")
@@ -312,17 +314,17 @@ def as_csv(tables: Iterable[Table]) -> str:
     return text.getvalue()
 
 
-def as_text(tables: Iterable[Table]) -> str:
+def as_text(tables: Iterable[SelectionTable]) -> str:
     """Aligned plain text; * marks the best of a column, [1] refers to a reason below."""
     return "\n\n".join(_text(table) for table in tables)
 
 
-def as_latex(tables: Iterable[Table]) -> str:
+def as_latex(tables: Iterable[SelectionTable]) -> str:
     """Tables for booktabs; the best of a column is bold, reasons stand below as footnotes."""
     return "\n\n".join(_latex(table) for table in tables)
 
 
-def _text(table: Table) -> str:
+def _text(table: SelectionTable) -> str:
     grid = [["", *(f"{name} " for name in table.columns)]]
     grid += _grid(table, "{}*".format, "{} ".format, "[{}] ".format, str)
     widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
@@ -337,7 +339,7 @@ def _text(table: Table) -> str:
     return "\n".join([*text, *map(str, table.comparisons)])
 
 
-def _latex(table: Table) -> str:
+def _latex(table: SelectionTable) -> str:
     grid = [["Algorithm", *map(_escape, table.columns)]]
     grid += _grid(table, r"\textbf{{{}}}".format, str, r"\textsuperscript{{{}}}".format, _escape)
     header, *body = [" & ".join(line) + r" \\" for line in grid]
@@ -352,7 +354,9 @@ def _latex(table: Table) -> str:
     return "\n".join([*top, *body, r"\bottomrule", r"\end{tabular}", *below, r"\end{table}"])
 
 
-def _grid(table: Table, best: Show, other: Show, footnote: Show, escape: Show) -> list[list[str]]:
+def _grid(
+    table: SelectionTable, best: Show, other: Show, footnote: Show, escape: Show
+) -> list[list[str]]:
     """The lines of a table, each cell shown by the function for its kind."""
     reasons = table.reasons
     grid = []

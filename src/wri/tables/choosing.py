@@ -6,7 +6,7 @@ from typing import Any
 
 from wri.estimators.choice import Rule, pick
 from wri.registry import OBJECTIVES
-from wri.tables.held_out import HeldOut
+from wri.tables.held_out import HeldOutScores
 
 PLAIN = "erm"
 REASONS = {
@@ -37,7 +37,7 @@ def label_of(algorithm: str) -> str:
     return OBJECTIVES[algorithm].label
 
 
-def choose_algorithm(held: HeldOut, rule: Rule) -> KeptModel:
+def choose_algorithm(held: HeldOutScores, rule: Rule) -> KeptModel:
     """The algorithm that a rule keeps.
 
     Parameters
@@ -68,7 +68,7 @@ def _insurance(algorithm: str) -> float:
     return {PLAIN: 0.0, "wri": 2.0}.get(algorithm, 1.0)
 
 
-def _compare(held: HeldOut, name: str) -> str:
+def _compare(held: HeldOutScores, name: str) -> str:
     """An algorithm's mean loss beside that of ERM."""
     if PLAIN not in held.algorithms:
         return ""
@@ -84,7 +84,7 @@ def _compare(held: HeldOut, name: str) -> str:
     )
 
 
-def _warn(held: HeldOut, name: str) -> str:
+def _warn(held: HeldOutScores, name: str) -> str:
     """What is said where an algorithm does not help."""
     if PLAIN not in held.algorithms:
         return ""

@@ -6,13 +6,13 @@ from matplotlib.figure import Figure
 from wri.ood.measures import risk_coverage
 from wri.report import style
 from wri.tables.choosing import label_of
-from wri.tables.held_out import HeldOut
+from wri.tables.held_out import HeldOutScores
 
 MOST_SITES = 30  # drawn; beyond, the worst
 LONGEST = 24  # characters of a site's name
 
 
-def plot_scores(held: HeldOut, kept: str) -> Figure:
+def plot_scores(held: HeldOutScores, kept: str) -> Figure:
     """Score of every algorithm at every site held out, the kept one's worst site on top.
 
     Parameters
@@ -46,7 +46,7 @@ def plot_scores(held: HeldOut, kept: str) -> Figure:
     return drawn
 
 
-def plot_risk_coverage(held: HeldOut) -> Figure:
+def plot_risk_coverage(held: HeldOutScores) -> Figure:
     """Mean loss of the rows that are kept when the rarest are set aside, at sites held out."""
     with style.figure(6.5, 2.9) as drawn:
         axes = drawn.subplots()
@@ -68,7 +68,7 @@ def plot_risk_coverage(held: HeldOut) -> Figure:
     return drawn
 
 
-def risk_of(held: HeldOut, algorithm: str) -> np.ndarray:  # [n]
+def risk_of(held: HeldOutScores, algorithm: str) -> np.ndarray:  # [n]
     """What predicting a row costs: 1 for a wrong class, or the squared error."""
     rows = held.rows[algorithm]
     return 1 - rows.right if held.classes else rows.losses

@@ -21,7 +21,7 @@ from wri.tables.diagnosing import Answer
 from wri.tables.fit_card import VERDICTS, FitSource, card_section, verdict_section
 from wri.tables.fit_plots import plot_risk_coverage, plot_scores, risk_of
 from wri.tables.fitting import TableFit
-from wri.tables.held_out import HeldOut, SiteInterval
+from wri.tables.held_out import HeldOutScores, SiteInterval
 
 MOST_COLUMNS = 200  # in the table of columns
 
@@ -101,14 +101,14 @@ def _facts(fit: TableFit, kind: str) -> list[tuple[str, str]]:
     return facts
 
 
-def show(held: HeldOut, value: float) -> str:
+def show(held: HeldOutScores, value: float) -> str:
     """A score as people read it: per cent of right classes, or R²."""
     if not np.isfinite(value):
         return "–"
     return f"{100 * value:.1f} %" if held.classes else f"{value:.3f}"
 
 
-def show_interval(held: HeldOut, found: SiteInterval) -> str:
+def show_interval(held: HeldOutScores, found: SiteInterval) -> str:
     """Both ends of an interval."""
     return f"{show(held, found.low)} to {show(held, found.high)}"
 
@@ -202,7 +202,7 @@ def _held_out(fit: TableFit) -> Section:
     )
 
 
-def score_table(fit: TableFit, held: HeldOut) -> PageTable:
+def score_table(fit: TableFit, held: HeldOutScores) -> PageTable:
     """Scores and losses by site, with their means and what a new site may have."""
     names = held.algorithms
     by_site = {

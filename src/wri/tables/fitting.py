@@ -23,7 +23,7 @@ from wri.estimators.specs import LADDER, PenaltyWeight, has_penalty_weight
 from wri.progress import Progress, silent
 from wri.registry import OBJECTIVES
 from wri.tables.choosing import KeptModel, choose_algorithm, keep_without_comparison
-from wri.tables.held_out import HeldOut, SiteData, hold_out_sites
+from wri.tables.held_out import HeldOutScores, SiteData, hold_out_sites
 from wri.tables.reading import TableRows
 from wri.tables.schema import TableSchema
 
@@ -89,7 +89,7 @@ class TableFit:
     classes: bool
     options: FitOptions
     schema: TableSchema | None  # None where rows are features of pictures
-    held_out: HeldOut | None  # None with two sites, or where it was skipped
+    held_out: HeldOutScores | None  # None with two sites, or where it was skipped
     models: Mapping[str, Any]  # by algorithm, with their preprocessing
     kept: KeptModel
     warnings: tuple[str, ...]
@@ -236,7 +236,7 @@ def _hold_out(
     schema: TableSchema | None,
     costs: Mapping[str, int],
     progress: Progress,
-) -> HeldOut:
+) -> HeldOutScores:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what matters is said of the models on all rows
         return hold_out_sites(

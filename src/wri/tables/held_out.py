@@ -55,7 +55,7 @@ class SiteScore:
         return {name: _finite(value) for name, value in plain.items()}
 
 
-class HeldRows(NamedTuple):
+class ScoredRows(NamedTuple):
     """All rows, each as seen by the model that had its site held out."""
 
     losses: np.ndarray  # [n], log-loss or squared error
@@ -65,14 +65,14 @@ class HeldRows(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class HeldOut:
+class HeldOutScores:
     """Scores of all algorithms at all sites held out."""
 
     environments: tuple[str, ...]
     algorithms: tuple[str, ...]
     classes: bool
     scores: tuple[SiteScore, ...]
-    rows: Mapping[str, HeldRows]  # by algorithm
+    rows: Mapping[str, ScoredRows]  # by algorithm
 
     @property
     def measure(self) -> str:
@@ -147,7 +147,7 @@ def hold_out_sites(
     costs: Mapping[str, int] | None = None,
     progress: Progress = silent,
     seed: int = 0,
-) -> HeldOut:
+) -> HeldOutScores:
     """Fit on all environments but one and score on that one, for each.
 
     Parameters
@@ -166,7 +166,7 @@ def hold_out_sites(
     names = tuple(make_models())
     costs = costs or dict.fromkeys(names, 1)
     done, total = 0, len(environments) * sum(costs[name] for name in names)
-    held: dict[str, HeldRows] = {name: _no_rows(len(data.y)) for name in names}
+    held: dict[str, ScoredRows] = {name: _no_rows(len(data.y)) for name in names}
     scores = []
     progress(0, total)
     for environment in environments:
@@ -184,7 +184,7 @@ def hold_out_sites(
             scores.append(score)
             done += costs[name]
             progress(done, total)
-    return HeldOut(
+    return HeldOutScores(
         environments=tuple(environments),
         algorithms=names,
         classes=classes,
@@ -195,7 +195,7 @@ def hold_out_sites(
 
 def _score(
     environment: str, algorithm: str, model: Any, site: SiteData, classes: bool, seed: int
-) -> tuple[HeldRows, SiteScore]:
+) -> tuple[ScoredRows, SiteScore]:
     """What a fitted model makes of a site's rows, and its score."""
     found = model.assess(site.X)
     seen = _see(model, found, site.y, classes)
@@ -214,8 +214,8 @@ def _score(
     return seen, score
 
 
-def _no_rows(n: int) -> HeldRows:
-    return HeldRows(np.zeros(n), np.zeros(n), np.zeros(n, object), np.zeros(n))
+def _no_rows(n: int) -> ScoredRows:
+    return ScoredRows(np.zeros(n), np.zeros(n), np.zeros(n, object), np.zeros(n))
 
 
 def _fit(model: Any, training: SiteData, held_out: str) -> None:
@@ -227,14 +227,14 @@ def _fit(model: Any, training: SiteData, held_out: str) -> None:
         ) from error
 
 
-def _see(model: Any, found: Any, y: np.ndarray, classes: bool) -> HeldRows:
+def _see(model: Any, found: Any, y: np.ndarray, classes: bool) -> ScoredRows:
     """Loss, rarity and verdict of every row."""
     if not classes:
         losses, right = np.square(found.predictions - y), np.full(len(y), np.nan)
     else:
         losses = _log_losses(model, found.probabilities, y)
         right = (found.predictions == y).astype(float)
-    return HeldRows(losses, found.rarity, found.verdicts, right)
+    return ScoredRows(losses, found.rarity, found.verdicts, right)
 
 
 def _log_losses(model: Any, probabilities: np.ndarray, y: np.ndarray) -> np.ndarray:  # [n]
@@ -245,7 +245,7 @@ def _log_losses(model: Any, probabilities: np.ndarray, y: np.ndarray) -> np.ndar
     return -np.log(found.clip(_SURE, 1.0))
 
 
-def _interval(seen: HeldRows, site: SiteData, classes: bool, seed: int) -> SiteInterval:
+def _interval(seen: ScoredRows, site: SiteData, classes: bool, seed: int) -> SiteInterval:
     if classes:
         return _accuracy(seen.right, site.blocks, seed)
     return _r2(site.y.astype(float), seen.losses, site.blocks, seed)

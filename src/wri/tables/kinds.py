@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from wri.estimators.columns import YES_NO, Column, Distinct, Kind, as_category, as_number
+from wri.estimators.columns import YES_NO, Column, DistinctCells, Kind, as_category, as_number
 
 DATE = re.compile(
     r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2}))([T ]\d{1,2}:\d{2}.*)?"
@@ -48,7 +48,7 @@ def find_column(cells: pd.Series, name: str, kind: Kind | None = None) -> Column
     """
     if kind in (None, "number") and _is_measured(cells):
         return Column(name, "number", int(cells.isna().sum()))
-    distinct = Distinct(cells)
+    distinct = DistinctCells(cells)
     values = [value for value in distinct.values if value is not None]
     kind = kind or find_kind(cells, name, values, distinct.n_missing)
     names = sorted({as_category(value) for value in values}) if kind == "category" else []

@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from wri.diagnosis.new_site import SiteLoss, expect_loss
 from wri.errors import InputError, shorten
-from wri.estimators.columns import Distinct, as_category, as_number
+from wri.estimators.columns import DistinctCells, as_category, as_number
 from wri.estimators.pipeline import last_step
 from wri.estimators.verdicts import Assessment
 
@@ -37,7 +37,7 @@ class Outcomes:
 
     def add(self, cells: pd.Series, judged: Assessment) -> None:
         """The outcomes of some rows; rows without one are counted and left out."""
-        distinct = Distinct(cells)
+        distinct = DistinctCells(cells)
         codes = distinct.spread(
             [
                 self._read(value, cells, distinct, code)
@@ -53,7 +53,7 @@ class Outcomes:
         self._y.append(codes[there])
         self._predicted.append(found[there].astype(float))
 
-    def _read(self, value: Any, cells: pd.Series, distinct: Distinct, code: int) -> float:
+    def _read(self, value: Any, cells: pd.Series, distinct: DistinctCells, code: int) -> float:
         if value is None:
             return np.nan
         try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from wri.datasets.image_folder import SUFFIXES
 from wri.errors import InputError
-from wri.tables.predicting import Prediction, Share, added_columns, positive_class
+from wri.tables.predicting import PredictionSummary, Share, added_columns, positive_class
 from wri.tables.writing import writer_for
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ AT_ONCE = 512  # pictures
 
 def predict_pictures(
     model: "PictureClassifier", folder: Path, output: Path, prefix: str = "", progress: Any = None
-) -> Prediction:
+) -> PredictionSummary:
     """Write a table with one row per picture in a folder or its folders.
 
     Parameters
@@ -37,7 +37,7 @@ def predict_pictures(
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
     if not paths:
         raise InputError(f"{folder} holds no pictures ({', '.join(sorted(SUFFIXES))})")
-    done = Prediction(positive=positive_class(model))
+    done = PredictionSummary(positive=positive_class(model))
     with writer_for(output) as writer:
         for start in range(0, len(paths), AT_ONCE):
             some, begun = paths[start : start + AT_ONCE], time.perf_counter()

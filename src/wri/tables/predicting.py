@@ -28,7 +28,7 @@ Share = Callable[[float], None]
 
 
 @dataclass(eq=False, kw_only=True)
-class Prediction:
+class PredictionSummary:
     """What was done with a file."""
 
     rows: int = 0
@@ -130,7 +130,7 @@ def predict_file(
     target: str | None = None,
     prefix: str = "",
     progress: Share = lambda share: None,
-) -> Prediction:
+) -> PredictionSummary:
     """Write a file of predictions.
 
     Parameters
@@ -159,7 +159,7 @@ def predict_file(
     features = ModelColumns.of(model, table, [target] if target is not None else [])
     if target is not None and target not in table.names:
         raise InputError(f"{table.path} has no column {target!r} for the target")
-    done = Prediction(ignored=features.ignored, positive=positive_class(model))
+    done = PredictionSummary(ignored=features.ignored, positive=positive_class(model))
     done.outcomes = None if target is None else Outcomes(model, target)
     wanted = {*kept, *features.names, *([target] if target is not None else [])}
     texts = {*kept, *([target] if target is not None else [])}
@@ -236,7 +236,7 @@ def _check_clash(table: TableFile, kept: list[str], added: pd.DataFrame) -> None
         )
 
 
-def _timed(chunks: Iterator[Chunk], done: Prediction) -> Iterator[Chunk]:
+def _timed(chunks: Iterator[Chunk], done: PredictionSummary) -> Iterator[Chunk]:
     """The same pieces; the time they take counts as reading."""
     while True:
         with _spent(done, "reading"):
@@ -247,7 +247,7 @@ def _timed(chunks: Iterator[Chunk], done: Prediction) -> Iterator[Chunk]:
 
 
 @contextmanager
-def _spent(done: Prediction, what: str) -> Iterator[None]:
+def _spent(done: PredictionSummary, what: str) -> Iterator[None]:
     start, worked = time.perf_counter(), time.process_time()
     yield
     done.seconds[what] += time.perf_counter() - start

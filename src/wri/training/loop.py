@@ -16,7 +16,7 @@ from wri.progress import Progress
 from wri.stacked import Adam, Network, Streams, clip_norm, differentiate
 from wri.training.evaluation import Evaluator
 from wri.training.runs import Run
-from wri.training.sampler import Features, Sampler, StackDraws
+from wri.training.sampler import Sampler, StackDraws, StackedRows
 
 Measures = Sequence[str] | Literal["all"] | None
 """Names in `wri.measures`, all that the targets have, or the first of these."""
@@ -86,7 +86,7 @@ class _Stack:
             name: torch.tensor([run.hyper[name] for run in runs], dtype=dtype, device=device)
             for name in first.hyper
         }
-        self.features = Features(runs, device)
+        self.features = StackedRows(runs, device)
         sizes = [int(run.hyper["batch_size"]) for run in runs]
         self.sampler = Sampler(runs, self.features, sizes, "batches", dtype)
         self.draws = StackDraws(runs, self.features, dtype)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wri.objectives.base import Batch, Drawn, Draws
+from wri.objectives.base import Batch, DrawnRows, Draws
 from wri.stacked import generator
 from wri.training.runs import Bank, Run
 
@@ -33,7 +33,7 @@ _KEPT: WeakKeyDictionary[Bank, dict[Hashable, np.ndarray]] = WeakKeyDictionary()
 """What was made of a bank's rows, for stacks to come."""
 
 
-class Features:
+class StackedRows:
     """The rows of a stack's runs, one bank under the other on the device.
 
     A bank stands there once for all runs that see it as it is, and once for each split that
@@ -63,7 +63,7 @@ class Sampler:
     def __init__(
         self,
         runs: Sequence[Run],
-        features: Features,
+        features: StackedRows,
         sizes: Sequence[int],
         purpose: str,
         dtype: torch.dtype,
@@ -141,7 +141,7 @@ class Sampler:
             places[:, e] = np.searchsorted(ends / ends[-1], drawn[:, e], "right")
         return places
 
-    def stream(self, steps: int) -> Iterator[Drawn]:
+    def stream(self, steps: int) -> Iterator[DrawnRows]:
         """All runs' batches, step by step."""
         runs, environments = self._counts.shape
         ahead = max(1, AHEAD // (runs * environments * self.size))
@@ -152,13 +152,13 @@ class Sampler:
                 torch.from_numpy(np.stack(part, axis=1)).to(self._device) for part in (found, own)
             )
             for step in range(len(rows)):
-                yield Drawn(rows[step], places[step], self.weight)
+                yield DrawnRows(rows[step], places[step], self.weight)
 
 
 class StackDraws(Draws):
     """Density batches and whole environments of a stack's runs."""
 
-    def __init__(self, runs: Sequence[Run], features: Features, dtype: torch.dtype) -> None:
+    def __init__(self, runs: Sequence[Run], features: StackedRows, dtype: torch.dtype) -> None:
         self._runs = runs
         self._features = features
         self._dtype = dtype
@@ -173,7 +173,7 @@ class StackDraws(Draws):
     def rows_per_step(self) -> int:
         return self._sampler.size * len(self._runs[0].train)
 
-    def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Drawn]:
+    def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[DrawnRows]:
         places = [self._sampler.places(run, n) for run, n in zip(runs, steps, strict=True)]
         weight = self._sampler.weight
         if weight is not None:
@@ -184,7 +184,7 @@ class StackDraws(Draws):
             stop = min(steps[n - 1], start + max(1, AT_ONCE // self.rows_per_step))
             parts = [own[start:stop] for own in places[:n]]
             rows = [self._sampler.table(run)[own] for run, own in zip(runs, parts, strict=False)]
-            yield Drawn(
+            yield DrawnRows(
                 self._on_device(rows),
                 self._on_device(parts),
                 None if weight is None else weight[:n],

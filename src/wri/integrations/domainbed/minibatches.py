@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from wri.errors import InputError
-from wri.objectives.base import Batch, Drawn, Draws
+from wri.objectives.base import Batch, DrawnRows, Draws
 
 Minibatches = Sequence[tuple[Tensor, Tensor]]
 
@@ -56,9 +56,9 @@ class MinibatchDraws(Draws):
     def rows_per_step(self) -> int:
         return self._latest.y.numel()
 
-    def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[Drawn]:
+    def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[DrawnRows]:
         rows = self._rows[:, None].expand(1, steps[0], *self._rows.shape[1:])
-        yield Drawn(rows, rows, self._latest.weight)
+        yield DrawnRows(rows, rows, self._latest.weight)
 
     def batch(self, rows: Tensor) -> Batch:
         return Batch(self._latest.x.flatten(0, -2)[rows], self._latest.y.flatten()[rows])

@@ -14,8 +14,8 @@ import numpy as np
 
 from wri.errors import check_option
 from wri.sweep.outcomes import DatasetInfo, Outcome
-from wri.sweep.selection import SELECTIONS, Choice, choose
-from wri.sweep.tables import AVERAGE, Cell, Comparison, Table
+from wri.sweep.selection import SELECTIONS, SelectedCheckpoint, choose
+from wri.sweep.tables import AVERAGE, Cell, PairedDifference, SelectionTable
 
 METHODS = ("training-domain", "leave-one-out", "oracle")
 """DomainBed's three ways of choosing, in the order of its tables."""
@@ -23,7 +23,7 @@ METHODS = ("training-domain", "leave-one-out", "oracle")
 AVERAGES = "averages"
 """Stands for the data set in the table of averages over environments."""
 
-Grid = dict[str, dict[int, dict[int, Choice | str]]]
+Grid = dict[str, dict[int, dict[int, SelectedCheckpoint | str]]]
 """Algorithm to environment to trial to what was chosen, or why nothing was."""
 
 
@@ -39,7 +39,7 @@ class DomainBedCell(Cell):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DomainBedTable(Table):
+class DomainBedTable(SelectionTable):
     """One way of choosing on one data set, or the averages of all."""
 
     @property
@@ -54,14 +54,14 @@ class DomainBedTable(Table):
         return shown + (f"; fewer trials: {', '.join(fewer)}" if fewer else "")
 
     @property
-    def comparisons(self) -> list[Comparison]:
+    def comparisons(self) -> list[PairedDifference]:
         """None: trials that are missing cannot be paired."""
         return []
 
 
 def build_tables(
     outcomes: Iterable[Outcome], infos: Iterable[DatasetInfo], methods: Sequence[str] = METHODS
-) -> list[Table]:
+) -> list[SelectionTable]:
     """Build DomainBed's tables.
 
     Parameters
@@ -79,7 +79,7 @@ def build_tables(
         For each method a table per data set and one of the averages over their environments.
     """
     runs, infos = list(outcomes), sorted(infos, key=lambda info: info.name)
-    tables: list[Table] = []
+    tables: list[SelectionTable] = []
     for method in methods:
         check_option("--selection", method, METHODS)
         grids = {info.name: _grid(method, runs, info) for info in infos}
@@ -129,7 +129,7 @@ def _with_pairs(runs: list[Outcome], info: DatasetInfo, held_out: int, trial: in
     return [run for run in runs if not whole or run.hparams_seed in whole]
 
 
-def _cell(choices: Mapping[int, Choice | str]) -> Cell:
+def _cell(choices: Mapping[int, SelectedCheckpoint | str]) -> Cell:
     """From what was chosen in each trial; trials without a choice do not count."""
     chosen = [(trial, c) for trial, c in choices.items() if not isinstance(c, str)]
     if not chosen:
@@ -146,7 +146,7 @@ def _average(cells: Sequence[Cell], columns: Sequence[str]) -> Cell:
     return Cell((float(np.mean([cell.mean for cell in cells])),))
 
 
-def _table(method: str, runs: list[Outcome], info: DatasetInfo, grid: Grid) -> Table:
+def _table(method: str, runs: list[Outcome], info: DatasetInfo, grid: Grid) -> SelectionTable:
     own = [run for run in runs if run.dataset == info.name]
     lines = {}
     for algorithm, by_environment in grid.items():
@@ -155,7 +155,7 @@ def _table(method: str, runs: list[Outcome], info: DatasetInfo, grid: Grid) -> T
     return _make(method, info.name, info.environments, lines, own)
 
 
-def _averages(method: str, runs: list[Outcome], grids: dict[str, Grid]) -> Table:
+def _averages(method: str, runs: list[Outcome], grids: dict[str, Grid]) -> SelectionTable:
     """Per data set the mean over environments in each trial, then over the trials."""
     lines = {}
     for algorithm in _algorithms(runs):
@@ -179,7 +179,7 @@ def _make(
     columns: Sequence[str],
     lines: dict[str, tuple[Cell, ...]],
     runs: list[Outcome],
-) -> Table:
+) -> SelectionTable:
     draws = {
         name: len({run.hparams_seed for run in runs if run.algorithm == name}) for name in lines
     }

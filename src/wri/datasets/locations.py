@@ -4,18 +4,18 @@ from typing import Any
 
 from wri.cache import cache_folder
 from wri.datasets import heart, mnist
+from wri.datasets.builtin import BUILTIN
 from wri.datasets.coloured_mnist import COLOURED_MNIST
 from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.image_sets import IMAGE_SETS, describe_images, describe_lines, where_images
 from wri.datasets.mnist import load_mnist, where_mnist
-from wri.datasets.named import NAMED
 from wri.errors import InputError
 
 
-def whereabouts() -> dict[str, Any]:
+def dataset_locations() -> dict[str, Any]:
     """What `wri data --json` prints."""
     return {
-        "made on the spot": {name: each.about for name, each in NAMED.items()},
+        "made on the spot": {name: each.about for name, each in BUILTIN.items()},
         "mnist": {
             "found": where_mnist(),
             "for": list(COLOURED_MNIST),
@@ -63,12 +63,12 @@ def one_dataset(name: str) -> dict[str, Any]:
     """What `wri data NAME --json` prints."""
     if name.lower() in IMAGE_SETS:
         return describe_images(name)
-    everything = whereabouts()
+    everything = dataset_locations()
     if name.lower() in ("mnist", "heart"):
         return {"name": name.lower(), **everything[name.lower()]}
-    if name in NAMED:
-        return {"name": name, "holds": NAMED[name].about, "found": "made on the spot"}
-    known = ", ".join([*NAMED, "mnist", "heart", *(each.name for each in IMAGE_SETS.values())])
+    if name in BUILTIN:
+        return {"name": name, "holds": BUILTIN[name].about, "found": "made on the spot"}
+    known = ", ".join([*BUILTIN, "mnist", "heart", *(each.name for each in IMAGE_SETS.values())])
     raise InputError(f"there is no data set {name!r}, only {known}")
 
 

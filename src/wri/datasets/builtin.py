@@ -10,7 +10,7 @@ from wri.datasets.simulation import Simulation, SimulationSetting
 from wri.errors import InputError
 
 
-class Named(NamedTuple):
+class BuiltinDataset(NamedTuple):
     about: str
     make: Callable[[int], list[Environment]]  # from a seed
 
@@ -30,17 +30,17 @@ def _hospitals(seed: int = 0) -> list[Environment]:
     return hospitals(500, seed, (*TRAINING, REVERSED))
 
 
-NAMED = {
-    "simulation": Named(
+BUILTIN = {
+    "simulation": BuiltinDataset(
         "appendix E.2, small: 4 environments × 500 rows, 5 invariant and 5 spurious columns, "
         "3 classes",
         _simulation,
     ),
-    "gaussian2d": Named(
+    "gaussian2d": BuiltinDataset(
         "Figure 1: 3 environments × 1000 rows, an invariant and a spurious column, 2 classes",
         _gaussian2d,
     ),
-    "hospitals": Named(
+    "hospitals": BuiltinDataset(
         "the paper's example: 5 environments × 500 rows, smoking, a marker that misleads in the "
         "last one, and noise, 2 classes",
         _hospitals,
@@ -48,19 +48,19 @@ NAMED = {
 }
 
 
-def load_named(name: str, seed: int = 0) -> list[Environment]:
+def load_builtin(name: str, seed: int = 0) -> list[Environment]:
     """Environments of a built-in data set.
 
     Parameters
     ----------
     name
-        A key of `NAMED`.
+        A key of `BUILTIN`.
     seed
         Another seed gives another draw of parameters and rows.
     """
-    if name not in NAMED:
+    if name not in BUILTIN:
         raise InputError(
-            f"there is no built-in data set {name!r}, only {', '.join(NAMED)}; a file goes by "
+            f"there is no built-in data set {name!r}, only {', '.join(BUILTIN)}; a file goes by "
             "--data FILE --target COLUMN --env COLUMN"
         )
-    return NAMED[name].make(seed)
+    return BUILTIN[name].make(seed)

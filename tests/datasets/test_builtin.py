@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from wri.datasets.named import NAMED, load_named
+from wri.datasets.builtin import BUILTIN, load_builtin
 from wri.errors import InputError
 
 
@@ -13,20 +13,20 @@ from wri.errors import InputError
     [("simulation", 4, 500, 10, 3), ("gaussian2d", 3, 1000, 2, 2), ("hospitals", 5, 500, 3, 2)],
 )
 def test_sizes_are_those_that_the_description_gives(name, environments, rows, columns, classes):
-    data = load_named(name)
+    data = load_builtin(name)
     assert len(data) == environments
     for environment in data:
         assert environment.x.shape == (rows, columns)
         assert set(environment.y) == set(range(classes))
-    about = NAMED[name].about
+    about = BUILTIN[name].about
     assert f"{environments} environments × {rows} rows" in about
     assert f"{classes} classes" in about
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", BUILTIN)
 def test_everybody_gets_the_same_rows_and_another_seed_gives_others(name):
     for one, again, other in zip(
-        load_named(name), NAMED[name].make(), load_named(name, 1), strict=True
+        load_builtin(name), BUILTIN[name].make(), load_builtin(name, 1), strict=True
     ):
         assert np.array_equal(one.x, again.x)
         assert np.array_equal(one.y, again.y)
@@ -37,7 +37,7 @@ def test_everybody_gets_the_same_rows_and_another_seed_gives_others(name):
     ("name", "invariant"), [("simulation", 5), ("gaussian2d", 1), ("hospitals", 1)]
 )
 def test_spurious_columns_help_in_training_and_mislead_in_the_last_environment(name, invariant):
-    *training, last = load_named(name)
+    *training, last = load_builtin(name)
     x, y = (np.concatenate([e[field] for e in training]) for field in (1, 2))
     everything = LogisticRegression().fit(x, y)
     knowing = LogisticRegression().fit(x[:, :invariant], y)
@@ -49,4 +49,4 @@ def test_an_unknown_name_lists_the_known_ones_and_the_way_for_files():
     with pytest.raises(
         InputError, match=r"'rows.csv', only simulation, gaussian2d, hospitals; .* --data"
     ):
-        load_named("rows.csv")
+        load_builtin("rows.csv")
