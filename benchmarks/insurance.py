@@ -3,6 +3,7 @@
     python benchmarks/insurance.py simulated [--first 0] [--seeds 10] [--store FILE] [--json]
     python benchmarks/insurance.py public --folder FOLDER [--store FILE] [--json]
 
+Every λ of the ladder is fitted, so rules are compared without fitting again.
 "simulated": sites of `insured_sites.py`, trained on 2 to 12 of them, tested at new sites whose
 marker is unchanged, unrelated or reversed. "public": tables of `public_tables.py` (with a note how
 to get them) and heart disease (`WRI_DATA`), every site left out in turn; λ is chosen without it.
@@ -15,10 +16,10 @@ import argparse
 import json
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -31,6 +32,7 @@ from insured_sites import KINDS, Design, sample_table
 from public_tables import TABLES, Rows, read_public
 from wri.datasets import load_heart
 from wri.estimators.choice import RULES, pick
+from wri.estimators.specs import penalty_ladder
 from wri.experiments.heart import split
 from wri.report.intervals import interval
 
@@ -50,37 +52,42 @@ DESIGNS = [
 ]
 
 
-def fitted_models(
-    task: str, x: np.ndarray, y: np.ndarray, site: np.ndarray, seed: int
-) -> dict[str, Any]:
-    """Every way by name. Rules that take the same λ share a model."""
+class Fitted(NamedTuple):
+    """Models of one table by name, and the losses by which λ is chosen."""
+
+    models: dict[str, Any]
+    ladder: list[float]
+    candidates: list[list[float]] | None  # [λ, sites left out]; None where none can be
+
+
+def rung_name(weight: float) -> str:
+    """Name the model of one λ."""
+    return f"WRI, λ = {weight:g}"
+
+
+def fit_all(task: str, x: np.ndarray, y: np.ndarray, site: np.ndarray, seed: int) -> Fitted:
+    """Fit WRI with every λ of the ladder, and the other models; rules choose afterwards."""
     kind = "Classifier" if task == "classes" else "Regressor"
 
     def ours(name: str, **options: Any) -> Any:
-        estimator = getattr(wri, f"{name}{kind}")(random_state=seed, **options)
-        return estimator.fit(x, y, groups=site)
+        made = getattr(wri, f"{name}{kind}")(random_state=seed, site_spread=False, **options)
+        return made.fit(x, y, groups=site)
 
     searched = ours("WRI", penalty_weight="auto")
-    by_weight = {float(searched.hyper_["penalty_weight"]): searched}
-    if FIXED not in by_weight:
-        by_weight[FIXED] = ours("WRI", penalty_weight=FIXED)
-    fixed = by_weight[FIXED]
-    models = {"ERM": ours("ERM"), "VREx": ours("VREx"), "WRI, fixed λ": fixed}
-    losses, ladder = searched.candidate_losses_, searched.penalty_weights_
-    for rule in RULES:
-        if losses is None:  # nothing to leave out
-            models[f"WRI, auto, {rule}"] = fixed
-            continue
-        weight = float(ladder[pick(losses, ladder, rule)])
-        if weight not in by_weight:
-            by_weight[weight] = ours("WRI", penalty_weight=weight)
-        models[f"WRI, auto, {rule}"] = by_weight[weight]
+    ladder = penalty_ladder(searched)
+    chosen = float(searched.hyper_["penalty_weight"])
+    models = {
+        rung_name(weight): searched if weight == chosen else ours("WRI", penalty_weight=weight)
+        for weight in ladder
+    }
+    models |= {"ERM": ours("ERM"), "VREx": ours("VREx")}
     classes = task == "classes"
     plain = LogisticRegression(max_iter=1000) if classes else Ridge()
     trees = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
     models["logistic regression or ridge"] = make_pipeline(StandardScaler(), plain).fit(x, y)
     models["gradient boosting"] = trees(random_state=seed).fit(x, y)
-    return models
+    losses = searched.candidate_losses_
+    return Fitted(models, ladder, None if losses is None else losses.tolist())
 
 
 def losses_of(model: Any, task: str, x: np.ndarray, y: np.ndarray) -> tuple[float, float | None]:
@@ -91,47 +98,63 @@ def losses_of(model: Any, task: str, x: np.ndarray, y: np.ndarray) -> tuple[floa
     return float(np.square(model.predict(x) - y).mean()), None
 
 
+def measure(fitted: Fitted, test: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """A part as it is stored: what the models do at new sites, and what rules choose from."""
+    return {
+        "ladder": fitted.ladder,
+        "candidates": fitted.candidates,
+        "models": {name: test(model) for name, model in fitted.models.items()},
+    }
+
+
 def simulated(design: Design, seed: int) -> dict[str, Any]:
     """Losses and accuracies `[kinds, sites]` of every model."""
     training, new = sample_table(design, seed)
     x, y = (np.concatenate(parts) for parts in zip(*training, strict=True))
     site = np.repeat(np.arange(design.sites), design.rows)
-    found: dict[str, Any] = {}
-    for name, model in fitted_models(design.task, x, y, site, seed).items():
+
+    def test(model: Any) -> dict[str, Any]:
         tested = [[losses_of(model, design.task, *own) for own in new[kind]] for kind in KINDS]
-        found[name] = {
+        return {
             "loss": [[loss for loss, _ in kind] for kind in tested],
             "accuracy": [[accuracy for _, accuracy in kind] for kind in tested],
-            "penalty_weight": getattr(model, "hyper_", {}).get("penalty_weight"),
         }
-    return found
+
+    return measure(fit_all(design.task, x, y, site, seed), test)
 
 
 def left_out(task: str, rows: Rows, label: str, seed: int) -> dict[str, Any]:
     """Loss of every model at one site that it was not trained on."""
     away = rows.site == label
-    models = fitted_models(task, rows.x[~away], rows.y[~away], rows.site[~away], seed)
     unit = 1.0 if task == "classes" else float(rows.y.var())
-    return {
-        name: {
-            "loss": losses_of(model, task, rows.x[away], rows.y[away])[0] / unit,
-            "penalty_weight": getattr(model, "hyper_", {}).get("penalty_weight"),
-        }
-        for name, model in models.items()
-    }
+    fitted = fit_all(task, rows.x[~away], rows.y[~away], rows.site[~away], seed)
+    return measure(
+        fitted,
+        lambda model: {"loss": losses_of(model, task, rows.x[away], rows.y[away])[0] / unit},
+    )
 
 
 def heart_left_out(hospital: str, seed: int) -> dict[str, Any]:
     """The same for a hospital of heart disease, whose gaps are filled by the others' medians."""
     known, new = split(load_heart(), hospital, seed)
-    models = fitted_models("classes", known.x, known.y, known.site, seed)
-    return {
-        name: {
-            "loss": losses_of(model, "classes", new.x, new.y)[0],
-            "penalty_weight": getattr(model, "hyper_", {}).get("penalty_weight"),
-        }
-        for name, model in models.items()
-    }
+    fitted = fit_all("classes", known.x, known.y, known.site, seed)
+    return measure(fitted, lambda model: {"loss": losses_of(model, "classes", new.x, new.y)[0]})
+
+
+def with_rules(part: dict[str, Any]) -> dict[str, Any]:
+    """Models by name, those that rules choose among them; each says its λ."""
+    ladder, losses = part["ladder"], part["candidates"]
+    found = {name: dict(model) for name, model in part["models"].items()}
+    for weight in ladder:
+        found[rung_name(weight)]["penalty_weight"] = weight
+    chosen = {"WRI, fixed λ": FIXED}
+    for rule in RULES:
+        weight = FIXED if losses is None else ladder[pick(np.array(losses), ladder, rule)]
+        chosen[f"WRI, auto, {rule}"] = weight
+    names = {name: rung_name(weight) for name, weight in chosen.items()}
+    shown = {name: found[rung] for name, rung in names.items()}
+    others = {name: model for name, model in found.items() if "λ =" not in name}
+    return {"ERM": others.pop("ERM"), "VREx": others.pop("VREx"), **shown, **others}
 
 
 def parts(given: argparse.Namespace) -> Iterator[tuple[str, Any]]:
@@ -164,7 +187,7 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
             with store.open("a") as file:
                 file.write(json.dumps([name, done[name]]) + "\n")
             print(f"{name}: {process_time() - start:.0f} s of CPU time", flush=True)
-        found[name] = done[name]
+        found[name] = with_rules(done[name])
     return found
 
 
@@ -205,7 +228,7 @@ def summary(found: dict[str, Any], which: str) -> list[dict[str, Any]]:
             else:
                 line |= {"mean": losses.mean(), "worst": losses.max()}
                 line["% to ERM"] = relative_to_erm(losses, erm)
-            weights = [part[name]["penalty_weight"] for part in group]
+            weights = [part[name].get("penalty_weight") for part in group]
             if None not in weights:
                 line["λ"] = float(np.median(weights))
             lines.append(line)

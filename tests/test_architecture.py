@@ -40,6 +40,7 @@ MAY_IMPORT = {
         "datasets",
         "features",
         "report",
+        "sweep",
     },
     "integrations": {"sweep", "training", "objectives", "densities", "stacked"},
     "experiments": {

@@ -7,7 +7,13 @@ from sklearn.preprocessing import StandardScaler
 from wri.estimators import ESTIMATORS
 from wri.tables.choosing import choose_algorithm
 from wri.tables.fitting import FitOptions
-from wri.tables.held_out import HeldOutScores, SiteData, SiteScore, hold_out_sites
+from wri.tables.held_out import (
+    HeldOutScores,
+    HeldOutWork,
+    SiteData,
+    SiteScore,
+    hold_out_sites,
+)
 
 SITES = ("u", "v", "w")
 
@@ -30,6 +36,13 @@ def rows(n=40):
     return SiteData(x, y, groups, None)
 
 
+def hold_out(data, make_model, make_preprocessing=None, *, classes=True):
+    work = HeldOutWork(
+        make_model=make_model, make_preprocessing=make_preprocessing, classes=classes, seed=0
+    )
+    return hold_out_sites(data, SITES, ["erm"], work)
+
+
 def test_preprocessing_and_models_never_see_the_site_held_out():
     data, Watching.fitted = rows(), []
     seen = []
@@ -39,7 +52,7 @@ def test_preprocessing_and_models_never_see_the_site_held_out():
             seen.append(set(groups))
             return super().fit(X, y, groups, sample_weight)
 
-    held = hold_out_sites(data, SITES, lambda: {"erm": Spy(steps=5)}, Watching, classes=True)
+    held = hold_out(data, lambda name: Spy(steps=5), Watching)
     for site, fitted, groups in zip(SITES, Watching.fitted, seen, strict=True):
         own = set(np.flatnonzero(data.groups == site).astype(float))
         assert not own & fitted
@@ -56,8 +69,7 @@ def test_a_class_that_one_site_alone_has_is_wrong_there_and_finite():
     data = rows()
     y = data.y.copy()
     y[:5] = 2  # at u only
-    model = {"erm": ESTIMATORS["ERMClassifier"](steps=5)}
-    held = hold_out_sites(data._replace(y=y), SITES, lambda: model, None, classes=True)
+    held = hold_out(data._replace(y=y), lambda name: ESTIMATORS["ERMClassifier"](steps=5))
     assert held.rows["erm"].right[:5].tolist() == [0] * 5
     assert np.isfinite([each.loss for each in held.scores]).all()
 
@@ -65,9 +77,8 @@ def test_a_class_that_one_site_alone_has_is_wrong_there_and_finite():
 def test_regression_scores_are_r2_of_the_site_itself():
     data = rows()
     y = data.X[:, 1] * 2 + 1
-    model = {"erm": ESTIMATORS["ERMRegressor"](steps=300)}
-    x = data.X[:, 1:]
-    held = hold_out_sites(data._replace(X=x, y=y), SITES, lambda: model, None, classes=False)
+    data = data._replace(X=data.X[:, 1:], y=y)
+    held = hold_out(data, lambda name: ESTIMATORS["ERMRegressor"](steps=300), classes=False)
     assert all(each.score > 0.98 for each in held.scores)
     losses = held.rows["erm"].losses
     own = data.groups == "v"
@@ -81,8 +92,8 @@ def test_blocks_widen_intervals_where_rows_repeat():
     blocks = np.repeat(np.arange(300), 10)
 
     def width(blocks):
-        made = lambda: {"erm": ESTIMATORS["ERMClassifier"](steps=5)}  # noqa: E731
-        held = hold_out_sites(SiteData(x, y, groups, blocks), SITES, made, None, classes=True)
+        data = SiteData(x, y, groups, blocks)
+        held = hold_out(data, lambda name: ESTIMATORS["ERMClassifier"](steps=5))
         return np.mean([each.high - each.low for each in held.scores])
 
     assert width(blocks) > 2 * width(None)

@@ -64,6 +64,7 @@ def fit(
     seed: given.Seed = 0,
     device: given.Device = "auto",
     memory: given.Memory = 4.0,
+    backend: given.Backend = "local",
     as_json: given.AsJson = False,
 ) -> None:
     """Fit a model that holds at a new site, and say how well."""
@@ -79,6 +80,7 @@ def fit(
         penalty_weight=penalty_weight,
         seed=seed,
         device=device,
+        backend=backend,
     )
     options.check()
     check_output(output)

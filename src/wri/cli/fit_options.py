@@ -156,6 +156,13 @@ Memory = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything drawn.", rich_help_panel=RUN)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.", rich_help_panel=RUN)]
+Backend = Annotated[
+    Literal["local", "ray"],
+    typer.Option(
+        help="Fit here, or in Ray's workers, here or on the cluster RAY_ADDRESS.",
+        rich_help_panel=RUN,
+    ),
+]
 ModelFolder = Annotated[
     Path | None,
     typer.Option(

@@ -21,7 +21,7 @@ from wri.sweep.backend import Backend, TrainedStack
 from wri.sweep.data import SweepData
 from wri.sweep.memory import WORKER, stack_memory
 from wri.sweep.plan import RunSpec
-from wri.sweep.ray_session import RaySession, check_ray, starts_here
+from wri.sweep.ray_session import RaySession, check_ray, fetch_result, starts_here
 from wri.sweep.ray_worker import StackJob, StackResult, find_versions
 from wri.sweep.sweep import Sweep
 
@@ -139,16 +139,7 @@ class RayBackend(Backend):
     def _collect(self, ray: Any, ref: Any) -> StackResult | Exception:
         """What a task gave back, or why Ray gave it up."""
         try:
-            result: StackResult = ray.get(ref)
-        except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, InputError):
-                raise InputError(str(error.cause)) from None
-            if isinstance(error.cause, ImportError):
-                raise InputError(
-                    f"a Ray worker cannot train: {error.cause}; install the same wri on all "
-                    "machines of the cluster, and start Ray there again"
-                ) from None
-            raise
+            result: StackResult = fetch_result(ray, ref)
         except ray.exceptions.RayError as error:
             return error
         for category, text in result.warnings:

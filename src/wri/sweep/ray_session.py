@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 from wri.errors import InputError, shorten
 from wri.sweep.memory import WORKER
@@ -100,6 +101,23 @@ class RaySession:
     def close(self) -> None:
         if not self._found:
             self.ray.shutdown()
+
+
+def fetch_result(ray: Any, ref: Any) -> Any:
+    """Get what a task returned; what a user can mend becomes an `InputError`."""
+    try:
+        return ray.get(ref)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, InputError):
+            raise InputError(str(error.cause)) from None
+        if isinstance(error.cause, ImportError):
+            raise InputError(
+                f"a Ray worker cannot train: {error.cause}; install the same wri on all "
+                "machines of the cluster, and start Ray there again"
+            ) from None
+        if isinstance(error.cause, Exception):  # the error itself looks like a lost worker
+            raise error.cause from error
+        raise
 
 
 def _check_reachable(address: str) -> None:

@@ -5,7 +5,7 @@ rows ─► schema ─► each site held out: preprocessing, ERM, WRI on the oth
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
@@ -23,7 +23,8 @@ from wri.estimators.specs import LADDER, PenaltyWeight, has_penalty_weight
 from wri.progress import Progress, silent
 from wri.registry import OBJECTIVES
 from wri.tables.choosing import KeptModel, choose_algorithm, keep_without_comparison
-from wri.tables.held_out import HeldOutScores, SiteData, hold_out_sites
+from wri.tables.fit_jobs import RUNNERS, FitJob, JobRunner, open_runner
+from wri.tables.held_out import HeldOutScores, HeldOutWork, SiteData, hold_out_sites
 from wri.tables.reading import TableRows
 from wri.tables.schema import TableSchema
 
@@ -43,7 +44,7 @@ class FitOptions:
     penalty_weight: float | None = None  # chosen by sites left out when None
     seed: int = 0
     device: str = "auto"
-    jobs: int = -1
+    backend: str = "local"  # where fits run: "local" or "ray"
 
     def check(self) -> None:
         """An error for what does not exist."""
@@ -52,9 +53,10 @@ class FitOptions:
         if not self.algorithms or len({*self.algorithms}) < len(self.algorithms):
             raise InputError("--algorithms must name different algorithms, one at least")
         check_option("--choose", self.choose, RULES)
+        check_option("--backend", self.backend, tuple(RUNNERS))
 
     def make_model(self, algorithm: str, classes: bool) -> Any:
-        """An unfitted estimator."""
+        """Make an unfitted estimator."""
         kind = "Classifier" if classes else "Regressor"
         weight: PenaltyWeight = "auto" if self.penalty_weight is None else self.penalty_weight
         return ESTIMATORS[f"{OBJECTIVES[algorithm].label}{kind}"](
@@ -64,12 +66,8 @@ class FitOptions:
             choose=self.choose,
             random_state=self.seed,
             device=self.device,
-            n_jobs=self.jobs,
+            n_jobs=RUNNERS[self.backend].threads_per_job,
         )
-
-    def make_models(self, classes: bool) -> dict[str, Any]:
-        """One for each algorithm."""
-        return {name: self.make_model(name, classes) for name in self.algorithms}
 
     def cost(self, algorithm: str, sites: int) -> int:
         """Parts of the work, roughly: runs, those of a penalty counted twice."""
@@ -203,12 +201,19 @@ def fit_sites(
     before = sites * sum(inner.values()) if outer else 0
     total = before + sum(last.values())
     held = None
-    if outer:
-        report = lambda done, _: progress(done, total)  # noqa: E731
-        held = _hold_out(data, environments, options, classes, schema, inner, report)
-    models, said = _fit_on_all(
-        data, options, classes, schema, last, lambda done: progress(before + done, total)
-    )
+    with open_runner(options.backend) as runner:
+        if outer:
+            report = lambda done, _: progress(done, total)  # noqa: E731
+            held = _hold_out(data, environments, options, classes, schema, inner, report, runner)
+        models, said = _fit_on_all(
+            data,
+            options,
+            classes,
+            schema,
+            last,
+            lambda done: progress(before + done, total),
+            runner,
+        )
     if held is None:
         ends = {name: last_step(model) for name, model in models.items()}
         kept = keep_without_comparison(options.algorithms, sites, ends)
@@ -236,23 +241,27 @@ def _hold_out(
     schema: TableSchema | None,
     costs: Mapping[str, int],
     progress: Progress,
+    runner: JobRunner,
 ) -> HeldOutScores:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what matters is said of the models on all rows
-        return hold_out_sites(
-            data,
-            tuple(environments),
-            partial(options.make_models, classes),
-            None if schema is None else lambda: Pipeline(_steps(schema)),
-            classes=classes,
-            costs=costs,
-            progress=progress,
-            seed=options.seed,
-        )
+    work = HeldOutWork(
+        make_model=partial(options.make_model, classes=classes),
+        make_preprocessing=None if schema is None else partial(_make_pipeline_head, schema),
+        classes=classes,
+        seed=options.seed,
+    )
+    return hold_out_sites(
+        data,
+        tuple(environments),
+        options.algorithms,
+        work,
+        costs=costs,
+        progress=progress,
+        runner=runner,
+    )
 
 
-def _steps(schema: TableSchema) -> list[tuple[str, Any]]:
-    return [(type(step).__name__.lower(), step) for step in schema.make_preprocessing()]
+def _make_pipeline_head(schema: TableSchema) -> Pipeline:
+    return Pipeline([(type(step).__name__.lower(), step) for step in schema.make_preprocessing()])
 
 
 def _fit_on_all(
@@ -261,17 +270,34 @@ def _fit_on_all(
     classes: bool,
     schema: TableSchema | None,
     costs: Mapping[str, int],
-    advance: Any,
+    advance: Callable[[int], None],
+    runner: JobRunner,
 ) -> tuple[dict[str, Any], Sequence[str]]:
-    """Models on all rows, and what they warn of."""
-    models, done = {}, 0
+    """Fit models on all rows; return them with their warnings."""
+    found: dict[str, tuple[Any, list[str]]] = {}
+    done = 0
+    work = partial(_fit_whole, options=options, classes=classes, schema=schema)
+    for job, result in runner.run(work, data, [FitJob(name) for name in options.algorithms]):
+        found[job.algorithm] = result
+        done += costs[job.algorithm]
+        advance(done)
+    said = [text for name in options.algorithms for text in found[name][1]]
+    return {name: found[name][0] for name in options.algorithms}, list(dict.fromkeys(said))
+
+
+def _fit_whole(
+    data: SiteData,
+    job: FitJob,
+    *,
+    options: FitOptions,
+    classes: bool,
+    schema: TableSchema | None,
+) -> tuple[Any, list[str]]:
+    """Fit one algorithm on all rows; return the model and its warnings."""
+    estimator = options.make_model(job.algorithm, classes)
+    steps = [] if schema is None else schema.make_preprocessing()
+    model = make_pipeline(*steps, estimator) if steps else estimator
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for name, estimator in options.make_models(classes).items():
-            steps = [] if schema is None else schema.make_preprocessing()
-            model = make_pipeline(*steps, estimator) if steps else estimator
-            models[name] = model.fit(data.X, data.y, groups=data.groups)
-            done += costs[name]
-            advance(done)
-    ours = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
-    return models, list(dict.fromkeys(ours))
+        model.fit(data.X, data.y, groups=data.groups)
+    return model, [str(each.message) for each in caught if issubclass(each.category, UserWarning)]

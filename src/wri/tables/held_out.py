@@ -11,6 +11,7 @@ nothing of e is seen before the score. Two intervals follow:
 The second holds if a new site is to the sites here as each of them is to the others.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from scipy.stats import binomtest, t
 from wri.errors import InputError, shorten
 from wri.ood.measures import auroc
 from wri.progress import Progress, silent
+from wri.tables.fit_jobs import FitJob, JobRunner, LocalRunner
 
 LEVEL = 0.95
 DRAWS = 500  # of the bootstrap
@@ -137,58 +139,92 @@ class SiteData(NamedTuple):
         return SiteData(X, self.y[rows], self.groups[rows], blocks)
 
 
-def hold_out_sites(
-    data: SiteData,
-    environments: Sequence[str],
-    make_models: Callable[[], Mapping[str, Any]],
-    make_preprocessing: Callable[[], Any] | None = None,
-    *,
-    classes: bool,
-    costs: Mapping[str, int] | None = None,
-    progress: Progress = silent,
-    seed: int = 0,
-) -> HeldOutScores:
-    """Fit on all environments but one and score on that one, for each.
+@dataclass(frozen=True, kw_only=True)
+class HeldOutWork:
+    """What is done with one algorithm and one site held out; it can be sent to a worker.
 
     Parameters
     ----------
-    data, environments
-        Raw rows, and the names of the environments in the order of the scores.
-    make_models
-        Gives unfitted estimators by algorithm.
-    make_preprocessing
-        Gives an unfitted transformer, fitted on the training sites; None for rows of numbers.
-    classes, seed
-        Whether y holds classes; seed of the bootstrap of blocks.
-    costs, progress
-        Parts of the work that each algorithm is; called with the parts done and in all.
+    make_model : callable
+        Makes the unfitted estimator of an algorithm.
+    make_preprocessing : callable or None
+        Makes an unfitted transformer, fitted on the training sites; None for rows of numbers.
+    classes : bool
+        Whether targets are classes.
+    seed : int
+        Of the bootstrap of blocks.
     """
-    names = tuple(make_models())
-    costs = costs or dict.fromkeys(names, 1)
-    done, total = 0, len(environments) * sum(costs[name] for name in names)
-    held: dict[str, ScoredRows] = {name: _no_rows(len(data.y)) for name in names}
-    scores = []
-    progress(0, total)
-    for environment in environments:
-        inside = data.groups == environment
+
+    make_model: Callable[[str], Any]
+    make_preprocessing: Callable[[], Any] | None
+    classes: bool
+    seed: int
+
+    def __call__(self, data: SiteData, job: FitJob) -> tuple[ScoredRows, SiteScore]:
+        """Fit on all sites but one, and score that one."""
+        site_name = str(job.held_out)
+        inside = data.groups == site_name
         training, site = data.take(np.flatnonzero(~inside)), data.take(np.flatnonzero(inside))
-        if make_preprocessing is not None:
-            prepare = make_preprocessing()
-            training = training._replace(X=prepare.fit_transform(training.X))
-            site = site._replace(X=prepare.transform(site.X))
-        for name, model in make_models().items():
-            _fit(model, training, environment)
-            seen, score = _score(environment, name, model, site, classes, seed)
-            for every, own in zip(held[name], seen, strict=True):
-                every[inside] = own
-            scores.append(score)
-            done += costs[name]
-            progress(done, total)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what matters is said of the models on all rows
+            if self.make_preprocessing is not None:
+                prepare = self.make_preprocessing()
+                training = training._replace(X=prepare.fit_transform(training.X))
+                site = site._replace(X=prepare.transform(site.X))
+            model = self.make_model(job.algorithm)
+            _fit(model, training, site_name)
+            return _score(site_name, job.algorithm, model, site, self.classes, self.seed)
+
+
+def hold_out_sites(
+    data: SiteData,
+    environments: Sequence[str],
+    algorithms: Sequence[str],
+    work: HeldOutWork,
+    *,
+    costs: Mapping[str, int] | None = None,
+    progress: Progress = silent,
+    runner: JobRunner | None = None,
+) -> HeldOutScores:
+    """Fit every algorithm on all environments but one and score it there, for each environment.
+
+    Parameters
+    ----------
+    data : SiteData
+        Raw rows.
+    environments, algorithms : sequence of str
+        Names in the order of the scores.
+    work : HeldOutWork
+        What is done with each.
+    costs : mapping, optional
+        Parts of the work that each algorithm is; one each by default.
+    progress : callable, optional
+        Called with the parts done and in all.
+    runner : JobRunner, optional
+        Where fits run; in this process by default.
+
+    Returns
+    -------
+    HeldOutScores
+    """
+    costs = costs or dict.fromkeys(algorithms, 1)
+    jobs = [FitJob(name, site) for site in environments for name in algorithms]
+    done, total = 0, sum(costs[job.algorithm] for job in jobs)
+    held: dict[str, ScoredRows] = {name: _no_rows(len(data.y)) for name in algorithms}
+    scores: dict[FitJob, SiteScore] = {}
+    progress(0, total)
+    for job, (seen, score) in (runner or LocalRunner()).run(work, data, jobs):
+        inside = data.groups == job.held_out
+        for every, own in zip(held[job.algorithm], seen, strict=True):
+            every[inside] = own
+        scores[job] = score
+        done += costs[job.algorithm]
+        progress(done, total)
     return HeldOutScores(
         environments=tuple(environments),
-        algorithms=names,
-        classes=classes,
-        scores=tuple(scores),
+        algorithms=tuple(algorithms),
+        classes=work.classes,
+        scores=tuple(scores[job] for job in jobs),
         rows=held,
     )
 

@@ -1,0 +1,74 @@
+"""Fits in Ray's workers are the fits of this process, and their failures are sentences."""
+
+import os
+import signal
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from wri.errors import InputError
+from wri.tables.fit_jobs import FitJob, LocalRunner, RayRunner, open_runner
+from wri.tables.fitting import FitOptions, fit_table
+from wri.tables.held_out import SiteData
+from wri.tables.reading import read_rows
+
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+DATA = SiteData(np.zeros((3, 1)), np.zeros(3), np.array(["a", "b", "c"]), None)
+
+
+@pytest.fixture
+def table(tmp_path):
+    random = np.random.default_rng(0)
+    site = np.repeat(["u", "v", "w"], 60)
+    x = random.normal(size=180)
+    y = np.where(x + random.normal(size=180) > 0, "ill", "well")
+    kind = random.choice(["red", "blue"], 180)
+    path = tmp_path / "rows.csv"
+    pd.DataFrame({"x": x, "kind": kind, "y": y, "site": site}).to_csv(path, index=False)
+    return path
+
+
+def work(data, job):
+    if job.algorithm == "bad":
+        raise InputError("column 'x' is bad; drop it")
+    if job.algorithm == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"{job.algorithm} without {job.held_out} of {len(data.y)} rows"
+
+
+def test_jobs_run_in_order_in_this_process():
+    jobs = [FitJob("erm", "a"), FitJob("wri")]
+    with open_runner() as runner:
+        found = list(runner.run(work, DATA, jobs))
+    assert found == [(jobs[0], "erm without a of 3 rows"), (jobs[1], "wri without None of 3 rows")]
+
+
+def test_an_unknown_back_end_is_named():
+    with pytest.raises(InputError, match=r"--backend.*local, ray"):
+        open_runner("cloud")
+
+
+@needs_ray
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills workers by signal 9")
+def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table):
+    jobs = [FitJob("erm", "a"), FitJob("wri", "b"), FitJob("wri")]
+    with RayRunner(workers=2) as runner:
+        assert dict(runner.run(work, DATA, jobs)) == dict(LocalRunner().run(work, DATA, jobs))
+        with pytest.raises(InputError, match="column 'x' is bad; drop it"):
+            list(runner.run(work, DATA, [FitJob("bad", "a")]))
+        with pytest.raises(InputError, match="gave up the fit of dies without site 'a' after 4"):
+            list(runner.run(work, DATA, [FitJob("dies", "a")]))
+    rows = read_rows([table], "y", "site")
+    options = {"steps": 30, "penalty_weight": 1.0}
+    here = fit_table(rows, FitOptions(**options))
+    there = fit_table(rows, FitOptions(backend="ray", **options))
+    for ours, theirs in zip(here.held_out.scores, there.held_out.scores, strict=True):
+        assert (ours.environment, ours.algorithm) == (theirs.environment, theirs.algorithm)
+        assert theirs.loss == pytest.approx(ours.loss, abs=1e-8)
+    assert there.kept == here.kept
+    for name, model in here.models.items():
+        expected = model.predict_proba(rows.frame)
+        assert np.allclose(there.models[name].predict_proba(rows.frame), expected, atol=1e-8)
