@@ -1,3 +1,4 @@
+import os
 import sys
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import torch
 from helpers import make_bank
 from wri import cli
 
+os.environ.setdefault("RAY_worker_niceness", "0")  # or Ray's workers wait for all other tests
 torch.set_num_threads(1)  # tiny tensors: a second thread only waits
 
 

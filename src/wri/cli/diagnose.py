@@ -92,6 +92,7 @@ def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tu
     from sklearn.pipeline import Pipeline
 
     from wri.estimators import load
+    from wri.tables.column_names import readable_names
     from wri.tables.diagnosing import NamedColumns
     from wri.tables.fitting import find_schema, last_step, prepared_columns
 
@@ -99,7 +100,8 @@ def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tu
         schema = find_schema(rows, kinds)
         head = Pipeline([(str(k), step) for k, step in enumerate(schema.make_preprocessing())])
         x = np.asarray(head.fit_transform(rows.frame))
-        names, models = tuple(map(str, head.get_feature_names_out())), None
+        encoded = [str(name) for name in head.get_feature_names_out()]
+        names, models = readable_names(encoded, list(map(str, rows.frame.columns))), None
     else:
         fitted: Any = load(model)
         kind = "classes" if hasattr(fitted, "classes_") else "numbers"

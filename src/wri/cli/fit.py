@@ -54,7 +54,7 @@ def fit(
     blocks: given.Blocks = None,
     images: given.Images = False,
     algorithms: given.Algorithms = None,
-    choose: given.Choose = "average",
+    choose: given.Choose = "affordable",
     fast: given.Fast = False,
     hidden: given.Hidden = None,
     steps: given.Steps = None,
@@ -84,6 +84,8 @@ def fit(
     )
     options.check()
     check_output(output)
+    if output.exists() and any(output.iterdir()):
+        say(f"{output} holds a model; it is replaced when this fit is done")
     with ending_cleanly():
         if images:
             _fit_pictures(files, output, options, as_json)

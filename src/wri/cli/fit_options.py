@@ -86,9 +86,10 @@ Algorithms = Annotated[
 Choose = Annotated[
     Literal["average", "worst", "insured", "affordable"],
     typer.Option(
-        help="Which model is kept: least loss on average over the sites held out; at the worst of "
-        "them; or the most insurance against changing relations within one standard error of the "
-        "least loss (insured), or for one per cent of it (affordable).",
+        help="Which model is kept, by its loss at the sites held out: the most insurance against "
+        "changing relations that costs at most one per cent of the least mean loss (affordable), "
+        "or one standard error of it (insured); the least mean loss (average); the least loss at "
+        "the worst site (worst).",
         rich_help_panel=MODEL,
     ),
 ]

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from wri.errors import InputError, check_option
 from wri.estimators.bar import progress_bar
-from wri.estimators.choice import RULES, Rule, describe_without_choice
+from wri.estimators.choice import DEFAULT_RULE, RULES, Rule, describe_without_choice
 from wri.estimators.environments import read_environments, without_column
 from wri.estimators.folders import SavedInFolders
 from wri.estimators.linear import CoefficientsMixin
@@ -29,6 +29,7 @@ from wri.estimators.specs import (
     AUTO,
     PRESET,
     PenaltyWeight,
+    chooses_penalty,
     constructor_parameters,
     make_spec,
     make_specs,
@@ -69,10 +70,10 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
     stop_after
         Steps after which training stops, if before `steps`.
     penalty_weight
-        λ, how much the penalty counts beside the risk: a number, the preset's when None, or "auto":
-        chosen from a ladder of values around the preset's, 0 (ERM) among them, by the loss on each
-        training environment left out in turn. That takes three environments or more; with fewer
-        the preset's is kept.
+        λ, how much the penalty counts beside the risk: a number, the preset's when None, or "auto"
+        (the default): chosen from a ladder of values around the preset's, 0 (ERM) among them, by
+        the loss on each training environment left out in turn. That takes three environments or
+        more; with fewer the preset's is kept. Objectives without a penalty ignore it.
     learning_rate, weight_decay, batch_size
         Hyper-parameters; the preset's when None. An environment with at most `batch_size` rows is
         used whole at every step.
@@ -89,7 +90,7 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
         By which rule. "average": the least mean loss over left-out environments. "worst": the least
         loss at the worst of them. "insured": the largest λ whose mean loss is within one standard
         error of the least; a larger λ relies less on relations that change between environments.
-        "affordable": the largest λ whose mean loss is within 1 % of the least.
+        "affordable" (the default): the largest λ whose mean loss is within 1 % of the least.
     early_stopping
         Stop where the loss on left-out environments is least (with fewer than three, on held-out
         rows), once penalties have their full weight. The step size does not decay then.
@@ -157,14 +158,14 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
         standardise: bool | None = None,
         steps: int | None = None,
         stop_after: int | None = None,
-        penalty_weight: PenaltyWeight = None,
+        penalty_weight: PenaltyWeight = AUTO,
         learning_rate: float | None = None,
         weight_decay: float | None = None,
         batch_size: int | None = None,
         hyper: Mapping[str, float] | None = None,
         options: Mapping[str, Any] | None = None,
         candidates: Sequence[Mapping[str, Any]] | None = None,
-        choose: Rule = "average",
+        choose: Rule = DEFAULT_RULE,
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
         evidence_on: Seen = "outputs",
@@ -344,7 +345,7 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
         asked = None
         if self.candidates is not None and len(self.candidates) > 1:
             asked = "candidates need"
-        elif self.penalty_weight == AUTO:
+        elif chooses_penalty(self) and self.n_environments_ > 1:
             asked = "penalty_weight='auto' needs"
         reason = describe_without_choice(asked, self.n_environments_, self.early_stopping)
         if asked:

@@ -21,6 +21,7 @@ from wri.errors import InputError
 
 Rule = Literal["average", "worst", "insured", "affordable"]
 RULES: tuple[Rule, ...] = get_args(Rule)
+DEFAULT_RULE: Rule = "affordable"
 PREMIUM = 0.01  # share of the least mean loss that "affordable" pays for a larger λ
 
 

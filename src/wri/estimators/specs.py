@@ -81,24 +81,22 @@ def make_specs(asked: RequestedModel) -> list[ModelSpec]:
     if asked.candidates is not None and not len(asked.candidates):
         raise InputError("candidates is empty; leave it out for the defaults")
     given = [dict(candidate) for candidate in asked.candidates or [{}]]
-    if asked.penalty_weight == AUTO:
+    if chooses_penalty(asked):
         ladder = [{"penalty_weight": weight} for weight in penalty_ladder(asked)]
         given = [{**rung, **candidate} for candidate in given for rung in ladder]
         given = [each for place, each in enumerate(given) if each not in given[:place]]
     return [make_spec(asked, candidate) for candidate in given]
 
 
+def chooses_penalty(asked: RequestedModel) -> bool:
+    """Whether λ is to be chosen: "auto" asks for it, `hyper` has none, and there is a penalty."""
+    given = "penalty_weight" in (asked.hyper or {})
+    return asked.penalty_weight == AUTO and not given and has_penalty_weight(asked._objective)
+
+
 def penalty_ladder(asked: RequestedModel) -> list[float]:
     """What "auto" chooses from: 0, which is ERM, and multiples of the preset's λ."""
     known = {each.name: each for each in OBJECTIVES[asked._objective].hyperparameters()}
-    if "penalty_weight" not in known:
-        able = [name for name in OBJECTIVES if has_penalty_weight(name)]
-        raise InputError(
-            f"penalty_weight='auto' is for objectives with a penalty weight ({', '.join(able)}); "
-            f"{asked._objective} has none: leave it out"
-        )
-    if "penalty_weight" in (asked.hyper or {}):
-        raise InputError("hyper has a penalty_weight as well as 'auto'; give one of them")
     centre = known["penalty_weight"].setting(asked.preset).resolve(None)
     return [centre * factor for factor in LADDER]
 
@@ -133,6 +131,8 @@ def constructor_parameters(spec: ModelSpec) -> dict[str, Any]:
     for name in ("standardise", "steps", "stop_after"):
         if name in given:
             parameters[name] = given[name]
+    if has_penalty_weight(spec.objective.name):
+        parameters["penalty_weight"] = None  # the preset's, or that of hyper: nothing is chosen
     if "hyper" in given:
         parameters["hyper"] = {name: spec.hyper[name] for name in given["hyper"]}
     if "options" in given:

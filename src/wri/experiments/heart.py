@@ -76,11 +76,11 @@ def _networks() -> dict[str, EstimatorLine]:
     ways = {}
     for name, (kind, parameter, values) in tuned.items():
         candidates = [{parameter: value} for value in values]
-        ways[name] = EstimatorLine(kind(validation_fraction=0.0))
-        ways[f"{name}, tuned"] = EstimatorLine(kind(validation_fraction=0.0, candidates=candidates))
-        ways[f"{name}, network, tuned"] = EstimatorLine(
-            kind(validation_fraction=0.0, candidates=candidates, hidden=NETWORK)
-        )
+        ways[name] = EstimatorLine(kind(validation_fraction=0.0, penalty_weight=None))
+        tuning = {"validation_fraction": 0.0, "candidates": candidates, "choose": "average"}
+        ways[f"{name}, tuned"] = EstimatorLine(kind(**tuning))
+        ways[f"{name}, network, tuned"] = EstimatorLine(kind(**tuning, hidden=NETWORK))
+    ways["WRI, λ chosen"] = EstimatorLine(WRIClassifier(validation_fraction=0.0))
     return ways
 
 

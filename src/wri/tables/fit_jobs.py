@@ -5,6 +5,7 @@
 Jobs do not depend on each other, so both ways give the same results.
 """
 
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from time import sleep
@@ -95,7 +96,7 @@ class RayRunner(JobRunner):
             self._session = RaySession(self._workers, memory=0.0, shared=_count_bytes(shared))
         ray = self._session.ray
         task = ray.remote(num_cpus=1, max_retries=RETRIES)(_make_task())
-        stored = ray.put((work, shared))
+        stored = ray.put(ray.cloudpickle.dumps((work, shared)))
         waiting = {task.remote(stored, job): job for job in jobs}
         try:
             while waiting:
@@ -111,7 +112,7 @@ class RayRunner(JobRunner):
 
     def _fetch(self, ray: Any, ref: Any, job: FitJob) -> Any:
         try:
-            return fetch_result(ray, ref)
+            return pickle.loads(fetch_result(ray, ref))
         except ray.exceptions.RayError as error:
             without = "" if job.held_out is None else f" without site {job.held_out!r}"
             raise InputError(
@@ -141,15 +142,20 @@ def open_runner(backend: str = "local") -> JobRunner:
     return RUNNERS[backend]()
 
 
-def _make_task() -> Callable[[Any, FitJob], Any]:
-    """Make the task as a closure: Ray sends its code, so a worker without wri can say so."""
+def _make_task() -> Callable[[bytes, FitJob], bytes]:
+    """Make the task as a closure: Ray sends its code, so a worker without wri can say so.
 
-    def fit_job(stored: Any, job: Any) -> Any:
+    Rows and results travel as bytes, because arrays in Ray's object store cannot be written to.
+    """
+
+    def fit_job(stored: bytes, job: Any) -> bytes:
+        import pickle
+
         import torch
 
         torch.set_num_threads(1)
-        work, shared = stored
-        return work(shared, job)
+        work, shared = pickle.loads(stored)
+        return pickle.dumps(work(shared, job))
 
     return fit_job
 

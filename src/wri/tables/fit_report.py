@@ -17,6 +17,7 @@ from wri.report.blocks import (
     Section,
 )
 from wri.tables.choosing import label_of
+from wri.tables.coefficients import coefficient_section
 from wri.tables.diagnosing import Answer
 from wri.tables.fit_card import VERDICTS, FitSource, card_section, verdict_section
 from wri.tables.fit_plots import plot_risk_coverage, plot_scores, risk_of
@@ -56,6 +57,7 @@ def build_fit_page(
         _trained_on(fit, source),
         _held_out(fit),
         _insurance(fit, answers),
+        coefficient_section(fit),
         _coverage(fit),
         _sites(answers, sampled),
         _changes(answers, sampled),

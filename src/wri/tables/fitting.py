@@ -16,13 +16,14 @@ from sklearn.pipeline import Pipeline
 
 from wri.errors import InputError, check_option
 from wri.estimators import ESTIMATORS
-from wri.estimators.choice import RULES, Rule
+from wri.estimators.choice import DEFAULT_RULE, RULES, Rule
 from wri.estimators.columns import Column
 from wri.estimators.pipeline import make_pipeline
 from wri.estimators.specs import LADDER, PenaltyWeight, has_penalty_weight
 from wri.progress import Progress, silent
 from wri.registry import OBJECTIVES
 from wri.tables.choosing import KeptModel, choose_algorithm, keep_without_comparison
+from wri.tables.column_names import readable_names
 from wri.tables.fit_jobs import RUNNERS, FitJob, JobRunner, open_runner
 from wri.tables.held_out import HeldOutScores, HeldOutWork, SiteData, hold_out_sites
 from wri.tables.reading import TableRows
@@ -37,7 +38,7 @@ class FitOptions:
     """What is trained and how one of it is kept."""
 
     algorithms: tuple[str, ...] = DEFAULT
-    choose: Rule = "average"
+    choose: Rule = DEFAULT_RULE
     fast: bool = False  # no site is held out
     hidden: tuple[int, ...] | None = None
     steps: int | None = None
@@ -62,7 +63,7 @@ class FitOptions:
         return ESTIMATORS[f"{OBJECTIVES[algorithm].label}{kind}"](
             hidden=self.hidden,
             steps=self.steps,
-            penalty_weight=weight if has_penalty_weight(algorithm) else None,
+            penalty_weight=weight,
             choose=self.choose,
             random_state=self.seed,
             device=self.device,
@@ -118,7 +119,8 @@ def prepared_columns(model: Any, X: Any) -> tuple[np.ndarray, tuple[str, ...]]:
     if not isinstance(model, Pipeline):
         return np.asarray(X), tuple(f"feature {k}" for k in range(np.shape(X)[1]))
     head = Pipeline(model.steps[:-1])
-    return np.asarray(head.transform(X)), tuple(map(str, head.get_feature_names_out()))
+    encoded = [str(name) for name in head.get_feature_names_out()]
+    return np.asarray(head.transform(X)), readable_names(encoded, list(map(str, X.columns)))
 
 
 def fit_table(

@@ -137,4 +137,10 @@ class Outcomes:
             return [*lines, "no interval was promised: it takes three training sites or more"]
         word = "met" if found["within_interval"] else "NOT met"
         span = f"{found['low']:.4g} to {found['high']:.4g}"
-        return [*lines, f"promised {what} {span} ({found['level']:.0%} interval): {word}"]
+        lines.append(f"promised {what} {span} ({found['level']:.0%} interval): {word}")
+        if not found["within_interval"]:
+            lines.append(
+                "this site is not like the training sites: look at `wri diagnose` on all rows with "
+                "this site added, and fit again with it"
+            )
+        return lines
