@@ -97,7 +97,7 @@ def test_bad_tables_are_one_sentence_and_leave_nothing(case, command):
         (["rows.csv", *FIT, "--delimiter", "ab"], "must be one character"),
         (["rows.csv", *FIT, "--blocks", "week"], "has no column 'week' for the blocks"),
         (["rows.csv", *FIT, "--memory", "0.01", "--task", "numbers"], None),
-        (["rows.csv", *FIT[:-1], "taken"], "holds notes.txt, which is not a saved model's"),
+        (["rows.csv", *FIT[:-1], "taken"], "holds notes.txt, which is not part of a saved model"),
         (["rows.csv", *FIT[:-1], "rows.csv"], "rows.csv is a file; give a folder"),
     ],
 )
