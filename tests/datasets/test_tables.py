@@ -170,7 +170,7 @@ MISSING = [1.0, 2.0, None, 4.0, None, 6.0]
         (changed(y=[0, 1, "inf"] * 2), "column 'y', row 3 is missing or infinite"),
         (changed(site=["a", "a", "b", "b", "", "b"]), "column 'site', row 5 is missing"),
         (changed(site=["1", "1.0"] * 3), "writes one number in several ways, '1', '1.0'"),
-        (changed(site="Oslo"), "column 'site' holds the one environment 'Oslo'; at least two"),
+        (changed(site="Oslo"), "column 'site' holds only one environment, 'Oslo'; at least two"),
         (
             changed(site=["a"] * 5 + ["b"]),
             "environment 'b' of column 'site' has 1 row; at least 2 are needed: drop or merge",

@@ -160,7 +160,7 @@ def test_fit_says_where_sites_share_nothing():
         model = wri.WRIClassifier(**QUICK).fit(X, y, site)
     # and what they do not share hardly moves the predictor
     erm = wri.ERMClassifier(**QUICK).fit(X, y, site)
-    with pytest.warns(UserWarning, match="next to nothing"):
+    with pytest.warns(UserWarning, match="hardly overlap"):
         alike = wri.WRIClassifier(options={"overlap_power": 0.0}, **QUICK).fit(X, y, site)
     differences = [np.abs(m.coef_ - erm.coef_).max() for m in (model, alike)]
     assert differences[0] < 0.5 * differences[1]

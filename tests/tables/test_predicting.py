@@ -209,7 +209,7 @@ def test_bad_tables_are_refused_with_a_sentence_and_leave_nothing(folder, new, t
         assert not out.exists()
         assert sorted(os.listdir(tmp_path)) == ["bad.csv", "new.csv"]
     message = refused("predict", model, write(tmp_path / "bad.csv", "dosis,age\n1,2\n"), "-o", out)
-    assert "it has others that training had not: 'dosis'" in message
+    assert "it has columns that were not in training: 'dosis'" in message
 
 
 def test_bad_models_and_outputs_are_refused_with_a_sentence(folder, new, tmp_path):
@@ -227,7 +227,7 @@ def test_bad_models_and_outputs_are_refused_with_a_sentence(folder, new, tmp_pat
     assert "was changed after it was written" in refused("predict", foreign, rows, "-o", out)
     for path, said in (
         (tmp_path, "is a folder; name a file in it"),
-        (tmp_path / "no" / "o.csv", "is no folder; create it first"),
+        (tmp_path / "no" / "o.csv", "is not a folder; create it first"),
         (tmp_path / "o.xlsx", "must end in .csv or .parquet"),
         (rows, "is the file of the rows"),
         ("/proc/o.csv", "cannot be written"),
