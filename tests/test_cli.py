@@ -156,7 +156,7 @@ def test_a_damaged_run_is_named_and_repair_trains_it_again(wri):
         ),
         (
             ("sweep", "--datasets", "simulation", "--memory", "0.05", "--store", "s.db"),
-            "--memory 0.05 is too little: PyTorch and the rows take",
+            "--memory 0.05 is too small: PyTorch and the rows need",
         ),
         (
             ("sweep", "--datasets", "simulation", "--memory", "inf", "--store", "s.db"),
@@ -293,5 +293,5 @@ def test_a_table_that_would_not_fit_is_refused_before_it_is_read(wri, tmp_path):
     asked = ("--data", str(path), "--target", "y", "--env", "site", "--store", store)
     ended = wri("sweep", *asked, "--memory", "0.1")
     assert ended.returncode == 2
-    assert "takes about 0.13 GB while it is read, and --memory allows 0.1" in ended.stderr
+    assert "needs about 0.13 GB to be read, but --memory allows 0.1" in ended.stderr
     assert not (tmp_path / "s.db").exists()

@@ -84,9 +84,9 @@ def test_bad_tables_are_one_sentence_and_leave_nothing(case, command):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["rows.csv", "--env", "site", "-o", "m"], "name the column to be predicted by --target"),
-        (["rows.csv", "--target", "sick", "-o", "m"], "name the column of sites by --env"),
-        (["rows.csv", *FIT, "--env-from-file"], "both say what the sites are"),
+        (["rows.csv", "--env", "site", "-o", "m"], "name the column to be predicted with --target"),
+        (["rows.csv", "--target", "sick", "-o", "m"], "name the column of sites with --env"),
+        (["rows.csv", *FIT, "--env-from-file"], "both define the sites"),
         (["none_*.csv", *FIT], "no file matches none_*.csv"),
         (["none.csv", *FIT], "none.csv does not exist"),
         (["rows.csv", "rows.csv", *FIT], "rows.csv is given twice"),

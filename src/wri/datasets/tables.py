@@ -70,9 +70,9 @@ def _table(
     sizes = np.bincount(sites)
     if len(environments) < 2:
         raise InputError(
-            f"{path}: column {environment!r} holds the one environment "
-            f"{shorten(environments[0])!r}; at least two are needed, so name another column or add "
-            "rows from elsewhere"
+            f"{path}: column {environment!r} holds only one environment, "
+            f"{shorten(environments[0])!r}; at least two are needed: name another column or add "
+            "rows of another environment"
         )
     if sizes.min() < FEWEST_ROWS:
         raise InputError(
