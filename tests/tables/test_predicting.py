@@ -81,7 +81,7 @@ def test_rows_keep_their_order_and_their_cells(folder, new, tmp_path, monkeypatc
     code, text, _ = run("predict", folder / "model", tmp_path / "new.csv", "-o", tmp_path / "o.csv")
     assert code == 0
     assert "50 rows: " in text
-    assert "probability is that of 'well'" in text
+    assert "probability is that of class 'well'" in text
     given = pd.read_csv(tmp_path / "new.csv", dtype=str, keep_default_na=False)
     found = pd.read_csv(tmp_path / "o.csv", dtype=str, keep_default_na=False)
     assert found[given.columns].equals(given)

@@ -52,7 +52,7 @@ def with_cell(value):
         ),
         (
             lambda: make_run(ERM(), Bank(X, Y), TWO, {"penalty_weight": 1.0}),
-            "unknown hyper-parameter 'penalty_weight'; this objective knows batch_size",
+            "unknown hyper-parameter 'penalty_weight'; this objective has batch_size",
         ),
         (
             lambda: make_run(VREx(), Bank(X, Y), TWO, {"penalty_weight": -1.0}),

@@ -153,8 +153,8 @@ def gaussian_moments(
 
     References
     ----------
-    G. Wong et al., "Weighted Risk Invariance: Domain Generalization under Invariant Feature
-    Shift", 2024.
+    G. Wong, J. Gleason, R. Chellappa, Y. Wald and A. Liu, "Weighted Risk Invariance: Domain
+    Generalization under Invariant Feature Shift", TMLR, 2024.
 
     Examples
     --------
