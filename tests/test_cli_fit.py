@@ -39,12 +39,12 @@ def changed(**columns):
 EXCEL = b"PK\x03\x04" + bytes(100)
 CASES = {
     "empty": ("", "is empty; write a table to it first"),
-    "header only": ("a,sick,site\n", "has columns and no rows"),
+    "header only": ("a,sick,site\n", "has columns but no rows"),
     "wrong delimiter": ("a:sick:site\n1:0:u\n", "give --delimiter if that is several columns"),
     "duplicate columns": ("a,a,sick,site\n1,2,0,u\n", "column 'a' occurs twice; rename or drop"),
     "Excel": (EXCEL, "it is an Excel workbook or another packed file; save the sheet as CSV"),
-    "constant target": (changed(sick=1), "holds the one class '1'; at least two are needed"),
-    "constant number": (changed(sick=0.5), "holds the one class '0.5'; at least two"),
+    "constant target": (changed(sick=1), "holds only one class, '1'; at least two are needed"),
+    "constant number": (changed(sick=0.5), "holds only one class, '0.5'; at least two"),
     "one site": (changed(site="Oslo"), "holds only one environment, 'Oslo'; at least two"),
     "small site": (changed(site=["u"] * 11 + ["v"]), "environment 'v' of 'site' has 1 row"),
     "no site in a row": (changed(site=["u", ""] * 6), "column 'site', row 2 is missing"),

@@ -194,7 +194,7 @@ def test_bad_tables_are_refused_with_a_sentence_and_leave_nothing(folder, new, t
     header = ",".join(new.columns)
     bad = {
         "": "is empty; write a table to it first",
-        header + "\n": "has columns and no rows; write rows to it first",
+        header + "\n": "has columns but no rows; add rows to it first",
         "id,age\n1,2\n": "has no column 'dose', 'ward', 'smoker', which the model was trained on",
         f"{header}\n1,old,1,north,no,a,ill\n": r"'age' (row 1 is 'old', not a number)",
         f"{header}\n1,1,1,north,no,a,ill\n2,1,1,north,maybe,a,ill\n": "row 2 is 'maybe', not yes",

@@ -83,7 +83,7 @@ def test_kinds_can_be_given_and_columns_left_out():
         TableSchema.infer(table, kinds={"age": "float"})
     with pytest.raises(InputError, match="'y' is the target or the environment"):
         TableSchema.infer(table, target="y", leave_out=["y"])
-    with pytest.raises(InputError, match="columns and no rows"):
+    with pytest.raises(InputError, match="columns but no rows"):
         TableSchema.infer(table[:0])
 
 
