@@ -74,7 +74,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> from wri import ERMClassifier, PictureClassifier
     >>> from wri.datasets import ImageFolder
     >>> from wri.features import Backbone, Preprocessing
-    >>> small = Backbone("mean colour", nn.Flatten(), Preprocessing(resize=2, crop=2))
+    >>> small = Backbone("pixels", nn.Flatten(), Preprocessing(side=2, crop=1.0))
     >>> with TemporaryDirectory() as folder:
     ...     for number in range(30):
     ...         colour = ("red", "blue")[number % 2]
