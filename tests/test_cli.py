@@ -126,7 +126,7 @@ def test_a_damaged_run_is_named_and_repair_trains_it_again(wri):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("sweep", "--store", "s.db"), "name a data set by --datasets, or a file by --data"),
+        (("sweep", "--store", "s.db"), "name a data set with --datasets, or a file with --data"),
         (("sweep", "--datasets", "mnist", "--store", "s.db"), "no built-in data set 'mnist'"),
         (("sweep", "--data", "no.csv", "--store", "s.db"), "--data needs --target and --env"),
         (

@@ -145,7 +145,7 @@ def fitted_features(
     >>> import numpy as np
     >>> from wri.datasets import Mnist, coloured_mnist
     >>> from wri.features import PCA, fitted_features
-    >>> pixels = np.random.default_rng(0).integers(0, 255, (30, 28, 28), dtype=np.uint8)
+    >>> pixels = np.random.default_rng(0).integers(0, 255, (30, 8, 8), dtype=np.uint8)
     >>> digits = Mnist(pixels, (np.arange(30) % 10).astype(np.uint8))
     >>> environments = coloured_mnist("cmnist", mnist=digits)
     >>> with TemporaryDirectory() as folder:
@@ -202,7 +202,7 @@ def feature_environments(
     >>> import numpy as np
     >>> from wri.datasets import Mnist, coloured_mnist
     >>> from wri.features import PCA, feature_environments
-    >>> pixels = np.random.default_rng(0).integers(0, 255, (30, 28, 28), dtype=np.uint8)
+    >>> pixels = np.random.default_rng(0).integers(0, 255, (30, 8, 8), dtype=np.uint8)
     >>> digits = Mnist(pixels, (np.arange(30) % 10).astype(np.uint8))
     >>> with TemporaryDirectory() as folder:
     ...     made = feature_environments(

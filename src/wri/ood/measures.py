@@ -84,7 +84,7 @@ def detection_rates(common: Scores, strange: Scores, false_rates: Scores) -> np.
     --------
     >>> from wri.ood import detection_rates
     >>> detection_rates(common=[1.0, 2.0, 3.0, 4.0], strange=[0.0, 2.5], false_rates=[0.25, 0.5])
-    array([0.5, 0.5])
+    array([0.5, 1. ])
     """
     wanted = np.asarray(false_rates, float)
     outside = wanted[~((wanted >= 0) & (wanted <= 1))]
