@@ -9,11 +9,6 @@ LONGEST = 80  # characters of a label or path in a message
 class InputError(ValueError):
     """Error for wrong input. The message names the row, column or option and the remedy.
 
-    Parameters
-    ----------
-    *args : str
-        The message.
-
     Examples
     --------
     >>> from wri import InputError, ERMClassifier

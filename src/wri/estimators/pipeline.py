@@ -91,7 +91,7 @@ def _last_has(method: str) -> Any:
 
 
 class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
-    """scikit-learn pipeline whose last step is one of wri's estimators.
+    """Pipeline of scikit-learn whose last step is one of wri's estimators.
 
     `groups` and `sample_weight` of `fit` reach the last step, and so does the column that its
     `environment` names, which no other step sees. Sparse matrices are made dense for it.

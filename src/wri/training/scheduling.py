@@ -63,7 +63,7 @@ def train(
     measures : sequence of str, "all" or None, default=None
         Names in `wri.measures`, or "all" that the targets allow. None: the first of these.
     device : str, default="auto"
-        PyTorch device: "auto", "cpu", "cuda", …
+        PyTorch device, for instance "auto", "cpu" or "cuda".
     progress : callable or None, default=None
         Called with (steps done, steps in all) over all stacks, from the threads that train.
     side_by_side : bool, default=True

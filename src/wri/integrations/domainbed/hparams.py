@@ -70,7 +70,7 @@ def hparam_settings(algorithm: str) -> dict[str, HparamSetting]:
     Parameters
     ----------
     algorithm : str
-        Name in DomainBed's spelling: "WRI", "IRM", "GroupDRO", …
+        Name in DomainBed's spelling, for instance "WRI", "IRM" or "GroupDRO".
 
     Returns
     -------
