@@ -245,7 +245,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     given = parser.parse_args()
     given.store = given.store or f"insurance-{given.which}.jsonl"
-    warnings.filterwarnings("ignore", ".*(three environments|share next to nothing|single class)")
+    warnings.filterwarnings("ignore", ".*(three environments|hardly overlap|single class)")
     lines = summary(work(given), given.which)
     if given.json:
         print(json.dumps(lines, indent=1))

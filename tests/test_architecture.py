@@ -93,9 +93,20 @@ def test_ray_is_imported_only_when_its_back_end_starts():
             assert "ray" not in {name.split(".")[0] for name in names}, path
 
 
-def test_files_stay_small():
+def docstring_lines(node):
+    """Number of lines of the docstring of a module, class or function."""
+    first = node.body[0] if node.body else None
+    has = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return first.end_lineno - first.lineno + 1 if has and ast.get_docstring(node) else 0
+
+
+def test_files_stay_small_apart_from_their_docstrings():
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
     for path in ROOT.rglob("*.py"):
-        assert len(path.read_text().splitlines()) <= 400, path
+        text = path.read_text()
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
+        code = len(text.splitlines()) - sum(map(docstring_lines, nodes))
+        assert code <= 400, path
 
 
 def functions_and_records():
@@ -108,7 +119,8 @@ def functions_and_records():
 def test_functions_fit_on_a_screen():
     for path, node in functions_and_records():
         if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.lineno < 60, (path, node.name)
+            length = node.end_lineno - node.lineno - docstring_lines(node)
+            assert length < 60, (path, node.name)
 
 
 def test_records_of_more_than_four_fields_are_made_by_keyword():

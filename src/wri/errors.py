@@ -1,4 +1,4 @@
-"""The error that users meet: what is wrong, where, and what to do about it."""
+"""The error for wrong input, and helpers for its messages."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -7,21 +7,32 @@ LONGEST = 80  # characters of a label or path in a message
 
 
 class InputError(ValueError):
-    """Bad input. The message names the row, column or option and the remedy."""
+    """Error for wrong input. The message names the row, column or option and the remedy.
+
+    Examples
+    --------
+    >>> from wri import InputError, ERMClassifier
+    >>> try:
+    ...     ERMClassifier(steps="many").fit([[0.0], [1.0]], [0, 1])
+    ... except InputError as error:
+    ...     print(error)
+    steps must be a whole number, not 'many', of the type str
+    """
 
 
 def check_option(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Refuse a value that is not among the allowed ones."""
     if value not in allowed:
         raise InputError(f"{name} must be one of {', '.join(allowed)}, not {shorten(repr(value))}")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """What somebody may have meant, as the end of a sentence; nothing where no name is near."""
+    """Return the nearest known name as the end of a sentence, or nothing."""
     near = get_close_matches(name, list(known), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def shorten(value: object) -> str:
-    """A text, or what prints as one, for a message: at most 80 characters."""
+    """Return a text of at most 80 characters for a message."""
     text = str(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -1,7 +1,7 @@
-"""Measures by name: which way is better, and where they apply.
+"""Measures by name: their direction and the tasks they apply to.
 
-`training/evaluation.py` computes them. Stores, selections and tables know a measure by its name and
-by what stands here, so a new measure needs no code there. Importable without PyTorch.
+`training/evaluation.py` computes them. Stores, selections and tables use a measure by its name and
+its entry here, so a new measure needs no code there. Importable without PyTorch.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from wri.errors import InputError, check_option
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """What tables and selections need to know of a measure."""
+    """Entry of a measure, for tables and selections."""
 
     label: str
     about: str
@@ -23,12 +23,12 @@ class Measure:
 
     @property
     def factor(self) -> float:
-        """From recorded values to what a table shows."""
+        """Factor from recorded values to those shown in a table."""
         return 100.0 if self.percent else 1.0
 
     @property
     def sign(self) -> float:
-        """Times a value, so that more is better."""
+        """Factor that makes larger values better."""
         return 1.0 if self.higher_is_better else -1.0
 
 
@@ -51,7 +51,7 @@ MEASURES = {
 
 
 def applicable_measures(classes: int | None) -> tuple[str, ...]:
-    """Measures for so many classes, or for numbers where there are none."""
+    """Return the measures for this number of classes; None is for numbers."""
     if classes is None:
         kinds: tuple[str, ...] = ("numbers",)
     else:
@@ -60,7 +60,7 @@ def applicable_measures(classes: int | None) -> tuple[str, ...]:
 
 
 def check_measure(name: str, recorded: Iterable[str]) -> None:
-    """Refuse a measure that does not exist, or that was not recorded."""
+    """Refuse a measure that does not exist or was not recorded."""
     check_option("measure", name, tuple(MEASURES))
     known = tuple(recorded)
     if name not in known:

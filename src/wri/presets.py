@@ -1,7 +1,7 @@
-"""Presets by name: what a model specification takes where nothing is given.
+"""Presets by name: defaults of a model specification.
 
-Hyper-parameters have their values beside their objectives (`objectives/`), keyed by these names;
-unset values fall back to `domainbed`. Importable without PyTorch.
+Values of hyper-parameters are with their objectives (`objectives/`), keyed by these names; unset
+values fall back to `domainbed`. Importable without PyTorch.
 """
 
 from dataclasses import dataclass
@@ -47,13 +47,13 @@ PRESETS = {
 
 
 def find_preset(name: str) -> Preset:
-    """The preset of that name."""
+    """Return the preset of that name."""
     check_option("preset", name, tuple(PRESETS))
     return PRESETS[name]
 
 
 def default_hidden(width: int) -> tuple[int, ...]:
-    """Half and a quarter of the inputs, as the paper ran, and never fewer than (16, 8) units."""
+    """Return half and a quarter of the inputs, as in the paper, at least (16, 8) units."""
     first, second = SMALLEST_HIDDEN
     return max(first, width // 2), max(second, width // 4)
 

@@ -1,4 +1,4 @@
-"""How long work says how far it is."""
+"""Progress callbacks."""
 
 from collections.abc import Callable
 
@@ -7,9 +7,9 @@ Progress = Callable[[int, int], None]
 
 
 def silent(done: int, of: int) -> None:
-    """For work that nobody watches."""
+    """Ignore progress."""
 
 
 def part(progress: Progress, n: int, parts: int) -> Progress:
-    """Progress of the nth of several equal parts as progress of the whole."""
+    """Return the progress of the nth of several equal parts as progress of the whole."""
     return lambda done, of: progress(n * of + done, parts * of)

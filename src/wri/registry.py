@@ -1,8 +1,8 @@
-"""The objectives by name: label, colour and class.
+"""Registry of the objectives: name, label, colour and class.
 
 Estimators, help texts, figures and benchmarks are derived from this table. It imports nothing, so
-the command line can name the objectives at once. A new objective is its file in `objectives/` and
-one line here.
+the command line can name the objectives without delay. A new objective needs its file in
+`objectives/` and one line here.
 """
 
 from importlib import import_module
@@ -18,7 +18,7 @@ GREY = "#8C8C8C"
 
 
 class ObjectiveEntry(NamedTuple):
-    """One objective: the module `objectives/<name>.py` holds a class called like the label."""
+    """Entry of one objective; `objectives/<name>.py` holds a class with the name of the label."""
 
     name: str
     label: str
@@ -27,7 +27,7 @@ class ObjectiveEntry(NamedTuple):
 
     @property
     def objective(self) -> "type[Objective]":
-        """The class. Imports PyTorch."""
+        """Class of the objective. Imports PyTorch."""
         found: type[Objective] = getattr(import_module(f"wri.objectives.{self.name}"), self.label)
         return found
 
@@ -35,13 +35,13 @@ class ObjectiveEntry(NamedTuple):
 OBJECTIVES = {
     entry.name: entry
     for entry in (
-        ObjectiveEntry("erm", "ERM", GREY, "minimise the mean risk of the environments"),
-        ObjectiveEntry("irm", "IRM", ORANGE, "no environment wants another scale of the outputs"),
-        ObjectiveEntry("vrex", "VREx", SKY, "the risks of the environments agree"),
-        ObjectiveEntry("groupdro", "GroupDRO", PURPLE, "the worst environments count most"),
-        ObjectiveEntry("mixup", "Mixup", YELLOW, "train between rows of two environments"),
-        ObjectiveEntry("mldg", "MLDG", BLACK, "a step on some environments helps the others"),
-        ObjectiveEntry("coral", "CORAL", BLUE, "Φ(x) has the same mean and covariance everywhere"),
-        ObjectiveEntry("wri", "WRI", VERMILLION, "risks agree where both environments have rows"),
+        ObjectiveEntry("erm", "ERM", GREY, "empirical risk minimisation over all environments"),
+        ObjectiveEntry("irm", "IRM", ORANGE, "invariant risk minimisation"),
+        ObjectiveEntry("vrex", "VREx", SKY, "variance risk extrapolation"),
+        ObjectiveEntry("groupdro", "GroupDRO", PURPLE, "distributionally robust optimisation"),
+        ObjectiveEntry("mixup", "Mixup", YELLOW, "interpolation between environments"),
+        ObjectiveEntry("mldg", "MLDG", BLACK, "meta-learning for domain generalisation"),
+        ObjectiveEntry("coral", "CORAL", BLUE, "alignment of means and covariances of Φ(x)"),
+        ObjectiveEntry("wri", "WRI", VERMILLION, "weighted risk invariance"),
     )
 }

@@ -1,4 +1,4 @@
-"""Rows as everybody gives them: columns without gaps, in one unit, each from an environment."""
+"""Rows of a table: environments, units and missing values."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,11 +14,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDING = 1e-12
-LARGE = 1e100  # beyond it, or below its inverse, columns are rescaled before they are squared
+LARGE = 1e100  # columns beyond it, or below its inverse, are rescaled before they are squared
 
 
 class Environments(NamedTuple):
-    """The environments of all rows."""
+    """Environments of all rows.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (E,)
+        Labels in the order of `order_labels`.
+    number : ndarray of shape (N,)
+        Number of each row's label.
+    """
 
     labels: np.ndarray  # [E], in the order of `order_labels`
     number: np.ndarray  # [N], each row's place in `labels`
@@ -29,12 +37,12 @@ class Environments(NamedTuple):
         return [np.flatnonzero(self.number == e) for e in range(len(self.labels))]
 
     def take(self, rows: np.ndarray) -> "Environments":
-        """The environments of some rows; labels that none of them has are dropped."""
+        """Return the environments of some rows, without labels that none of them has."""
         left, number = np.unique(self.number[rows], return_inverse=True)
         return Environments(self.labels[left], number)
 
     def same_as(self, other: "Environments") -> bool:
-        """Whether both part the rows alike, whatever the labels."""
+        """Return whether both divide the rows in the same way, whatever the labels."""
         if len(self.labels) != len(other.labels):
             return False
         pairs = np.unique(np.stack([self.number, other.number]), axis=1)
@@ -42,22 +50,27 @@ class Environments(NamedTuple):
 
 
 def number_environments(given: Iterable[Any], what: str, n_rows: int) -> Environments:
-    """Distinct labels in order, and each row's place among them.
+    """Number the labels of rows in their natural order.
 
     Parameters
     ----------
-    given
-        One label a row, of any hashable type.
-    what
-        What errors call the labels.
-    n_rows
-        How many there must be.
+    given : iterable
+        One label per row, of any hashable type.
+    what : str
+        Name of the labels in errors.
+    n_rows : int
+        Required number of labels.
+
+    Returns
+    -------
+    environments : Environments
+        Different labels and the number of each row's label.
     """
     import pandas as pd
 
     labels = pd.Series(_column(given))
     if len(labels) != n_rows:
-        raise InputError(f"{what} has {len(labels)} labels for {n_rows} rows; give one a row")
+        raise InputError(f"{what} has {len(labels)} labels for {n_rows} rows; give one per row")
     missing = np.flatnonzero(labels.isna())
     if len(missing):
         raise InputError(
@@ -70,7 +83,7 @@ def number_environments(given: Iterable[Any], what: str, n_rows: int) -> Environ
 
 
 def order_labels(labels: Sequence[Any] | np.ndarray) -> list[int]:
-    """Places of different labels in their natural order, the one order of the whole package.
+    """Return the numbers of different labels in their natural order, the same in the whole package.
 
     Numbers and texts of numbers are ordered by value, other texts with the numbers in them by
     value ("site 2" before "site 10"), and equal values by their text ("1", "1.0"). Labels of any
@@ -90,14 +103,14 @@ def order_labels(labels: Sequence[Any] | np.ndarray) -> list[int]:
 
 
 def read_number(label: Any) -> float | None:
-    """The number that a label is or spells, infinity and NaN included; None for anything else."""
+    """Return the number that a label is or spells, also infinity and NaN; else None."""
     if isinstance(label, np.timedelta64):  # NumPy counts it among the integers
         return None
     if isinstance(label, Integral):
-        return int(label)  # exact beyond 2⁵³ too
+        return int(label)  # exact also beyond 2⁵³
     if isinstance(label, Real):
         return float(label)
-    if not isinstance(label, str) or "_" in label:  # only Python reads 1_000 as a number
+    if not isinstance(label, str) or "_" in label:  # Python alone reads 1_000 as a number
         return None
     for kind in (int, float):
         try:
@@ -108,7 +121,7 @@ def read_number(label: Any) -> float | None:
 
 
 def _text_key(text: str) -> tuple[list[tuple[int, str]], str]:
-    """Runs of digits by value and what lies between them as text; the whole text breaks ties."""
+    """Return runs of digits by value and the texts between them; the whole text breaks ties."""
     between, *rest = re.split("([0-9]+)", text)
     key = [(0, between)]
     for digits, after in zip(rest[::2], rest[1::2], strict=True):
@@ -128,7 +141,7 @@ def _column(given: Iterable[Any]) -> Any:
 
 
 class NumericTable(NamedTuple):
-    """A table of numbers with the environment of every row."""
+    """Table of numbers with the environment of each row."""
 
     x: np.ndarray  # [n, D]
     names: tuple[str, ...]  # [D]
@@ -136,14 +149,14 @@ class NumericTable(NamedTuple):
 
 
 def read_sites(X: Any, groups: Iterable[Any]) -> NumericTable:
-    """A table of numbers without gaps from at least two environments.
+    """Read a table of numbers without missing values from at least two environments.
 
     Parameters
     ----------
-    X
-        DataFrame, or anything that NumPy makes a table of numbers.
-    groups
-        The environment of every row, any hashable labels.
+    X : DataFrame or array-like of shape (n_rows, n_features)
+        Numbers.
+    groups : iterable of shape (n_rows,)
+        Environment of each row, any hashable labels.
     """
     import pandas as pd
 
@@ -169,34 +182,34 @@ def read_sites(X: Any, groups: Iterable[Any]) -> NumericTable:
 
 
 def _refuse_environment(X: "pd.DataFrame", environments: Environments) -> None:
-    """A column that names the environments is no feature of theirs."""
+    """Refuse a column that names the environments; it is not a feature."""
     import pandas as pd
 
     for place, name in enumerate(X.columns):
         number, labels = pd.factorize(X.iloc[:, place])
         if environments.same_as(Environments(np.asarray(labels), number)):
             raise InputError(
-                f"column {shorten(name)!r} of X says the same as groups; leave it out of X"
+                f"column {shorten(name)!r} of X names the environments like groups; drop it from X"
             )
 
 
 def find_constant_columns(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], or [n] -> []
-    """Which columns differ by rounding only: by at most 1e-12 of their largest absolute value."""
+    """Return which columns vary only by rounding: at most 1e-12 of their largest absolute value."""
     low, high = values.min(0), values.max(0)
     return high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high))
 
 
 def _extreme_exponents(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], or [n] -> []
-    """Powers of two of the columns whose squares doubles cannot hold; 0 for all others."""
+    """Return powers of two of the columns whose squares overflow doubles; 0 for all others."""
     largest = np.maximum(np.abs(values.max(0)), np.abs(values.min(0)))
     extreme = (largest > LARGE) | ((largest < 1 / LARGE) & (largest > 0))
     return np.where(extreme, np.frexp(largest)[1], 0)
 
 
 class Scaling(NamedTuple):
-    """z = (x − mean) / scale, with the standard deviation as scale.
+    """Standardisation z = (x − mean) / scale with the standard deviation as scale.
 
-    A column that differs by rounding only (`find_constant_columns`) is constant and keeps scale 1.
+    A column that varies only by rounding (`find_constant_columns`) is constant and keeps scale 1.
     """
 
     mean: np.ndarray  # [D], or a number
@@ -204,7 +217,7 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
-        """The unit of these rows, equal where they have no weights."""
+        """Compute mean and scale of rows, with or without weights."""
         exponent = _extreme_exponents(values)
         if exponent.any():  # squares would overflow or vanish
             mean, scale = cls.of(np.ldexp(values, -exponent), weights)
@@ -215,20 +228,22 @@ class Scaling(NamedTuple):
         squares = values - mean
         np.square(squares, out=squares)  # in place: tables may be large
         scale = np.sqrt(np.average(squares, 0, weights))
-        # the mean of many equal numbers is rounded too, so the scale alone does not tell
+        # the mean of many equal numbers is rounded too, so the scale alone is not enough
         return cls(mean, np.where(find_constant_columns(values) | (scale == 0), 1.0, scale))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
+        """Standardise values."""
         standard = values - self.mean
         standard /= self.scale  # in place: tables may be large
         return standard
 
     def undo(self, values: np.ndarray) -> np.ndarray:
+        """Return values in their original unit."""
         return values * self.scale + self.mean
 
 
 class MissingCell(NamedTuple):
-    """The first cell that holds no finite value, in reading order."""
+    """The first cell without a finite value, in reading order."""
 
     row: int
     column: int  # 0 where values are a list
@@ -237,7 +252,7 @@ class MissingCell(NamedTuple):
 
 
 def first_gap(values: np.ndarray) -> MissingCell | None:  # [n, D] or [n]
-    """The first missing or infinite cell, or None; the one rule of the whole package."""
+    """Return the first missing or infinite cell, or None; the same rule in the whole package."""
     if values.dtype.kind in "iub":
         return None
     if values.dtype.kind in "fc":
@@ -255,13 +270,13 @@ def first_gap(values: np.ndarray) -> MissingCell | None:  # [n, D] or [n]
 
 
 def refuse_gaps(X: np.ndarray, names: Any, what: str = "X") -> None:
-    """NaN or infinity in a table is an error that names its first cell."""
+    """Raise an error that names the first cell with NaN or infinity."""
     gap = first_gap(X)
     if gap is None:
         return
     where = f"column {gap.column}" if names is None else f"column {shorten(names[gap.column])!r}"
     raise InputError(
-        f"{what} contains {gap.kind}: row {gap.row}, {where} ({gap.count} cells that are NaN or "
-        "infinity in all); fill them first, for example with sklearn.impute.SimpleImputer, or drop "
-        "the rows"
+        f"{what} contains {gap.kind}: row {gap.row}, {where} ({gap.count} cells in all are NaN or "
+        "infinity); fill them first, for example with sklearn.impute.SimpleImputer, or drop the "
+        "rows"
     )

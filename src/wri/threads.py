@@ -1,4 +1,4 @@
-"""Work whose rounding must not depend on the number of threads."""
+"""Context managers for the number of threads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch and linear algebra in a single thread, and afterwards as before."""
+    """Use one thread for PyTorch and linear algebra, so that rounding does not depend on it."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -21,7 +21,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def torch_threads(number: int | None) -> Iterator[None]:
-    """So many threads of PyTorch, and afterwards as before; None leaves them as they are."""
+    """Set the number of PyTorch threads for a block; None does not change it."""
     if number is None:
         yield
         return

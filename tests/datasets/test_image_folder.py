@@ -95,7 +95,7 @@ def test_an_empty_class_is_named(tmp_path):
 
 def test_one_domain_is_warned_of(tmp_path):
     make_folder(tmp_path, domains=("north",))
-    with pytest.warns(UserWarning, match="holds one domain, 'north': enough to predict for"):
+    with pytest.warns(UserWarning, match="'north': this is enough for predictions"):
         ImageFolder(tmp_path)
 
 

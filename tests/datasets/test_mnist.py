@@ -201,7 +201,7 @@ def long_file(folder, arrays):
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (broken_archive, "no archive"),
+        (broken_archive, "not an archive"),
         (pickled_archive, "allow_pickle=False"),
         (short_archive, "y_train"),
         (short_file, "end-of-stream"),

@@ -170,12 +170,12 @@ MISSING = [1.0, 2.0, None, 4.0, None, 6.0]
         (changed(y=[0, 1, "inf"] * 2), "column 'y', row 3 is missing or infinite"),
         (changed(site=["a", "a", "b", "b", "", "b"]), "column 'site', row 5 is missing"),
         (changed(site=["1", "1.0"] * 3), "writes one number in several ways, '1', '1.0'"),
-        (changed(site="Oslo"), "column 'site' holds the one environment 'Oslo'; at least two"),
+        (changed(site="Oslo"), "column 'site' holds only one environment, 'Oslo'; at least two"),
         (
             changed(site=["a"] * 5 + ["b"]),
             "environment 'b' of column 'site' has 1 row; at least 2 are needed: drop or merge",
         ),
-        (changed(y="sick"), "column 'y' holds the one class 'sick'; at least two are needed"),
+        (changed(y="sick"), "column 'y' holds only one class, 'sick'; at least two are needed"),
         (changed(y=list("abcdef")), "6 different values in 6 rows, such as a; name a column of"),
         (changed(y=[0.1, 2, 3, 4, 5, None]), "column 'y', row 6 is missing"),
         ("a,a,y,site\n1,2,0,u\n", "column 'a' occurs twice; rename or drop one"),
@@ -184,7 +184,7 @@ MISSING = [1.0, 2.0, None, 4.0, None, 6.0]
         ("a,b,y\n1,2,u\n", "has no column 'site' for the environment; it has 'a', 'b', 'y'"),
         (f"{','.join('abcdefghijklm')}\n", "it has 'a', .*'j' and 3 more"),
         ("y,site\n1,u\n", "has no features: columns besides 'y' and 'site'"),
-        ("a,y,site\n", "has columns and no rows"),
+        ("a,y,site\n", "has columns but no rows"),
         ("", "is empty"),
         ("\n\n", "is empty"),
         ("a,y,site\n1,2,3\n1,2,3,4\n", "Expected 3 fields in line 3, saw 4"),
@@ -242,13 +242,13 @@ Y, SITE = [0, 1, 0, 1], ["u", "u", "v", "v"]
     [
         ({}, "holds no arrays"),
         ({"x": np.ones((4, 2)), "y": Y}, "no column 'site' .* it has 'x0', 'x1', 'y'"),
-        ({"x": np.ones((3, 2)), "y": Y, "site": SITE}, "equally many rows, not 'x' 3 and 'site' 4"),
+        ({"x": np.ones((3, 2)), "y": Y, "site": SITE}, "not 'x' 3 and 'site' 4"),
         ({"x": np.ones((4, 2, 2)), "y": Y, "site": SITE}, r"array 'x' has the shape \(4, 2, 2\)"),
         ({"x": 3.0, "y": Y, "site": SITE}, r"array 'x' has the shape \(\); make it \[n\] or"),
         ({"x": Y, "y": np.eye(4), "site": SITE}, r"array 'y' has the shape .* make it \[n\]$"),
         ({"x": np.eye(4), "x1": Y, "y": Y, "site": SITE}, "column 'x1' occurs twice"),
         ({"x": np.empty((4, 0)), "y": Y, "site": SITE}, "has no features"),
-        ({"x": np.empty((0, 2)), "y": [], "site": []}, "has columns and no rows"),
+        ({"x": np.empty((0, 2)), "y": [], "site": []}, "has columns but no rows"),
         (
             {"x": np.array([1, "a", None, 2], object), "y": Y, "site": SITE},
             "'x' cannot be read as an array .* save plain numbers",
@@ -310,7 +310,7 @@ def test_a_single_array_is_no_archive(tmp_path):
     with (tmp_path / "rows.npz").open("wb") as file:
         np.save(file, np.eye(3))
     with pytest.raises(
-        InputError, match=r"it is no archive\); save it again as an archive of np\.savez"
+        InputError, match=r"it is not an archive\); save it again as an archive of np\.savez"
     ):
         read_table(tmp_path / "rows.npz", "y", "site")
 
@@ -377,7 +377,7 @@ def test_a_header_that_announces_a_billion_rows_is_not_believed(tmp_path):
         np.lib.format.write_array_header_1_0(file, header)
 
     path = write_archive(tmp_path / "rows.npz", x=claim, y=Y, site=SITE)
-    with pytest.raises(InputError, match=r"'x' announces 8,000,000,000,000 bytes .* and holds 0"):
+    with pytest.raises(InputError, match=r"'x' announces 8,000,000,000,000 bytes .* but holds 0"):
         read_table(path, "y", "site")
 
 
@@ -386,7 +386,7 @@ def test_texts_that_reserve_gigabytes_are_not_unpacked(tmp_path):
     labels = np.array(["a", "b"] * 50, dtype="<U9999")
     path = write_archive(tmp_path / "rows.npz", x=np.arange(100.0), y=labels, site=labels)
     assert path.stat().st_size < labels.nbytes / 50
-    with pytest.raises(InputError, match="'y' reserves 9,999 characters for every text"):
+    with pytest.raises(InputError, match="'y' reserves 9,999 characters per text"):
         read_table(path, "y", "site")
 
 
@@ -407,7 +407,7 @@ def test_an_archive_of_zeros_is_not_unpacked(tmp_path):
     announced = data.replace(size.to_bytes(4, "little"), (3 << 30).to_bytes(4, "little"))
     assert announced != data
     path.write_bytes(announced)
-    with pytest.raises(InputError, match=r"unpacks to 3,221,\d+,\d+ bytes, and at most 2,147,4"):
+    with pytest.raises(InputError, match=r"unpacks to 3,221,\d+,\d+ bytes, but at most 2,147,4"):
         read_table(path, "y", "site")
 
 

@@ -319,7 +319,7 @@ def test_whether_y_holds_classes():
     assert changing_features(X, y > 0, groups).contrasts == ("True against False",)
     assert changing_features(X, y.astype(int), groups, classes=False).unit == "SD of y per SD"
     ages = np.arange(len(y)) % 60
-    with pytest.raises(InputError, match="60 different whole numbers; say classes=False"):
+    with pytest.raises(InputError, match="60 different whole numbers; give classes=False"):
         changing_features(X, ages, groups)
     assert changing_features(X, ages, groups, classes=False).unit == "SD of y per SD"
 
@@ -328,7 +328,7 @@ def test_bad_input_is_named():
     X, y, groups = rows(STRENGTHS, 10)
     with pytest.raises(InputError, match="column 'marker'"):
         changing_features(X.assign(marker=np.nan), y, groups)
-    with pytest.raises(InputError, match="y must hold one value a row"):
+    with pytest.raises(InputError, match="y must hold one value per row"):
         changing_features(X, y[:-1], groups)
     with pytest.raises(InputError, match="no finite value in row 3"):
         changing_features(X, np.where(np.arange(40) == 3, np.nan, y), groups)

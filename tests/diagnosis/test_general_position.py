@@ -268,7 +268,7 @@ def test_rows_of_environments_that_do_not_differ_are_not_certified(weighting):
 
 
 def test_environments_are_whole_numbers():
-    with pytest.raises(InputError, match="every number from 0 to 1"):
+    with pytest.raises(InputError, match="each number from 0 to 1"):
         row_weights(np.zeros((4, 2)), np.array([0.0, 0.0, 1.0, 1.0]))
     with pytest.raises(InputError, match="must be a table"):
         row_weights(np.zeros(4), np.array([0, 0, 1, 1]))

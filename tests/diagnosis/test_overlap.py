@@ -210,5 +210,5 @@ def test_a_column_that_is_the_environment_is_no_feature(coded):
     site = np.arange(60) % 3
     X = pd.DataFrame({"cause": np.random.default_rng(0).normal(size=60)})
     X["site"] = np.array(coded)[site]
-    with pytest.raises(InputError, match="column 'site' of X says the same as groups"):
+    with pytest.raises(InputError, match="column 'site' of X names the environments like groups"):
         environment_overlap(X, [f"site {e}" for e in site])

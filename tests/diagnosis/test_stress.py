@@ -125,8 +125,8 @@ def test_the_picture_takes_axes(patients):
     ("changed", "message"),
     [
         ({"columns": []}, "columns is empty"),
-        ({"columns": [7]}, "places from 0 to 2"),
-        ({"columns": "marker"}, "places from 0 to 2"),
+        ({"columns": [7]}, "numbers from 0 to 2"),
+        ({"columns": "marker"}, "numbers from 0 to 2"),
         ({"models": []}, "models is empty"),
         ({"draws": 0}, "draws"),
     ],

@@ -183,9 +183,9 @@ def test_bad_input_is_named():
         empirical_moments(rows[:3], np.ones(4), environment, rows)
     with pytest.raises(InputError, match="y must have"):
         empirical_moments(rows, np.ones(3), environment, rows)
-    with pytest.raises(InputError, match="every number from 0 to 1"):
+    with pytest.raises(InputError, match="each number from 0 to 1"):
         empirical_moments(rows, np.ones(4), environment + 1, rows)
-    with pytest.raises(InputError, match="every number from 0 to 2"):
+    with pytest.raises(InputError, match="each number from 0 to 2"):
         row_weights(np.ones((4, 3)), environment)
     with pytest.raises(InputError, match="weighting must be one of"):
         row_weights(rows, environment, "published")

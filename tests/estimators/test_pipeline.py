@@ -163,7 +163,7 @@ def test_every_fold_sees_the_environments_where_metadata_is_routed():
 
 def test_scikit_learns_pipeline_says_how_the_column_is_kept():
     rows, y = table()
-    with pytest.raises(InputError, match=r"use wri\.make_pipeline, which takes the column before"):
+    with pytest.raises(InputError, match=r"use wri\.make_pipeline, which reads the column before"):
         Pipeline([("encode", encoder()), ("model", made()[-1])]).fit(rows, y)
     with pytest.raises(InputError, match="has no column 'site', which environment= names"):
         made().fit(rows.drop(columns="site"), y)
@@ -286,7 +286,7 @@ def test_encoders_come_back_with_rare_and_missing_categories(words, tmp_path):
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        (PCA(2), "step 'pca' is PCA, which has no form without code"),
+        (PCA(2), "step 'pca' is PCA, which cannot be saved without code"),
         (FunctionTransformer(np.abs), "FunctionTransformer"),
         (make_column_transformer((PCA(1), [0, 1])), "step 'columntransformer.pca' is PCA"),
         (Pipeline([("deep", Pipeline([("pca", PCA(1))]))]), "step 'pipeline.deep.pca' is PCA"),
@@ -316,8 +316,8 @@ HOSTILE = [
     (lambda r: r.update(preprocessing=[]), "preprocessing has the wrong type"),
     (lambda r: r["preprocessing"].update(code="rm"), "missing or unknown: code"),
     (lambda r: steps_of(r).update({"class": "os.system"}), "'os.system' is unknown"),
-    (lambda r: steps_of(r).update(n_features=10**12), "1000000000000 columns cannot be"),
-    (lambda r: steps_of(r).update(remainder="rm"), "remainder is odd"),
+    (lambda r: steps_of(r).update(n_features=10**12), "1000000000000 columns are impossible"),
+    (lambda r: steps_of(r).update(remainder="rm"), "remainder is invalid"),
     (lambda r: steps_of(r)["parts"][0].update(width=3), "preprocessing gives|number of columns"),
     (lambda r: steps_of(r)["parts"][0].update(columns=["cause", "x", "y"]), "save the model again"),
     (lambda r: numbers_of(r)[0]["is"]["parameters"].update(strategy="rm"), "strategy"),
@@ -332,13 +332,13 @@ HOSTILE = [
         lambda r: numbers_of(r)[1]["is"]["learned"]["mean_"].update(array="<U9999"),
         "values of another type",
     ),
-    (lambda r: words_of(r)["learned"].update(rare=[[99], None]), "rare categories are odd"),
-    (lambda r: words_of(r)["learned"].pop("categories"), "learned something odd"),
-    (lambda r: words_of(r)["learned"]["categories"].pop(), "categories are odd"),
+    (lambda r: words_of(r)["learned"].update(rare=[[99], None]), "rare categories are invalid"),
+    (lambda r: words_of(r)["learned"].pop("categories"), "learned values of OneHotEncoder"),
+    (lambda r: words_of(r)["learned"]["categories"].pop(), "categories are invalid"),
     (lambda r: words_of(r).update(output="polars"), "output 'polars' is unknown"),
     (
         lambda r: steps_of(r)["parts"][0].update(columns=["cause", {"type": "float64"}]),
-        "preprocessing is odd",
+        "preprocessing is invalid",
     ),
 ]
 

@@ -197,7 +197,7 @@ def test_other_peoples_folders_are_left_alone(regressor, folder, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "model.json").write_text('{"format": "another"}')
-    with pytest.raises(InputError, match=r"holds model\.json, which is not a saved model's"):
+    with pytest.raises(InputError, match=r"holds model\.json, which is not part of a saved model"):
         regressor.save(other)
     with pytest.raises(InputError, match="is a file; give a folder"):
         regressor.save(folder / "notes.txt")
@@ -297,7 +297,7 @@ def test_other_tensors_under_the_same_name(folder):
     path.write_bytes(safetensors.numpy.save(tensors))
     refused(folder, r"not those that model\.json was written with")
     edit(folder, lambda record: record.update(sha256="../secret"))
-    refused(folder, "sha256 is no SHA-256")
+    refused(folder, "sha256 is not a SHA-256")
 
 
 @pytest.mark.parametrize(("column", "value"), [(-3, -1.0), (-2, 0.5), (-2, 9.0), (-1, 0.0)])
@@ -306,7 +306,7 @@ def test_held_out_rows_that_cannot_be(column, value, folder):
     tensors = safetensors.numpy.load(tensors_of(folder).read_bytes())
     tensors["known"][0, column] = value
     edit_tensors(folder, known=tensors["known"])
-    refused(folder, "known holds rows that cannot be")
+    refused(folder, "known holds impossible values")
 
 
 def test_a_density_that_holds_a_function_is_described_and_not_kept(tmp_path):
@@ -388,9 +388,9 @@ def test_a_record_that_says_something_else(change, words, folder):
 def test_ranges_and_left_out_sites_that_cannot_be(regressor, folder):
     low, high = regressor.ranges_
     edit_tensors(folder, ranges=np.stack([high, low]))
-    refused(folder, "ranges must not end before they start")
+    refused(folder, "ranges must have low <= high")
     edit_tensors(folder, ranges=np.stack([low, high]), left_out=-np.stack(regressor.left_out_))
-    refused(folder, "left_out holds what cannot be")
+    refused(folder, "left_out holds impossible values")
 
 
 def test_numbers_that_overflow_and_nesting_without_end(folder):
@@ -409,7 +409,7 @@ def test_links_and_pipes(kind, folder, tmp_path):
     gone = "is no saved model" if kind == "record" else f"{path.name}: No such file"
     refused(folder, gone)
     path.symlink_to(outside)
-    refused(folder, f"{path.name}: is a link, and links are not followed")
+    refused(folder, f"{path.name}: is a link; links are not followed")
     path.unlink()
     os.mkfifo(path)
     refused(folder, f"{path.name}: is not a regular file")

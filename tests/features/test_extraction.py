@@ -118,7 +118,7 @@ def test_a_damaged_store_is_made_anew(folder, cache):
     before = extract(folder, make_backbone(), folder=cache)
     (path,) = cache.iterdir()
     path.write_bytes(b"x" * 5000)
-    with pytest.warns(UserWarning, match="is damaged and made anew"):
+    with pytest.warns(UserWarning, match="is damaged and is made again"):
         again = extract(folder, make_backbone(), folder=cache)
     assert np.array_equal(before.x, again.x)
     with sqlite3.connect(path) as file:
@@ -203,7 +203,7 @@ def test_bad_arguments_are_refused(folder):
 def test_resnets_come_from_torchvision_or_timm_or_are_refused(monkeypatch):
     for name in ("torchvision", "torchvision.models", "timm"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=r"resnet50 and its weights are not to be had.*timm"):
+    with pytest.raises(InputError, match=r"resnet50 and its weights are not available.*timm"):
         load_backbone("resnet50")
 
     def unreachable(*_, **__):

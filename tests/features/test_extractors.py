@@ -145,13 +145,15 @@ def test_progress_counts_up_to_the_end(extractor):
 @pytest.mark.parametrize("kind", [PCA, Autoencoder, CNN])
 @pytest.mark.parametrize("width", [0, -1, 2.0, True])
 def test_a_width_that_is_no_number_of_features_is_refused(kind, width):
-    with pytest.raises(InputError, match=f"{kind.__name__}: width must be a whole number from 1"):
+    with pytest.raises(
+        InputError, match=f"{kind.__name__}: width must be a whole number of at least 1"
+    ):
         kind(width=width)
 
 
 @pytest.mark.parametrize("kind", [Autoencoder, CNN])
 def test_no_epochs_are_refused(kind):
-    with pytest.raises(InputError, match="epochs must be a whole number from 1 up, not 0"):
+    with pytest.raises(InputError, match="epochs must be a whole number of at least 1, not 0"):
         kind(epochs=0)
 
 
@@ -165,7 +167,7 @@ def test_images_of_another_form_are_refused_with_the_remedy():
         CNN().fit(images, labels[:-1])
     with pytest.raises(InputError, match=r"\(2, 8, 16\) .* fitted on \(2, 16, 16\); resize"):
         PCA(width=2).fit(images, labels).transform(images[:, :, :8])
-    with pytest.raises(InputError, match="12288 pixels are too many for PCA; shrink them to 8192"):
+    with pytest.raises(InputError, match="12288 pixels are too large for PCA; shrink them to 8192"):
         PCA(width=2).fit(np.zeros((4, 3, 64, 64), np.uint8), labels[:4])
     for extractor, pixels in ((Autoencoder(), 9), (CNN(), 15)):
         with pytest.raises(InputError, match=f"16 × {pixels} pixels are too small; enlarge"):
@@ -179,5 +181,5 @@ def test_too_few_images_or_classes_are_refused_with_the_remedy():
     for extractor in SMALL:
         with pytest.raises(InputError, match="1 image to fit on; give at least 2"):
             extractor.fit(images[:1], labels[:1])
-    with pytest.raises(InputError, match="all labels are 1; give two classes"):
+    with pytest.raises(InputError, match="all labels are 1; give at least two classes"):
         CNN().fit(images, np.ones(20, int))

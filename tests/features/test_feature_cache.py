@@ -141,7 +141,7 @@ def test_a_truncated_file_is_named_and_made_anew(folder, fits, bytes_kept):
     names = sorted(path.name for path in folder.iterdir())
     for path in folder.iterdir():
         path.write_bytes(path.read_bytes()[:bytes_kept])
-    with pytest.warns(UserWarning, match=r"\.npz is damaged or not ours, and made anew") as said:
+    with pytest.warns(UserWarning, match=r"\.npz is damaged or foreign and is made again") as said:
         again = feature_environments(data, PCA(width=4))
     assert sorted(str(each.message).split(" is ")[0] for each in said) == [
         str(folder / name) for name in names

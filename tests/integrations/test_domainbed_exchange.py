@@ -93,17 +93,17 @@ def test_tables_by_hand(sweep):
 
 def test_what_was_passed_over_is_said(sweep):
     notes = {(note.folder, note.used): note.reason for note in read_sweep(sweep).notes}
-    assert notes["c", True] == "the last line, 3, is torn and was passed over"
+    assert notes["c", True] == "the last line, 3, is cut off and was skipped"
     assert "not numbers at step 0, which is not chosen" in notes["a", True]
     assert len(notes) == 2
 
 
 BROKEN = {
     "no records": (lambda folder: (folder / "results.jsonl").unlink(), "it has no results.jsonl"),
-    "torn": (lambda folder: edit(folder, lambda text: text[1:]), "line 1 is no JSON"),
-    "empty": (lambda folder: edit(folder, lambda text: ""), "holds no whole line"),
-    "number": (lambda folder: edit(folder, lambda text: "3\n"), "line 1 is no JSON object"),
-    "binary": (lambda folder: (folder / "results.jsonl").write_bytes(b"\xff"), "is no text"),
+    "torn": (lambda folder: edit(folder, lambda text: text[1:]), "line 1 is not JSON"),
+    "empty": (lambda folder: edit(folder, lambda text: ""), "holds no complete line"),
+    "number": (lambda folder: edit(folder, lambda text: "3\n"), "line 1 is not a JSON object"),
+    "binary": (lambda folder: (folder / "results.jsonl").write_bytes(b"\xff"), "is not a text"),
     "gap": (
         lambda folder: edit(folder, lambda text: text.replace("env1", "env2")),
         "env1_in_acc is missing among 3 environments",
@@ -156,7 +156,7 @@ def test_runs_that_do_not_fit_the_others_are_listed(sweep):
     write_run(sweep / "x", "VLCS", "ERM", [1], two, trial=5)
     write_run(sweep / "y", "our wards", "DANN", [0], two)
     notes = {note.folder: note.reason for note in read_sweep(sweep).notes if not note.used}
-    assert notes["x"] == "it has 2 environments, and other runs of VLCS have 3"
+    assert notes["x"] == "it has 2 environments, but other runs of VLCS have 3"
     assert notes["y"] == "j holds the same run"
 
 
@@ -167,7 +167,7 @@ def test_a_restarted_run_counts_its_last_line_of_a_step(sweep):
     np.testing.assert_array_equal(run.outcome.steps, [0, 7])
     np.testing.assert_array_equal(run.outcome.measures["accuracy"]["env0_in"], [0.125, 0.75])
     told = [note.reason for note in found.notes if note.folder == "j"]
-    assert told[0] == "step 0 comes again in line 3, which counts"
+    assert told[0] == "step 0 is repeated in line 3, which counts"
 
 
 def test_runs_without_done_count_as_in_domainbed_or_are_left_out(sweep):
@@ -317,7 +317,7 @@ def test_the_commands(command, sweep):
     row = next(row for row in document["rows"] if row["dataset"] == "VLCS")
     assert (row["n"], row["standard_error"]) == (2, pytest.approx(2 / math.sqrt(2)))
     done = command("results", "import", str(sweep))
-    assert "used: c: the last line, 3, is torn" in " ".join(done.stderr.split())
+    assert "used: c: the last line, 3, is cut off" in " ".join(done.stderr.split())
     assert "fewer trials: erm on env1 (1)" in done.stdout
 
 

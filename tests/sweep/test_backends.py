@@ -113,6 +113,6 @@ def test_experiments_without_a_sweep_refuse_a_back_end(option, command, tmp_path
     done = command("reproduce", "figure1", *option)
     assert done.returncode == 2
     said = " ".join(done.stderr.split())
-    assert "figure1 trains no sweep, so it runs in this process; leave --backend out" in said
+    assert "figure1 trains no sweep and runs in this process; remove --backend" in said
     assert "table2, table4, tableE4 and all" in said
     assert not list(tmp_path.iterdir())

@@ -181,7 +181,7 @@ def test_what_cannot_be_fitted_says_why(command, rows, tmp_path):
     frame.to_csv(tmp_path / "rows.csv", index=False)
     changed = command("results", "s.db", "--best", "--algorithm", "erm", "--fit", "model")
     assert changed.returncode == 2
-    assert "the rows of 'rows' are not those of the sweep any more" in changed.stderr
+    assert "the rows of 'rows' differ from those of the sweep" in changed.stderr
     assert not (tmp_path / "model").exists()
     rows.to_csv(tmp_path / "moved.csv", index=False)
     again = ("results", "s.db", "--best", "--algorithm", "erm", "--fit", "model")

@@ -132,7 +132,7 @@ def test_the_first_draw_is_the_defaults_and_overrides_hold_in_all():
         ({"algorithms": ("foo",)}, "unknown objective 'foo'"),
         ({"algorithms": ("erm",), "draws": 0}, "draws must be at least 1, not 0"),
         ({"algorithms": ("erm",), "test_envs": (9,)}, "no environment 9; it has 0 .site 0."),
-        ({"algorithms": ("erm",), "overrides": {"foo": 1.0}}, "no algorithm here knows 'foo'"),
+        ({"algorithms": ("erm",), "overrides": {"foo": 1.0}}, "no algorithm here has 'foo'"),
         ({"algorithms": ("erm",), "selections": ("best",)}, "selection must be one of"),
     ],
 )
@@ -147,5 +147,5 @@ def test_one_environment_and_two_for_leave_one_out_are_too_few():
     with pytest.raises(InputError, match="leave-one-out holds out two of the 3 environments"):
         held_out(SweepSpec(("vrex",), selections=("leave-one-out",)), environments=3)
     assert held_out(SweepSpec(("erm",), selections=("leave-one-out",)), environments=3)
-    with pytest.raises(InputError, match="vrex needs 2 to train on; leave vrex out"):
+    with pytest.raises(InputError, match="vrex needs 2 for training; leave vrex out"):
         held_out(SweepSpec(("vrex",)), environments=2)

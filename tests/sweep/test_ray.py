@@ -222,7 +222,7 @@ def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(backend, tmp_pat
     _, said = process.communicate()
     assert process.returncode == 130
     assert said.strip().startswith("stopped; 0 finished runs are in")
-    assert said.strip().endswith("the same command goes on from there")
+    assert said.strip().endswith("run the same command to continue")
     wait_for(lambda: not find_workers(os.getpid()))
     assert ray.cluster_resources()["CPU"] == 2
     with Store(store) as kept:

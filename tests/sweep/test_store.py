@@ -84,7 +84,7 @@ def test_a_link_does_not_lead_around_the_lock(path, tmp_path):
     link = tmp_path / "link.db"
     with Store(path, write=True):
         link.symlink_to(path)
-        with pytest.raises(InputError, match="another sweep is at work"):
+        with pytest.raises(InputError, match="another sweep is using"):
             Store(link, write=True)
 
 
@@ -98,7 +98,7 @@ def test_one_process_writes_while_others_read(path):
     writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert writer.stdout.readline().strip() == b"writing"
-        with pytest.raises(InputError, match="another sweep is at work"):
+        with pytest.raises(InputError, match="another sweep is using"):
             Store(path, write=True)
         with Store(path) as reader:
             assert reader.known() == set()
@@ -118,7 +118,7 @@ def test_any_thread_may_close_a_store(path):
 
 def test_what_is_left_of_a_deleted_store_is_not_taken_for_its_own(path):
     path.with_name(path.name + "-wal").write_bytes(b"x")
-    with pytest.raises(InputError, match="left of a store that was deleted"):
+    with pytest.raises(InputError, match="belongs to a store that was deleted"):
         Store(path, write=True)
 
 
@@ -147,7 +147,7 @@ def test_a_second_sweep_gets_a_clear_error_and_a_reader_does_not(path):
         )
         command = [sys.executable, "-c", code, str(path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert "another sweep is at work" in done.stderr
+        assert "another sweep is using" in done.stderr
     Store(path, write=True).close()
 
 
@@ -172,7 +172,7 @@ def test_foreign_and_damaged_files_are_not_touched(path, tmp_path):
         store.plan(SETTING, {}, [planned()])
         store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     whole = path.read_bytes()
-    unchanged(path, whole[: len(whole) // 2], "is cut short")
+    unchanged(path, whole[: len(whole) // 2], "is cut off")
 
 
 def test_measures_come_back_by_name_and_split(path):
@@ -380,11 +380,11 @@ def forge(path, table, column, value):
 @pytest.mark.parametrize(
     ("table", "column", "value", "words"),
     [
-        ("runs", "planned", "{", "holds what no sweep writes"),
-        ("runs", "planned", "[" * 100_000, "holds what no sweep writes"),
+        ("runs", "planned", "{", "holds values that no sweep writes"),
+        ("runs", "planned", "[" * 100_000, "holds values that no sweep writes"),
         ("runs", "planned", "[]", "another version of wri"),
-        ("runs", "planned", b"\xff", "holds what no sweep writes"),
-        ("runs", "planned", '{"format": 5}', "holds what no sweep writes"),
+        ("runs", "planned", b"\xff", "holds values that no sweep writes"),
+        ("runs", "planned", '{"format": 5}', "holds values that no sweep writes"),
         (
             *("runs", "planned"),
             '{"format": 5, "model": {"objective": "invented"}, "test_envs": []}',
@@ -396,15 +396,15 @@ def forge(path, table, column, value):
             '"fingerprint": "f"}',
             "names must be texts",
         ),
-        ("results", "steps", b"123", "holds what no sweep writes"),
-        ("results", "steps", "texts of 8 and so on", "holds what no sweep writes"),
+        ("results", "steps", b"123", "holds values that no sweep writes"),
+        ("results", "steps", "texts of 8 and so on", "holds values that no sweep writes"),
         ("results", "diverged_at", "never", "diverged_at must be a step"),
         ("measured", "values", b"12345678", "lacks values of splits or checkpoints"),
-        ("measured", "values", 3.5, "holds what no sweep writes"),
+        ("measured", "values", 3.5, "holds values that no sweep writes"),
         ("measured", "measure", "charm", "measure must be one of"),
-        ("datasets", "info", '{"name": "toy"}', "holds what no sweep writes"),
-        ("datasets", "info", "7", "holds what no sweep writes"),
-        ("setting", "fields", "[1]", "holds what no sweep writes"),
+        ("datasets", "info", '{"name": "toy"}', "holds values that no sweep writes"),
+        ("datasets", "info", "7", "holds values that no sweep writes"),
+        ("setting", "fields", "[1]", "holds values that no sweep writes"),
     ],
 )
 def test_a_forged_store_is_a_sentence(table, column, value, words, path):

@@ -81,7 +81,7 @@ def test_rows_keep_their_order_and_their_cells(folder, new, tmp_path, monkeypatc
     code, text, _ = run("predict", folder / "model", tmp_path / "new.csv", "-o", tmp_path / "o.csv")
     assert code == 0
     assert "50 rows: " in text
-    assert "probability is that of 'well'" in text
+    assert "probability is that of class 'well'" in text
     given = pd.read_csv(tmp_path / "new.csv", dtype=str, keep_default_na=False)
     found = pd.read_csv(tmp_path / "o.csv", dtype=str, keep_default_na=False)
     assert found[given.columns].equals(given)
@@ -194,7 +194,7 @@ def test_bad_tables_are_refused_with_a_sentence_and_leave_nothing(folder, new, t
     header = ",".join(new.columns)
     bad = {
         "": "is empty; write a table to it first",
-        header + "\n": "has columns and no rows; write rows to it first",
+        header + "\n": "has columns but no rows; add rows to it first",
         "id,age\n1,2\n": "has no column 'dose', 'ward', 'smoker', which the model was trained on",
         f"{header}\n1,old,1,north,no,a,ill\n": r"'age' (row 1 is 'old', not a number)",
         f"{header}\n1,1,1,north,no,a,ill\n2,1,1,north,maybe,a,ill\n": "row 2 is 'maybe', not yes",
@@ -209,7 +209,7 @@ def test_bad_tables_are_refused_with_a_sentence_and_leave_nothing(folder, new, t
         assert not out.exists()
         assert sorted(os.listdir(tmp_path)) == ["bad.csv", "new.csv"]
     message = refused("predict", model, write(tmp_path / "bad.csv", "dosis,age\n1,2\n"), "-o", out)
-    assert "it has others that training had not: 'dosis'" in message
+    assert "it has columns that were not in training: 'dosis'" in message
 
 
 def test_bad_models_and_outputs_are_refused_with_a_sentence(folder, new, tmp_path):
@@ -227,7 +227,7 @@ def test_bad_models_and_outputs_are_refused_with_a_sentence(folder, new, tmp_pat
     assert "was changed after it was written" in refused("predict", foreign, rows, "-o", out)
     for path, said in (
         (tmp_path, "is a folder; name a file in it"),
-        (tmp_path / "no" / "o.csv", "is no folder; create it first"),
+        (tmp_path / "no" / "o.csv", "is not a folder; create it first"),
         (tmp_path / "o.xlsx", "must end in .csv or .parquet"),
         (rows, "is the file of the rows"),
         ("/proc/o.csv", "cannot be written"),

@@ -25,7 +25,7 @@ def with_cell(value):
     [
         (lambda: Bank(with_cell(np.nan), Y), "features contains NaN: row 4, column 1"),
         (lambda: Bank(with_cell(np.inf), Y), "features contains infinity: row 4, column 1"),
-        (lambda: Bank(X, Y[:5]), "6 rows and targets 5; they must be equally many"),
+        (lambda: Bank(X, Y[:5]), "6 rows and targets 5; the numbers must be equal"),
         (lambda: Bank(X[0], Y), "features must be a table"),
         (lambda: Bank(X, np.array([0, 1, np.nan, 0, 1, 2])), "target in row 2 is nan"),
         (lambda: Bank(X, Y - 1), "target in row 0 is -1; cross_entropy needs class numbers"),
@@ -52,7 +52,7 @@ def with_cell(value):
         ),
         (
             lambda: make_run(ERM(), Bank(X, Y), TWO, {"penalty_weight": 1.0}),
-            "unknown hyper-parameter 'penalty_weight'; this objective knows batch_size",
+            "unknown hyper-parameter 'penalty_weight'; this objective has batch_size",
         ),
         (
             lambda: make_run(VREx(), Bank(X, Y), TWO, {"penalty_weight": -1.0}),

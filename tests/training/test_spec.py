@@ -63,7 +63,7 @@ def test_weights_see_phi_where_a_table_has_a_network():
 
 def test_coral_needs_hidden_layers_and_has_some_by_default():
     assert ModelSpec.of("coral", preset="table").hidden == (32, 16)
-    with pytest.raises(InputError, match="coral aligns hidden layers and has none"):
+    with pytest.raises(InputError, match="coral aligns hidden layers but has none"):
         ModelSpec.of("coral", hidden=())
 
 
@@ -112,7 +112,10 @@ def test_a_standardised_run_sees_units_of_its_training_rows():
         (lambda: ModelSpec.of("erm", hidden=(4, 0)), "at least one unit each"),
         (lambda: ModelSpec.of("erm", hyper={"eta": 1.0}), "unknown hyper-parameter 'eta'"),
         (lambda: ModelSpec.of("vrex", options={"form": "x"}), "vrex has no option 'form'; it has"),
-        (lambda: ModelSpec.of(WRI(), options={"form": "square"}), "give the objective its own"),
+        (
+            lambda: ModelSpec.of(WRI(), options={"form": "square"}),
+            "set them on the objective itself",
+        ),
         (lambda: ModelSpec.of("erm", precision="half"), "precision must be one of single, double"),
         (lambda: ModelSpec.from_dict({"objective": "erm", "depth": 3}), "has no 'depth'"),
         (
@@ -121,7 +124,7 @@ def test_a_standardised_run_sees_units_of_its_training_rows():
         ),
         (
             lambda: ModelSpec.of(WRI(density=Exact(len))).as_dict(),
-            "Exact cannot be written down; use one of Bounded",
+            "Exact cannot be saved; use one of Bounded",
         ),
     ],
 )

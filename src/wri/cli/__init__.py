@@ -1,6 +1,6 @@
 """The command `wri`.
 
-What a command works with is imported when it runs, so that help and errors come at once.
+Commands import their packages when they run, so that help and errors appear without delay.
 """
 
 import signal
@@ -24,8 +24,8 @@ Start with a table of rows from several sites:
 
 `wri predict model/ hospitals-new.csv -o predictions.csv`
 
-Exit codes: 0 done, 2 bad input (one sentence says what, where and the remedy), 130 interrupted,
-143 terminated. `--install-completion` completes commands and options in your shell.
+Exit codes: 0 done, 2 wrong input (one sentence names the problem, the place and the remedy),
+130 interrupted, 143 terminated. `--install-completion` adds completion to your shell.
 """
 
 app = typer.Typer(
@@ -62,7 +62,7 @@ def root(
 
 
 class TerminationSignal(KeyboardInterrupt):
-    """SIGTERM, which ends a command as Ctrl-C does."""
+    """SIGTERM, which ends a command like Ctrl-C."""
 
 
 def _terminate(number: int, frame: object) -> None:
@@ -70,7 +70,7 @@ def _terminate(number: int, frame: object) -> None:
 
 
 def main() -> None:
-    """Entry point: bad input ends with one clear sentence and exit code 2."""
+    """Run the command; wrong input ends with one sentence and exit code 2."""
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         with checked_output():
@@ -80,7 +80,7 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:
         where = "" if error.filename is None else f"{shorten(error.filename)}: "
-        complain(f"{where}{error.strerror or error}; check the path, its rights and the disk")
+        complain(f"{where}{error.strerror or error}; check the path, permissions and the disk")
         sys.exit(2)
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -24,15 +24,16 @@ from wri.cli.names import SELECTIONS
 from wri.errors import InputError
 
 _TERMINAL = sys.stdout is not None and sys.stdout.isatty()
-console = Console(width=None if _TERMINAL else 200)  # tables in logs stay whole
+console = Console(width=None if _TERMINAL else 200)  # tables in logs are not wrapped
 messages = Console(stderr=True)
 
 
 _PLAIN = {"±": "+/-", "×": "x", "–": "-", "−": "-", "…": "...", "≤": "<=", "≥": ">=", "·": "*"}
-"""What stands for a character that an encoding lacks; "?" for any other."""
+"""Replacements of characters that an encoding lacks; "?" for any other."""
 
 
 def _degrade(error: UnicodeError) -> tuple[str, int]:
+    """Replace characters that an encoding lacks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lost = error.object[error.start : error.end]
@@ -43,7 +44,7 @@ codecs.register_error("wri.degrade", _degrade)
 
 
 class CheckedStream:
-    """A stream whose failures are sentences: a full disk, a closed pipe."""
+    """Stream whose failures (full disk, closed pipe) become InputErrors."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -71,7 +72,7 @@ class CheckedStream:
 
 
 def _discard(stream: TextIO) -> None:
-    """Let what is left in a stream go nowhere, so that the end of the process finds no error."""
+    """Send the rest of a stream to nowhere, so that the end of the process finds no error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -79,7 +80,7 @@ def _discard(stream: TextIO) -> None:
 
 @contextmanager
 def checked_output() -> Iterator[None]:
-    """Standard output that degrades characters it lacks and says what is wrong with it."""
+    """Replace characters that standard output lacks, and turn its failures into errors."""
     if sys.stdout is None:
         raise InputError("the standard output is closed; send it to a file or to /dev/null")
     for stream in (sys.stdout, sys.stderr):
@@ -93,7 +94,7 @@ def checked_output() -> Iterator[None]:
 
 
 def echo(text: str) -> None:
-    """A line of the results."""
+    """Print a line of the results."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -117,7 +118,7 @@ def describe(bar: Progress, task: TaskID, text: str) -> None:
 
 
 def say(text: str) -> None:
-    """A line beside the results."""
+    """Print a line beside the results."""
     messages.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
@@ -132,13 +133,13 @@ _LISTS = (
 
 
 def repeat_lists(arguments: list[str]) -> list[str]:
-    """`--algorithms erm wri` and `--algorithms erm,wri` as the option repeated."""
+    """Convert `--algorithms erm wri` and `--algorithms erm,wri` to repeated options."""
     spread: list[str] = []
     option, given = "", False
     for argument in [*arguments, "--"]:
         name, equals, value = argument.partition("=")
         if argument.startswith("-") and not argument[1:].isdigit():
-            spread += [option] if option and not given else []  # without a value: Click says so
+            spread += [option] if option and not given else []  # Click reports the missing value
             option, given = (name if name in _LISTS else ""), bool(equals)
             values = value.split(",") if option and equals else []
             spread += [part for each in values for part in (option, each)]

@@ -16,20 +16,20 @@ def data(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="One data set: where it is; heart and mnist are fetched if they are not here.",
+            help="Show one data set; heart and mnist are fetched if they are not here.",
             show_default=False,
         ),
     ] = None,
     write: Annotated[
         Path | None,
         typer.Option(
-            help=f"CSV file to write a table to: {', '.join(WRITABLE)}.", show_default=False
+            help=f"Write a table to this CSV file: {', '.join(WRITABLE)}.", show_default=False
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of simulated rows.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Which data sets are here, where they were found, how to get the rest, and their licences.
+    """List the data sets: what is here, how to get the rest, and their licences.
 
     `wri data heart` and `wri data mnist` fetch from the public source, compare checksums and keep
     the files in the cache folder.
@@ -40,7 +40,7 @@ def data(
 
     `wri data hospitals --write hospitals.csv`
 
-    Exit codes: 0 done, 2 unknown, or not here and no network.
+    Exit codes: 0 done, 2 unknown name, or not here and no network.
     """
     from wri.datasets.locations import (
         as_lines,
@@ -66,7 +66,7 @@ def _write(name: str | None, path: Path, seed: int, as_json: bool) -> None:
 
     if name not in WRITABLE:
         raise InputError(
-            f"--write is for the tables {', '.join(WRITABLE)}; name one of them before it"
+            f"--write is for the tables {', '.join(WRITABLE)}; name one of them before --write"
         )
     files = export_table(name, path, seed)
     if as_json:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from wri.tables.reading import TableRows
 
 MOST_SHOWN = 12  # lines of a table in the terminal
-HELP = """Ask what the sites have in common, and what changes between them.
+HELP = """Show what the sites have in common, and what changes between them.
 
 Do the sites overlap? Which columns' relation to the target changes? Do the sites differ enough
-to rule those out? With `--model`: does its prediction mean the same everywhere, and what would
-a relation that breaks cost? Give the model rows that it was not trained on.
+to rule out such columns? With `--model`: does a prediction mean the same at all sites, and what
+would it cost if a relation broke? Give rows that the model was not trained on.
 
 Examples:
 
@@ -32,7 +32,7 @@ Examples:
 
 `wri diagnose later.csv --target sick --env hospital --blocks patient --model model/`
 
-Exit codes: 0 done, 2 bad input, 130 interrupted.
+Exit codes: 0 done, 2 wrong input, 130 interrupted.
 """
 
 
@@ -54,7 +54,7 @@ def diagnose(
     memory: given.Memory = 4.0,
     as_json: given.AsJson = False,
 ) -> None:
-    """Ask what the sites have in common, and what changes between them."""
+    """Show what the sites have in common and what changes between them."""
     from wri.tables.diagnosing import diagnose_columns
     from wri.tables.reading import read_rows
 
@@ -87,7 +87,7 @@ def diagnose(
 
 
 def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tuple[Any, Any]:
-    """Columns as numbers, by a model's own preprocessing where there is one."""
+    """Return columns as numbers, by a model's own preprocessing if there is one."""
     import numpy as np
     from sklearn.pipeline import Pipeline
 
@@ -107,8 +107,8 @@ def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tu
         kind = "classes" if hasattr(fitted, "classes_") else "numbers"
         if kind != rows.task:
             raise InputError(
-                f"{shorten(model)} predicts {kind}, and the target {rows.target!r} holds "
-                f"{rows.task}; name another target, or --task {kind}"
+                f"{shorten(model)} predicts {kind}, but the target {rows.target!r} holds "
+                f"{rows.task}; name another target, or give --task {kind}"
             )
         x, names = prepared_columns(fitted, rows.frame)
         models = {type(last_step(fitted)).__name__: last_step(fitted)}
@@ -169,7 +169,7 @@ def _plain(table: "PageTable | None") -> list[dict[str, str]] | None:
 
 
 def show_table(table: "PageTable") -> None:
-    """A table of a page in the terminal."""
+    """Print a table of a page in the terminal."""
     shown = Table(title=table.caption, title_justify="left")
     for place, column in enumerate(table.columns):
         shown.add_column(column, justify="right" if place else "left")

@@ -1,4 +1,4 @@
-"""The commands `wri results export` and `wri results import`, beside `wri results STORE`."""
+"""The commands `wri results export` and `wri results import`."""
 
 import json
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ from wri.errors import InputError, check_option
 if TYPE_CHECKING:
     from wri.integrations.domainbed import FolderNote
 
-SHOW = "show"  # never typed: any other first word is a store or an option
+SHOW = "show"  # hidden: any other first word is a store or an option
 SHOWN_FOLDERS = 3
 
 
 class ResultsGroup(TyperGroup):
-    """Subcommands by their names; anything else belongs to the tables of a store."""
+    """Group that treats any unknown first word as a store."""
 
     def make_context(
         self, info_name: Any, args: list[str], parent: Any = None, **extra: Any
@@ -32,10 +32,10 @@ class ResultsGroup(TyperGroup):
 
 
 def make_app() -> typer.Typer:
-    """`wri results STORE`, and the two commands of the exchange with DomainBed."""
+    """Make the group of `wri results`."""
     app = typer.Typer(
         cls=ResultsGroup,
-        help="Show a sweep, export it to DomainBed, or import one of DomainBed.",
+        help="Show a sweep, export it to DomainBed, or import one from DomainBed.",
         rich_markup_mode="markdown",
     )
     app.command(SHOW, hidden=True)(results)
@@ -53,7 +53,7 @@ def export(
     """Write a sweep as folders that DomainBed's collect_results reads.
 
     Runs that diverged or are not finished are left out and listed. DomainBed has tables only for
-    data sets that are registered there: `--name hospitals=PACS` gives ours another name.
+    data sets that are registered there: `--name hospitals=PACS` renames a data set.
 
     Examples:
 
@@ -86,8 +86,8 @@ def export(
         say(f"left out: {run}: {reason}")
     if done.unregistered:
         say(
-            f"DomainBed shows no tables of {', '.join(done.unregistered)} unless you register them "
-            "there or give names that it knows by --name"
+            f"DomainBed shows no tables of {', '.join(done.unregistered)}: register them there, or "
+            "rename them with --name"
         )
 
 
@@ -107,9 +107,9 @@ def import_(
 ) -> None:
     """Show the tables that DomainBed makes of a sweep folder, for any data set.
 
-    Its three ways of choosing and its standard error. Torn lines and missing files are passed over;
-    what could not be used is listed with the reason. A checkpoint whose accuracy is not a number is
-    never chosen here, while DomainBed chooses it if it is the first.
+    Uses DomainBed's three selection methods and its standard error. Damaged lines and missing files
+    are skipped; what could not be used is listed with the reason. A checkpoint whose accuracy is
+    not a number is never chosen here; DomainBed chooses it if it is the first.
 
     Examples:
 
@@ -134,7 +134,7 @@ def import_(
 
 
 def _list_notes(notes: "Iterable[FolderNote]") -> list[str]:
-    """A line for each reason, with the folders that it holds for."""
+    """Return one line per reason, with its folders."""
     folders: dict[tuple[bool, str], list[str]] = {}
     for note in notes:
         folders.setdefault((note.used, note.reason), []).append(note.folder)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 30  # listed
 MOST_DIAGNOSED = 8_000  # rows that the report's diagnosis sees
 
-HELP = """Fit a model that holds at a new site, and say how well.
+HELP = """Fit a model that holds at a new site, and measure how well.
 
-Every site is held out in turn: ERM and WRI are trained on the others and scored on it. One of
+Each site is held out in turn: ERM and WRI are trained on the others and scored on it. One of
 them is kept (`--choose`), trained on all rows, and saved with a report.
 
 Examples:
@@ -36,7 +36,7 @@ Examples:
 
 `wri fit site_*.csv --env-from-file --target y --drop id,date --choose insured -o model/`
 
-Exit codes: 0 done, 2 bad input (one sentence says what and where), 130 interrupted (nothing is
+Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted (nothing is
 written).
 """
 
@@ -67,7 +67,7 @@ def fit(
     backend: given.Backend = "local",
     as_json: given.AsJson = False,
 ) -> None:
-    """Fit a model that holds at a new site, and say how well."""
+    """Fit a model that holds at a new site, and measure how well."""
     from wri.tables.fitting import FitOptions
     from wri.tables.model_output import check_output
 
@@ -109,7 +109,7 @@ def fit(
 
 @contextmanager
 def ending_cleanly() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end a command that has written nothing yet."""
+    """End on Ctrl-C and SIGTERM with a message; nothing has been written yet."""
     try:
         yield
     except KeyboardInterrupt as signal:
@@ -118,27 +118,27 @@ def ending_cleanly() -> Iterator[None]:
 
 
 def _command() -> str:
-    """What was typed, for the report."""
+    """Return the command line, for the report."""
     return shlex.join(["wri", *sys.argv[1:]])
 
 
 def check_columns(target: str | None, env: str | None, env_from_file: bool) -> None:
-    """Refuse commands that do not say what is predicted and what the sites are."""
+    """Refuse commands that do not name the target and the sites."""
     if target is None:
-        raise InputError("name the column to be predicted by --target")
+        raise InputError("name the column to be predicted with --target")
     if env is None and not env_from_file:
         raise InputError(
-            "name the column of sites by --env, or give one file per site and --env-from-file"
+            "name the column of sites with --env, or give one file per site and --env-from-file"
         )
     if env is not None and env_from_file:
-        raise InputError("--env and --env-from-file both say what the sites are; give one of them")
+        raise InputError("--env and --env-from-file both define the sites; give one of them")
 
 
 def given_kinds(number: list[str] | None, category: list[str] | None) -> dict[str, str]:
-    """Kinds of columns that options say."""
+    """Return the kinds of columns given by options."""
     both = sorted({*(number or ())} & {*(category or ())})
     if both:
-        raise InputError(f"column {both[0]!r} is in --number and --category; leave it out of one")
+        raise InputError(f"column {both[0]!r} is in --number and --category; remove it from one")
     return dict.fromkeys(number or (), "number") | dict.fromkeys(category or (), "category")
 
 
@@ -176,7 +176,7 @@ def _fit_rows(
 
 
 def show_rows(rows: "TableRows", schema: Any) -> None:
-    """What was read, so that a wrong guess is seen before the training."""
+    """Print what was read, so that a wrong guess is seen before the training."""
     import numpy as np
 
     for each in rows.files:
@@ -202,7 +202,7 @@ def show_rows(rows: "TableRows", schema: Any) -> None:
 def finish(
     fitted: "TableFit", output: Path, report: Path, as_json: bool, more: dict[str, Any]
 ) -> None:
-    """Print what was found and where it is."""
+    """Print the results and the paths."""
     from wri.tables.model_output import fit_document
 
     if as_json:
@@ -222,7 +222,7 @@ def finish(
 
 
 def show_held_out(fitted: "TableFit") -> None:
-    """Scores at sites held out, beside each other."""
+    """Print the scores at sites held out, algorithms side by side."""
     from wri.tables.choosing import label_of
     from wri.tables.fit_report import show, show_interval
     from wri.tables.held_out import SiteInterval

@@ -22,7 +22,7 @@ Target = Annotated[
 Env = Annotated[
     str | None,
     typer.Option(
-        help="Column that says where a row comes from: hospital, station, year.",
+        help="Column of the environment (site) of each row: hospital, station, year.",
         show_default=False,
         rich_help_panel=ROWS,
     ),
@@ -30,7 +30,9 @@ Env = Annotated[
 EnvFromFile = Annotated[
     bool,
     typer.Option(
-        "--env-from-file", help="Each file is an environment, by its name.", rich_help_panel=ROWS
+        "--env-from-file",
+        help="Each file is one environment, named by the file.",
+        rich_help_panel=ROWS,
     ),
 ]
 Number = Annotated[
@@ -48,7 +50,7 @@ Drop = Annotated[
 TaskName = Annotated[
     Literal["classes", "numbers"] | None,
     typer.Option(
-        help="What the target holds; found out by default.",
+        help="Kind of the target; detected by default.",
         show_default=False,
         rich_help_panel=ROWS,
     ),
@@ -80,7 +82,8 @@ PageFolder = Annotated[
 Algorithms = Annotated[
     list[str] | None,
     typer.Option(
-        help=f"Of {', '.join(ALGORITHMS)}; erm and wri by default.", rich_help_panel=MODEL
+        help=f"Algorithms out of {', '.join(ALGORITHMS)}; erm and wri by default.",
+        rich_help_panel=MODEL,
     ),
 ]
 Choose = Annotated[
@@ -97,7 +100,7 @@ Fast = Annotated[
     bool,
     typer.Option(
         "--fast",
-        help="Hold no site out: quick, without an estimate for a new site.",
+        help="Hold no site out: fast, but without an estimate for a new site.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -113,7 +116,7 @@ Steps = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Steps of training; 400 by default.",
+        help="Training steps; 400 by default.",
         show_default=False,
         rich_help_panel=MODEL,
     ),
@@ -122,8 +125,8 @@ PenaltyWeight = Annotated[
     float | None,
     typer.Option(
         min=0.0,
-        help="How much the penalty counts: 0 is ERM, 3 the estimators' default for WRI. Chosen by "
-        "sites left out when not given.",
+        help="Weight of the penalty: 0 is ERM, 3 is the estimators' default for WRI. By default it "
+        "is chosen by the loss at sites left out.",
         show_default=False,
         rich_help_panel=MODEL,
     ),
@@ -139,7 +142,7 @@ Images = Annotated[
 Delimiter = Annotated[
     str | None,
     typer.Option(
-        help="What parts cells: one character, or tab; found by default.",
+        help="Delimiter of cells: one character, or tab; detected by default.",
         show_default=False,
         rich_help_panel=TEXT,
     ),
@@ -147,15 +150,15 @@ Delimiter = Annotated[
 Encoding = Annotated[
     str | None,
     typer.Option(
-        help="Such as utf-8, cp1252, utf-16; found by default.",
+        help="Encoding, such as utf-8, cp1252, utf-16; detected by default.",
         show_default=False,
         rich_help_panel=TEXT,
     ),
 ]
 Memory = Annotated[
-    float, typer.Option(min=0.01, help="GB that reading may take.", rich_help_panel=RUN)
+    float, typer.Option(min=0.01, help="Memory limit for reading, in GB.", rich_help_panel=RUN)
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything drawn.", rich_help_panel=RUN)]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.", rich_help_panel=RUN)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.", rich_help_panel=RUN)]
 Backend = Annotated[
     Literal["local", "ray"],
@@ -168,9 +171,11 @@ ModelFolder = Annotated[
     Path | None,
     typer.Option(
         "--model",
-        help="Folder of a fitted model: adds its gaps between sites and a stress test.",
+        help="Folder of a fitted model: add its gaps between sites and a stress test.",
         show_default=False,
         rich_help_panel=MODEL,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document.", rich_help_panel=RUN)
+]

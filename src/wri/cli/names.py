@@ -1,6 +1,7 @@
-"""Names that the help shows, from the registries that need no PyTorch.
+"""Names that the help shows, from registries that do not import PyTorch.
 
-Data sets and selections live in packages that take long to import; a test compares them.
+Data sets and selections are in packages with slow imports, so their names are repeated here; a test
+compares them.
 """
 
 from wri.measures import MEASURES as _MEASURES
@@ -19,6 +20,6 @@ SELECTIONS = (
     "oracle-early",
     "guarded-oracle",
 )
-NEED_PAIRS = ("leave-one-out",)  # of the selections, those that need runs with pairs held out
-ON_REQUEST = (*NEED_PAIRS, "invariance")  # those that a sweep is prepared for only when asked
-DOMAINBED_SELECTIONS = ("training-domain", "leave-one-out", "oracle")  # its three, in its order
+NEED_PAIRS = ("leave-one-out",)  # selections that need runs with pairs held out
+ON_REQUEST = (*NEED_PAIRS, "invariance")  # selections that a sweep supports only on request
+DOMAINBED_SELECTIONS = ("training-domain", "leave-one-out", "oracle")  # in DomainBed's order

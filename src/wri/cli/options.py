@@ -14,7 +14,7 @@ from wri.cli.names import (
     SELECTIONS,
 )
 
-StoreFile = Annotated[Path, typer.Option(help="File that keeps the runs; made if need be.")]
+StoreFile = Annotated[Path, typer.Option(help="File of the runs; created if it does not exist.")]
 OldStore = Annotated[Path, typer.Argument(help="File that a sweep wrote.")]
 Datasets = Annotated[
     list[str] | None, typer.Option(help=f"Built-in data sets: {', '.join(DATASETS)}.")
@@ -26,21 +26,22 @@ Target = Annotated[str | None, typer.Option(help="Column of the target in --data
 Env = Annotated[str | None, typer.Option(help="Column of the environment in --data.")]
 Task = Annotated[
     str | None,
-    typer.Option(help="What the target holds: classes or numbers. Found out by default."),
+    typer.Option(help="Kind of the target: classes or numbers. Detected by default."),
 ]
 Algorithms = Annotated[
-    list[str] | None, typer.Option(help=f"Of {', '.join(ALGORITHMS)}; all by default.")
+    list[str] | None,
+    typer.Option(help=f"Algorithms out of {', '.join(ALGORITHMS)}; all by default."),
 ]
 Draws = Annotated[int, typer.Option(help="Hyper-parameter draws; the first is the defaults.")]
-Trials = Annotated[int, typer.Option(help="Repetitions of everything.")]
+Trials = Annotated[int, typer.Option(help="Repetitions with new seeds.")]
 FirstTrial = Annotated[int, typer.Option(help="Number of the first repetition.")]
-Steps = Annotated[int | None, typer.Option(help="Steps of each run; the preset's by default.")]
+Steps = Annotated[int | None, typer.Option(help="Steps per run; the preset's by default.")]
 CheckpointEvery = Annotated[int, typer.Option(help="Steps between checkpoints.")]
 TestEnvs = Annotated[
     list[int] | None, typer.Option(help="Environments to hold out, from 0; all by default.")
 ]
 Selections = Annotated[
-    list[str] | None, typer.Option(help=f"Ways to choose: {', '.join(SELECTIONS)}.")
+    list[str] | None, typer.Option(help=f"Selection methods: {', '.join(SELECTIONS)}.")
 ]
 PresetName = Annotated[
     str | None,
@@ -54,42 +55,42 @@ Standardise = Annotated[
     bool | None,
     typer.Option(
         "--standardise/--as-is",
-        help="Put columns in units of the training rows, or not. By the preset by default.",
+        help="Standardise columns with the training rows, or not. The preset decides by default.",
     ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="name=value for all runs, not drawn; @file.json for several."),
+    typer.Option("--set", help="Fix a hyper-parameter: name=value; @file.json for several."),
 ]
 MeasureName = Annotated[
     str | None,
     typer.Option(
-        help=f"By which runs are chosen and shown: {', '.join(MEASURES)}. The first recorded one "
-        "by default."
+        help=f"Measure by which runs are chosen and shown: {', '.join(MEASURES)}. By default the "
+        "first recorded one."
     ),
 ]
 Recorded = Annotated[
     list[str] | None, typer.Option(help="Measures to record; all that apply by default.")
 ]
 Memory = Annotated[
-    float, typer.Option(min=0.01, help="GB that all may take, PyTorch and rows too.")
+    float, typer.Option(min=0.01, help="Memory limit in GB, with PyTorch and the rows.")
 ]
 Backend = Annotated[
     Literal["local", "ray"],
-    typer.Option(help="Train in threads here, or in Ray's workers, here or on RAY_ADDRESS."),
+    typer.Option(help="Train in threads here, or in Ray's workers (local, or at RAY_ADDRESS)."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what it would take.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the cost without training.")]
 Repair = Annotated[
     bool, typer.Option("--repair", help="Drop damaged runs from the store and train them again.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Form = Annotated[
-    Literal["text", "latex", "csv"], typer.Option("--format", help="Form of the tables.")
+    Literal["text", "latex", "csv"], typer.Option("--format", help="Format of the tables.")
 ]
 Best = Annotated[
     bool,
     typer.Option(
-        "--best", help="Show what was chosen: draw, step, hyper-parameters, and how to make it."
+        "--best", help="Show the chosen draw, step and hyper-parameters, and the Python line."
     ),
 ]
 FitFolder = Annotated[
@@ -103,7 +104,7 @@ Dataset = Annotated[
     str | None, typer.Option(help="With --best: one data set of the store instead of all.")
 ]
 MovedFile = Annotated[
-    Path | None, typer.Option("--data", help="With --fit: where the file of the rows is now.")
+    Path | None, typer.Option("--data", help="With --fit: present path of the file of rows.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="With --fit: seed of the model.")]
 ExportFolder = Annotated[
@@ -114,20 +115,19 @@ ExportFolder = Annotated[
 ]
 DatasetNames = Annotated[
     list[str] | None,
-    typer.Option(
-        "--name", help="OURS=THEIRS: what DomainBed calls a data set; may be given several times."
-    ),
+    typer.Option("--name", help="OURS=THEIRS: DomainBed's name of a data set; can be repeated."),
 ]
 SweepFolder = Annotated[Path, typer.Argument(help="Sweep folder of DomainBed.")]
 DomainBedSelections = Annotated[
     list[str] | None,
     typer.Option(
-        "--selection", help=f"Ways to choose: {', '.join(DOMAINBED_SELECTIONS)}. All by default."
+        "--selection",
+        help=f"Selection methods: {', '.join(DOMAINBED_SELECTIONS)}. All by default.",
     ),
 ]
 OnlyDone = Annotated[
     bool,
     typer.Option(
-        "--only-done", help="Leave out runs without the file `done`, which DomainBed counts."
+        "--only-done", help="Leave out runs without the file `done`; DomainBed counts them."
     ),
 ]

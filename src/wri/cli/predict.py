@@ -20,31 +20,34 @@ Model = Annotated[Path, typer.Argument(help="Folder of a saved model.", show_def
 Rows = Annotated[
     Path,
     typer.Argument(
-        help="A CSV or Parquet file; or a folder of pictures, for models of these.",
+        help="CSV or Parquet file; for models of pictures, a folder of pictures.",
         show_default=False,
     ),
 ]
 Output = Annotated[
     Path,
-    typer.Option("--output", "-o", help="A .csv or .parquet, replaced once all is written."),
+    typer.Option("--output", "-o", help="A .csv or .parquet file; replaced when complete."),
 ]
 Keep = Annotated[
     str | None,
-    typer.Option(help="Columns of the input to keep, such as id,ward; none; all by default."),
+    typer.Option(help="Input columns to keep, such as id,ward, or none; all by default."),
 ]
 Target = Annotated[
     str | None,
-    typer.Option(help="Column of outcomes: also say how well the model held."),
+    typer.Option(help="Column of outcomes, to measure the model."),
 ]
-Prefix = Annotated[str, typer.Option(help="Before the names of the added columns.")]
+Prefix = Annotated[str, typer.Option(help="Prefix of the names of the added columns.")]
 Delimiter = Annotated[
-    str | None, typer.Option(help="What parts the cells: one character, or tab. Found by default.")
+    str | None,
+    typer.Option(help="Delimiter of cells: one character, or tab; detected by default."),
 ]
-Encoding = Annotated[str | None, typer.Option(help="Such as latin-1. Found by default.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.")]
-Level = Annotated[float, typer.Option(help="Of the interval for the loss.")]
+Encoding = Annotated[
+    str | None, typer.Option(help="Encoding, such as latin-1; detected by default.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Level = Annotated[float, typer.Option(help="Level of the interval for the loss.")]
 Plot = Annotated[
-    Path | None, typer.Option(help="Draw how rare the rows are, to a .png, .svg or .pdf.")
+    Path | None, typer.Option(help="Draw the rarity of the rows to a .png, .svg or .pdf.")
 ]
 
 
@@ -59,7 +62,7 @@ def predict(
     encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict rows of a new site, and say how much evidence there is for each.
+    """Predict the rows of a new site, with the evidence for each.
 
     The output has the input's rows in their order, with the columns `prediction`, `probability` (of
     the second of two classes, else one per class; rounded to 6 digits), `rarity` (percentage of
@@ -72,7 +75,7 @@ def predict(
 
     `wri predict model/ new.parquet -o out.parquet --keep id --target sick --json`
 
-    Exit codes: 0 done, 2 bad input (one sentence says what and where), 130 interrupted (nothing is
+    Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted (nothing is
     written).
     """
     try:
@@ -86,7 +89,7 @@ def predict(
     if done.ignored:
         from wri.estimators.columns import listed
 
-        say(f"columns that training had not are ignored: {listed(done.ignored)}")
+        say(f"columns that were not in training are ignored: {listed(done.ignored)}")
     total = max(1, done.rows)
     shares = ", ".join(
         f"{done.verdicts[name] / total:.1%} {name}" for name in ("supported", "rare", "outside")
@@ -95,7 +98,7 @@ def predict(
         shares += f", {done.verdicts['unreadable']} unreadable"
     echo(f"{done.rows:,} rows: {shares}")
     if done.positive is not None:
-        echo(f"{prefix}probability is that of {shorten(repr(done.positive))}")
+        echo(f"{prefix}probability is that of class {shorten(repr(done.positive))}")
     for line in done.outcomes.as_lines() if done.outcomes is not None else []:
         echo(line)
     spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in done.seconds.items())
@@ -135,9 +138,9 @@ def _predict_pictures(
     folder: Path, loaded: Any, rows: Path, output: Path, target: str | None, prefix: str
 ) -> "PredictionSummary":
     if not hasattr(loaded, "backbone_"):
-        raise InputError(f"{rows} is a folder, and {folder} a model of tables; name a file of rows")
+        raise InputError(f"{rows} is a folder, but {folder} is a model of tables; name a file")
     if target is not None:
-        raise InputError("--target names a column, and a folder of pictures has none")
+        raise InputError("--target names a column, but a folder of pictures has none")
     from wri.estimators.pictures import PictureClassifier
     from wri.tables.picture_files import predict_pictures
 
@@ -154,10 +157,10 @@ def site(
     encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what to expect at a site without outcomes.
+    """Estimate the loss at a site without known outcomes.
 
-    The loss to expect with an interval that contains the spread between sites, how many rows are
-    rare or outside the evidence, which training sites they are like, and columns that lie beyond
+    Shows the expected loss with an interval that contains the spread between sites, the shares of
+    rows that are rare or outside the evidence, the most similar training sites, and columns beyond
     their range in training.
 
     Examples:
@@ -166,7 +169,7 @@ def site(
 
     `wri site model/ new.csv --plot site.png --json`
 
-    Exit codes: 0 done, 2 bad input (one sentence says what and where).
+    Exit codes: 0 done, 2 wrong input (one sentence names the problem).
     """
     from wri.tables.chunks import open_table
     from wri.tables.predicting import read_features
@@ -190,7 +193,7 @@ def site(
     if ignored:
         from wri.estimators.columns import listed
 
-        say(f"columns that training had not are ignored: {listed(ignored)}")
+        say(f"columns that were not in training are ignored: {listed(ignored)}")
     for line in site_lines(found):
         echo(line)
     if plot is not None:
@@ -207,7 +210,7 @@ def _load(folder: Path) -> Any:
 
 @contextmanager
 def _bar(what: str) -> Iterator[Any]:
-    """A progress bar, and warnings as lines beside it."""
+    """Show a progress bar, and warnings as lines after it."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with (
         Progress(*columns, console=messages, transient=True) as bar,

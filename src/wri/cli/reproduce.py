@@ -1,4 +1,4 @@
-"""The commands `wri reproduce NAME`: one for each table or figure, with its own options."""
+"""The commands `wri reproduce NAME`, one per table or figure."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wri.report.result import Result, ResultCell
 
 ALL = "all"
-HELP = """Reproduce a table or figure of the paper, with the printed numbers beside ours.
+HELP = """Reproduce a table or figure of the paper, with the paper's numbers beside ours.
 
 Examples:
 
@@ -29,12 +29,12 @@ Examples:
 
 `wri reproduce all`
 
-Exit codes: 0 done, 2 bad input or data that are missing.
+Exit codes: 0 done, 2 wrong input or missing data.
 """
 
 
 class ExperimentGroup(TyperGroup):
-    """Subcommands by the names of tables and figures; other names are refused with a list."""
+    """Group of the tables and figures; refuses other names with a list."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
@@ -54,18 +54,18 @@ class ExperimentGroup(TyperGroup):
 
 
 def check_backend(name: str) -> None:
-    """Refuse a back end where no sweep is trained."""
+    """Refuse a back end for experiments without a sweep."""
     sweeping = [each.outputs for each in EXPERIMENTS.values() if BACKEND in each.options]
     names = [output for outputs in sweeping for output in outputs]
     if name not in (*names, ALL):
         raise InputError(
-            f"{name} trains no sweep, so it runs in this process; leave {BACKEND.flag} out, which "
-            f"is for {', '.join(names)} and {ALL}"
+            f"{name} trains no sweep and runs in this process; remove {BACKEND.flag}, which is for "
+            f"{', '.join(names)} and {ALL}"
         )
 
 
 def make_app() -> typer.Typer:
-    """The group with a command for each table and figure, and one for all."""
+    """Make the group with one command per table and figure, and one for all."""
     app = typer.Typer(
         cls=ExperimentGroup,
         help=HELP,
@@ -76,16 +76,16 @@ def make_app() -> typer.Typer:
         for output, about in outputs.items():
             app.command(output, help=about)(make_command(output, experiment, options))
     everything = make_command(ALL, options=[BACKEND])
-    app.command(ALL, help="every one of these, with its defaults")(everything)
+    app.command(ALL, help="all of these, with their defaults")(everything)
     return app
 
 
 def make_command(
     name: str, experiment: str | None = None, options: Iterable[Option] = ()
 ) -> Callable[..., None]:
-    """A function whose parameters are the declared options and the common ones.
+    """Make a function whose parameters are the declared options and the common ones.
 
-    It gives one output of an experiment, or without one everything.
+    It gives one output of an experiment; without an experiment, everything.
     """
     parameters = [*(_as_parameter(option) for option in options), *COMMON]
 
@@ -107,7 +107,7 @@ def make_command(
 
 
 def _declared(given: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
-    """Those of the options that an experiment knows."""
+    """Return the options that an experiment knows."""
     known = {option.name for option in options}
     return {name: value for name, value in given.items() if name in known}
 
@@ -131,18 +131,18 @@ COMMON = (
         "--full/--quick",
         help="The paper's size (minutes; hours for a first autoencoder), or at most a minute.",
     ),
-    _parameter("seed", int, 0, min=0, help="First seed; the others follow it."),
+    _parameter("seed", int, 0, min=0, help="First seed; the others are the next integers."),
     _parameter(
         "output", Path, Path("results"), "-o", "--output", help="Folder for figures and index.html."
     ),
-    _parameter("as_json", bool, False, "--json", help="One JSON document per table or figure."),
+    _parameter("as_json", bool, False, "--json", help="Print one JSON document per result."),
 )
 
 
 def as_text(
     name: str, full: bool, seed: int, given: Mapping[str, Any], options: Iterable[Option]
 ) -> str:
-    """The command that was given, for the page; options at their defaults are left out."""
+    """Return the command line for the page, without options at their defaults."""
     parts = [f"wri reproduce {name} --{'full' if full else 'quick'} --seed {seed}"]
     for option in options:
         value = given.get(option.name)
@@ -187,7 +187,7 @@ def reproduce(tasks: list[ExperimentTask], command: str, as_json: bool) -> None:
         for result in found:
             _show(result, as_json)
         results += found
-        page = write_results(results, about, command, folder)  # after each, so none is lost
+        page = write_results(results, about, command, folder)  # after each result, to lose none
     if page is not None and not as_json:
         console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
     if failed:
@@ -202,7 +202,7 @@ def _run(task: ExperimentTask) -> "list[Result]":
 
 
 def _show(result: "Result", as_json: bool) -> None:
-    """One JSON document; or tables of algorithms by columns, and where the figures are."""
+    """Print one JSON document, or the tables and the paths of figures."""
     if as_json:
         echo(json.dumps(result.as_json()))
         return

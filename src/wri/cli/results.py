@@ -1,4 +1,4 @@
-"""The command `wri results`: tables of a sweep, what was chosen, and the model to use."""
+"""The command `wri results`: tables of a sweep, chosen runs, and the best model."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StoreContents(NamedTuple):
-    """What a store holds."""
+    """Contents of a store."""
 
     outcomes: "list[Outcome]"
     infos: "dict[str, DatasetInfo]"  # by fingerprint
@@ -36,15 +36,15 @@ def results(
     seed: given.Seed = 0,
     as_json: given.AsJson = False,
 ) -> None:
-    """Show a sweep: tables by ways of choosing, what was chosen, and the model to use.
+    """Show a sweep: tables by selection method, chosen runs, and the best model.
 
     `--best` shows for each algorithm, held-out environment and trial the chosen draw, step and
     hyper-parameters, then the model that is best on average and the line of Python that makes it.
     `--best --fit model/` trains that model on all environments and saves it.
 
     `wri results export STORE --domainbed DIR` writes the runs for DomainBed, and
-    `wri results import DIR` shows the tables of a sweep of DomainBed; each has its own `--help`. A
-    store that is called export or import is reached by its path, ./export.
+    `wri results import DIR` shows the tables of a DomainBed sweep; each has its own `--help`. For a
+    store named export or import give its path, ./export.
 
     Examples:
 
@@ -52,14 +52,14 @@ def results(
 
     `wri results sweep.db --best --algorithm wri --fit model/`
 
-    Exit codes: 0 done, 2 bad input.
+    Exit codes: 0 done, 2 wrong input.
     """
     from wri.sweep import Store
 
     with Store(store) as opened:
         kept, done = StoreContents(opened.outcomes(), opened.infos()), opened.finished()
     if not done:
-        raise InputError(f"{store} holds no finished run yet; `wri sweep` goes on with it")
+        raise InputError(f"{store} holds no finished run yet; `wri sweep` continues it")
     for name in selection or ():
         check_option("--selection", name, SELECTIONS)
     if not (best or fit):
@@ -87,7 +87,7 @@ def _show_tables(
 
 
 def _one_selection(kept: StoreContents, wanted: Sequence[str] | None) -> str:
-    """The one asked for; else one that needs pairs held out where the store has them."""
+    """Return the selection asked for; else one with pairs held out if the store has them."""
     if wanted:
         if len(wanted) > 1:
             raise InputError("--best takes one --selection")
@@ -184,7 +184,7 @@ def _print_best_json(
 
 
 def _choice_rows(kept: StoreContents, model: "BestModel") -> list[dict[str, Any]]:
-    """What each held-out environment and trial chose, or why not."""
+    """Return the choice of each held-out environment and trial, or the reason for none."""
     from wri.sweep.tables import as_rows, build
 
     runs = [

@@ -21,9 +21,9 @@ DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name not in ON_REQUEST
 
 HELP = """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
 
-Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. The same
-command again goes on where it was interrupted, and one with more trials adds to the store.
-With `--repair` it also trains runs again whose records were damaged.
+Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. Run the same
+command again to continue after an interruption; with more trials it adds to the store. With
+`--repair` it also trains runs with damaged records again.
 
 Examples:
 
@@ -31,7 +31,7 @@ Examples:
 
 `wri sweep --data rows.csv --target y --env site --draws 10 --store sweep.db --dry-run`
 
-Exit codes: 0 done, 2 bad input, 130 interrupted (finished runs are kept).
+Exit codes: 0 done, 2 wrong input, 130 interrupted (finished runs are kept).
 """
 
 
@@ -93,26 +93,26 @@ def sweep(
 
 
 def _check_size(path: Path, gigabytes: float) -> None:
-    """Refuse a table that would not fit, before it is read."""
+    """Refuse a table that would not fit in memory, before it is read."""
     from wri.datasets.table_size import reading_bytes
 
     needed = reading_bytes(path)
     if needed > gigabytes * 1e9:
         raise InputError(
-            f"{shorten(path)} takes about {needed / 1e9:.2g} GB while it is read, and --memory "
-            f"allows {gigabytes:g}; raise it, or leave rows or columns out"
+            f"{shorten(path)} needs about {needed / 1e9:.2g} GB to be read, but --memory allows "
+            f"{gigabytes:g}; raise it, or leave rows or columns out"
         )
 
 
 def _memory_left(gigabytes: float, overhead: float) -> float:
-    """Bytes that are left for training beside this process and what a back end takes."""
+    """Return the bytes left for training beside this process and the back end."""
     from wri.sweep.forecast import LIBRARIES
     from wri.training.memory import resident_bytes
 
     taken = resident_bytes() + LIBRARIES + overhead
     if gigabytes * 1e9 <= taken:
         raise InputError(
-            f"--memory {gigabytes:g} is too little: PyTorch and the rows take {taken / 1e9:.2g} GB"
+            f"--memory {gigabytes:g} is too small: PyTorch and the rows need {taken / 1e9:.2g} GB"
             + (" in all workers; OMP_NUM_THREADS=1 starts only one" if overhead else "")
         )
     return gigabytes * 1e9 - taken
@@ -169,7 +169,7 @@ def _train(
 
 
 def _describe(data: "SweepData", preset: str) -> str:
-    """What was found in a data set, so that a wrong guess is seen."""
+    """Describe a data set, so that a wrong guess is seen."""
     classes = data.bank.n_classes
     target = "a number" if classes is None else f"one of {classes} classes"
     n_rows, n_columns = data.bank.features.shape
@@ -181,13 +181,13 @@ def _describe(data: "SweepData", preset: str) -> str:
 
 def _say_stopped(store: "Store") -> None:
     say(
-        f"stopped; {len(store.finished())} finished runs are in {store.path}, and the same "
-        "command goes on from there"
+        f"stopped; {len(store.finished())} finished runs are in {store.path}; run the same "
+        "command to continue"
     )
 
 
 def read_hidden(text: str | None) -> tuple[int, ...] | None:
-    """Widths from "32,16"; "0" is a linear predictor."""
+    """Read widths from "32,16"; "0" is a linear predictor."""
     if text is None:
         return None
     try:
@@ -200,7 +200,7 @@ def read_hidden(text: str | None) -> tuple[int, ...] | None:
 
 
 def _numbers(pairs: list[str]) -> dict[str, float]:
-    """Hyper-parameters from name=value, or from a JSON object in a file."""
+    """Read hyper-parameters from name=value, or from a JSON object in a file."""
     numbers: dict[str, float] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")

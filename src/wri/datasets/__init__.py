@@ -1,4 +1,4 @@
-"""Everything that yields environments."""
+"""Data sets of several environments: simulations, tables, coloured MNIST, folders of pictures."""
 
 from wri.datasets.builtin import BUILTIN, load_builtin
 from wri.datasets.coloured_mnist import (

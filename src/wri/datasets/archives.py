@@ -1,7 +1,7 @@
-"""Arrays of a .npz archive, after a look at what it announces.
+"""Arrays of a .npz archive, read after its sizes were checked.
 
-An archive names the size of every array before it is unpacked. What would not fit into memory, or
-announces more than it holds, is refused unread.
+An archive announces the size of each array before it is unpacked. Archives that would not fit into
+memory, or announce more than they hold, are refused without reading.
 """
 
 import csv
@@ -26,9 +26,9 @@ BAD_HEADER = (*UNREADABLE, TypeError, LookupError, OverflowError, RecursionError
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays by name, in the machine's byte order."""
+    """Read all arrays by name, in the machine's byte order."""
     if not zipfile.is_zipfile(path):
-        raise ValueError("it is no archive")
+        raise ValueError("it is not an archive")
     with zipfile.ZipFile(path) as packed:
         _check_sizes(path, packed)
     with np.load(path, allow_pickle=False) as archive:
@@ -39,12 +39,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _check_sizes(path: Path, packed: zipfile.ZipFile) -> None:
-    """Refuse too many bytes, and headers of more numbers than bytes follow."""
+    """Refuse too many bytes, and headers that announce more bytes than follow."""
     total = sum(member.file_size for member in packed.infolist())
     if total > MOST_BYTES:
         raise InputError(
-            f"{path} unpacks to {total:,} bytes, and at most {MOST_BYTES:,} are read; save fewer "
-            "rows or columns, or as float32"
+            f"{path} unpacks to {total:,} bytes, but at most {MOST_BYTES:,} are read; save fewer "
+            "rows or columns, or save as float32"
         )
     for member in packed.infolist():
         name = shorten(repr(member.filename.removesuffix(".npy")))
@@ -61,25 +61,25 @@ def _check_sizes(path: Path, packed: zipfile.ZipFile) -> None:
             size, left = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
         if not dtype.hasobject and size > left:
             raise InputError(
-                f"{path}: {name} announces {size:,} bytes of numbers and holds {left:,}; it is cut "
-                "or damaged: save it again"
+                f"{path}: {name} announces {size:,} bytes of numbers but holds {left:,}; it is cut "
+                "off or damaged: save it again"
             )
         characters = dtype.itemsize // (4 if dtype.kind == "U" else 1)
         if dtype.kind in "US" and characters > LONGEST:
             raise InputError(
-                f"{path}: {name} reserves {characters:,} characters for every text ({dtype}), and "
-                f"at most {LONGEST:,} are read; shorten its texts"
+                f"{path}: {name} reserves {characters:,} characters per text ({dtype}), but at "
+                f"most {LONGEST:,} are read; shorten its texts"
             )
         if dtype.kind in "fc" and dtype.itemsize > (WIDEST if dtype.kind == "f" else 2 * WIDEST):
             raise InputError(f"{path}: {name} holds numbers of the type {dtype}; save as float64")
 
 
 def _array(path: Path, archive: Any, name: str) -> np.ndarray:
-    """An array in the machine's byte order, the only one that pandas and torch take."""
+    """Read an array in the machine's byte order, which pandas and torch need."""
     try:
         array = archive[name]
         return array.astype(array.dtype.newbyteorder("="), copy=False)
-    except (AttributeError, *BAD_HEADER) as error:  # bytes for what is no array
+    except (AttributeError, *BAD_HEADER) as error:  # NumPy gives bytes for other members
         raise InputError(
             f"{path}: {shorten(repr(name))} cannot be read as an array ({error}); save plain "
             "numbers or texts, such as objects.astype(str)"

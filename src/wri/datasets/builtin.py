@@ -1,4 +1,4 @@
-"""Built-in data sets by name: small, made on the spot, the same for everybody."""
+"""Built-in data sets by name: small simulations, the same on every machine."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,6 +11,8 @@ from wri.errors import InputError
 
 
 class BuiltinDataset(NamedTuple):
+    """Description of a built-in data set and the function that makes it."""
+
     about: str
     make: Callable[[int], list[Environment]]  # from a seed
 
@@ -49,18 +51,34 @@ BUILTIN = {
 
 
 def load_builtin(name: str, seed: int = 0) -> list[Environment]:
-    """Environments of a built-in data set.
+    """Make the environments of a built-in data set.
 
     Parameters
     ----------
-    name
-        A key of `BUILTIN`.
-    seed
-        Another seed gives another draw of parameters and rows.
+    name : str
+        Key of `BUILTIN`.
+    seed : int, default=0
+        Seed of parameters and rows.
+
+    Returns
+    -------
+    environments : list of Environment
+        The environments.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown.
+
+    Examples
+    --------
+    >>> from wri.datasets import load_builtin
+    >>> [(each.name, each.x.shape) for each in load_builtin("gaussian2d")][:1]
+    [('environment 1', (1000, 2))]
     """
     if name not in BUILTIN:
         raise InputError(
-            f"there is no built-in data set {name!r}, only {', '.join(BUILTIN)}; a file goes by "
+            f"there is no built-in data set {name!r}, only {', '.join(BUILTIN)}; for a file give "
             "--data FILE --target COLUMN --env COLUMN"
         )
     return BUILTIN[name].make(seed)

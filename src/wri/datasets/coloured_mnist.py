@@ -1,18 +1,18 @@
-"""MNIST in two colours: digits cause the label, the label causes the colour.
+"""ColoredMNIST: the digit causes the label, the label causes the colour.
 
     y = 1[digit < 5], flipped with probability ε(digit)
     colour = y, flipped with probability 0.1, 0.2, 0.9 in the three environments
 
-The last environment, where the colour misleads, is the test. An image has a channel for each
-colour, and the other colour's is zero. Three data sets:
+The last environment, in which the colour misleads, is the test environment. An image has one
+channel per colour; the channel of the other colour is zero. There are three data sets:
 
     cmnist       ε = 0.25                                        (Arjovsky et al., 2019)
     hcmnist      ε = 0.05 for the easy digits 0, 1, 5, 6 and 0.25 for the others
     hcmnist-cs   hcmnist with 65, 5 and 30 % of the easy digits in the three environments; the
                  others fill each up to a third of all
 
-Labels and the environments' order are those of the published runs. The paper's text calls the
-classes the other way round and names the 80 % environment first, which matters to hcmnist-cs only.
+Labels and the order of the environments are those of the published runs. The paper's text has the
+classes exchanged and names the 80 % environment first, which matters for hcmnist-cs only.
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,15 @@ from wri.errors import InputError, check_option
 COLOUR_FLIPS = {"+90%": 0.1, "+80%": 0.2, "-90%": 0.9}
 EASY = (0, 1, 5, 6)
 DIGIT_COUNTS = (6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958)
-"""How often MNIST's 70,000 rows show each digit."""
+"""Number of rows of each digit in MNIST's 70,000."""
 
 
 class Colouring(NamedTuple):
+    """Label noise of a data set, and the shares of easy digits."""
+
     easy_noise: float
     hard_noise: float
-    easy_shares: tuple[float, ...] | None = None  # of all easy digits; None: wherever they fall
+    easy_shares: tuple[float, ...] | None = None  # of all easy digits; None: at random
 
     @property
     def label_noise(self) -> np.ndarray:  # [10]
@@ -51,7 +53,30 @@ COLOURED_MNIST = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ColouredDigits:
-    """One environment."""
+    """One environment of ColoredMNIST.
+
+    Attributes
+    ----------
+    name : str
+        Name of the environment.
+    grey : ndarray of shape (n, 28, 28)
+        Grey images, uint8.
+    digits : ndarray of shape (n,)
+        Digits, 0 to 9.
+    y : ndarray of shape (n,)
+        Labels, 0 or 1.
+    colour : ndarray of shape (n,)
+        Number of the coloured channel, 0 or 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.datasets import Mnist, coloured_mnist
+    >>> digits = Mnist(np.ones((60, 28, 28), np.uint8), (np.arange(60) % 10).astype(np.uint8))
+    >>> environment = coloured_mnist("cmnist", mnist=digits)[0]
+    >>> environment.name, environment.images.shape
+    ('+90%', (20, 2, 28, 28))
+    """
 
     name: str
     grey: np.ndarray  # [n, 28, 28], uint8
@@ -64,7 +89,7 @@ class ColouredDigits:
 
     @property
     def images(self) -> np.ndarray:  # [n, 2, 28, 28], uint8
-        """The grey image in the channel of its colour, zeros in the other."""
+        """Images with two channels: the grey image in its colour's channel, zeros in the other."""
         images = np.zeros((len(self), 2, *self.grey.shape[1:]), np.uint8)
         images[np.arange(len(self)), self.colour] = self.grey
         return images
@@ -76,7 +101,18 @@ class ColouredDigits:
         return Environment(self.name, x, self.y)
 
     def take(self, rows: np.ndarray) -> "ColouredDigits":
-        """Some of the rows, by number or mask."""
+        """Return some of the rows.
+
+        Parameters
+        ----------
+        rows : ndarray
+            Numbers or mask of the rows.
+
+        Returns
+        -------
+        environment : ColouredDigits
+            The rows.
+        """
         return replace(
             self,
             grey=self.grey[rows],
@@ -89,18 +125,41 @@ class ColouredDigits:
 def coloured_mnist(
     name: str, seed: int = 0, mnist: Mnist | None = None, rows: int | None = None
 ) -> list[ColouredDigits]:
-    """The three environments of a data set, each in random order.
+    """Make the three environments of a ColoredMNIST data set, each in random order.
 
     Parameters
     ----------
-    name
-        A key of `COLOURED_MNIST`.
-    seed
-        Another seed shuffles, flips and colours anew.
-    mnist
-        The digits to colour; `load_mnist()` when not given.
-    rows
-        How many digits the environments have together: the first after shuffling. All by default.
+    name : {"cmnist", "hcmnist", "hcmnist-cs"}
+        Key of `COLOURED_MNIST`.
+    seed : int, default=0
+        Seed of the order, the flips and the colours.
+    mnist : Mnist or None, default=None
+        Digits to colour. None: `load_mnist()`.
+    rows : int or None, default=None
+        Number of digits of all environments together: the first after shuffling. None: all.
+
+    Returns
+    -------
+    environments : list of ColouredDigits
+        Environments "+90%", "+80%" and "-90%".
+
+    Raises
+    ------
+    InputError
+        If the name is unknown or `rows` is out of range.
+
+    References
+    ----------
+    M. Arjovsky, L. Bottou, I. Gulrajani and D. Lopez-Paz, "Invariant Risk Minimization",
+    arXiv:1907.02893, 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.datasets import Mnist, coloured_mnist
+    >>> digits = Mnist(np.ones((60, 28, 28), np.uint8), (np.arange(60) % 10).astype(np.uint8))
+    >>> [(each.name, len(each)) for each in coloured_mnist("hcmnist", mnist=digits)]
+    [('+90%', 20), ('+80%', 20), ('-90%', 20)]
     """
     check_option("name", name, tuple(COLOURED_MNIST))
     spec = COLOURED_MNIST[name]
@@ -108,8 +167,8 @@ def coloured_mnist(
     count = len(mnist.digits) if rows is None else rows
     if not len(COLOUR_FLIPS) <= count <= len(mnist.digits):
         raise InputError(
-            f"rows must lie in {len(COLOUR_FLIPS)} to {len(mnist.digits)}, one digit for each "
-            f"environment to all there are, not {count}"
+            f"rows must lie in {len(COLOUR_FLIPS)} (one per environment) to {len(mnist.digits)} "
+            f"(all digits), not {count}"
         )
     random = np.random.default_rng(seed)
     chosen = random.permutation(len(mnist.digits))[:count]
@@ -137,18 +196,18 @@ def coloured_mnist(
 
 
 def is_easy(digits: np.ndarray) -> np.ndarray:
-    """Which digits keep their label more often."""
+    """Return which digits keep their label more often."""
     return np.isin(digits, EASY)
 
 
 def _shifted(easy: np.ndarray, shares: Sequence[float], sizes: np.ndarray) -> np.ndarray:  # [n]
-    """The environment of each row: shares of the easy rows, the others up to the sizes."""
+    """Return the environment of each row: shares of the easy rows, the others up to the sizes."""
     ends = np.rint(np.cumsum(shares) * easy.sum()).astype(int)
     easy_sizes = np.diff(ends, prepend=0)
     if (easy_sizes > sizes).any():
         raise InputError(
-            f"{easy.sum()} of {len(easy)} digits are easy, so that shares of {shares} do not fit "
-            f"into environments of {sizes.max()}; take more rows, or fewer of {EASY}"
+            f"{easy.sum()} of {len(easy)} digits are easy, so shares of {shares} do not fit into "
+            f"environments of {sizes.max()}; use more rows, or fewer of {EASY}"
         )
     homes = np.empty(len(easy), int)
     numbers = np.arange(len(sizes))
@@ -158,7 +217,26 @@ def _shifted(easy: np.ndarray, shares: Sequence[float], sizes: np.ndarray) -> np
 
 
 def digit_shares(name: str, counts: Sequence[int] = DIGIT_COUNTS) -> np.ndarray:  # [E, 10]
-    """p_e(digit), from how often each digit occurs in all environments together."""
+    """Compute p_e(digit) from the counts of each digit in all environments together.
+
+    Parameters
+    ----------
+    name : {"cmnist", "hcmnist", "hcmnist-cs"}
+        Key of `COLOURED_MNIST`.
+    counts : sequence of int, default=DIGIT_COUNTS
+        Number of rows of each digit; by default that of MNIST.
+
+    Returns
+    -------
+    shares : ndarray of shape (E, 10)
+        Share of each digit in each environment.
+
+    Examples
+    --------
+    >>> from wri.datasets import digit_shares
+    >>> digit_shares("hcmnist-cs", [1] * 10)[:, 0].round(3)
+    array([0.195, 0.015, 0.09 ])
+    """
     check_option("name", name, tuple(COLOURED_MNIST))
     spec, number = COLOURED_MNIST[name], len(COLOUR_FLIPS)
     overall = np.array(counts) / sum(counts)
@@ -171,7 +249,26 @@ def digit_shares(name: str, counts: Sequence[int] = DIGIT_COUNTS) -> np.ndarray:
 
 
 def ideal_accuracy(name: str, counts: Sequence[int] = DIGIT_COUNTS) -> np.ndarray:  # [E]
-    """Σ_d p_e(d)·(1 − ε(d)): what predicting 1[digit < 5] reaches in expectation."""
+    """Compute the expected accuracy of predicting 1[digit < 5]: Σ_d p_e(d)·(1 − ε(d)).
+
+    Parameters
+    ----------
+    name : {"cmnist", "hcmnist", "hcmnist-cs"}
+        Key of `COLOURED_MNIST`.
+    counts : sequence of int, default=DIGIT_COUNTS
+        Number of rows of each digit; by default that of MNIST.
+
+    Returns
+    -------
+    accuracy : ndarray of shape (E,)
+        Accuracy in each environment.
+
+    Examples
+    --------
+    >>> from wri.datasets import ideal_accuracy
+    >>> ideal_accuracy("cmnist").round(6)
+    array([0.75, 0.75, 0.75])
+    """
     shares = digit_shares(name, counts)
     accuracy: np.ndarray = shares @ (1 - COLOURED_MNIST[name].label_noise)
     return accuracy

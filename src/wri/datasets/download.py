@@ -1,4 +1,4 @@
-"""What loaders of published data share: the folder `WRI_DATA`, and files over HTTPS."""
+"""Shared parts of loaders of published data: the folder `WRI_DATA`, and files over HTTPS."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ MOST_BYTES = 20_000_000  # of a download; the largest file, MNIST's images, has 
 FAILURES = (OSError, HTTPException)  # what a fetch may raise
 
 Fetch = Callable[[str], bytes]
-"""The bytes behind an address."""
+"""Function from an address to its bytes."""
 
 
 class Source(NamedTuple):
-    """Where data lie on this machine, and how they came there."""
+    """Place of data on this machine, and their origin."""
 
     path: Path
     origin: str
@@ -28,13 +28,14 @@ class Source(NamedTuple):
 
 
 def fetch_https(address: str) -> bytes:
+    """Fetch the bytes of an address."""
     with urlopen(address, timeout=SECONDS) as answer:
         data: bytes = answer.read(MOST_BYTES)
     return data
 
 
 def explain_failure(error: BaseException) -> str:
-    """Why a fetch failed: no network, a refusal, or something else."""
+    """Explain why a fetch failed: no network, a refusal, or something else."""
     reason = error.reason if isinstance(error, URLError) else error
     offline = isinstance(reason, gaierror | ConnectionError | TimeoutError)
     if isinstance(reason, OSError) and not isinstance(error, HTTPError) and not offline:
@@ -43,12 +44,12 @@ def explain_failure(error: BaseException) -> str:
 
 
 def given_folders(below: Sequence[str]) -> list[Path]:
-    """The folders of these names below `WRI_DATA`; none when it is not set."""
+    """Return the folders of these names below `WRI_DATA`; none if it is not set."""
     given = os.environ.get("WRI_DATA")
     return [Path(given).expanduser() / each for each in below] if given else []
 
 
 def given_words() -> str:
-    """`WRI_DATA` for a message that says where was looked."""
+    """Return `WRI_DATA` for a message about searched places."""
     given = os.environ.get("WRI_DATA")
     return f"WRI_DATA={given}" if given else "WRI_DATA (not set)"

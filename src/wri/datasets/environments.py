@@ -1,4 +1,4 @@
-"""One environment: rows that were collected under the same circumstances."""
+"""Environments: rows that were collected under the same circumstances."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,43 @@ import numpy as np
 
 
 class Environment(NamedTuple):
+    """Rows of one environment.
+
+    Attributes
+    ----------
+    name : str
+        Name of the environment.
+    x : ndarray of shape (n, D)
+        Features.
+    y : ndarray of shape (n,)
+        Targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.datasets import Environment
+    >>> Environment("north", np.zeros((5, 2)), np.zeros(5)).name
+    'north'
+    """
+
     name: str
     x: np.ndarray  # [n, D]
     y: np.ndarray  # [n]
 
 
 class SiteRows(NamedTuple):
+    """Rows of several environments.
+
+    Attributes
+    ----------
+    x : ndarray of shape (n, D)
+        Features.
+    y : ndarray of shape (n,)
+        Targets.
+    site : ndarray of shape (n,)
+        Name of each row's environment.
+    """
+
     x: np.ndarray  # [n, D]
     y: np.ndarray  # [n]
     site: np.ndarray  # [n], names of environments
@@ -21,19 +52,37 @@ class SiteRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelledFile:
-    """A file's environments, and what its columns and class numbers are called.
+    """Environments of a file, with the names of its columns and classes.
 
     Parameters
     ----------
-    x, y
-        Rows of all environments, one after the other, each in the file's order; y holds class
-        numbers from 0, or numbers.
-    names, sizes
-        Of the environments, in the natural order of names.
-    features
+    x : ndarray of shape (n, D)
+        Rows of all environments, one after the other, each in the order of the file.
+    y : ndarray of shape (n,)
+        Class numbers from 0, or numbers.
+    names : tuple of str
+        Names of the environments in natural order.
+    sizes : tuple of int
+        Number of rows of each environment.
+    features : tuple of str
         Names of the columns of x.
-    classes
-        Names of the class numbers; None where y holds numbers.
+    classes : tuple of str or None
+        Names of the class numbers; None if y holds numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.datasets import LabelledFile
+    >>> file = LabelledFile(
+    ...     x=np.zeros((3, 1)),
+    ...     y=np.array([0, 1, 0]),
+    ...     names=("a", "b"),
+    ...     sizes=(1, 2),
+    ...     features=("age",),
+    ...     classes=("well", "ill"),
+    ... )
+    >>> [(each.name, each.y.tolist()) for each in file.environments]
+    [('a', [0]), ('b', [1, 0])]
     """
 
     x: np.ndarray  # [n, D]
@@ -45,7 +94,7 @@ class LabelledFile:
 
     @property
     def environments(self) -> list[Environment]:
-        """Views of the rows."""
+        """The environments, as views of the rows."""
         ends = np.cumsum(self.sizes)
         return [
             Environment(name, self.x[end - size : end], self.y[end - size : end])
@@ -54,7 +103,25 @@ class LabelledFile:
 
 
 def joined(environments: Sequence[Environment]) -> SiteRows:
-    """All rows, one environment after the other, as estimators take them."""
+    """Join the rows of several environments for an estimator.
+
+    Parameters
+    ----------
+    environments : sequence of Environment
+        Environments with the same columns.
+
+    Returns
+    -------
+    rows : SiteRows
+        `x`, `y` and `site`, one environment after the other.
+
+    Examples
+    --------
+    >>> from wri.datasets import hospitals, joined
+    >>> X, y, site = joined(hospitals(50, seed=0))
+    >>> X.shape, sorted(set(site.tolist()))
+    ((200, 3), ['east', 'north', 'south', 'west'])
+    """
     sizes = [len(environment.y) for environment in environments]
     return SiteRows(
         np.concatenate([environment.x for environment in environments]),

@@ -1,12 +1,12 @@
 """Heart disease in four hospitals: 920 patients, thirteen measurements, sick or healthy (UCI).
 
-Looked for in this order, and read from the first place that has all four files:
+The four files are read from the first of these places that has all of them:
 
-1. the folder `WRI_DATA`, there or below `heart/`;
-2. the cache folder, where an earlier download left them;
-3. UCI, over HTTPS; what it gives is kept in the cache folder.
+1. the folder `WRI_DATA`, or `heart/` in it;
+2. the cache folder, with an earlier download;
+3. UCI, over HTTPS; the download is kept in the cache folder.
 
-Wherever they came from, the SHA-256 of their values are those of the published files. A row is a
+The SHA-256 of the values must be that of the published files, whatever the place. One row per
 patient: fourteen numbers between commas, the last one `num`, the stage of the disease.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class HeartFile(NamedTuple):
-    """One of the four files: whose it is, and what its values must be."""
+    """One of the four files: hospital, name and SHA-256 of its values."""
 
     name: str
     file: str
@@ -68,8 +68,8 @@ COLUMNS = (
     *("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak"),
     *("slope", "ca", "thal", "num"),
 )
-UNKNOWN, UNKNOWN_NUMBER = "?", -9.0  # the two ways of writing a missing value
-NEVER_ZERO = ["trestbps", "chol"]  # blood pressure and cholesterol of the living
+UNKNOWN, UNKNOWN_NUMBER = "?", -9.0  # two forms of a missing value
+NEVER_ZERO = ["trestbps", "chol"]  # blood pressure and cholesterol
 FOLDERS = (".", "heart")
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/"
 LICENCE = "Creative Commons Attribution 4.0"
@@ -77,27 +77,38 @@ REMEDY = f"set WRI_DATA to a folder with the four files processed.*.data of {UCI
 
 
 def load_heart(fetch: Fetch = fetch_https) -> "pd.DataFrame":
-    """The 920 patients, in the order Cleveland, Hungary, Switzerland, Long Beach.
+    """Load the heart disease data of four hospitals: 920 patients.
 
-    A `?` and a -9 are missing values, and so is a zero where no living patient has one, a known
-    trait of these files: `chol` is 0 in all of Switzerland and 49 times in Long Beach, `trestbps`
-    once in Long Beach.
+    The order is Cleveland, Hungary, Switzerland, Long Beach. `?` and -9 are missing values, and so
+    is a zero in a column where no living patient has one, a known property of these files: `chol`
+    is 0 in all of Switzerland and 49 times in Long Beach, `trestbps` once in Long Beach.
 
     Parameters
     ----------
-    fetch
-        Asked for UCI's files when they are nowhere on this machine.
+    fetch : callable, default=fetch_https
+        Function from an address to its bytes, called if the files are not on this machine.
 
     Returns
     -------
-    pandas.DataFrame
-        The columns age, sex, cp, trestbps, chol, fbs, restecg, thalach, exang, oldpeak, slope, ca
-        and thal in float64, NaN where missing; `disease`, 1 for every stage above 0; `hospital`.
+    patients : DataFrame
+        Columns age, sex, cp, trestbps, chol, fbs, restecg, thalach, exang, oldpeak, slope, ca and
+        thal in float64, NaN where missing; `disease`, 1 for every stage above 0; `hospital`.
 
     Raises
     ------
     InputError
-        When they are found nowhere, or a file is not as published.
+        If the files are not found, or differ from the published ones.
+
+    References
+    ----------
+    A. Janosi, W. Steinbrunn, M. Pfisterer and R. Detrano, "Heart Disease", UCI Machine Learning
+    Repository, 1989.
+
+    Examples
+    --------
+    >>> from wri.datasets import load_heart
+    >>> load_heart()["hospital"].value_counts().to_dict()  # doctest: +SKIP
+    {'Cleveland': 303, 'Hungary': 294, 'Long Beach': 200, 'Switzerland': 123}
     """
     source = _find()
     if source is None:
@@ -106,13 +117,25 @@ def load_heart(fetch: Fetch = fetch_https) -> "pd.DataFrame":
 
 
 def where_heart() -> str | None:
-    """Where `load_heart` would read from without a download; None if it is not here."""
+    """Return the place from which `load_heart` would read without a download.
+
+    Returns
+    -------
+    place : str or None
+        Folder and its origin; None if the data are not on this machine.
+
+    Examples
+    --------
+    >>> from wri.datasets import where_heart
+    >>> where_heart()  # doctest: +SKIP
+    '/data/heart (WRI_DATA)'
+    """
     source = _find()
     return None if source is None else str(source)
 
 
 def _find() -> Source | None:
-    """A folder with all four files."""
+    """Find a folder with all four files."""
     places = [Source(folder, "WRI_DATA") for folder in given_folders(FOLDERS)]
     for source in (*places, Source(cache_folder() / "heart", "downloaded earlier")):
         if all((source.path / hospital.file).is_file() for hospital in HOSPITALS):
@@ -143,7 +166,7 @@ def _download(folder: Path, fetch: Fetch) -> list[np.ndarray]:
                 f"heart disease was not found: not all four files in {given_words()} or {folder}, "
                 f"and UCI did not give {address} as published ({explain_failure(error)}). {REMEDY}"
             ) from error
-    with suppress(OSError):  # what cannot be kept is fetched again the next time
+    with suppress(OSError):  # if they cannot be kept, they are fetched again the next time
         for hospital, content in zip(HOSPITALS, contents, strict=True):
             write_bytes(folder / hospital.file, content)
     return values
@@ -157,7 +180,7 @@ def _checked(content: bytes, hospital: HeartFile) -> np.ndarray:
 
 
 def _parse(content: bytes) -> np.ndarray:  # [n, 14]
-    """The numbers of a file, NaN where missing; rows are counted from 1, without blank lines."""
+    """Return the numbers of a file, NaN where missing; rows are counted from 1."""
     lines = [line for line in content.decode("ascii").splitlines() if line.strip()]
     rows = [_parse_row(row, line.split(",")) for row, line in enumerate(lines, start=1)]
     return np.array(rows).reshape(-1, len(COLUMNS))
@@ -177,7 +200,7 @@ def _parse_row(row: int, cells: Sequence[str]) -> list[float]:
 
 
 def _fingerprint(values: np.ndarray) -> str:
-    # of the values, not the bytes: copies differ in line ends, in 1 or 1.0, in ? or -9
+    # hash of the values, not the bytes: copies differ in line ends, 1 or 1.0, ? or -9
     text = "\n".join(",".join(map(repr, row)) for row in values.tolist())
     return sha256(text.encode()).hexdigest()
 

@@ -1,16 +1,16 @@
-"""Patients of several hospitals: the paper's own example, with every number chosen by us.
+"""Simulated patients of several hospitals: the paper's example, with numbers of our choice.
 
     smoking ~ N(m_e, 1),   P(cancer | smoking) = σ(2·smoking),   marker ~ N(±s_e, 1), sick or well
 
-Smoking, in standard units, is the one cause; how much the patients smoke differs from hospital to
-hospital (m_e), what it does to them does not: invariant covariate shift. Hospitals with moderate
-smokers have the harder cases. The marker, a test that each hospital makes in its own way, follows
-the diagnosis, strongly here and weakly there (s_e), and at the next hospital perhaps the other way
-round. Further columns are noise. Given both,
+Smoking, in standard units, is the only cause. Its mean m_e differs between hospitals, its effect
+does not: invariant covariate shift. Hospitals with moderate smokers have the harder cases. The
+marker is a test that each hospital makes in its own way. It follows the diagnosis with a strength
+s_e that differs between hospitals and may be negative at the next one. Other columns are noise.
+Given both,
 
     P_e(cancer | smoking, marker) = σ(2 · smoking + 2 s_e · marker),
 
-so a predictor gains by the marker in every training hospital, and loses by it at the next.
+so the marker improves predictions at every training hospital and harms them at the next one.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,24 @@ SLOPE = 2.0  # of smoking, in log-odds
 
 @dataclass(frozen=True)
 class Hospital:
-    """Whom a hospital sees, and how its marker follows the diagnosis."""
+    """Simulated hospital: mean smoking of its patients, and strength of its marker.
+
+    Parameters
+    ----------
+    name : str
+        Name of the hospital.
+    smoking : float
+        m_e, mean smoking of its patients.
+    marker : float
+        s_e, strength of the marker.
+
+    Examples
+    --------
+    >>> from wri.datasets import Hospital
+    >>> hospital = Hospital("north", smoking=-1.0, marker=1.5)
+    >>> hospital.sample(n=10, seed=0).x.shape
+    (10, 3)
+    """
 
     name: str
     smoking: float  # m_e, mean of its patients
@@ -39,18 +56,28 @@ class Hospital:
     def sample(
         self, n: int, seed: int, noise_columns: int = 1, smoking: np.ndarray | None = None
     ) -> Environment:
-        """n patients: columns smoking, marker and noise; class 1 has cancer.
+        """Draw patients: columns smoking, marker and noise; class 1 has cancer.
 
         Parameters
         ----------
-        n
-            Patients.
-        seed
-            Together with the hospital's name it decides all draws.
-        noise_columns
-            Columns that tell nothing.
-        smoking
-            What the patients smoke, `[n]`; drawn when not given.
+        n : int
+            Number of patients.
+        seed : int
+            Seed; together with the hospital's name it determines all draws.
+        noise_columns : int, default=1
+            Number of columns without information.
+        smoking : ndarray of shape (n,) or None, default=None
+            Smoking of the patients. None: drawn.
+
+        Returns
+        -------
+        environment : Environment
+            The patients.
+
+        Raises
+        ------
+        InputError
+            If `smoking` has another length.
         """
         random = np.random.default_rng([seed, *self.name.encode()])
         drawn = random.normal(self.smoking, 1.0, n)
@@ -64,7 +91,7 @@ class Hospital:
 
     @property
     def best_accuracy(self) -> float:
-        """Of the sign of smoking, the best that the cause alone allows: E[σ(2·|smoking|)]."""
+        """Accuracy of the sign of smoking, the best that the cause allows: E[σ(2·|smoking|)]."""
         parts = [
             quad(lambda c: norm.pdf(c, self.smoking) * expit(SLOPE * abs(c)), *ends)[0]
             for ends in ((-np.inf, 0), (0, np.inf))
@@ -83,7 +110,7 @@ UNRELATED = Hospital("new, marker unrelated", 0.0, 0.0)
 
 
 class HospitalDraw(NamedTuple):
-    """Hospitals of one draw."""
+    """Hospitals of one random draw."""
 
     training: tuple[Hospital, ...]
     reversed_marker: Hospital
@@ -91,10 +118,10 @@ class HospitalDraw(NamedTuple):
 
 
 def drawn_hospitals(seed: int) -> HospitalDraw:
-    """Four training hospitals and two new ones with numbers drawn by lot.
+    """Draw four training hospitals and two new ones at random.
 
-    Patients smoke between −1.5 and 1.5 on average; markers are as strong as 0 to 1.5 in training,
-    and point the other way, or nowhere, at the new hospitals.
+    Mean smoking is between −1.5 and 1.5. Markers have a strength of 0 to 1.5 in training, and are
+    reversed or unrelated at the new hospitals.
     """
     random = np.random.default_rng([seed, 6])
     training = [
@@ -109,5 +136,28 @@ def drawn_hospitals(seed: int) -> HospitalDraw:
 def hospitals(
     n: int, seed: int, chosen: Sequence[Hospital] = TRAINING, noise_columns: int = 1
 ) -> list[Environment]:
-    """n patients of each hospital, the four training ones unless others are given."""
+    """Draw patients of several simulated hospitals.
+
+    Parameters
+    ----------
+    n : int
+        Patients per hospital.
+    seed : int
+        Seed of all draws.
+    chosen : sequence of Hospital, default=TRAINING
+        Hospitals; by default the four training hospitals north, east, south and west.
+    noise_columns : int, default=1
+        Number of columns without information.
+
+    Returns
+    -------
+    environments : list of Environment
+        One environment per hospital; columns smoking, marker and noise; class 1 has cancer.
+
+    Examples
+    --------
+    >>> from wri.datasets import hospitals
+    >>> [(each.name, len(each.y)) for each in hospitals(20, seed=0)]
+    [('north', 20), ('east', 20), ('south', 20), ('west', 20)]
+    """
     return [hospital.sample(n, seed, noise_columns) for hospital in chosen]

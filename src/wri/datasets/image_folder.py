@@ -2,10 +2,10 @@
 
     ROOT/DOMAIN/CLASS/*.jpg, *.jpeg, *.png
 
-A domain is an environment, and every domain has the same classes. The order is that of the names'
-code points, the same on every machine. Names are compared in Unicode's composed form, so an umlaut
-from a Mac is the umlaut from elsewhere. Hidden files and files of other kinds are not looked at.
-The pictures themselves are read when features are made of them.
+A domain is an environment, and all domains have the same classes. The order is that of the names'
+code points, the same on every machine. Names are compared in Unicode's composed form, because some
+systems write umlauts as two characters. Hidden files and files of other kinds are ignored. The
+pictures themselves are read when features are computed.
 """
 
 import os
@@ -27,7 +27,24 @@ MOST_NAMED = 5  # names in a message
 
 
 class Picture(NamedTuple):
-    """A file with what its folders say of it."""
+    """Picture file with its label and domain.
+
+    Attributes
+    ----------
+    path : Path
+        Path of the file.
+    label : str
+        Name of its class.
+    domain : str
+        Name of its domain.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from wri.datasets import Picture
+    >>> Picture(Path("PACS/sketch/dog/1.png"), "dog", "sketch").label
+    'dog'
+    """
 
     path: Path
     label: str
@@ -39,21 +56,35 @@ class ImageFolder:
 
     Parameters
     ----------
-    root
-        Folder whose folders are the domains.
-    domains
-        Some of the domains; all by default.
+    root : path-like
+        Folder whose subfolders are the domains.
+    domains : iterable of str or None, default=None
+        Names of some domains. None: all.
 
     Attributes
     ----------
-    domains, classes
-        Names, sorted.
-    pictures
-        Path, label and domain of every picture, by domain, class and name.
+    root : Path
+        The folder.
+    domains : tuple of str
+        Names of the domains, sorted.
+    classes : tuple of str
+        Names of the classes, sorted.
+    pictures : tuple of Picture
+        Path, label and domain of each picture, sorted by domain, class and name.
 
     Examples
     --------
-    >>> train, new = ImageFolder("PACS").hold_out("sketch")  # doctest: +SKIP
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from wri.datasets import ImageFolder
+    >>> with TemporaryDirectory() as folder:
+    ...     for domain in ("photo", "sketch"):
+    ...         for label in ("cat", "dog"):
+    ...             Path(folder, domain, label).mkdir(parents=True)
+    ...             Path(folder, domain, label, "1.png").touch()
+    ...     train, new = ImageFolder(folder).hold_out("sketch")
+    >>> train.domains, new.domains, new.y.tolist()
+    (('photo',), ('sketch',), ['cat', 'dog'])
     """
 
     def __init__(self, root: str | os.PathLike[str], domains: Iterable[str] | None = None) -> None:
@@ -79,8 +110,8 @@ class ImageFolder:
         self._check_empty({cell for cell, paths in found.items() if not paths})
         if len(self.domains) == 1 and domains is None:
             warnings.warn(
-                f"{self.root} holds one domain, {self.domains[0]!r}: enough to predict for, but "
-                f"learning what holds in a new domain takes two or more; {LAYOUT}",
+                f"{self.root} holds one domain, {self.domains[0]!r}: this is enough for "
+                f"predictions, but training for a new domain needs at least two; {LAYOUT}",
                 stacklevel=2,
             )
 
@@ -92,32 +123,66 @@ class ImageFolder:
 
     @property
     def paths(self) -> list[Path]:
+        """Path of each picture."""
         return [picture.path for picture in self.pictures]
 
     @property
     def y(self) -> np.ndarray:  # [n]
-        """The class of every picture, by name."""
+        """Name of the class of each picture."""
         return np.array([picture.label for picture in self.pictures])
 
     @property
     def groups(self) -> np.ndarray:  # [n]
-        """The domain of every picture, by name."""
+        """Name of the domain of each picture."""
         return np.array([picture.domain for picture in self.pictures])
 
     def count(self) -> dict[str, int]:
-        """Number of pictures in each domain."""
+        """Return the number of pictures per domain.
+
+        Returns
+        -------
+        counts : dict of str to int
+            Numbers by domain.
+        """
         counts = dict.fromkeys(self.domains, 0)
         for picture in self.pictures:
             counts[picture.domain] += 1
         return counts
 
     def only(self, *domains: str) -> Self:
-        """The pictures of some domains."""
+        """Return the pictures of some domains.
+
+        Parameters
+        ----------
+        *domains : str
+            Names of the domains.
+
+        Returns
+        -------
+        folder : ImageFolder
+            The same folder with these domains.
+
+        Raises
+        ------
+        InputError
+            If a domain is unknown.
+        """
         kept = _known(domains, self.domains, self.root)
         return self._part(tuple(kept), (each for each in self.pictures if each.domain in kept))
 
     def first(self, count: int) -> Self:
-        """The first so many pictures of every class in every domain."""
+        """Return the first pictures of each class in each domain.
+
+        Parameters
+        ----------
+        count : int
+            Largest number of pictures per class and domain.
+
+        Returns
+        -------
+        folder : ImageFolder
+            The same folder with these pictures.
+        """
         seen = Counter[tuple[str, str]]()
         kept = []
         for each in self.pictures:
@@ -133,7 +198,25 @@ class ImageFolder:
         return part
 
     def hold_out(self, *domains: str) -> tuple[Self, Self]:
-        """All other domains, and these: what to learn from, and what to try it on."""
+        """Split the folder into training domains and held-out domains.
+
+        Parameters
+        ----------
+        *domains : str
+            Names of the domains to hold out.
+
+        Returns
+        -------
+        training : ImageFolder
+            All other domains.
+        held_out : ImageFolder
+            These domains.
+
+        Raises
+        ------
+        InputError
+            If a domain is unknown or none is left.
+        """
         held = _known(domains, self.domains, self.root)
         kept = [name for name in self.domains if name not in held]
         if not kept:
@@ -141,7 +224,7 @@ class ImageFolder:
         return self.only(*kept), self.only(*held)
 
     def _check_empty(self, empty: set[tuple[str, str]]) -> None:
-        """Refuse classes without any picture, warn of those that a domain lacks."""
+        """Refuse classes without any picture; warn of those that a domain lacks."""
         for label in self.classes:
             lacking = [domain for domain in self.domains if (domain, label) in empty]
             if len(lacking) == len(self.domains):
@@ -161,7 +244,7 @@ def _composed(name: str) -> str:
 
 
 def _subfolders(folder: Path) -> dict[str, Path]:
-    """Folders by composed name, in the order of code points; hidden ones are left out."""
+    """Return folders by composed name, in the order of code points, without hidden ones."""
     try:
         inside = [path for path in folder.iterdir() if path.is_dir()]
     except OSError as error:
@@ -189,7 +272,7 @@ def _pictures(folder: Path) -> list[Path]:
 
 
 def _known(names: Iterable[str], known: Iterable[str], root: Path) -> list[str]:
-    """The names that were asked for, each once, in the folder's order."""
+    """Return the names asked for, each once, in the folder's order."""
     known = list(known)
     asked = {_composed(name) for name in names}
     unknown = sorted(asked - set(known))
@@ -202,7 +285,7 @@ def _known(names: Iterable[str], known: Iterable[str], root: Path) -> list[str]:
 def _check_layout(
     root: Path, domains: dict[str, Path], found: dict[tuple[str, str], list[Path]]
 ) -> None:
-    """Refuse folders that are a level too deep or too high."""
+    """Refuse folders that are one level too deep or too high."""
     if any(found.values()):
         bare = [name for name in domains if not any(domain == name for domain, _ in found)]
         if bare:
@@ -218,14 +301,14 @@ def _check_layout(
 
 
 def _check_classes(classes: dict[str, dict[str, Path]]) -> None:
-    """All domains have the same classes."""
+    """Refuse domains with different classes."""
     every = sorted({label for labels in classes.values() for label in labels})
     for domain, labels in classes.items():
         missing = [label for label in every if label not in labels]
         if missing:
             raise InputError(
                 f"domain {domain!r} has no folder for class {_listed(missing)}, which others have; "
-                "rename it, or make an empty one where the domain has no such picture"
+                "rename it, or make an empty folder if the domain has no such picture"
             )
 
 

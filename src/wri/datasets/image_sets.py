@@ -1,8 +1,8 @@
-"""DomainBed's five sets of photographs by name: what they hold and where to get them.
+"""DomainBed's five sets of photographs by name: contents and sources.
 
-A set is looked for below the folder `WRI_DATA`, under the names that DomainBed and the sets' own
-archives give it. Domains and the number of classes must be right; a number of pictures that
-differs from the published one is a warning, since copies with repairs are about.
+A set is searched below the folder `WRI_DATA`, with the names that DomainBed and the sets' own
+archives use. Domains and the number of classes must be right; a number of pictures that differs
+from the published one gives a warning, since corrected copies exist.
 """
 
 import os
@@ -19,20 +19,28 @@ from wri.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSet:
-    """A published set of pictures.
+    """Published set of pictures.
 
     Parameters
     ----------
-    name
-        What papers call it.
-    folders
-        What its folder may be called, DomainBed's name first.
-    counts
-        Pictures of each domain; several versions where several are in use, the usual one first.
-    classes
+    name : str
+        Name in papers.
+    folders : tuple of str
+        Possible names of its folder, DomainBed's name first.
+    counts : tuple of mapping of str to int
+        Number of pictures per domain; several versions if several are in use, the usual one first.
+    classes : int
         Number of classes.
-    source, licence
-        Where it comes from, and on what terms.
+    source : str
+        Where to get it.
+    licence : str
+        Its licence.
+
+    Examples
+    --------
+    >>> from wri.datasets import IMAGE_SETS
+    >>> IMAGE_SETS["pacs"].domains, IMAGE_SETS["pacs"].total
+    (('art_painting', 'cartoon', 'photo', 'sketch'), 9991)
     """
 
     name: str
@@ -44,19 +52,23 @@ class ImageSet:
 
     @property
     def domains(self) -> tuple[str, ...]:
+        """Names of the domains."""
         return tuple(self.counts[0])
 
     @property
     def total(self) -> int:
+        """Number of pictures of the usual version."""
         return sum(self.counts[0].values())
 
     @property
     def about(self) -> str:
+        """Description of the set."""
         domains = ", ".join(f"{name} {count:,}" for name, count in self.counts[0].items())
         return f"{self.total:,} pictures of {self.classes} classes: {domains}"
 
     @property
     def remedy(self) -> str:
+        """How to get the set."""
         folder = self.folders[0]
         return (
             f"get it from {self.source}, unpack it to {folder}/DOMAIN/CLASS/*.jpg, and set "
@@ -137,47 +149,80 @@ IMAGE_SETS = {
         ),
     )
 }
-"""By name in small letters."""
+"""Sets by name in lower case."""
 
 
 def find_image_set(name: str) -> ImageSet:
-    """The entry of a name, in any case."""
+    """Return the entry of a name, in any case."""
     found = IMAGE_SETS.get(name.lower())
     if found is None:
         known = ", ".join(each.name for each in IMAGE_SETS.values())
         raise InputError(
-            f"there is no set of pictures {name!r}, only {known}; any other folder goes by "
+            f"there is no set of pictures {name!r}, only {known}; for any other folder use "
             "ImageFolder(path)"
         )
     return found
 
 
 def where_images(name: str) -> str | None:
-    """Where `load_images` would read from; None if it is not here."""
+    """Return the place from which `load_images` would read.
+
+    Parameters
+    ----------
+    name : str
+        VLCS, PACS, OfficeHome, TerraIncognita or DomainNet, in any case.
+
+    Returns
+    -------
+    place : str or None
+        Folder and its origin; None if the set is not on this machine.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown.
+
+    Examples
+    --------
+    >>> from wri.datasets import where_images
+    >>> where_images("PACS")  # doctest: +SKIP
+    '/data/PACS (WRI_DATA)'
+    """
     source = _find(find_image_set(name))
     return None if source is None else str(source)
 
 
 def find_images(name: str) -> Path | None:
-    """The folder that `load_images` would read; None if it is not here."""
+    """Return the folder that `load_images` would read; None if it is not here."""
     source = _find(find_image_set(name))
     return None if source is None else Path(source.path)
 
 
 def load_images(name: str, root: str | os.PathLike[str] | None = None) -> ImageFolder:
-    """One of DomainBed's sets, checked.
+    """Load one of DomainBed's sets of pictures and check it.
 
     Parameters
     ----------
-    name
+    name : str
         VLCS, PACS, OfficeHome, TerraIncognita or DomainNet, in any case.
-    root
-        Its folder; looked for below `WRI_DATA` when not given.
+    root : path-like or None, default=None
+        Its folder. None: searched below `WRI_DATA`.
+
+    Returns
+    -------
+    folder : ImageFolder
+        The pictures.
 
     Raises
     ------
     InputError
-        When it is not found, or domains or classes are not those published.
+        If the set is not found, or domains or classes differ from the published ones.
+
+    Examples
+    --------
+    >>> from wri.datasets import load_images
+    >>> load_images("PACS").domains  # doctest: +SKIP
+    ('art_painting', 'cartoon', 'photo', 'sketch')
     """
     published = find_image_set(name)
     if root is None:
@@ -193,7 +238,7 @@ def load_images(name: str, root: str | os.PathLike[str] | None = None) -> ImageF
     folder = ImageFolder(root, published.domains)
     if len(folder.classes) != published.classes:
         raise InputError(
-            f"{root} has {len(folder.classes)} classes, and {published.name} has "
+            f"{root} has {len(folder.classes)} classes, but {published.name} has "
             f"{published.classes}; {published.remedy}"
         )
     if odd := differences(published, folder):
@@ -202,7 +247,7 @@ def load_images(name: str, root: str | os.PathLike[str] | None = None) -> ImageF
 
 
 def differences(published: ImageSet, folder: ImageFolder) -> str:
-    """Where numbers of pictures differ from all published ones, a sentence; empty if nowhere."""
+    """Describe numbers of pictures that differ from all published ones; empty if none do."""
     found = folder.count()
     if any(found == dict(counts) for counts in published.counts):
         return ""
@@ -215,7 +260,7 @@ def differences(published: ImageSet, folder: ImageFolder) -> str:
 
 
 def describe_images(name: str) -> dict[str, Any]:
-    """What `wri data NAME --json` prints."""
+    """Return the document of `wri data NAME --json`."""
     published = find_image_set(name)
     source = _find(published)
     document: dict[str, Any] = {
@@ -242,7 +287,7 @@ def describe_images(name: str) -> dict[str, Any]:
 
 
 def describe_lines(found: Mapping[str, Any]) -> list[str]:
-    """The same in words."""
+    """Return the document as lines of text."""
     lines = [f"{found['name']}: {found['holds']}"]
     if found["found"] is None:
         return [*lines, f"not found {_searched(find_image_set(found['name']))}"]

@@ -1,6 +1,6 @@
 """Labels and targets in a column of a table: their names in order, and their task.
 
-Names of environments and classes are the cells' text, in their natural order: "2" before "10",
+Names of environments and classes are the texts of the cells, in natural order: "2" before "10",
 "site 2" before "site 10". Rows in messages are counted from 1, below the header and without blank
 lines.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from wri.errors import InputError, shorten
 from wri.rows import first_gap, order_labels, read_number
 
-MOST_FRACTIONS = 20  # more different labels than this, some of them fractions: a measurement
+MOST_FRACTIONS = 20  # more different labels than this, with fractions, are a measurement
 TASKS = ("classes", "numbers")
 SHOWN = 10  # names in a message
 
@@ -24,7 +24,7 @@ SHOWN = 10  # names in a message
 def read_labels(
     path: Path | str, column: str, values: Any, any_text: bool = False
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Names in order, and the number of each row's name.
+    """Return names in order, and the number of each row's name.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def read_labels(
 def read_targets(
     path: Path | str, target: str, values: Any, task: str | None
 ) -> tuple[tuple[str, ...] | None, np.ndarray]:
-    """Names and numbers of classes, or None and numbers.
+    """Return names and numbers of classes, or None and numbers.
 
     Parameters
     ----------
@@ -90,8 +90,8 @@ def read_targets(
     classes, y = read_labels(path, target, values)
     if len(classes) == 1:
         raise InputError(
-            f"{path}: column {target!r} holds the one class {shorten(classes[0])!r}; at least two "
-            "are needed, so name another column"
+            f"{path}: column {target!r} holds only one class, {shorten(classes[0])!r}; at least "
+            "two are needed: name another column"
         )
     if 2 * len(classes) > len(y):
         raise InputError(
@@ -102,7 +102,7 @@ def read_targets(
 
 
 def _numbers(path: Path | str, column: str, values: Any) -> np.ndarray:
-    """Targets of a regression."""
+    """Return the targets of a regression."""
     import pandas as pd
 
     given = pd.Series(np.asarray(values, dtype=object))
@@ -111,7 +111,7 @@ def _numbers(path: Path | str, column: str, values: Any) -> np.ndarray:
     if len(texts):
         raise InputError(
             f"{path}: column {column!r}, row {texts[0] + 1} is {shorten(given[texts[0]])!r}, not a "
-            "number; correct it, or take the column for classes"
+            "number; correct it, or treat the column as classes"
         )
     gap = first_gap(numbers)
     if gap is not None:
@@ -128,6 +128,6 @@ def _numbers(path: Path | str, column: str, values: Any) -> np.ndarray:
 
 
 def listed_names(names: Sequence[str]) -> str:
-    """The first ten names in quotes, and how many more there are."""
+    """List the first ten names in quotes, and the number of others."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(repr(shorten(name)) for name in names[:SHOWN]) + more

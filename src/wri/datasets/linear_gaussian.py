@@ -2,7 +2,7 @@
 
     X_inv ~ N(m_e, C_e),   Y = wᵀX_inv + ε, ε ~ N(0, σ²),   X_spu = μ_e Y + η, η ~ N(0, S_e)
 
-All of (X_inv, X_spu) is jointly Gaussian, so invariant and joint densities are exact.
+(X_inv, X_spu) is jointly Gaussian, so invariant and joint densities are exact.
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,36 @@ from wri.errors import InputError
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinearGaussian:
-    """One regression coupling with k environments.
+    """Linear-Gaussian regression with k environments (equation 5).
+
+        X_inv ~ N(m_e, C_e),   Y = wᵀX_inv + ε, ε ~ N(0, σ²),   X_spu = μ_e Y + η, η ~ N(0, S_e)
 
     Parameters
     ----------
-    weights
-        w, `[d_inv]`: the invariant mechanism.
-    noise_sd
+    weights : ndarray of shape (d_inv,)
+        w, the invariant mechanism.
+    noise_sd : float
         σ, standard deviation of ε.
-    invariant_mean, invariant_covariance
-        m_e `[k, d_inv]` and C_e `[k, d_inv, d_inv]`.
-    spurious_slope, spurious_covariance
-        μ_e `[k, d_spu]` and S_e `[k, d_spu, d_spu]`.
+    invariant_mean : ndarray of shape (k, d_inv)
+        m_e.
+    invariant_covariance : ndarray of shape (k, d_inv, d_inv)
+        C_e.
+    spurious_slope : ndarray of shape (k, d_spu)
+        μ_e.
+    spurious_covariance : ndarray of shape (k, d_spu, d_spu)
+        S_e.
+
+    References
+    ----------
+    G. Wong, J. Gleason, R. Chellappa, Y. Wald and A. Liu, "Weighted Risk Invariance: Domain
+    Generalization under Invariant Feature Shift", TMLR, 2024.
+
+    Examples
+    --------
+    >>> from wri.datasets import LinearGaussian
+    >>> model = LinearGaussian.random(d_inv=2, d_spu=1, environments=3, seed=0)
+    >>> [each.x.shape for each in model.sample(n=5, seed=0)]
+    [(5, 3), (5, 3), (5, 3)]
     """
 
     weights: np.ndarray
@@ -56,7 +74,24 @@ class LinearGaussian:
 
     @classmethod
     def random(cls, d_inv: int, d_spu: int, environments: int, seed: int) -> "LinearGaussian":
-        """A random coupling: standard normal means and slopes, well-conditioned covariances."""
+        """Draw random parameters: standard normal means and slopes, well-conditioned covariances.
+
+        Parameters
+        ----------
+        d_inv : int
+            Number of invariant columns.
+        d_spu : int
+            Number of spurious columns.
+        environments : int
+            Number of environments.
+        seed : int
+            Seed of the parameters.
+
+        Returns
+        -------
+        model : LinearGaussian
+            The model.
+        """
         random = np.random.default_rng(seed)
         weights = random.normal(size=d_inv)
         return cls(
@@ -70,10 +105,24 @@ class LinearGaussian:
 
     @property
     def environments(self) -> int:
+        """Number of environments."""
         return len(self.spurious_slope)
 
     def sample(self, n: int, seed: int) -> list[Environment]:
-        """n rows of each environment: first the invariant columns, then the spurious ones."""
+        """Draw rows of each environment.
+
+        Parameters
+        ----------
+        n : int
+            Rows per environment.
+        seed : int
+            Seed of the rows.
+
+        Returns
+        -------
+        environments : list of Environment
+            First the invariant columns, then the spurious ones.
+        """
         environments = []
         for e in range(self.environments):
             random = np.random.default_rng([seed, e])
@@ -88,7 +137,20 @@ class LinearGaussian:
         return environments
 
     def joint_moments(self, environment: int) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and covariance of (X_inv, X_spu)."""
+        """Return mean and covariance of (X_inv, X_spu).
+
+        Parameters
+        ----------
+        environment : int
+            Number of the environment.
+
+        Returns
+        -------
+        mean : ndarray of shape (d,)
+            Mean.
+        covariance : ndarray of shape (d, d)
+            Covariance.
+        """
         w, m = self.weights, self.invariant_mean[environment]
         c, slope = self.invariant_covariance[environment], self.spurious_slope[environment]
         across = np.outer(c @ w, slope)
@@ -98,12 +160,34 @@ class LinearGaussian:
         return mean, np.block([[c, across], [across.T, below]])
 
     def log_invariant(self, x: Tensor) -> Tensor:  # [..., d] -> [..., k]
-        """log p_e(x_inv)."""
+        """Return log p_e(x_inv).
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., d)
+            Points.
+
+        Returns
+        -------
+        logs : Tensor of shape (..., k)
+            Log densities.
+        """
         invariant = x[..., : len(self.weights)]
         moments = zip(self.invariant_mean, self.invariant_covariance, strict=True)
         return torch.stack([log_normal(invariant, m, c) for m, c in moments], dim=-1)
 
     def log_joint(self, x: Tensor) -> Tensor:  # [..., d] -> [..., k]
-        """log p_e(x_inv, x_spu)."""
+        """Return log p_e(x_inv, x_spu).
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., d)
+            Points.
+
+        Returns
+        -------
+        logs : Tensor of shape (..., k)
+            Log densities.
+        """
         moments = [self.joint_moments(e) for e in range(self.environments)]
         return torch.stack([log_normal(x, m, c) for m, c in moments], dim=-1)

@@ -1,4 +1,4 @@
-"""Which data sets are here, where they were found, and how to get the rest."""
+"""Data sets on this machine, their places, and how to get the others."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from wri.errors import InputError
 
 
 def dataset_locations() -> dict[str, Any]:
-    """What `wri data --json` prints."""
+    """Return the document of `wri data --json`."""
     return {
         "made on the spot": {name: each.about for name, each in BUILTIN.items()},
         "mnist": {
@@ -44,7 +44,7 @@ def dataset_locations() -> dict[str, Any]:
 
 
 def as_lines(document: dict[str, Any]) -> list[str]:
-    """The same in words, a data set a line."""
+    """Return the document as lines of text, one per data set."""
     made = document["made on the spot"].items()
     return [
         *(
@@ -60,7 +60,7 @@ def as_lines(document: dict[str, Any]) -> list[str]:
 
 
 def one_dataset(name: str) -> dict[str, Any]:
-    """What `wri data NAME --json` prints."""
+    """Return the document of `wri data NAME --json`."""
     if name.lower() in IMAGE_SETS:
         return describe_images(name)
     everything = dataset_locations()
@@ -73,9 +73,9 @@ def one_dataset(name: str) -> dict[str, Any]:
 
 
 def fetch_dataset(name: str) -> str | None:
-    """Fetch a published data set that is not here; where it is then, None for others.
+    """Fetch a published data set that is not here; return its place, or None for other data sets.
 
-    What was fetched, or found, is read as a whole and compared with its published checksum.
+    The data are read completely and compared with their published checksum.
     """
     load = {"heart": load_heart, "mnist": load_mnist}.get(name.lower())
     if load is None:
@@ -85,7 +85,7 @@ def fetch_dataset(name: str) -> str | None:
 
 
 def one_as_lines(document: dict[str, Any]) -> list[str]:
-    """The same in words."""
+    """Return the document of one data set as lines of text."""
     if "looked_for" in document:
         return describe_lines(document)
     if document["name"] == "mnist":
@@ -99,11 +99,11 @@ def _published(title: str, aside: str, entry: dict[str, Any]) -> str:
     where = (
         f"in {entry['found']}, verified when it is read"
         if entry["found"]
-        else f"not here, fetched when it is needed or by `{entry['fetch']}`; {entry['remedy']}"
+        else f"not here; fetched when needed, or with `{entry['fetch']}`; {entry['remedy']}"
     )
     return f"{title}, for {', '.join(entry['for'])} ({aside}): {where}; licence: {entry['licence']}"
 
 
 def _pictures(name: str, entry: dict[str, Any]) -> str:
     where = f"in {entry['found']}" if entry["found"] else "not here"
-    return f"{name}, pictures: {where}; licence: {entry['licence']}; `wri data {name}` says more"
+    return f"{name}, pictures: {where}; licence: {entry['licence']}; details: `wri data {name}`"

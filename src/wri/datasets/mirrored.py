@@ -1,7 +1,7 @@
-"""Mirrored digits: shapes that no training environment has, for tests of what is out of domain.
+"""Mirrored digits: shapes that no training environment has, for tests out of distribution.
 
-Flipped left to right are 3, 4, 7 and 9, upside down are 4, 6, 7 and 9: digits that are not taken
-for another one afterwards, as the paper has it. So 4, 7 and 9 occur twice, once in each direction.
+3, 4, 7 and 9 are flipped left to right, 4, 6, 7 and 9 upside down: digits that do not look like
+another digit afterwards, as in the paper. So 4, 7 and 9 occur twice, once per direction.
 """
 
 from dataclasses import replace
@@ -16,7 +16,26 @@ _AXES = {"horizontal": 2, "vertical": 1}  # of grey, [n, 28, 28]
 
 
 class Mirrored(NamedTuple):
-    """The mirrored digits of an environment, those of the first direction first."""
+    """Mirrored digits of an environment, those of the first direction first.
+
+    Attributes
+    ----------
+    digits : ColouredDigits
+        m mirrored digits; all but the grey images are unchanged.
+    rows : ndarray of shape (m,)
+        Their rows in the environment.
+    direction : ndarray of shape (m,)
+        "horizontal" or "vertical".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.datasets import Mnist, coloured_mnist, mirror
+    >>> digits = Mnist(np.ones((60, 28, 28), np.uint8), np.full(60, 3, np.uint8))
+    >>> mirrored = mirror(coloured_mnist("cmnist", mnist=digits)[0])
+    >>> len(mirrored.rows), set(mirrored.direction.tolist())
+    (20, {'horizontal'})
+    """
 
     digits: ColouredDigits  # [m]; all but the grey images as before
     rows: np.ndarray  # [m], which rows of the environment they were
@@ -24,7 +43,27 @@ class Mirrored(NamedTuple):
 
 
 def mirror(environment: ColouredDigits) -> Mirrored:
-    """Every digit of the environment that FLIPS names, mirrored in each direction it stands in."""
+    """Mirror the digits of an environment that do not look like another digit afterwards.
+
+    Parameters
+    ----------
+    environment : ColouredDigits
+        The digits.
+
+    Returns
+    -------
+    mirrored : Mirrored
+        3, 4, 7 and 9 flipped left to right, and 4, 6, 7 and 9 upside down.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.datasets import Mnist, coloured_mnist, mirror
+    >>> digits = Mnist(np.ones((60, 28, 28), np.uint8), np.full(60, 4, np.uint8))
+    >>> mirrored = mirror(coloured_mnist("cmnist", mnist=digits)[0])
+    >>> len(mirrored.digits)
+    40
+    """
     rows = {name: np.flatnonzero(np.isin(environment.digits, each)) for name, each in FLIPS.items()}
     grey = [np.flip(environment.grey[own], _AXES[name]) for name, own in rows.items()]
     every = np.concatenate(list(rows.values()))

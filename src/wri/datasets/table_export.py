@@ -1,6 +1,6 @@
-"""Data sets of tables as CSV files, for trying things out.
+"""Data sets of tables as CSV files, to try things out.
 
-Training sites go to the file that is named, and a site to try a model on to a second one beside it.
+Training sites are written to the named file, and a site to test a model to a second file beside it.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """All columns of a file: a text table, Parquet, or NumPy's .npz.
 
-Names are looked at before the rows are read, so that a wrong name costs no time. Whatever is wrong
-with a file is one sentence that names it.
+Names are checked before the rows are read, so that a wrong name costs no time. Every error is one
+sentence that names the file.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ CheckNames = Callable[[Path, Sequence[str]], None]
 
 
 class FileFrame(NamedTuple):
-    """The columns of a file, and how it was written where it is a text."""
+    """Columns of a file, and its dialect if it is a text."""
 
     frame: "pd.DataFrame"
     dialect: Dialect | None
@@ -42,7 +42,7 @@ def read_frame(
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> FileFrame:
-    """All columns of a file with at least one row.
+    """Read all columns of a file with at least one row.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def read_frame(
             "or correct its ending"
         ) from error
     if not len(found.frame):
-        raise InputError(f"{path} has columns and no rows; write rows to it first")
+        raise InputError(f"{path} has columns but no rows; add rows to it first")
     return found
 
 
@@ -106,7 +106,7 @@ def _hint_at_delimiter(names: Sequence[str]) -> str:
 
 
 def check_file(path: str | Path) -> Path:
-    """The path of a file that is there and not empty."""
+    """Return the path of a file that exists and is not empty."""
     try:
         Path(path).stat()
     except FileNotFoundError:
@@ -129,7 +129,7 @@ def check_file(path: str | Path) -> Path:
 
 
 def check_header(path: Path, names: Sequence[str], check: CheckNames) -> None:
-    """Refuse what the names alone tell."""
+    """Refuse names that are missing or repeated."""
     if not names:
         raise InputError(f"{path} is empty; write a table to it first")
     nameless = [c for c, name in enumerate(names, start=1) if not name.strip()]
@@ -158,8 +158,8 @@ def _read_parquet(path: Path, check: CheckNames, flat: Collection[str]) -> "pd.D
         index = [name for name in names if name.startswith("__index_level_")]  # pandas' row names
         check_header(path, [n for n in names if n not in index], check)
         table = file.read().drop_columns(index)
-    table.validate(full=True)  # texts that are no UTF-8, among others
-    # plain types whoever wrote the file; arrow's columns are freed as they are converted
+    table.validate(full=True)  # for instance texts that are not UTF-8
+    # plain types, whoever wrote the file; arrow's columns are freed during the conversion
     frame: pd.DataFrame = table.to_pandas(
         ignore_metadata=True, split_blocks=True, self_destruct=True
     )
@@ -180,7 +180,7 @@ def _read_npz(path: Path, check: CheckNames, flat: Collection[str]) -> "pd.DataF
     rows = {len(array): name for name, array in arrays.items()}
     if len(rows) > 1:
         counts = " and ".join(f"{name!r} {count}" for count, name in rows.items())
-        raise InputError(f"{path}: arrays must have equally many rows, not {counts}")
+        raise InputError(f"{path}: arrays must have the same number of rows, not {counts}")
     names = {
         name: [name] if array.ndim == 1 else [f"{name}{d}" for d in range(array.shape[1])]
         for name, array in arrays.items()

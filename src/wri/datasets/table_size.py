@@ -1,8 +1,8 @@
-"""How large a table will be in memory, told before it is read."""
+"""Memory that a table needs, estimated before it is read."""
 
 from pathlib import Path
 
-SAMPLE = 1 << 20  # bytes of a CSV file from whose lines the others are counted
+SAMPLE = 1 << 20  # bytes of a CSV file from which the number of lines is estimated
 COPIES = 3.5  # of the numbers at the peak of reading, measured on 2,000 × 10,000
 NUMBER = 8  # bytes
 TEXT = (".csv", ".tsv", ".txt")
@@ -10,9 +10,9 @@ DELIMITERS = (b",", b";", b"\t", b"|")
 
 
 def reading_bytes(path: Path) -> float:
-    """Memory at the peak of reading a CSV or Parquet file, roughly; 0 for what cannot be told.
+    """Estimate the peak memory of reading a CSV or Parquet file; 0 if it cannot be estimated.
 
-    Archives (`.npz`) say exactly what they hold and have a limit of their own (`archives`).
+    Archives (`.npz`) announce their sizes and have their own limit (`archives`).
     """
     try:
         if path.suffix.lower() in TEXT:
@@ -21,7 +21,7 @@ def reading_bytes(path: Path) -> float:
             rows, columns = _count_parquet(path)
         else:
             return 0.0
-    except Exception:  # whoever reads the file says what is wrong with it
+    except Exception:  # reading the file will report what is wrong
         return 0.0
     return COPIES * NUMBER * rows * columns
 

@@ -1,8 +1,8 @@
-"""Features from a file: CSV, Parquet or NumPy's .npz, with a label and an environment column.
+"""Numeric features from a file: CSV, Parquet or NumPy's .npz, with target and environment columns.
 
-Every other column is a feature. Names of environments and classes are the cells' text, in their
-natural order: "2" before "10", "site 2" before "site 10".
-Rows in messages are counted from 1, below the header and without blank lines.
+Every other column is a feature. Names of environments and classes are the texts of the cells, in
+natural order: "2" before "10", "site 2" before "site 10". Rows in messages are counted from 1,
+below the header and without blank lines.
 """
 
 from functools import partial
@@ -20,38 +20,49 @@ from wri.rows import first_gap
 if TYPE_CHECKING:
     import pandas as pd
 
-FEWEST_ROWS = 2  # of an environment: every objective's batches need them
+FEWEST_ROWS = 2  # per environment, for the batches of every objective
 
 
 def read_table(
     path: str | Path, target: str, environment: str, task: str | None = None
 ) -> LabelledFile:
-    """Read a table of numeric features with a target and an environment in every row.
+    r"""Read a table of numeric features with a target and an environment per row.
 
     Parameters
     ----------
-    path
-        A text table with a header (.csv, .tsv or .txt), whose delimiter and encoding are found; a
-        .parquet (needs pyarrow); or a .npz, where an array `[n]` is a column and an array `[n, D]`
-        named x is the columns x0, x1, ….
-    target
-        The column of targets: texts or numbers.
-    environment
-        The column that says where a row was collected.
-    task
-        "classes", where each different target is a class, or "numbers". By default targets are
-        numbers if they are fractions of more than 20 different values, or numbers of which most
-        differ.
+    path : path-like
+        A text table with a header (.csv, .tsv or .txt), whose delimiter and encoding are detected;
+        a .parquet file (needs pyarrow); or a .npz file, in which an array `[n]` is a column and an
+        array `[n, D]` named x is the columns x0, x1, ….
+    target : str
+        Column of targets: texts or numbers.
+    environment : str
+        Column of the environment of each row.
+    task : {"classes", "numbers"} or None, default=None
+        "classes": each different target is a class. None: targets are numbers if they are fractions
+        with more than 20 different values, or numbers of which most differ.
 
     Returns
     -------
-    LabelledFile
-        x is float32 where that loses nothing of the columns' types, otherwise float64.
+    table : LabelledFile
+        Rows by environment; x is float32 if that loses nothing of the columns' types, else float64.
 
     Raises
     ------
     InputError
-        For anything that cannot be trained on, with the column, the row and the remedy.
+        If the file cannot be used. The message names the column, the row and the remedy.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from wri.datasets import read_table
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "rows.csv")
+    ...     _ = path.write_text("age,site,ill\n40,a,0\n50,a,1\n60,b,0\n70,b,1\n")
+    ...     table = read_table(path, target="ill", environment="site")
+    >>> table.names, table.features, table.classes
+    (('a', 'b'), ('age',), ('0', '1'))
     """
     if task is not None:
         check_option("task", task, TASKS)
@@ -70,9 +81,9 @@ def _table(
     sizes = np.bincount(sites)
     if len(environments) < 2:
         raise InputError(
-            f"{path}: column {environment!r} holds the one environment "
-            f"{shorten(environments[0])!r}; at least two are needed, so name another column or add "
-            "rows from elsewhere"
+            f"{path}: column {environment!r} holds only one environment, "
+            f"{shorten(environments[0])!r}; at least two are needed: name another column or add "
+            "rows of another environment"
         )
     if sizes.min() < FEWEST_ROWS:
         raise InputError(
@@ -94,7 +105,7 @@ def _table(
 
 
 def _matrix(features: "pd.DataFrame", rows: np.ndarray) -> np.ndarray:  # [n, D]
-    """Some rows, written column by column: no second copy of a large table."""
+    """Return some rows, written column by column to avoid a second copy of a large table."""
     dtype = np.result_type(np.float32, *features.dtypes.unique())
     matrix = np.empty((len(rows), features.shape[1]), dtype)
     for place, (_, column) in enumerate(features.items()):
@@ -103,7 +114,7 @@ def _matrix(features: "pd.DataFrame", rows: np.ndarray) -> np.ndarray:  # [n, D]
 
 
 def _check_numbers(path: Path, features: "pd.DataFrame") -> None:
-    """Refuse cells that are missing or infinite, then columns that are no numbers."""
+    """Refuse cells that are missing or infinite, then columns without numbers."""
     import pandas as pd
 
     first, cells, texts = "", 0, []

@@ -1,11 +1,12 @@
-"""Text tables: which encoding, delimiter and decimal mark a file has, and its cells.
+"""Text tables: encoding, delimiter, decimal mark and cells of a file.
 
     encoding    the byte order mark, else UTF-8 if the whole file is, else Windows-1252
-    delimiter   of , ; tab |: the one that parts the first records into equally many cells, most
-    decimal     a comma where cells such as 1,5 occur, none such as 1.5, and cells are not parted
-                by commas
+    delimiter   of , ; tab |: the one that gives the first records the same number of cells, and
+                the most
+    decimal     a comma if there are cells such as 1,5, none such as 1.5, and the delimiter is not a
+                comma
 
-What is found can be given instead. Line ends may be mixed, and quoted cells may hold line ends.
+What is detected can be given instead. Line ends may be mixed, and quoted cells may hold line ends.
 """
 
 import codecs
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 DELIMITERS = (",", ";", "\t", "|")
 NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar", " ": "space"}
 FALLBACK = "cp1252"
-SAMPLE = 1 << 16  # characters of which the delimiter is told
+SAMPLE = 1 << 16  # characters from which the delimiter is detected
 BLOCK = 1 << 20  # bytes that are decoded at once
-RECORDS = 100  # that are looked at
-MARK = "="  # before labels while they are read: pandas takes "nan" for missing whatever it is told
+RECORDS = 100  # records that are examined
+MARK = "="  # prefix of labels while they are read, because pandas always reads "nan" as missing
 
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -47,7 +48,7 @@ _POINT_NUMBER = re.compile(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*")
 
 
 class Dialect(NamedTuple):
-    """How the cells of a text file are written, and what its columns are called."""
+    """How the cells of a text file are written, and the names of its columns."""
 
     delimiter: str
     encoding: str
@@ -56,7 +57,7 @@ class Dialect(NamedTuple):
 
     @property
     def described(self) -> str:
-        """For a person: only what differs from comma-separated UTF-8."""
+        """Differences from comma-separated UTF-8, for a person."""
         parts = [] if self.delimiter == "," else [f"{NAMES.get(self.delimiter, 'given')}-separated"]
         parts += [] if self.encoding.startswith("utf-8") else [f"encoding {self.encoding}"]
         parts += [] if self.decimal == "." else ["decimal comma"]
@@ -64,7 +65,7 @@ class Dialect(NamedTuple):
 
 
 def find_dialect(path: Path, delimiter: str | None = None, encoding: str | None = None) -> Dialect:
-    """How a text file is written, by its first bytes and records.
+    """Detect how a text file is written, by its first bytes and records.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ def find_dialect(path: Path, delimiter: str | None = None, encoding: str | None 
             )
         whole = not file.read(1)
     if "\0" in sample:
-        raise ValueError("it is no text")
+        raise ValueError("it is not a text")
     found = _check_delimiter(delimiter) or _find_delimiter(sample, whole)
     records = _records(sample, found, whole)
     if not whole and not records:
@@ -109,7 +110,7 @@ def find_dialect(path: Path, delimiter: str | None = None, encoding: str | None 
 def read_text(
     path: Path, dialect: Dialect, labels: Iterable[str] = (), texts: Iterable[str] = ()
 ) -> "pd.DataFrame":
-    """All cells of a text file.
+    """Read all cells of a text file.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def read_text(
     for name in labels:
         if name in frame:
             frame[name] = frame[name].str.removeprefix(MARK)
-    if dialect.decimal == ",":  # also in columns that other cells made texts
+    if dialect.decimal == ",":  # also in columns that are texts because of other cells
         for name in frame.columns.difference(list(labels)):
             if pd.api.types.is_string_dtype(frame[name]):
                 frame[name] = frame[name].str.replace(_COMMA_NUMBER, _with_point, regex=True)
@@ -154,7 +155,7 @@ def _with_point(match: re.Match[str]) -> str:
 def reading_options(
     dialect: Dialect, labels: Iterable[str] = (), texts: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """What pandas' read_csv must be told."""
+    """Return the options of pandas' read_csv."""
     return {
         "sep": dialect.delimiter,
         "encoding": dialect.encoding,
@@ -163,7 +164,7 @@ def reading_options(
         "names": dialect.names,
         "skipinitialspace": dialect.delimiter != " ",
         "index_col": False,
-        "low_memory": False,  # pieces of few rows cost wide tables several times their size
+        "low_memory": False,  # with chunks of few rows wide tables need several times their size
         "converters": {name: MARK.__add__ for name in labels if name in dialect.names},
         "dtype": {name: str for name in texts if name in dialect.names},
     }
@@ -193,7 +194,7 @@ def _check_delimiter(delimiter: str | None) -> str | None:
 
 
 def _find_encoding(path: Path) -> str:
-    """By the byte order mark, else whatever decodes the whole file."""
+    """Return the encoding by the byte order mark, else the one that decodes the whole file."""
     with path.open("rb") as file:
         head = file.read(4)
         for mark, kind in FOREIGN.items():
@@ -207,7 +208,7 @@ def _find_encoding(path: Path) -> str:
         try:
             while block := file.read(BLOCK):
                 if b"\0" in block:
-                    raise ValueError("it is no text")
+                    raise ValueError("it is not a text")
                 decoder.decode(block)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
@@ -216,7 +217,7 @@ def _find_encoding(path: Path) -> str:
 
 
 def _records(sample: str, delimiter: str, whole: bool) -> list[list[str]]:
-    """The first records that are not blank; the last of a cut sample is not counted."""
+    """Return the first records that are not blank, without the last of a cut sample."""
     reader = csv.reader(StringIO(sample, newline=""), delimiter=delimiter, skipinitialspace=True)
     found = []
     try:
@@ -236,7 +237,7 @@ def _first_record(path: Path, encoding: str, delimiter: str) -> list[str]:
 
 
 def _find_delimiter(sample: str, whole: bool) -> str:
-    """Prefer the delimiter that parts all records alike, then the one that makes most cells."""
+    """Prefer the delimiter with the same number of cells per record, then the most cells."""
 
     def quality(delimiter: str) -> tuple[bool, int]:
         counts = [len(record) for record in _records(sample, delimiter, whole)]

@@ -1,4 +1,4 @@
-"""How common a point is in each environment."""
+"""Densities of environments: how common a point is in each environment."""
 
 from wri.densities.base import Density
 from wri.densities.bounded import Bounded
@@ -19,7 +19,7 @@ DENSITIES: dict[str, type[Density]] = {
         Mixture,
     )
 }
-"""Densities that can be written down; `Exact` holds a function."""
+"""Densities that can be saved, by name; `Exact` holds a function and cannot."""
 
 __all__ = [
     "DENSITIES",

@@ -1,10 +1,10 @@
 """The contract of a density: log d_e(x) for all environments e at once.
 
-A density is a frozen set of options; what is learned is a row of numbers for each run,
-`flat [R, P]`, that the caller keeps. Log densities may be off by a constant (the bounded
-network) or by a function of x that all environments share (the environment classifier):
-`comparable_over_x` says whether values at different x can be compared, as density weighting
-needs; ratios and overlap weights at one x are always good.
+A density is a frozen set of options. The learned parameters are one row of numbers per run,
+`flat [R, P]`, kept by the caller. Log densities may be off by a constant (the bounded network) or
+by a function of x that all environments share (the environment classifier): `comparable_over_x`
+tells whether values at different x can be compared, as density weights need. Ratios and overlap
+weights at one x are always valid.
 """
 
 from abc import ABC, abstractmethod
@@ -20,12 +20,32 @@ from wri.stacked import Pullback
 HyperValues = Mapping[str, Tensor]  # every value [R]
 
 Differentiable = Callable[[Tensor, bool], tuple[Tensor, Pullback]]
-"""From rows `[R, E, …, D]` to every environment's log density, at all rows or at its own, and the
-way back from a gradient there; called under `no_grad`."""
+"""Function of rows `[R, E, …, D]` that returns the log densities, at all rows or at each
+environment's own, and the pullback of a gradient there; called under `no_grad`."""
 
 
 class Density(ABC):
-    """One way to say how common a point is in each of E environments."""
+    """Base class of densities of E environments.
+
+    Attributes
+    ----------
+    learning : {"steps", "refit", "fixed"}
+        Learned by gradient steps, by fits on whole environments, or not at all.
+    penalised : bool
+        Whether gradient steps minimise the WRI penalty as well as the likelihood.
+    comparable_over_x : bool
+        Whether densities at different points can be compared.
+    moderate : bool
+        Whether densities are nowhere tiny or huge.
+    needs_targets : bool
+        Whether it is fitted by `fit_with_targets` instead of `fit`.
+
+    Examples
+    --------
+    >>> from wri.densities import Density, Gaussian, Mixture
+    >>> [(kind.learning, issubclass(kind, Density)) for kind in (Gaussian, Mixture)]
+    [('steps', True), ('refit', True)]
+    """
 
     learning: ClassVar[Literal["steps", "refit", "fixed"]]
     """By gradient steps, by fitting anew on whole environments, or not at all."""
@@ -43,22 +63,87 @@ class Density(ABC):
 
     @abstractmethod
     def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
-        """Starting values `[R, P]`."""
+        """Return the initial parameters.
+
+        Parameters
+        ----------
+        seeds : sequence of int
+            Seed of each run.
+        environments : int
+            Number of environments E.
+        width : int
+            Number of columns D.
+
+        Returns
+        -------
+        parameters : ndarray of shape (R, P)
+            One row per run.
+        """
 
     @abstractmethod
     def log_density(self, flat: Tensor, x: Tensor, environments: int, hyper: HyperValues) -> Tensor:
-        """`[R, …, D]` to `[R, E, …]`: every environment's log density at the same points."""
+        """Return the log density of each environment at the same points.
+
+        Parameters
+        ----------
+        flat : Tensor of shape (R, P)
+            Parameters.
+        x : Tensor of shape (R, ..., D)
+            Points.
+        environments : int
+            Number of environments E.
+        hyper : mapping of str to Tensor
+            Hyper-parameters, `[R]` each.
+
+        Returns
+        -------
+        logs : Tensor of shape (R, E, ...)
+            Log densities.
+        """
 
     @abstractmethod
     def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
-        """`[R, E, …, D]` to `[R, E, …]`: environment e's log density at its own points x[:, e]."""
+        """Return the log density of each environment at its own points.
+
+        Parameters
+        ----------
+        flat : Tensor of shape (R, P)
+            Parameters.
+        x : Tensor of shape (R, E, ..., D)
+            Points of each environment.
+        hyper : mapping of str to Tensor
+            Hyper-parameters, `[R]` each.
+
+        Returns
+        -------
+        logs : Tensor of shape (R, E, ...)
+            Log density of environment e at x[:, e].
+        """
 
     def differentiable(
         self, flat: Tensor, environments: int, width: int, hyper: HyperValues
     ) -> Differentiable:
-        """Log densities with their gradients, at values of `flat` that change in place.
+        """Return a function for log densities with their gradients.
 
-        By automatic differentiation, unless a density knows better.
+        The values of `flat` may change in place between calls. It uses automatic differentiation,
+        unless a density has its own method.
+
+        Parameters
+        ----------
+        flat : Tensor of shape (R, P)
+            Parameters.
+        environments : int
+            Number of environments E.
+        width : int
+            Number of columns D.
+        hyper : mapping of str to Tensor
+            Hyper-parameters, `[R]` each.
+
+        Returns
+        -------
+        function : callable
+            Takes rows and whether they are each environment's own; returns log densities and a
+            function from a gradient there to the gradient at the parameters.
         """
 
         def at(x: Tensor, own: bool) -> tuple[Tensor, Pullback]:
@@ -73,14 +158,35 @@ class Density(ABC):
         return at
 
     def fit(self, environments: Sequence[np.ndarray]) -> np.ndarray:
-        """Fit on one run's whole environments; `[P]`. Only where `learning` is "refit"."""
+        """Fit the parameters on one run's whole environments, if `learning` is "refit".
+
+        Parameters
+        ----------
+        environments : sequence of ndarray of shape (n_e, D)
+            Rows of each environment.
+
+        Returns
+        -------
+        parameters : ndarray of shape (P,)
+            Fitted parameters.
+        """
         raise TypeError(f"{type(self).__name__} is not fitted on whole environments")
 
     def fit_with_targets(
         self, environments: Sequence[np.ndarray], targets: Sequence[np.ndarray]
     ) -> np.ndarray:
-        """Fit on one run's whole environments and their targets; `[P]`.
+        """Fit the parameters on one run's whole environments and targets.
 
-        Only where `needs_targets` is set. Targets are class numbers (integers) or floats.
+        Parameters
+        ----------
+        environments : sequence of ndarray of shape (n_e, D)
+            Rows of each environment.
+        targets : sequence of ndarray of shape (n_e,)
+            Class numbers (integers) or floats.
+
+        Returns
+        -------
+        parameters : ndarray of shape (P,)
+            Fitted parameters.
         """
         raise TypeError(f"{type(self).__name__} is fitted without targets")

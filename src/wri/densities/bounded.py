@@ -1,9 +1,9 @@
-"""The paper's density network: unnormalised and bounded (appendix D).
+"""Bounded density network of the paper, not normalised (appendix D).
 
     log d_e(x) = log(min) + σ(net_e(x)) · (log(max) − log(min))
 
-with net_e: D → max(1, D/2) → ReLU → 1. The bounds keep the penalty's size in hand; nothing
-makes d integrate to one, so only the −log d term keeps it from vanishing.
+with net_e: D → max(1, D/2) → ReLU → 1. The bounds limit the size of the penalty. d does not
+integrate to one, so only the term −log d keeps it from vanishing.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,31 @@ from wri.stacked import Network, OneHiddenLayer, Pullback
 
 @dataclass(frozen=True)
 class Bounded(Density):
-    """A small bounded network for each environment; hidden width D/2 unless given."""
+    """Bounded density: one small network per environment, between two limits.
+
+        log d_e(x) = log(min) + σ(net_e(x)) · (log(max) − log(min))
+
+    Parameters
+    ----------
+    hidden : int or None, default=None
+        Units of the hidden layer. None: half the number of columns.
+
+    References
+    ----------
+    G. Wong, J. Gleason, R. Chellappa, Y. Wald and A. Liu, "Weighted Risk Invariance: Domain
+    Generalization under Invariant Feature Shift", TMLR, 2024, appendix D.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.densities import Bounded
+    >>> density, bounds = Bounded(hidden=4), {"min_density": 0.1, "max_density": 1.0}
+    >>> hyper = {name: torch.tensor([value]) for name, value in bounds.items()}
+    >>> flat = torch.as_tensor(density.initial([0], environments=3, width=2)).float()
+    >>> logs = density.log_density(flat, torch.zeros(1, 5, 2), 3, hyper)
+    >>> logs.shape, bool((logs.exp() >= 0.1).all())
+    (torch.Size([1, 3, 5]), True)
+    """
 
     hidden: int | None = None
     learning: ClassVar[Literal["steps"]] = "steps"
@@ -68,7 +92,7 @@ def _bound(outputs: Tensor, hyper: HyperValues) -> Tensor:  # [R, E, …]
 
 
 def _bounds(like: Tensor, hyper: HyperValues) -> tuple[Tensor, Tensor]:  # [R, 1, …] each
-    """log(min) and log(max) − log(min)."""
+    """Return log(min) and log(max) − log(min)."""
     run = (-1,) + (1,) * (like.dim() - 1)
     low = hyper["min_density"].log().view(run)
     return low, hyper["max_density"].log().view(run) - low

@@ -1,12 +1,12 @@
-"""Classifiers of environments in the place of densities.
+"""Classifiers of environments in place of densities.
 
     log d_e(x) = log softmax(net(x))_e = log p_e(x) − log Σ_k p_k(x)
 
-for equally large environments (batches hold as many rows of each). Differences between
-environments at one x are true log ratios, so overlap and ratio weights may use it; values at
-different x may not be compared. The −log d term is its cross-entropy, and nothing else is
-minimised: along with the predictor (`EnvironmentClassifier`), or before it and once for all runs
-of a stack with the same training rows (`FittedClassifier`).
+for environments of equal size (batches hold the same number of rows of each). Differences between
+environments at one x are true log ratios, so overlap and ratio weights can use them; values at
+different x cannot be compared. The −log d term is the cross-entropy, and only it is minimised:
+during the predictor's training (`EnvironmentClassifier`), or before it and once for all runs of a
+stack with the same training rows (`FittedClassifier`).
 """
 
 from collections.abc import Callable, Sequence
@@ -23,10 +23,10 @@ from wri.stacked import Adam, Network, differentiate, generator
 
 
 class ClassifierTraining(NamedTuple):
-    """Adam on balanced batches, its rate along half a cosine."""
+    """Adam on balanced batches, with a step size along half a cosine."""
 
     steps: int
-    batch_size: int  # rows of each environment, never more than the largest has
+    batch_size: int  # rows per environment, at most those of the largest
     learning_rate: float
     weight_decay: float
 
@@ -37,7 +37,7 @@ class ClassifierTraining(NamedTuple):
         loss: Callable[[Tensor, list[Tensor]], Tensor],
         random: np.random.Generator,
     ) -> Tensor:  # [1, P]
-        """Minimise `loss(flat, parts)`; each part of the environments is stacked `[E, B, …]`."""
+        """Minimise `loss(flat, parts)`; the parts of the environments are stacked `[E, B, …]`."""
         size = min(self.batch_size, max(len(own[0]) for own in environments))
         moving = torch.as_tensor(flat, dtype=torch.float32)
         adam, decay = Adam.initial(moving), moving.new_tensor([self.weight_decay])
@@ -57,10 +57,28 @@ class ClassifierTraining(NamedTuple):
 
 @dataclass(frozen=True)
 class EnvironmentClassifier(Density):
-    """One network with an output for each environment."""
+    """Classifier of environments, trained along with the predictor.
+
+    Parameters
+    ----------
+    hidden : int, default=64
+        Units of the first hidden layer; 0 for none.
+    second_hidden : int, default=0
+        Units of the second hidden layer; 0 for none.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.densities import EnvironmentClassifier
+    >>> density = EnvironmentClassifier(hidden=8)
+    >>> flat = torch.as_tensor(density.initial([0], environments=3, width=2)).float()
+    >>> logs = density.log_density(flat, torch.zeros(1, 5, 2), 3, {})
+    >>> logs.exp().sum(1).round(decimals=4).tolist()
+    [[1.0, 1.0, 1.0, 1.0, 1.0]]
+    """
 
     hidden: int = 64
-    second_hidden: int = 0  # units of a second hidden layer; 0 for none
+    second_hidden: int = 0
     learning: ClassVar[Literal["steps", "refit", "fixed"]] = "steps"
     penalised: ClassVar[bool] = False
     comparable_over_x: ClassVar[bool] = False
@@ -83,10 +101,37 @@ class EnvironmentClassifier(Density):
 
 @dataclass(frozen=True)
 class FittedClassifier(EnvironmentClassifier):
-    """The same, fitted on whole environments before the predictor's first step."""
+    """Classifier of environments, fitted on whole environments before the predictor's first step.
+
+    Parameters
+    ----------
+    hidden : int, default=64
+        Units of the first hidden layer; 0 for none.
+    second_hidden : int, default=0
+        Units of the second hidden layer; 0 for none.
+    steps : int, default=400
+        Training steps.
+    batch_size : int, default=512
+        Rows per environment and step.
+    learning_rate : float, default=3e-3
+        Step size of Adam.
+    weight_decay : float, default=1e-4
+        Weight decay of Adam.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from wri.densities import FittedClassifier
+    >>> density = FittedClassifier(hidden=8, steps=50, learning_rate=0.03)
+    >>> flat = density.fit([np.full((20, 1), -1.0), np.full((20, 1), 1.0)])
+    >>> rows = torch.tensor([[[-1.0], [1.0]]], dtype=torch.float64)
+    >>> density.log_density(torch.as_tensor(flat)[None], rows, 2, {})[0].argmax(0).tolist()
+    [0, 1]
+    """
 
     steps: int = 400
-    batch_size: int = 512  # rows of each environment
+    batch_size: int = 512
     learning_rate: float = 3e-3
     weight_decay: float = 1e-4
     learning: ClassVar[Literal["steps", "refit", "fixed"]] = "refit"

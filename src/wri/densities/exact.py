@@ -1,4 +1,4 @@
-"""Known densities, for simulations: a function of x, nothing learned."""
+"""Known densities for simulations: a function of x."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,22 @@ from wri.errors import InputError
 
 @dataclass(frozen=True)
 class Exact(Density):
-    """Log densities by a function from points `[…, D]` to `[…, E]`, environments in order."""
+    """Known log densities, given by a function.
+
+    Parameters
+    ----------
+    function : callable
+        From points `[..., D]` to log densities `[..., E]`, environments in order.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.densities import Exact
+    >>> centres = torch.tensor([0.0, 2.0])
+    >>> density = Exact(lambda x: -(x - centres) ** 2 / 2)
+    >>> density.log_density(torch.empty(1, 0), torch.zeros(1, 1, 1), 2, {}).flatten().tolist()
+    [-0.0, -2.0]
+    """
 
     function: Callable[[Tensor], Tensor]
     learning: ClassVar[Literal["fixed"]] = "fixed"

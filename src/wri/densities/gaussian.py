@@ -1,10 +1,9 @@
-"""One Gaussian an environment, mean and covariance learned by the same objective.
+"""One Gaussian per environment, with mean and covariance learned by the same objective.
 
     log d_e(x) = −½ ‖A_e (x − m_e)‖² + Σ_k log A_kk − ½ D log 2π
 
-A_e is lower triangular with a positive diagonal, so A_eᵀA_e is the inverse covariance. The
-−log d term is the negative log-likelihood: with no penalty the minimum is at the sample's
-moments.
+A_e is lower triangular with a positive diagonal, so A_eᵀA_e is the inverse covariance. The term
+−log d is the negative log-likelihood: without a penalty its minimum has the moments of the sample.
 """
 
 from collections.abc import Sequence
@@ -22,7 +21,19 @@ from wri.stacked import Packing
 
 @dataclass(frozen=True)
 class Gaussian(Density):
-    """A full-covariance Gaussian for each environment, standard normal at the start."""
+    """Gaussian with full covariance per environment, standard normal at the start.
+
+        log d_e(x) = −½ ‖A_e (x − m_e)‖² + Σ_k log A_kk − ½ D log 2π
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.densities import Gaussian
+    >>> density = Gaussian()
+    >>> flat = torch.as_tensor(density.initial([0], environments=2, width=1))
+    >>> density.log_density(flat, torch.zeros(1, 1, 1).double(), 2, {}).flatten().numpy().round(4)
+    array([-0.9189, -0.9189])
+    """
 
     learning: ClassVar[Literal["steps"]] = "steps"
 
@@ -46,14 +57,14 @@ class Gaussian(Density):
 
 
 def split_factor(factor: Tensor) -> tuple[Tensor, Tensor]:
-    """A free square matrix read as (A with positive diagonal, Σ log A_kk)."""
+    """Read a free square matrix as (A with positive diagonal, Σ log A_kk)."""
     log_diagonal = factor.diagonal(dim1=-2, dim2=-1)
     triangle = factor.tril(-1) + torch.diag_embed(log_diagonal.exp())
     return triangle, log_diagonal.sum(-1, keepdim=True)
 
 
 def log_normal(columns: Tensor, mean: Tensor, triangle: Tensor, log_volume: Tensor) -> Tensor:
-    """Log densities `[…, N]` of points `[…, D, N]` under means `[…, D, 1]`, factors A."""
+    """Return log densities `[…, N]` of points `[…, D, N]` for means `[…, D, 1]` and factors A."""
     standard = triangle @ columns - triangle @ mean  # [..., D, N]
     constant = 0.5 * mean.shape[-2] * log(2 * pi)
     return -0.5 * standard.square().sum(-2) + log_volume - constant

@@ -1,21 +1,21 @@
-"""A classifier of environments that sees the label, for weights on the invariant features alone.
+"""Classifier of environments that sees the label, for weights of the invariant features only.
 
-Where p_e(x, y) = p_e(x_inv) · p(y | x_inv) · p_e(x_spu | y), as in the paper's graph,
+If p_e(x, y) = p_e(x_inv) · p(y | x_inv) · p_e(x_spu | y), as in the paper's graph,
 
     log p_i(x, y) / p_j(x, y) = a(x_inv) + b(x_spu, y),    a = log p_i(x_inv) / p_j(x_inv)
 
 The part that does not depend on y is the shift of the invariant features, up to the mean of b over
-y. That mean is constant where the spurious shift is odd in the label: a colour that flips, a shift
-of means on both sides of zero. Where it is not, Σ_y b(x_spu, y) / C stays in the weights. So
+y. That mean is constant if the spurious shift is odd in the label: a colour that flips, a shift of
+means on both sides of zero. Otherwise Σ_y b(x_spu, y) / C stays in the weights. So
 
     1.  classify environments on (x, y), one output h_y(x)_e per class y and environment e
-    2.  A(x) = mean over y of h_y(x), and centred over the environments
-    3.  log d_e(x) = log softmax(net(A(x)))_e,  net a small network fitted to tell environments by A
+    2.  A(x) = mean over y of h_y(x), centred over the environments
+    3.  log d_e(x) = log softmax(net(A(x)))_e,  net a small network that classifies by A
 
-The third step makes p(e | A) right again: A itself is no log-odds of anything that was observed.
-A classifier on x alone learns Σ_y as well, and with it the spurious features. A target that is a
-number is cut into bins of equally many rows. Classes that some environment lacks say nothing about
-the shift, and do not count in the mean; if no class is left, weights are made from x alone.
+The third step makes p(e | A) correct: A itself is not the log-odds of any observed event. A
+classifier on x alone also learns Σ_y, and with it the spurious features. A numeric target is cut
+into bins with equal numbers of rows. Classes that are missing in some environment hold no
+information about the shift and do not enter the mean; if no class is left, weights use x alone.
 """
 
 import warnings
@@ -37,22 +37,48 @@ Terms = Literal["plain", "squares", "products"]
 
 @dataclass(frozen=True, kw_only=True)
 class LabelAwareClassifier(Density):
-    """Environments told apart by the part of their shift that does not depend on the label.
+    """Classifier of environments by the part of their shift that does not depend on the label.
 
     Parameters
     ----------
-    terms
-        What the classifier sees of x: "plain", itself; "squares", also the square of every column;
-        "products", also the product of every two.
-    hidden, second_hidden
-        Units of the classifier's hidden layers; 0 for none. Without any it is a logistic regression
-        on these terms and their products with y.
-    steps, batch_size, learning_rate, weight_decay
-        Of its fitting; a batch has so many rows of each environment.
-    bins
-        Classes that a target is cut into if it is a number.
-    refit_hidden, refit_steps, refit_batch_size, refit_learning_rate
-        Of the small network on A; it has the same weight decay.
+    terms : {"plain", "squares", "products"}, default="plain"
+        What the classifier sees of x: x, also the squares of its columns, or also all products of
+        two columns.
+    hidden : int, default=64
+        Units of the first hidden layer; 0 for none. Without hidden layers the classifier is a
+        logistic regression on the terms and their products with y.
+    second_hidden : int, default=32
+        Units of the second hidden layer; 0 for none.
+    steps : int, default=1000
+        Training steps of the classifier.
+    batch_size : int, default=512
+        Rows per environment and step.
+    learning_rate : float, default=3e-3
+        Step size of Adam.
+    weight_decay : float, default=1e-4
+        Weight decay of both networks.
+    bins : int, default=4
+        Number of classes that a numeric target is cut into.
+    refit_hidden : int, default=16
+        Units of the small network on A.
+    refit_steps : int, default=600
+        Its training steps.
+    refit_batch_size : int, default=1024
+        Its rows per environment and step.
+    refit_learning_rate : float, default=1e-2
+        Its step size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from wri.densities import LabelAwareClassifier
+    >>> density = LabelAwareClassifier(hidden=0, second_hidden=0, steps=50, refit_steps=50)
+    >>> rows = [np.full((20, 1), -1.0), np.full((20, 1), 1.0)]
+    >>> flat = density.fit_with_targets(rows, [np.arange(20) % 2] * 2)
+    >>> points = torch.tensor([[[-1.0], [1.0]]], dtype=torch.float64)
+    >>> density.log_density(torch.as_tensor(flat)[None], points, 2, {})[0].argmax(0).tolist()
+    [0, 1]
     """
 
     terms: Terms = "plain"
@@ -76,7 +102,7 @@ class LabelAwareClassifier(Density):
         check_option("terms", self.terms, get_args(Terms))
 
     def _shared(self, environments: int, width: int, classes: int = 1) -> Network:
-        """A's network; with classes, the one whose outputs A is the mean of."""
+        """Return A's network; with classes, the one whose outputs A is the mean of."""
         squares = {"plain": 0, "squares": width, "products": width * (width + 1) // 2}
         hidden = [units for units in (self.hidden, self.second_hidden) if units]
         return Network((width + squares[self.terms], *hidden, classes * environments))
@@ -110,8 +136,8 @@ class LabelAwareClassifier(Density):
         labels = [_classes(own, edges) for own in targets]
         if not _common_classes(labels, 1 + max(int(own.max()) for own in labels)):
             warnings.warn(
-                "no class occurs in every environment, so the label cannot tell which part of the "
-                "shift is invariant; weights are made from x alone",
+                "no class occurs in every environment, so the label cannot show which part of the "
+                "shift is invariant; weights use x alone",
                 stacklevel=2,
             )
             labels = [torch.zeros_like(own) for own in labels]
@@ -124,7 +150,7 @@ class LabelAwareClassifier(Density):
     def _fit_every(
         self, rows: Sequence[Tensor], labels: Sequence[Tensor], width: int
     ) -> tuple[Network, Tensor]:
-        """Step 1: the network with an output per class and environment, and its `[1, P]`."""
+        """Fit the network of step 1, with one output per class and environment."""
         count = len(rows)
         classes = 1 + max(int(own.max()) for own in labels)
         network = self._shared(count, width, classes)
@@ -145,7 +171,7 @@ class LabelAwareClassifier(Density):
     def _fit_shared(
         self, rows: Sequence[Tensor], labels: Sequence[Tensor], width: int
     ) -> Tensor:  # [1, P]
-        """What is kept of step 1: the mean over y of the last layer, which gives A."""
+        """Return the kept part of step 1: the mean over y of the last layer, which gives A."""
         count = len(rows)
         network, flat = self._fit_every(rows, labels, width)
         classes = network.widths[-1] // count
@@ -159,12 +185,19 @@ class LabelAwareClassifier(Density):
     def fit_label_part(
         self, environments: Sequence[np.ndarray], targets: Sequence[np.ndarray]
     ) -> "LabelPart":
-        """The other part of the shift: b, which depends on the label.
+        """Fit the other part of the shift: b, which depends on the label.
 
         Parameters
         ----------
-        environments, targets
-            Rows `[n_e, D]` in units of about one, and what they are labelled with, `[n_e]`.
+        environments : sequence of ndarray of shape (n_e, D)
+            Rows in units of about one.
+        targets : sequence of ndarray of shape (n_e,)
+            Labels of the rows.
+
+        Returns
+        -------
+        part : LabelPart
+            The fitted function b(x, y).
         """
         plain = [torch.as_tensor(own, dtype=torch.float32) for own in environments]
         rows = [_expand(own, self.terms) for own in plain]
@@ -181,7 +214,7 @@ class LabelAwareClassifier(Density):
         )
 
     def _fit_small(self, mean_logits: Sequence[Tensor]) -> Tensor:  # [1, P]
-        """Step 3, from A of every environment, `[n_e, E − 1]` each."""
+        """Fit the network of step 3 to A of each environment, `[n_e, E − 1]`."""
         network = self._small(len(mean_logits))
 
         def loss(flat: Tensor, parts: list[Tensor]) -> Tensor:  # [1]
@@ -196,9 +229,9 @@ class LabelAwareClassifier(Density):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelPart:
-    """b(x, y), fitted: how the environments differ in what goes with a label.
+    """Fitted b(x, y): the difference of the environments that depends on the label.
 
-    It is zero on average over the labels at every x.
+    Its mean over the labels is zero at every x.
     """
 
     network: Network
@@ -209,7 +242,7 @@ class LabelPart:
     edges: np.ndarray | None  # of the bins, where targets are numbers
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:  # [n, D], [n] -> [n, E − 1]
-        """Log densities given the label, each against the mean over environments."""
+        """Return log densities given the label, each minus the mean over environments."""
         rows = _expand(torch.as_tensor(x, dtype=torch.float32), self.terms)
         with torch.no_grad():
             outputs = self.network.outputs(self.flat, rows[None])[0]
@@ -221,7 +254,7 @@ class LabelPart:
 
 
 def _expand(x: Tensor, terms: Terms) -> Tensor:  # [..., D] -> [..., D + squares]
-    """x, with squares or all products of its columns."""
+    """Return x with squares or all products of its columns."""
     if terms == "plain":
         return x
     if terms == "squares":
@@ -231,30 +264,30 @@ def _expand(x: Tensor, terms: Terms) -> Tensor:  # [..., D] -> [..., D + squares
 
 
 def _centred(logits: Tensor) -> Tensor:  # [..., E] -> [..., E − 1]
-    """Differences to the mean over environments; the last follows from the others."""
+    """Return differences to the mean over environments, without the last."""
     return (logits - logits.mean(-1, keepdim=True))[..., :-1]
 
 
 def _cross_entropy(logits: Tensor) -> Tensor:  # [1, E, B, E] -> [1]
-    """Of telling whose rows they are."""
+    """Return the cross-entropy of classifying the rows' environments."""
     own = logits.log_softmax(-1).diagonal(dim1=1, dim2=-1)  # [1, B, E]
     return -own.mean((1, 2))
 
 
 def _edges(targets: Sequence[np.ndarray], bins: int) -> np.ndarray | None:
-    """Between bins of numbers with about equally many rows; None for classes."""
+    """Return the edges of bins with about equal numbers of rows; None for classes."""
     if all(own.dtype.kind in "iu" for own in targets):
         return None
     return np.quantile(np.concatenate(list(targets)), np.linspace(0, 1, bins + 1)[1:-1])
 
 
 def _classes(targets: np.ndarray, edges: np.ndarray | None) -> Tensor:
-    """Class numbers as they are, or the bins that other numbers fall into."""
+    """Return class numbers, or the bins of other numbers."""
     return torch.as_tensor(
         targets if edges is None else np.searchsorted(edges, targets), dtype=torch.long
     )
 
 
 def _common_classes(labels: Sequence[Tensor], classes: int) -> list[int]:
-    """Classes that every environment has."""
+    """Return the classes that every environment has."""
     return [c for c in range(classes) if all(bool((own == c).any()) for own in labels)]

@@ -1,9 +1,9 @@
-"""A Gaussian mixture for each environment, fitted by scikit-learn's EM.
+"""One Gaussian mixture per environment, fitted by scikit-learn's EM.
 
     log d_e(x) = log Σ_k π_k · N(x; m_k, Σ_k)
 
-On x it is fitted once for each split; on Φ(x), which moves, anew at every density update.
-No gradient step touches it.
+On x it is fitted once per split; on Φ(x), which changes, at every density update. It is not changed
+by gradient steps.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,33 @@ from wri.stacked import Packing
 
 @dataclass(frozen=True)
 class Mixture(Density):
-    """Full-covariance mixtures of `components` Gaussians."""
+    """Gaussian mixture with full covariances per environment, fitted by EM.
+
+        log d_e(x) = log Σ_k π_k · N(x; m_k, Σ_k)
+
+    Parameters
+    ----------
+    components : int, default=3
+        Number of Gaussians.
+    regularisation : float, default=1e-3
+        Number added to the diagonal of the covariances.
+    tolerance : float, default=1e-3
+        EM ends when the mean log-likelihood increases by less.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from wri.densities import Mixture
+    >>> density, rows = Mixture(components=1), np.random.default_rng(0).normal(size=(50, 1))
+    >>> flat = torch.as_tensor(density.fit([rows, rows + 3]))[None]
+    >>> density.log_density(flat, torch.zeros(1, 1, 1).double(), 2, {})[0].argmax(0).tolist()
+    [0]
+    """
 
     components: int = 3
-    regularisation: float = 1e-3  # added to the covariances' diagonal
-    tolerance: float = 1e-3  # EM ends when the mean log-likelihood gains less
+    regularisation: float = 1e-3
+    tolerance: float = 1e-3
     learning: ClassVar[Literal["refit"]] = "refit"
 
     def _packing(self, environments: int, width: int) -> Packing:
@@ -62,7 +84,7 @@ class Mixture(Density):
                 reg_covar=self.regularisation,
                 random_state=0,
             )
-            with threadpool_limits(1):  # rounding depends on the threads, and EM makes it large
+            with threadpool_limits(1):  # rounding depends on the threads, and EM amplifies it
                 fits.append(model.fit(rows))
         factors = np.stack([m.precisions_cholesky_ for m in fits]).swapaxes(-1, -2)
         volumes = np.log(np.diagonal(factors, axis1=-2, axis2=-1)).sum(-1)

@@ -1,4 +1,4 @@
-"""Do the environments differ enough, and in what."""
+"""Diagnostics of environments and models: overlap, changing relations, weighted risks."""
 
 from wri.diagnosis.changing_features import ChangingFeatures, changing_features
 from wri.diagnosis.design import DesignPosition, design_position

@@ -1,4 +1,4 @@
-"""The searches behind general position: least squares of bilinear residuals, many at once.
+"""Least squares of bilinear residuals, many problems at once; used by general position.
 
     min Σ_p r_p²,   r_p = xᵀA_p z + θᵀL_p z
 
@@ -12,13 +12,14 @@ import numpy as np
 
 
 class BilinearProblems(NamedTuple):
-    """The residuals of N problems with P pairs each; `same` sets z = x."""
+    """Residuals of N problems with P pairs each; `same` sets z = x."""
 
     quadratic: np.ndarray  # [N, P, d, d], A
     linear: np.ndarray  # [N, P, g, d], L
     same: bool
 
     def residuals(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return residuals and their Jacobian at points."""
         g, d = self.linear.shape[-2:]
         x, theta = points[..., :d], points[..., d : d + g]
         z = x if self.same else points[..., d + g :]
@@ -31,6 +32,7 @@ class BilinearProblems(NamedTuple):
         return r, np.concatenate([_tangent(by_x, x), by_theta, _tangent(by_z, z)], -1)
 
     def retract(self, points: np.ndarray) -> np.ndarray:
+        """Return points with unit x and z."""
         g, d = self.linear.shape[-2:]
         length = np.linalg.norm(points[..., :d], axis=-1, keepdims=True)
         first = points[..., : d + g] / length  # r is homogeneous in (x, θ)
@@ -40,18 +42,18 @@ class BilinearProblems(NamedTuple):
 def minimise(
     search: BilinearProblems, starts: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Smallest root mean square of r, and x and θ there."""
+    """Return the smallest root mean square of r, and x and θ at the minimum."""
     n, pairs, g, d = search.linear.shape
     sizes = np.linalg.norm(search.linear, axis=(1, 3))  # [N, g]
-    sizes = np.where(sizes > 0, sizes, 1)  # θ in units that matter alike
+    sizes = np.where(sizes > 0, sizes, 1)  # θ in comparable units
     search = _only_span(search._replace(linear=search.linear / sizes[:, None, :, None]))
     random = np.random.default_rng(seed)
     x, z = _unit(random.normal(size=(2, n, starts, d)))
     z = x if search.same else z
-    by_theta = _over(search.linear.swapaxes(-1, -2), z)  # r is linear in θ: start at its best
+    by_theta = _over(search.linear.swapaxes(-1, -2), z)  # r is linear in θ: start at its minimum
     at_zero = (_over(search.quadratic, x) @ z[..., None])[..., 0]
     theta = -(np.linalg.pinv(by_theta, rcond=1e-10) @ at_zero[..., None])[..., 0]
-    if search.same:  # the other half far away: some predictors are found from there only
+    if search.same:  # half of the starts are far away: some predictors are found only from there
         theta[:, ::2] *= random.standard_cauchy((n, len(theta[0, ::2]), 1))
     points = np.concatenate([x, theta] if search.same else [x, theta, z], -1)
     points, squares = least_squares(search.residuals, points, search.retract, steps=20)
@@ -62,7 +64,7 @@ def minimise(
 
 
 def _only_span(search: BilinearProblems) -> BilinearProblems:
-    """The same Σ_p r_p² from fewer rows: under ratio weights k − 1 instead of C(k, 2)."""
+    """Return problems with the same Σ_p r_p² and fewer rows: with ratio weights k − 1."""
     n, pairs, g, d = search.linear.shape
     rows = [part.reshape(n, pairs, -1) for part in (search.quadratic, search.linear)]
     _, values, directions = np.linalg.svd(np.concatenate(rows, -1), full_matrices=False)
@@ -75,7 +77,7 @@ def _only_span(search: BilinearProblems) -> BilinearProblems:
 
 
 def _over(matrices: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """vᵀA_p: `[N, P, a, b]` and `[N, S, a]` to `[N, S, P, b]`."""
+    """Return vᵀA_p: `[N, P, a, b]` and `[N, S, a]` to `[N, S, P, b]`."""
     n, pairs, a, b = matrices.shape
     product = vectors @ matrices.transpose(0, 2, 1, 3).reshape(n, a, pairs * b)
     return product.reshape(n, -1, pairs, b)
@@ -86,7 +88,7 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def _tangent(jacobian: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Without the direction in which only the length of `at` changes."""
+    """Remove the direction in which only the length of `at` changes."""
     return jacobian - (jacobian @ at[..., None]) * at[..., None, :]
 
 
@@ -96,10 +98,10 @@ def least_squares(
     retract: Callable[[np.ndarray], np.ndarray] = lambda point: point,
     steps: int = 200,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Levenberg and Marquardt's method for many problems side by side.
+    """Minimise Σ_p r_p² of many problems at once with the Levenberg–Marquardt method.
 
     `residuals` takes points `[..., q]` to residuals `[..., P]` and their Jacobian `[..., P, q]`;
-    `retract` brings a point back to where it must lie. The points reached, and Σ_p r_p² there.
+    `retract` brings a point back to the allowed set. Return the points and Σ_p r_p² there.
     """
     point, identity = retract(start), np.eye(start.shape[-1])
     r, jacobian = residuals(point)

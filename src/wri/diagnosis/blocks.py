@@ -1,9 +1,9 @@
-"""Blocks: rows that come together, such as the weeks of a site or the visits of a patient.
+"""Blocks of dependent rows, such as the weeks of a site or the visits of a patient.
 
-Rows of different blocks are independent, rows of one block need not be. A cell is what one block
-has in one environment; it counts as one piece of evidence. Without blocks every row is its own.
-Many blocks are merged at random: sums of independent blocks are independent, and
-2,000 of them per environment tell a variance to 3 %.
+Rows of different blocks are independent, rows of one block need not be. A cell is the part of a
+block in one environment; it counts as one observation. Without blocks every row is its own block.
+Many blocks are merged at random: sums of independent blocks are independent, and 2,000 of them per
+environment estimate a variance to 3 %.
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ MOST_CELLS = 2000
 
 
 class BlockCells(NamedTuple):
-    """What every block has in every environment."""
+    """Cells: the parts of the blocks in each environment."""
 
     of_row: np.ndarray  # [n], each row's cell
     environment: np.ndarray  # [m], each cell's environment, in ascending order
     block: np.ndarray  # [m], each cell's block, from 0 on
 
     def of_environment(self, e: int) -> np.ndarray:
-        """Places of an environment's cells."""
+        """Return the numbers of an environment's cells."""
         return np.flatnonzero(self.environment == e)
 
     @property
@@ -34,26 +34,26 @@ class BlockCells(NamedTuple):
         return np.bincount(self.environment)
 
     def take(self, rows: np.ndarray) -> "BlockCells":
-        """The cells of some rows, blocks keep their numbers."""
+        """Return the cells of some rows; blocks keep their numbers."""
         left, of_row = np.unique(self.of_row[rows], return_inverse=True)
         return BlockCells(of_row, self.environment[left], self.block[left])
 
     def sum(self, values: np.ndarray) -> np.ndarray:  # [n, ...] -> [m, ...]
-        """Of the rows of every cell."""
+        """Sum values over the rows of each cell."""
         order = np.argsort(self.of_row, kind="stable")
         starts = np.searchsorted(self.of_row[order], np.arange(len(self.block)))
         return np.add.reduceat(values[order], starts, 0)
 
 
 def number_blocks(blocks: Iterable[Any] | None, n_rows: int) -> np.ndarray | None:  # [n]
-    """Each row's block from 0 on; None where every row is its own."""
+    """Return the block number of each row; None if every row is its own block."""
     return None if blocks is None else number_environments(blocks, "blocks", n_rows).number
 
 
 def make_cells(
     environments: Environments, block: np.ndarray | None, most: int = MOST_CELLS, seed: int = 0
 ) -> BlockCells:
-    """Cells of all rows, at most about `most` per environment."""
+    """Make the cells of all rows, at most about `most` per environment."""
     random, number = np.random.default_rng(seed), environments.number
     if block is None:
         block = np.arange(len(number))
@@ -71,11 +71,11 @@ def make_cells(
 
 
 def check_blocks(cells: BlockCells, environments: Environments, fewest: int) -> None:
-    """Too few blocks in an environment say nothing about chance."""
+    """Refuse environments with too few blocks to estimate chance."""
     few = np.flatnonzero(cells.counts < fewest)
     if len(few):
         raise InputError(
             f"environment {environments.labels[few[0]]} has {cells.counts[few[0]]} blocks; "
-            f"{fewest} or more are needed to tell chance: choose smaller blocks, merge "
+            f"at least {fewest} are needed to estimate chance: choose smaller blocks, merge "
             "environments or leave this one out"
         )

@@ -1,21 +1,21 @@
-"""Which features' relation to y changes between environments, given the other features.
+"""Features whose relation to y changes between environments, given the other features.
 
     β_e: slopes of y on all features in environment e,   τ_k: spread of β_ek between environments
 
 Slopes are log-odds for classes and least squares for numbers; several classes are each compared
-with the most frequent one. How slopes and their errors are found is told in `environment_slopes`,
-and how chance is told from change in `slope_bootstrap`: P-values hold for skewed features, unequal
-noise, unequal sizes and, with `blocks`, for dependent rows, and are corrected for the number of
-features. The null is that the best linear slope of a feature is the same everywhere.
+with the most frequent one. `environment_slopes` estimates slopes and their errors,
+`slope_bootstrap` tests whether they differ by more than chance. P-values hold for skewed features,
+unequal noise, unequal sizes and, with `blocks`, for dependent rows, and are corrected for the
+number of features. The null hypothesis is that the best linear slope of a feature is the same
+everywhere.
 
-What a change says of causes: where causes c bring about y and y its markers m, p_e(y | c, m) ∝
-p(y | c) p_e(m | y), so log-odds of causes stay and those of markers change. Slopes of least squares
-do not part them: a stronger marker takes weight off the causes beside it, and both change. With
-numbers a change says that what these columns tell of y together is not the same everywhere.
+Causes: if causes c lead to y and y leads to markers m, then p_e(y | c, m) ∝ p(y | c) p_e(m | y), so
+the log-odds of causes stay and those of markers change. Least-squares slopes do not separate them:
+a stronger marker takes weight from the causes beside it, and both change. For numbers a change
+therefore means that these columns together relate to y in different ways.
 
-What this cannot see: changes that are no change of a linear slope. What it can mistake: a cause
-that is unmeasured or not linear makes features look changing where the features' distribution
-shifts.
+Limits: changes that do not change a linear slope are not found. If a cause is unmeasured or not
+linear, features may be flagged only because their distribution shifts.
 """
 
 from collections.abc import Iterable
@@ -47,7 +47,47 @@ _SUMS = 5_000_000  # numbers in the cells' sums of one environment
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ChangingFeatures(ChangingPlot):
-    """Slopes of every environment, how far they spread, and whether chance explains it."""
+    """Result of `changing_features`: slopes per environment, their spread and its P-values.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the D features.
+    environments : ndarray of shape (E,)
+        Labels of the environments.
+    left_out : tuple
+        Labels of environments without enough different values of y or enough blocks.
+    contrasts : tuple of str
+        What is compared: one contrast, or one per class but the most frequent.
+    unit : str
+        Unit of the slopes.
+    slopes : ndarray of shape (C, E, D)
+        Slopes; NaN if an environment lacks a class.
+    errors : ndarray of shape (C, E, D)
+        Standard errors of the slopes.
+    average : ndarray of shape (C, D)
+        Average slopes.
+    spreads : ndarray of shape (C, D)
+        Standard deviation τ of the slopes between environments, without chance.
+    q : ndarray of shape (C, D)
+        Cochran's Q.
+    p : ndarray of shape (D,)
+        Corrected P-values.
+    without : LeftOutLosses or None
+        Losses at environments left out, with all columns and without the flagged ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import changing_features
+    >>> random = np.random.default_rng(0)
+    >>> site = np.repeat([0, 1], 100)
+    >>> X = random.normal(size=(200, 2))
+    >>> y = X[:, 0] + np.where(site == 0, 1.0, -1.0) * X[:, 1] + random.normal(size=200)
+    >>> found = changing_features(X, y, site, draws=99)
+    >>> found.is_flagged
+    array([False,  True])
+    """
 
     names: tuple[str, ...]  # [D]
     environments: np.ndarray  # [E], labels
@@ -66,26 +106,27 @@ class ChangingFeatures(ChangingPlot):
 
     @property
     def change(self) -> np.ndarray:  # [D]
-        """τ: the standard deviation of slopes between environments, chance taken off."""
+        """Standard deviation τ of the slopes between environments, without chance."""
         return np.sqrt(np.square(self.spreads).mean(0))
 
     @property
     def order(self) -> np.ndarray:  # [D]
-        """Columns from the largest change down."""
+        """Numbers of the features, the largest change first."""
         return np.lexsort([self.p, -self.change])
 
     @property
     def is_flagged(self) -> np.ndarray:  # [D]
+        """Whether the slope of each feature changes by more than chance."""
         return self.p <= LEVEL
 
     @property
     def flagged(self) -> tuple[str, ...]:
-        """Features whose slope changes by more than chance, the largest change first."""
+        """Names of the features whose slope changes by more than chance, the largest first."""
         return tuple(self.names[k] for k in self.order if self.is_flagged[k])
 
     @property
     def meaning(self) -> str:
-        """What was found and, where it was measured, what to do, in plain words."""
+        """The result and, where it was measured, what to do, in plain words."""
         number, flagged = len(self.environments), self.flagged
         left = ", ".join(str(label) for label in self.left_out)
         without = f" Left out for want of different values of y, or of blocks: {left}."
@@ -117,7 +158,7 @@ class ChangingFeatures(ChangingPlot):
         return f"{found}{self._advice()}{without}"
 
     def _advice(self) -> str:
-        """What leaving the flagged columns out did at environments left out."""
+        """Describe the effect of dropping the flagged columns at environments left out."""
         one = "them" if self.flagged[1:] else "it"
         if self.without is None:
             return ""
@@ -133,14 +174,14 @@ class ChangingFeatures(ChangingPlot):
         return self.meaning
 
     def ranking(self) -> pd.DataFrame:
-        """Features from the largest change down.
+        """Return a table of the features, the largest change first.
 
         Returns
         -------
-        DataFrame
-            `feature`, `change` (τ) and the average `slope`, both in `unit`, and the corrected `p`.
-            With several classes the slope is that of the contrast that changes most, and
-            `contrast` names it.
+        ranking : DataFrame
+            Columns `feature`, `change` (τ), average `slope` and corrected `p`; τ and slope are in
+            `unit`. With several classes the slope is that of the contrast that changes most, named
+            in the column `contrast`.
         """
         widest, columns = self.widest(), np.arange(len(self.names))
         table = pd.DataFrame(
@@ -166,35 +207,55 @@ def changing_features(
     draws: int = 999,
     seed: int = 0,
 ) -> ChangingFeatures:
-    """Which features' relation to y changes between environments, given the other features.
+    """Find features whose relation to y changes between environments, given the other features.
 
-    Tables in which no slope changes have a flag in 5 % of the cases, also with skewed features,
-    unequal noise and sizes; dependent rows need `blocks`. Where columns are flagged, the loss at
+    If no slope changes, the probability of any flag is 5 %, also with skewed features, unequal
+    noise and unequal sizes. Dependent rows need `blocks`. If columns are flagged, the loss at
     environments left out in turn is measured with all columns and without the flagged ones. To
     give rows weights, repeat them and let `blocks` name the original row.
 
     Parameters
     ----------
-    X
-        Table of numbers without gaps, DataFrame or array.
-    y
-        Target of every row: classes or numbers.
-    groups
-        The environment of every row, any labels.
-    classes
-        Whether y holds classes. None: unless it has more than two values of floating point.
-    blocks
-        The block of every row: week, patient, ward. Rows of one block may depend on one another,
-        blocks may not. None: every row is its own. An environment needs four blocks or more.
-    model
-        Estimator that is refitted with and without the flagged columns. None: plain regression.
-    draws, seed
-        Of the bootstrap.
+    X : DataFrame or array-like of shape (n_rows, n_features)
+        Numbers without missing values.
+    y : array-like of shape (n_rows,)
+        Target of each row: classes or numbers.
+    groups : array-like of shape (n_rows,)
+        Environment of each row, any labels.
+    classes : bool or None, default=None
+        Whether y holds classes. None: y holds classes unless it has more than two different
+        floating-point values.
+    blocks : iterable of shape (n_rows,) or None, default=None
+        Block of each row: week, patient, ward. Rows of one block may depend on each other, rows
+        of different blocks may not. None: each row is its own block. An environment needs at
+        least four blocks.
+    model : estimator or None, default=None
+        Estimator that is fitted with and without the flagged columns. None: plain regression.
+    draws : int, default=999
+        Number of bootstrap draws, at least 19.
+    seed : int, default=0
+        Seed of the bootstrap.
 
     Returns
     -------
-    ChangingFeatures
-        With `meaning`, `ranking()`, `plot()`, and `flagged`, which `design_position` takes.
+    result : ChangingFeatures
+        Result with `meaning`, `ranking()`, `plot()`, and `flagged` for `design_position`.
+
+    Raises
+    ------
+    InputError
+        If y varies in fewer than two environments, or `draws` is too small.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import changing_features
+    >>> random = np.random.default_rng(0)
+    >>> site = np.repeat([0, 1], 100)
+    >>> X = random.normal(size=(200, 2))
+    >>> y = X[:, 0] + np.where(site == 0, 1.0, -1.0) * X[:, 1] + random.normal(size=200)
+    >>> changing_features(X, y, site, draws=99).ranking()["feature"].tolist()
+    ['column 1', 'column 0']
     """
     if draws < 19:
         raise InputError(f"draws must be at least 19 for a level of 5 %, not {draws}")
@@ -221,7 +282,7 @@ def changing_features(
 def _contrasts(
     sites: NumericTable, y: np.ndarray, classes: bool, block: np.ndarray | None, seed: int
 ) -> dict[str, ContrastSlopes]:
-    """Slopes of every contrast that two environments or more say something of."""
+    """Estimate the slopes of each contrast that at least two environments can estimate."""
     z = standardised(sites.x)
     most = int(np.clip(_SUMS // (z.shape[1] + 1) ** 2, 100, MOST_CELLS))
     cells = make_cells(sites.environments, block, most, seed)
@@ -240,7 +301,7 @@ def _contrasts(
 
 
 def _tabulate(parts: list[ContrastSlopes], environments: Environments) -> dict[str, Any]:
-    """Slopes of all contrasts in one table, without the environments that say nothing."""
+    """Put the slopes of all contrasts in one table, without environments that have none."""
     labels, columns = environments.labels, parts[0].slopes.shape[1]
     slopes, errors = np.full((2, len(parts), len(labels), columns), np.nan)
     for c, part in enumerate(parts):
@@ -257,7 +318,7 @@ def _tabulate(parts: list[ContrastSlopes], environments: Environments) -> dict[s
 def _leave_out(
     X: Any, y: np.ndarray, sites: NumericTable, flagged: np.ndarray, model: Any, classes: bool
 ) -> LeftOutLosses | None:
-    """The loss at environments left out with all columns and without the flagged ones."""
+    """Measure the loss at environments left out with all columns and without the flagged ones."""
     columns = len(sites.names)
     if not len(flagged) or len(flagged) == columns or len(sites.environments.labels) < 3:
         return None

@@ -1,4 +1,4 @@
-"""The plot of slopes by environment, from 2 to 100 environments and more."""
+"""Plot of slopes per environment, for 2 to 100 environments and more."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from wri.report import style
 
 
 class ChangingPlot:
-    """Draws what `ChangingFeatures` holds."""
+    """Plot of a `ChangingFeatures` result."""
 
     names: tuple[str, ...]
     environments: np.ndarray
@@ -25,20 +25,22 @@ class ChangingPlot:
     is_flagged: Any
 
     def plot(self, most: int = 20, ax: Axes | None = None) -> Figure:
-        """Slopes of every environment ± two standard errors, the largest change on top.
+        """Draw the slopes per environment ± two standard errors, the largest change on top.
+
+        Beyond six environments a band shows the middle half of the slopes and each environment is a
+        dot; the smallest and the largest have error bars.
 
         Parameters
         ----------
-        most
-            Columns that are shown, from the largest change down.
-        ax
-            Axes to draw into; None makes a figure of its own, at most 9 inches high.
+        most : int, default=20
+            Number of features shown, the largest changes first.
+        ax : Axes or None, default=None
+            Axes to draw on. None makes a new figure, at most 9 inches high.
 
         Returns
         -------
-        Figure
-            That of the axes. Beyond six environments the middle half of the slopes is a band and
-            every environment a dot, the smallest and the largest with their errors.
+        figure : Figure
+            Figure of the axes.
         """
         shown = self.order[:most]
         with style.figure(6.6, min(9, 1.3 + 0.38 * len(shown))) as drawn:
@@ -47,12 +49,18 @@ class ChangingPlot:
         return drawn if ax is None else axes.get_figure(root=True) or drawn
 
     def widest(self) -> np.ndarray:  # [D]
-        """The contrast in which a feature changes most."""
+        """Return the contrast in which each feature changes most.
+
+        Returns
+        -------
+        contrast : ndarray of shape (D,)
+            Numbers of contrasts.
+        """
         return np.lexsort([self.q, self.spreads], axis=0)[-1]
 
     def _draw(self, axes: Axes, shown: np.ndarray) -> None:
         number = len(self.environments)
-        known = number <= len(style.ENVIRONMENT_COLOURS)  # more cannot be told apart
+        known = number <= len(style.ENVIRONMENT_COLOURS)  # more colours look alike
         axes.axvline(0, color=style.GREY, linewidth=0.6)
         for place in range(0, len(shown), 2):
             axes.axhspan(place - 0.5, place + 0.5, color="black", alpha=0.04, linewidth=0)
@@ -66,14 +74,14 @@ class ChangingPlot:
         axes.set_xlabel(f"slope, {self.unit} (± 2 standard errors)")
         hidden = len(self.names) - len(shown)
         title = ["★ changes by more than chance"]
-        title += [] if known else [f"a dot for each of {number} environments, band: middle half"]
+        title += [] if known else [f"one dot per environment ({number}), band: middle half"]
         title += [f"{hidden} columns that change less are not shown"] if hidden else []
         axes.set_title("\n".join(title), loc="left")
         if known:
             axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
 
     def _draw_each(self, axes: Axes, shown: np.ndarray) -> None:
-        """A colour for every environment."""
+        """Draw each environment in its own colour."""
         widest, shift = self.widest()[shown], np.linspace(-0.3, 0.3, len(self.environments))
         for e, label in enumerate(short_labels(self.environments)):
             axes.errorbar(
@@ -88,7 +96,7 @@ class ChangingPlot:
             )
 
     def _draw_all(self, axes: Axes, shown: np.ndarray) -> None:
-        """Dots, sorted within a column, and errors of the extremes."""
+        """Draw dots, sorted per feature, with error bars at the extremes."""
         for place, k in enumerate(shown):
             slopes, errors = (x[self.widest()[k], :, k] for x in (self.slopes, self.errors))
             order = np.argsort(slopes)[: np.isfinite(slopes).sum()]

@@ -1,26 +1,26 @@
-"""General position of a user's own rows: do these environments rule out predictors of some columns?
+"""General position of a user's own rows: do the environments rule out predictors of some columns?
 
     f(x) = a · E[y | x_other] + w_spuᵀ x_spu,   gap_ij = R_ij(f) − R_ji(f)
 
-The smallest gap over all a and w_spu ≠ 0 (`position`), from rows weighted by overlap,
+The result is the smallest gap over all a and w_spu ≠ 0 (`position`), from rows weighted by overlap,
 p_j / (p_i + p_j) of the other columns. These enter through one column, their least-squares
-prediction of y. If each had a weight of its own, k environments would rule out nothing unless
-C(k, 2) > d: in 10 columns of any 4 some odd weights bring all gaps to zero.
+prediction of y. If each had its own weight, k environments would rule out nothing unless
+C(k, 2) > d: with 10 columns some odd weights bring all gaps of any 4 environments to zero.
 
-Chance alone makes moments of n rows differ. It is measured where there is nothing to find: y and
-the spurious columns do not depend on the environment given the others. Labels are permuted so that
-this is true and all else stays: two rows exchange theirs, e and e', with the odds
+Moments of n rows differ by chance. Chance is measured under the null: y and the spurious columns do
+not depend on the environment given the others. Labels are permuted so that the null holds and all
+else stays: two rows exchange their labels e and e' with the odds
 
     p_e'(a) p_e(b) : p_e(a) p_e'(b)       (Berrett, Wang, Barber and Samworth, 2020)
 
-of their other columns. Environments then keep their numbers of rows, their shift and their weights;
-plain permutations would undo the shift and with it the loss of effective rows. The largest gap of
-20 such permutations is exceeded by chance in one of 21 cases. Rows are taken for independent, and
-beyond 40,000 of them a random sample is looked at.
+of their other columns. Environments then keep their numbers of rows, their shift and their weights.
+Plain permutations would remove the shift and with it the loss of effective rows. The probability to
+exceed the largest gap of 20 such permutations by chance is 1/21. Rows are assumed independent, and
+beyond 40,000 of them a random sample is used.
 
-What environments rule out is what equal weighted risks would rule out. Training at a finite λ gets
-part of the way; `models` shows how far: by how much the loss rises when the columns are shuffled
-within environments.
+The result tells what equal weighted risks would rule out. Training at a finite λ reaches part of
+it; `models` shows how much: the increase of the loss when the columns are shuffled within
+environments.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,14 +53,46 @@ from wri.report import style
 from wri.rows import NumericTable, Scaling, read_sites
 
 MOST_ROWS = 40_000
-"""Rows beyond which a sample is looked at."""
+"""Largest number of rows; more are sampled."""
 SWEEPS = 50
-"""Exchanges of every row's label: enough to forget where it began."""
+"""Exchanges of each row's label, enough to forget the start."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class DesignPosition:
-    """Whether environments rule out predictors that use the columns held for spurious."""
+    """Result of `design_position`: whether environments rule out predictors of some columns.
+
+    Attributes
+    ----------
+    position : GeneralPosition
+        Gaps of these environments; its tolerance is the largest gap by chance.
+    spurious : tuple of str
+        Columns assumed spurious.
+    others : tuple of str
+        All other columns.
+    chance : ndarray of shape (permutations,)
+        Smallest gaps with permuted labels.
+    needed : int
+        With fewer environments some predictor has equal risks for any rows.
+    importance : dict of str to float
+        Increase of each model's loss with the columns shuffled.
+    unit : str
+        Unit of the losses.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import design_position
+    >>> random = np.random.default_rng(0)
+    >>> site = np.repeat([0, 1, 2, 3], 100)
+    >>> cause = random.normal(size=400)
+    >>> y = cause + random.normal(size=400)
+    >>> marker = np.array([2.0, 1.0, -1.0, -2.0])[site] * y + random.normal(size=400)
+    >>> X = np.stack([cause, marker], 1)
+    >>> found = design_position(X, y, site, spurious=1, permutations=5)
+    >>> found.spurious, found.excludes_spurious
+    (('column 1',), True)
+    """
 
     position: GeneralPosition  # its tolerance is the largest gap by chance
     spurious: tuple[str, ...]
@@ -77,7 +109,7 @@ class DesignPosition:
 
     @property
     def meaning(self) -> str:
-        """What was found and what to do, in plain words."""
+        """The result and what to do, in plain words."""
         number, gap, names = self.position.environments, self.position.spurious_gap, self._names()
         them = "them" if self.spurious[1:] else "it"
         least = f"weighted risks of such a predictor differ by {gap:.2g} of the risk of predicting"
@@ -86,19 +118,19 @@ class DesignPosition:
                 f"These {number} environments rule out linear predictors that use {names}: {least} "
                 f"the mean, or more, and chance explains at most {self.chance.max():.2g} (5 % "
                 f"level). Exactly equal weighted risks would mean that a predictor ignores {them}; "
-                f"training comes near to that as far as its λ goes.{self._importance()}"
+                f"training comes closer to that with a larger λ.{self._importance()}"
             )
         if number < self.needed:
             return (
                 f"These {number} environments are too few to rule out predictors that use {names}: "
-                "some linear predictor has equal weighted risks whatever the rows. Have at least "
-                f"{self.needed} environments, or hold fewer columns for spurious."
+                "some linear predictor has equal weighted risks for any rows. Use at least "
+                f"{self.needed} environments, or assume fewer columns to be spurious."
                 f"{self._importance()}"
             )
         return (
             f"These {number} environments do not rule out predictors that use {names}: {least} the "
             f"mean, and chance explains up to {self.chance.max():.2g}. Add environments in which y "
-            f"relates to {them} in other ways, add rows, or hold fewer columns for spurious."
+            f"relates to {them} differently, add rows, or assume fewer columns to be spurious."
             f"{self._importance()}"
         )
 
@@ -106,19 +138,24 @@ class DesignPosition:
         return self.meaning
 
     def _importance(self) -> str:
-        """What the columns are worth to the models given."""
+        """Describe the importance of the columns for the given models."""
         if not self.importance:
             return ""
         each = [f"{name} {amount(rise, self.unit)}" for name, rise in self.importance.items()]
         return f" Shuffled within environments, the loss rises by: {', '.join(each)}."
 
     def plot(self, ax: Axes | None = None) -> Figure:
-        """The gap of these environments above those by chance.
+        """Draw the gap of these environments above the gaps by chance.
 
         Parameters
         ----------
-        ax
-            Axes to draw into; None makes a figure of its own.
+        ax : Axes or None, default=None
+            Axes to draw on. None makes a new figure.
+
+        Returns
+        -------
+        figure : Figure
+            Figure of the axes.
         """
         gap, most = self.position.spurious_gap, self.position.tolerance
         colour = style.VERMILLION if self.excludes_spurious else style.GREY
@@ -151,27 +188,55 @@ def design_position(
     seed: int = 0,
     models: Mapping[str, Any] | None = None,
 ) -> DesignPosition:
-    """Whether your environments rule out linear predictors that use some columns.
+    """Test whether environments rule out linear predictors that use some columns.
 
     Parameters
     ----------
-    X
-        Table of numbers without gaps, DataFrame or array.
-    y, groups
-        Target of every row, numbers or two classes, and its environment, any labels.
-    spurious
-        Columns held for spurious, by name or number: `changing_features(...).flagged`.
-    logs
-        Log densities of the other columns, `[n, E]`. None asks a classifier of environments.
-    permutations, seed
-        How often chance is tried; fewer than 20 do not give a level of 5 %.
-    models
-        Fitted models by name: how much each one's loss rises with the columns shuffled.
+    X : DataFrame or array-like of shape (n_rows, n_features)
+        Numbers without missing values.
+    y : array-like of shape (n_rows,)
+        Target of each row, numbers or two classes.
+    groups : array-like of shape (n_rows,)
+        Environment of each row, any labels.
+    spurious : str, int or sequence of these
+        Columns assumed spurious, by name or number, for instance
+        `changing_features(...).flagged`.
+    logs : ndarray of shape (n_rows, E) or None, default=None
+        Log densities of the other columns. None fits a classifier of environments.
+    permutations : int, default=20
+        Number of permutations; fewer than 20 do not give a level of 5 %.
+    seed : int, default=0
+        Seed of permutations and samples.
+    models : mapping of str to model or None, default=None
+        Fitted models by name whose increase of loss is measured with the columns shuffled.
 
     Returns
     -------
-    DesignPosition
-        Its `meaning` says what was found and what to do, `plot()` shows the gap beside chance.
+    result : DesignPosition
+        Result with `meaning` and `plot()`.
+
+    Raises
+    ------
+    InputError
+        If a column is unknown, constant or depends on others.
+
+    References
+    ----------
+    T. B. Berrett, Y. Wang, R. F. Barber and R. J. Samworth, "The conditional permutation test for
+    independence while controlling for confounders", JRSS B 82, 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import design_position
+    >>> random = np.random.default_rng(0)
+    >>> site = np.repeat([0, 1, 2, 3], 100)
+    >>> cause = random.normal(size=400)
+    >>> y = cause + random.normal(size=400)
+    >>> marker = np.array([2.0, 1.0, -1.0, -2.0])[site] * y + random.normal(size=400)
+    >>> X = np.stack([cause, marker], 1)
+    >>> design_position(X, y, site, spurious=1, permutations=5).excludes_spurious
+    True
     """
     if permutations < 1:
         raise InputError(f"permutations must be at least 1, not {permutations}")
@@ -205,7 +270,7 @@ def design_position(
 def _sample(
     sites: NumericTable, y: Any, logs: np.ndarray | None, seed: int
 ) -> tuple[NumericTable, np.ndarray, np.ndarray | None]:
-    """A random share of every environment's rows where they are many."""
+    """Draw a random share of each environment's rows if there are many."""
     y = read_target(y, len(sites.x))
     if len(y) <= MOST_ROWS:
         return sites, y, logs
@@ -224,7 +289,7 @@ def _shuffle(
     chosen: list[int],
     seed: int,
 ) -> tuple[dict[str, float], str]:
-    """By how much losses rise with the columns shuffled within environments, and their unit."""
+    """Return the increase of losses with the columns shuffled within environments, and the unit."""
     if not models:
         return {}, ""
     order, random = np.arange(len(sites.x)), np.random.default_rng(seed)
@@ -246,7 +311,7 @@ def _shuffle(
 def _read_logs(
     logs: np.ndarray | None, z: np.ndarray, sites: NumericTable, seed: int
 ) -> np.ndarray:  # [n, E]
-    """Log densities of the other columns z: as given, or by a classifier of environments."""
+    """Return log densities of the other columns z, given or from a classifier of environments."""
     shape = (len(sites.x), len(sites.environments.labels))
     if logs is None:
         logs = environment_logs(z, sites.environments, seed=seed) if z.size else np.zeros(shape)
@@ -259,7 +324,7 @@ def _read_logs(
 
 
 def _predict_target(z: np.ndarray, target: np.ndarray) -> np.ndarray:  # [n, 1]
-    """The least-squares prediction of y; no column, [n, 0], where nothing is predicted."""
+    """Return the least-squares prediction of y, or no column, [n, 0], if nothing is predicted."""
     prediction = z @ np.linalg.lstsq(z, target, rcond=None)[0]
     return prediction[:, None][:, : int(prediction.std() > 1e-9)]
 
@@ -271,7 +336,7 @@ def _weigh_moments(
 
 
 def _needed(unknowns: int, uniform: bool) -> int:
-    """The least k with more equations than unknowns; one distribution for all pairs gives k − 1."""
+    """Return the smallest k with more equations than unknowns; one density for all gives k − 1."""
     return next(k for k in range(2, unknowns + 3) if (k - 1 if uniform else comb(k, 2)) > unknowns)
 
 
@@ -282,14 +347,14 @@ def _permute_moments(
     permutations: int,
     seed: int,
 ) -> WeightedMoments:  # [permutations, ...]
-    """Moments of the rows with permuted labels."""
+    """Return moments of the rows with permuted labels."""
     random = np.random.default_rng(seed)
     each = [moments(_exchanged(number, logs, random)) for _ in range(permutations)]
     return WeightedMoments(*(np.stack(parts) for parts in zip(*each, strict=True)))
 
 
 def _exchanged(number: np.ndarray, logs: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Labels permuted so that they depend on nothing but what `logs` see."""
+    """Permute labels so that they depend only on what `logs` see."""
     labels, half = number.copy(), len(number) // 2
     for _ in range(SWEEPS):
         a, b = random.permutation(len(labels))[: 2 * half].reshape(2, half)
@@ -303,7 +368,7 @@ def _exchanged(number: np.ndarray, logs: np.ndarray, random: np.random.Generator
 def _columns(sites: NumericTable, spurious: Sequence[str | int] | str | int) -> list[int]:
     given = [spurious] if isinstance(spurious, str | int | np.integer) else list(spurious)
     if not given:
-        raise InputError("spurious names no column: there is nothing to rule out; name one or more")
+        raise InputError("spurious names no column; name at least one")
     found = []
     for column in given:
         named = isinstance(column, str)

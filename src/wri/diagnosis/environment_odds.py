@@ -1,11 +1,11 @@
-"""The odds of environments at a row: multinomial logistic regression on smooth terms of columns.
+"""Odds of environments per row: multinomial logistic regression on smooth terms of the columns.
 
     log p_e(x) − log Σ_k p_k(x) = a_e + b_eᵀφ(x)
 
-φ are the columns themselves, cut at four standard deviations, their normal scores (ranks brought to
-a Gaussian) with squares and products, and a spline of the score of a single column. Environments
-count alike; scores keep single extreme rows from deciding. Odds of a row come from a fit that
-has seen neither the row nor its block: a fit takes its own rows for rarer elsewhere than they are.
+φ are the columns, cut at four standard deviations, their normal scores (ranks mapped to a Gaussian)
+with squares and products, and a spline of the score for a single column. All environments have the
+same weight; scores limit the influence of single extreme rows. Odds of a row come from a fit
+without the row and its block, because a fit takes its own rows for rarer elsewhere than they are.
 """
 
 import numpy as np
@@ -16,9 +16,9 @@ from wri.errors import InputError
 from wri.rows import Environments, Scaling
 
 FIT_ROWS = 24_000
-"""Rows, of all environments together, that a fit learns from; beyond it more rows tell little."""
+"""Largest number of rows per fit, all environments together; more rows add little."""
 PRODUCTS = 10
-"""Up to so many columns products are among the terms."""
+"""Largest number of columns for which products are among the terms."""
 GRID = 10_000  # rows that ranks are taken among
 SINGULAR = 1e-6  # terms that follow from others, relative to the largest variance
 CUT = 4.0  # standard deviations
@@ -46,7 +46,7 @@ class SmoothTerms:
         return int(self._whitening.shape[1])
 
     def apply(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n, q]
-        """Terms of mean 0, variance 1 and no correlation among the rows they were fixed by."""
+        """Return terms with mean 0, variance 1 and no correlation on the rows that fixed them."""
         return np.asarray(self._scaling.apply(self._raw(z)) @ self._whitening)
 
     def _raw(self, z: np.ndarray) -> np.ndarray:
@@ -76,25 +76,43 @@ def environment_logs(
     seed: int = 0,
     block: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Log of each environment's density relative to their sum, at rows that the fit has not seen.
+    """Estimate the log density of each environment relative to their sum, by cross-fitting.
+
+    Each row's values come from a fit that has not seen the row.
 
     Parameters
     ----------
-    z
-        Rows without gaps, `[n, F]`.
-    environments
-        Of these rows.
-    folds
-        Into which the blocks of each environment are split; one with fewer has as many folds.
-    seed
-        Of the split.
-    block
-        Each row's block, from 0 on, `[n]`; None: every row is its own.
+    z : ndarray of shape (n_rows, n_features)
+        Rows without missing values.
+    environments : Environments
+        Environments of these rows.
+    folds : int, default=5
+        Number of folds of the blocks of each environment; fewer if it has fewer blocks.
+    seed : int, default=0
+        Seed of the split.
+    block : ndarray of shape (n_rows,) or None, default=None
+        Block number of each row, from 0. None: each row is its own block.
 
     Returns
     -------
-    ndarray
-        `[n, E]`, as if all environments were equally large.
+    logs : ndarray of shape (n_rows, E)
+        Log densities relative to their sum, as if all environments had the same size.
+
+    Raises
+    ------
+    InputError
+        If an environment cannot be split into folds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import environment_logs
+    >>> from wri.rows import number_environments
+    >>> z = np.random.default_rng(0).normal(size=(100, 1))
+    >>> sites = number_environments(np.repeat(["a", "b"], 50), "groups", 100)
+    >>> logs = environment_logs(z, sites)
+    >>> logs.shape, np.exp(logs).sum(1).round(6).min().item()
+    ((100, 2), 1.0)
     """
     if folds < 2:
         raise InputError(f"folds must be at least 2, not {folds}")
@@ -118,16 +136,16 @@ def environment_logs(
 def split_blocks(
     environments: Environments, block: np.ndarray | None, folds: int, random: np.random.Generator
 ) -> np.ndarray:  # [n]
-    """Each row's fold: whole blocks, spread evenly over the folds in every environment."""
+    """Return the fold of each row: whole blocks, spread evenly over folds in each environment."""
     own = np.arange(len(environments.number)) if block is None else block
     fold = np.full(own.max() + 1, -1)
     names = [np.unique(own[rows]) for rows in environments.rows]
     for e in np.argsort([len(blocks) for blocks in names], kind="stable"):
         if len(names[e]) < 2:
-            what = "row; weights need two or more, one" if block is None else "block; two or more"
+            what = "row" if block is None else "block"
             raise InputError(
-                f"environment {environments.labels[e]} in groups has one {what} to fit and one to "
-                "weigh: merge it with another environment or leave it out"
+                f"environment {environments.labels[e]} in groups has one {what}; weights need two "
+                "or more: merge it with another environment or leave it out"
             )
         new = random.permutation(names[e][fold[names[e]] < 0])
         taken = np.bincount(fold[names[e]][fold[names[e]] >= 0], minlength=folds)
@@ -141,11 +159,11 @@ def split_blocks(
 
 
 def _fit(environments: list[np.ndarray], start: np.ndarray | None) -> np.ndarray:  # [p + 1, E]
-    """Weights of the terms, and offsets in the last row, by penalised likelihood."""
+    """Fit weights of the terms, and offsets in the last row, by penalised likelihood."""
     x = np.concatenate(environments)
     sizes = [len(rows) for rows in environments]
     number = np.repeat(np.arange(len(sizes)), sizes)
-    share = 1 / (len(sizes) * np.repeat(sizes, sizes))  # environments count alike
+    share = 1 / (len(sizes) * np.repeat(sizes, sizes))  # environments count the same
     target = np.zeros((len(x), len(sizes)))
     target[np.arange(len(x)), number] = share
     pull = 1 / len(x)

@@ -1,26 +1,26 @@
-"""Every environment's slopes of y on all features, with errors that hold under unequal noise.
+"""Slopes of y on all features per environment, with errors that hold under unequal noise.
 
     logit p_e(y | x) = a_e + β_eᵀx     two classes
     E_e[y | x] = a_e + β_eᵀx           numbers
 
-    β_e minimises Σ loss + ρ/2 |β_e − β|²,   β of all rows, an offset for every environment
+    β_e minimises Σ loss + ρ/2 |β_e − β|²,   β of all rows, one offset per environment
 
-From here on a fit is quadratic, and all that is needed of a cell b (the rows of a block in e,
-`blocks`) are its sums A_b = Σ w x xᵀ and c_b = A_b β° + Σ x (y − ŷ), w = ŷ(1 − ŷ) or 1, ŷ at β°:
+From here on a fit is quadratic. Of a cell b (the rows of a block in e, see `blocks`) only the sums
+A_b = Σ w x xᵀ and c_b = A_b β° + Σ x (y − ŷ) are needed, w = ŷ(1 − ŷ) or 1, ŷ at β°:
 
     M = (Σ_b A_b + ρ)⁻¹,   M_b = (Σ A − A_b + ρ)⁻¹ and β_b without the cell
     v_k = Σ_b (0.4 M s_b + 0.6 (β_e − β_b))_k² + ρ σ² (M²)_kk,   s_b = c_b − A_b β_e
 
-The first term of the square makes too little of chance, as a fit leans towards its own rows; the
-second, the jackknife's, too much; their mix has the right level in simulations. No model of the
-noise enters. The last term is what the pull leaves unknown: 1/ρ where an environment says nothing
-of a column. For classes β° is β_e drawn to the mean over environments as far as chance explains
-the distance (τ²/(τ² + v) of it is kept): at β_e itself small environments would be taken for too
-uncertain, since large slopes go with small w.
+The first term of the square underestimates chance, because a fit follows its own rows. The second
+term, the jackknife's, overestimates it. Their mixture has the right level in simulations. No model
+of the noise is assumed. The last term is the uncertainty that the pull ρ hides: 1/ρ where an
+environment holds no information about a column. For classes β° is β_e shrunk to the mean over
+environments as far as chance explains the distance (the share τ²/(τ² + v) of it is kept). At β_e
+itself small environments would look too uncertain, because large slopes go with small w.
 
-For a test whether column k has the same slope β̄_k everywhere, T_b is cell b's part of the slope's
-score a_kᵀ(c_b − A_b β), a_k = M_k / M_kk, with β bound to β̄_k in column k, mixed from fits with and
-without the cell as above. Without a change it has mean zero whatever its variance.
+To test whether column k has the same slope β̄_k everywhere, T_b is the part of cell b in the slope's
+score a_kᵀ(c_b − A_b β), a_k = M_k / M_kk, with β fixed to β̄_k in column k, mixed from fits with and
+without the cell as above. Without a change it has mean zero, whatever its variance.
 """
 
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContrastSlopes:
-    """Slopes of one contrast in the environments that say something of it."""
+    """Slopes of one contrast in the environments with enough data for it."""
 
     heard: np.ndarray  # [H], places of these environments
     slopes: np.ndarray  # [H, D]
@@ -58,7 +58,7 @@ class ContrastSlopes:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _QuadraticFit:
-    """A quadratic fit of one environment, intercept first."""
+    """Quadratic fit of one environment, intercept first."""
 
     curvature: np.ndarray  # [m, p, p], A_b
     right: np.ndarray  # [m, p], c_b
@@ -72,7 +72,7 @@ class _QuadraticFit:
 def class_slopes(
     z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
 ) -> ContrastSlopes:
-    """Log-odds of y = 1 against 0 per unit of z, `[n, D]`."""
+    """Return log-odds of y = 1 against 0 per unit of z, `[n, D]`."""
     rows = _heard(y, environments, cells)
     offsets, pooled = _pool_classes(z, y, rows)
     centres = {e: np.concatenate([[a], pooled]) for e, a in zip(rows, offsets, strict=True)}
@@ -89,7 +89,7 @@ def class_slopes(
 def number_slopes(
     z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
 ) -> ContrastSlopes:
-    """SD of y per unit of z."""
+    """Return slopes in SD of y per unit of z."""
     rows = _heard(y, environments, cells)
     y = Scaling.of(y).apply(y)
     sums = {
@@ -108,7 +108,7 @@ def number_slopes(
 def contrast_slopes(
     z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
 ) -> dict[str, ContrastSlopes]:
-    """Slopes of each class against the first of two, or the most frequent of several."""
+    """Return slopes of each class against the first of two, or the most frequent of several."""
     number, values = pd.factorize(y, sort=True)
     reference = 0 if len(values) == 2 else int(np.bincount(number).argmax())
     found = {}
@@ -125,7 +125,7 @@ def contrast_slopes(
 def _fit(
     curvature: np.ndarray, right: np.ndarray, centre: np.ndarray, noise: float
 ) -> _QuadraticFit:
-    """The fit with all cells and without each."""
+    """Fit an environment with all cells and without each."""
     pull = np.full(len(centre), PULL)
     pull[0] = 0
     whole, all_right = curvature.sum(0) + np.diag(pull), right.sum(0) + pull * centre
@@ -145,6 +145,7 @@ def _fit(
 def _score(
     fits: dict[int, _QuadraticFit], rows: dict[int, np.ndarray], cells: BlockCells, columns: int
 ) -> ContrastSlopes:
+    """Collect slopes, errors and scores of all environments."""
     information = _stack([1 / np.diag(fit.inverse)[1:] for fit in fits.values()], columns)
     slopes = _stack([fit.beta[1:] for fit in fits.values()], columns)
     noise = np.array([fit.noise for fit in fits.values()])[:, None]
@@ -171,13 +172,13 @@ def _score(
 
 
 def _influence(fit: _QuadraticFit) -> np.ndarray:  # [m, p]
-    """By how much every cell moves the slopes."""
+    """Return how much each cell moves the slopes."""
     own = (fit.right - fit.curvature @ fit.beta) @ fit.inverse
     return (1 - LEFT_OUT) * own + LEFT_OUT * (fit.beta - fit.beta_without)
 
 
 def _bound_scores(fit: _QuadraticFit, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """T_b and a_kᵀ A_b a_k, `[m, D]` both."""
+    """Return T_b and a_kᵀ A_b a_k, `[m, D]` both."""
     along = fit.inverse[:, 1:] / np.diag(fit.inverse)[1:]  # [p, D], a_k
     curved = fit.curvature @ along  # [m, p, D]
     within = fit.beta[:, None] - along * (fit.beta[1:] - common)  # [p, D], β bound in column k
@@ -192,7 +193,7 @@ def _bound_scores(fit: _QuadraticFit, common: np.ndarray) -> tuple[np.ndarray, n
 def _sum_cells(
     x: np.ndarray, weights: np.ndarray | None, right: np.ndarray, cells: BlockCells
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Σ w x xᵀ and Σ x r of every cell."""
+    """Return Σ w x xᵀ and Σ x r per cell."""
     order = np.argsort(cells.of_row, kind="stable")
     x, right = x[order], right[order]
     weighted = x if weights is None else x * weights[order, None]
@@ -204,7 +205,7 @@ def _sum_cells(
 
 
 def _heard(y: np.ndarray, environments: Environments, cells: BlockCells) -> dict[int, np.ndarray]:
-    """Rows of the environments in which y varies and cells are enough."""
+    """Return the rows of the environments in which y varies and there are enough cells."""
     each = enumerate(environments.rows)
     varied = {e: rows for e, rows in each if len(rows) and np.ptp(y[rows]) > 0}
     return {
@@ -215,7 +216,7 @@ def _heard(y: np.ndarray, environments: Environments, cells: BlockCells) -> dict
 def _shrunk_fits(
     z: np.ndarray, y: np.ndarray, rows: dict[int, np.ndarray], centres: dict[int, np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """Offset and slopes of every environment, drawn to their mean as far as chance explains."""
+    """Return offset and slopes per environment, shrunk to their mean as far as chance explains."""
     slopes, variances = [], []
     for e, own in rows.items():
         x = _with_offset(z[own])
@@ -236,7 +237,7 @@ def _shrunk_fits(
 
 
 def _offset(margin: np.ndarray, y: np.ndarray) -> float:
-    """The offset beside fixed slopes, at which probabilities have the mean of y."""
+    """Return the offset at which the probabilities with fixed slopes have the mean of y."""
     offset = float(logit(y.mean()) - margin.mean())
     for _ in range(50):
         chance = expit(offset + margin)
@@ -250,7 +251,7 @@ def _offset(margin: np.ndarray, y: np.ndarray) -> float:
 def weighted_spread(
     slopes: np.ndarray, variances: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """β̃, τ and Q over the last axis but one, `[..., E, D]` to `[..., D]`.
+    """Return β̃, τ and Q over the last axis but one, `[..., E, D]` to `[..., D]`.
 
     Q = Σ_e (β_e − β̃)² / v_e with β̃ the mean with weights 1/v_e (Cochran), and DerSimonian and
     Laird's τ² = (Q − (E − 1)) / (Σ 1/v − Σ 1/v² / Σ 1/v).
@@ -272,7 +273,7 @@ def _with_offset(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D + 1]
 
 
 def _pool_numbers(sums: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:  # [D]
-    """Slopes of all rows with an offset for every environment, from sums with an offset."""
+    """Return the slopes of all rows with one offset per environment, from sums with an offset."""
     inner = [a[1:, 1:] - np.outer(a[1:, 0], a[0, 1:]) / a[0, 0] for a, _ in sums]
     outer = [c[1:] - a[1:, 0] * c[0] / a[0, 0] for a, c in sums]
     if not sums:
@@ -283,7 +284,7 @@ def _pool_numbers(sums: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:  # [
 def _pool_classes(
     z: np.ndarray, y: np.ndarray, rows: dict[int, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets of the environments, and slopes of all rows together."""
+    """Return the offset per environment and the slopes of all rows together."""
     if not rows:
         return np.empty(0), np.zeros(z.shape[1])
     random, most = np.random.default_rng(0), POOLED_ROWS // len(rows)
@@ -305,7 +306,7 @@ def _logistic(
     free: int,
     pull_to: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Offsets and slopes pulled to those of `start`, or to `pull_to`, by Newton's method."""
+    """Fit offsets and slopes by Newton's method, pulled to `start` or to `pull_to`."""
     pull = np.where(np.arange(design.shape[1]) < free, 0, PULL)
     towards = start if pull_to is None else np.concatenate([start[:free], pull_to])
     at = start

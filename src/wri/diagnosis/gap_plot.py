@@ -1,4 +1,4 @@
-"""The plot of gaps between environments: pair by pair, or by environment where pairs are many."""
+"""Plot of gaps between pairs of environments."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from wri.diagnosis.inputs import short_labels
 from wri.report import style
 
 MOST_PAIRS = 18
-"""Pairs that a figure shows."""
+"""Largest number of pairs in a figure."""
 
 
 class GapPlot:
-    """Draws what `RiskGaps` holds."""
+    """Plot of a `RiskGaps` result."""
 
     labels: np.ndarray
     pairs: np.ndarray
@@ -27,20 +27,20 @@ class GapPlot:
     judged: Any
 
     def plot(self, most: int = MOST_PAIRS, ax: Axes | None = None) -> Figure:
-        """Both gaps of the pairs of environments, the largest on top.
+        """Draw both gaps of the pairs of environments, the largest on top.
 
         Parameters
         ----------
-        most
-            Pairs that are shown. Pairs whose weighted gap is clearest come first, then those
-            whose plain gap is; pairs that cannot be judged by weighted risks come last.
-        ax
-            Axes to draw into; None makes a figure of its own, at most 9 inches high.
+        most : int, default=18
+            Number of pairs shown. Pairs with the clearest weighted gap come first, then those with
+            the clearest plain gap; pairs with too little overlap come last.
+        ax : Axes or None, default=None
+            Axes to draw on. None makes a new figure, at most 9 inches high.
 
         Returns
         -------
-        Figure
-            That of the axes.
+        figure : Figure
+            Figure of the axes.
         """
         shown = self._order()[:most]
         labels = short_labels(self.labels, 20)
@@ -52,7 +52,7 @@ class GapPlot:
         return drawn if ax is None else axes.get_figure(root=True) or drawn
 
     def _order(self) -> np.ndarray:
-        """Pairs from the clearest weighted gap down; those not to be judged at the end."""
+        """Order pairs by the clearness of their weighted gap; pairs that cannot be judged last."""
         weighted, plain = (
             np.maximum(intervals[:, 0], -intervals[:, 1])
             for intervals in (self.weighted_intervals, self.intervals)
@@ -67,7 +67,7 @@ class GapPlot:
         series = (
             ("risks", style.BLUE, style.BLUE, *plain, everywhere),
             ("weighted risks", style.VERMILLION, style.VERMILLION, *weighted, judged),
-            ("weighted, not to be judged", style.VERMILLION, "white", *weighted, ~judged),
+            ("weighted, too little overlap", style.VERMILLION, "white", *weighted, ~judged),
         )
         axes.axvline(0, color=style.GREY, linewidth=0.8)
         for name, line, face, offset, gaps, intervals, chosen in series:

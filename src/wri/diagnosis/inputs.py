@@ -1,4 +1,4 @@
-"""Columns and targets as users give them, and names as sentences give them."""
+"""Columns, targets and labels as users give them, and lists of names for sentences."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,19 +10,19 @@ from wri.errors import InputError
 from wri.rows import Scaling, find_constant_columns, first_gap
 
 MANY = 20
-"""More whole numbers than this may be classes or numbers: the user says which."""
+"""With more different whole numbers than this, the user says whether they are classes."""
 
 
 def standardised(x: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
-    """Columns of mean 0 and SD 1; zero where constant, not the mean's rounding."""
+    """Return columns with mean 0 and SD 1; constant columns are exactly zero."""
     return np.where(find_constant_columns(x), 0, Scaling.of(x).apply(x))
 
 
 def read_target(y: Any, n: int) -> np.ndarray:  # [n]
-    """One value a row, without gaps, not all the same."""
+    """Check the target: one value per row, none missing, not all the same."""
     y = np.asarray(y)
     if y.shape != (n,):
-        raise InputError(f"y must hold one value a row, [{n}], not the shape {y.shape}")
+        raise InputError(f"y must hold one value per row, [{n}], not the shape {y.shape}")
     gap = first_gap(y)
     if gap is not None:
         raise InputError(
@@ -34,18 +34,18 @@ def read_target(y: Any, n: int) -> np.ndarray:  # [n]
 
 
 def holds_classes(y: np.ndarray, classes: bool | None) -> bool:
-    """Whether y is to be read as classes: None asks y."""
+    """Return whether y holds classes; None decides by the values of y."""
     distinct = len(pd.unique(y))
     if classes is None and y.dtype.kind in "iu" and distinct > MANY:
         raise InputError(
-            f"y holds {distinct} different whole numbers; say classes=False if they are numbers, "
+            f"y holds {distinct} different whole numbers; give classes=False if they are numbers, "
             "classes=True if they are classes"
         )
     return bool(distinct == 2 or y.dtype.kind != "f") if classes is None else classes
 
 
 def numbers(y: np.ndarray, why: str = "with classes=False") -> np.ndarray:
-    """y as numbers of floating point."""
+    """Return y as floating-point numbers."""
     try:
         return y.astype(float)
     except (TypeError, ValueError) as error:
@@ -53,19 +53,19 @@ def numbers(y: np.ndarray, why: str = "with classes=False") -> np.ndarray:
 
 
 def listed(names: tuple[str, ...], most: int = 6) -> str:
-    """Names in a sentence, the first `most` of them."""
+    """List the first `most` names for a sentence."""
     more = len(names) - most
     shown = [*names[:most], *([f"{more} more"] if more > 0 else [])]
     return " and ".join([", ".join(shown[:-1])] * (len(shown) > 1) + shown[-1:])
 
 
 def amount(value: float, unit: str) -> str:
-    """A loss in words: nats, or a share of y's variance."""
+    """Format a loss in nats or as a share of the variance of y."""
     return f"{value:.2g} nats" if unit == "nats" else f"{100 * value:.2g} % of the variance of y"
 
 
 def short(label: object, most: int = 24) -> str:
-    """A label in a figure, its middle left out where it is long."""
+    """Shorten a label for a figure by leaving out its middle."""
     text = str(label)
     if len(text) <= most:
         return text
@@ -73,7 +73,7 @@ def short(label: object, most: int = 24) -> str:
 
 
 def short_labels(labels: Iterable[object], most: int = 24) -> list[str]:
-    """Labels in a figure, numbered where the short ones are the same."""
+    """Shorten labels for a figure; number them if short ones are equal."""
     found = [short(label, most) for label in labels]
     if len(set(found)) == len(found):
         return found

@@ -1,9 +1,9 @@
-"""What a change of the model is worth at environments left out in turn.
+"""Losses at environments left out in turn, before and after a change of the model.
 
-Every environment is left out once, and the model is fitted to the others without and with the
+Each environment is left out once, and the model is fitted to the others without and with the
 change; the mean losses at the environment left out are compared. The interval of the mean change
-is Student's over environments, so it holds the spread between them. Beyond 20 environments they are
-left out in 20 groups. Fits see at most 24,000 rows, drawn at random.
+is Student's over environments, so it includes the spread between them. More than 20 environments
+are left out in 20 groups. Fits use at most 24,000 rows, drawn at random.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,40 @@ from wri.rows import Environments
 
 FIT_ROWS = 24_000
 GROUPS = 20
-UNSEEN = 1e-3  # probability of a class that training environments lack
+UNSEEN = 1e-3  # probability of a class that is not in the training environments
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeftOutLosses:
-    """Mean losses at environments left out in turn, before and after a change of the model."""
+    """Mean losses at environments left out in turn, before and after a change of the model.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (E,)
+        Labels of the environments.
+    before : ndarray of shape (E,)
+        Losses before the change.
+    after : ndarray of shape (E,)
+        Losses after the change.
+    model : str
+        Name of the model.
+    unit : str
+        Unit of the losses.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import LeftOutLosses
+    >>> losses = LeftOutLosses(
+    ...     labels=np.array(["a", "b", "c"]),
+    ...     before=np.array([0.50, 0.62, 0.55]),
+    ...     after=np.array([0.40, 0.51, 0.46]),
+    ...     model="logistic regression",
+    ...     unit="nats",
+    ... )
+    >>> losses.pays, losses.costs
+    (True, False)
+    """
 
     labels: np.ndarray  # [E]
     before: np.ndarray  # [E]
@@ -45,16 +73,17 @@ class LeftOutLosses:
 
     @property
     def pays(self) -> bool:
-        """Whether the loss falls by more than chance between environments."""
+        """Whether the loss decreases by more than chance between environments."""
         return self.change.high < 0
 
     @property
     def costs(self) -> bool:
-        """Whether the loss rises by more than chance between environments."""
+        """Whether the loss increases by more than chance between environments."""
         return self.change.low > 0
 
     @property
     def sentence(self) -> str:
+        """The change of the loss as part of a sentence."""
         change, better = self.change, int((self.after < self.before).sum())
         return (
             f"the loss at environments left out in turn goes from "
@@ -69,18 +98,18 @@ class LeftOutLosses:
 
 
 def plain_model(classes: bool) -> Any:
-    """What is fitted where no model is given."""
+    """Return the model that is fitted if none is given."""
     return make_pipeline(StandardScaler(), LogisticRegression() if classes else Ridge())
 
 
 def losses_left_out(
     model: Any, X: Any, y: np.ndarray, environments: Environments, seed: int = 0
 ) -> np.ndarray:  # [E]
-    """Mean loss of a clone of the model at every environment left out."""
+    """Return the mean loss of a clone of the model at each environment left out."""
     labels, number = environments.labels, environments.number
     groups = min(GROUPS, len(labels))
     if groups < 3:
-        raise InputError("leaving out in turn takes three environments; groups name fewer")
+        raise InputError("at least three environments are needed to leave one out in turn")
     random, losses = np.random.default_rng(seed), np.empty(len(labels))
     group = np.argsort(np.argsort(random.random(len(labels)))) % groups  # [E]
     scale = 1.0 if is_classifier(model) else float(np.var(y.astype(float)))
@@ -95,12 +124,12 @@ def losses_left_out(
 
 
 def take_rows(X: Any, rows: np.ndarray) -> Any:
-    """Some rows of a DataFrame or an array."""
+    """Return some rows of a DataFrame or an array."""
     return X.iloc[rows] if isinstance(X, pd.DataFrame) else np.asarray(X)[rows]
 
 
 def drop_columns(X: Any, columns: Sequence[int]) -> Any:
-    """A DataFrame or an array without some columns, by their places."""
+    """Return a DataFrame or an array without some columns, given by number."""
     kept = [k for k in range(np.shape(X)[1]) if k not in set(columns)]
     return X.iloc[:, kept] if isinstance(X, pd.DataFrame) else np.asarray(X)[:, kept]
 

@@ -1,9 +1,9 @@
-"""What a fitted scikit-learn model says of every row, how wrong it is, and expects to be.
+"""Outputs, losses and expected losses of a fitted scikit-learn model.
 
 classifier   log p_c − log p_C for all classes but the last, C;   l = −log p_y, nats;
              E[l | x] = −Σ_c p_c log p_c and Var[l | x] = Σ_c p_c (log p_c)² − E[l | x]²,
              by the model's own probabilities
-regressor    f(x);   l = (f(x) − y)² / Var y;   nothing is known beforehand
+regressor    f(x);   l = (f(x) − y)² / Var y;   no expectation
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ import pandas as pd
 from wri.diagnosis.inputs import numbers, read_target
 from wri.errors import InputError
 
-_SURE = 1e-12  # the least probability in a loss
-_SURE_ODDS = 1e-4  # and in log-odds: the 0 and 1 that forests say would stand far from all others
+_SURE = 1e-12  # smallest probability in a loss
+_SURE_ODDS = 1e-4  # and in log-odds, or the 0 and 1 of forests would be far from all others
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelLosses:
-    """What a model says of n rows, and how wrong it is."""
+    """Outputs and losses of a model for n rows."""
 
     outputs: np.ndarray  # [n, C − 1], or [n, 1]
     losses: np.ndarray  # [n]
@@ -31,18 +31,18 @@ class ModelLosses:
 
 
 def model_losses(model: Any, X: Any, y: Any) -> ModelLosses:
-    """Outputs and losses of a fitted classifier or regressor."""
+    """Return outputs and losses of a fitted classifier or regressor."""
     if hasattr(model, "predict_proba"):
         return _classified(model, X, y)
     if hasattr(model, "classes_") or not hasattr(model, "predict"):
         raise InputError(
-            f"model ({type(model).__name__}) gives no probabilities (predict_proba) and is no "
-            "regressor; wrap a classifier in sklearn.calibration.CalibratedClassifierCV"
+            f"model ({type(model).__name__}) has no predict_proba and is not a regressor; wrap a "
+            "classifier in sklearn.calibration.CalibratedClassifierCV"
         )
     predicted = np.asarray(model.predict(X), np.float64)
     target = numbers(read_target(y, len(predicted)), "for a regressor")
     if predicted.shape != target.shape:
-        raise InputError(f"model must predict one number a row, not the shape {predicted.shape}")
+        raise InputError(f"model must predict one number per row, not the shape {predicted.shape}")
     squares, unknown = np.square(predicted - target) / target.var(), np.zeros(len(target))
     return ModelLosses(
         outputs=predicted[:, None],
@@ -66,7 +66,7 @@ def _classified(model: Any, X: Any, y: Any) -> ModelLosses:
             f"y holds the class {unknown[0]} ({len(unknown)} rows), which the model does not know; "
             f"its classes are {', '.join(map(str, model.classes_))}: leave these rows out"
         )
-    each = -np.log(probabilities.clip(_SURE, 1))  # [n, C], the loss if this were the class
+    each = -np.log(probabilities.clip(_SURE, 1))  # [n, C], the loss if c is the class
     odds = np.log(probabilities.clip(_SURE_ODDS, 1))
     expected = (probabilities * each).sum(1)
     return ModelLosses(

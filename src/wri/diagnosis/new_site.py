@@ -1,17 +1,17 @@
-"""What to expect at a new site, from its rows without outcomes.
+"""Expected loss and description of a new site, from its rows without outcomes.
 
     L̂ = 1/n Σ_i m(f_i) + mean_e r_e,        r_e = L_e − L̂_e
 
-m(f): mean loss of held-out training rows with such predictions (`wri.ood.expected_loss`). L_e is
-the mean loss of training site e under a model trained without it, and L̂_e what m of that model,
-from other sites, let expect there: each training site is met as a new one once. How far sites stray
-from what their predictions let expect is the spread that the next site has, too:
+m(f): mean loss of held-out training rows with predictions like f (`wri.ood.expected_loss`). L_e is
+the mean loss of training site e for a model trained without it, and L̂_e the loss that m of that
+model, from the other sites, expects there: each training site is treated as new once. The next site
+has the same spread of r_e:
 
     L̂ ± t_{E−1} · sqrt(s²·(1 + 1/E) + v/n),     s² = Var_e r_e,   v = Var[l] by m at the new rows
 
-The lower end is at least zero. This assumes that the new site is drawn like the training sites,
-not that the same prediction means the same there. All rows count, at the training sites and at the
-new one, also those called outside.
+The lower end is at least zero. The interval assumes that the new site is drawn like the training
+sites, not that the same prediction means the same there. All rows count, at the training sites and
+at the new one, also those called outside.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ from wri.report import style
 
 FEWEST = 30  # held-out rows, and effective ones, that an expected loss needs
 FEWEST_NEW = 10  # new rows that it needs
-OFTEN = 2.0  # times the usual share of flagged rows; thresholds are estimates, too
-OFTEN_BEYOND = 0.05  # share of rows beyond a column's range that is worth a sentence
+OFTEN = 2.0  # multiple of the usual share of flagged rows; thresholds are estimates too
+OFTEN_BEYOND = 0.05  # share of rows beyond a column's range from which it is reported
 CHANCE = 0.01
 FEW_SITES = {1: "one site", 2: "two sites"}
 RARE_MEANS = {
@@ -43,7 +43,7 @@ RARE_MEANS = {
 
 @dataclass(frozen=True, kw_only=True)
 class SiteLoss:
-    """The mean loss to expect at a new site."""
+    """Expected mean loss at a new site."""
 
     training: float  # mean loss of held-out rows, training sites counted alike
     new: float
@@ -55,7 +55,37 @@ class SiteLoss:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class NewSite:
-    """A site without outcomes, seen by a model."""
+    """Result of `score_new_site`: a site without outcomes, as a model sees it.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (E,)
+        Labels of the training environments.
+    scores : ndarray of shape (n_rows, E)
+        Log density of each row in each environment.
+    rarity : ndarray of shape (n_rows,)
+        Percentages; higher is more common.
+    verdicts : ndarray of shape (n_rows,)
+        "supported", "rare" or "outside".
+    usual : tuple of float
+        Shares of training rows that are rare, and outside.
+    loss : SiteLoss or None
+        Expected mean loss with its interval; None if there are too few rows.
+    measure : str
+        Name of the loss.
+    predictions : ndarray of shape (C,)
+        Mean prediction at the new site: class probabilities, or one number.
+    training_predictions : ndarray of shape (C,) or None
+        Mean prediction of the held-out rows.
+    evidence_on : str
+        What the verdicts see of a row.
+    columns : tuple of str
+        Names of the D columns.
+    beyond : ndarray of shape (D,)
+        Share of rows beyond the range of each column in training.
+    beyond_supported : float
+        Share of the rows beyond a flagged column's range that are supported.
+    """
 
     labels: np.ndarray  # [E], the training environments
     scores: np.ndarray  # [n, E], log density of every row in each
@@ -78,18 +108,19 @@ class NewSite:
 
     @property
     def outside(self) -> float:
+        """Share of the rows that are outside."""
         return float(np.mean(self.verdicts == "outside"))
 
     @property
     def flagged_often(self) -> bool:
-        """Whether more than twice as many rows as usual are rare or outside, beyond chance."""
+        """Whether rare or outside rows are more than twice as frequent as usual, beyond chance."""
         n, flagged, usual = len(self.verdicts), self.rare + self.outside, sum(self.usual)
         chance = binomtest(round(flagged * n), n, usual, "greater").pvalue
         return bool(flagged > OFTEN * usual and chance < CHANCE)
 
     @property
     def flagged_columns(self) -> tuple[str, ...]:
-        """Columns with many rows beyond their range in training, most first."""
+        """Columns with many rows beyond their range in training, the most first."""
         return tuple(self.columns[d] for d in flag_columns(self.beyond, len(self.verdicts)))
 
     @property
@@ -100,12 +131,12 @@ class NewSite:
 
     @property
     def nearest(self) -> object:
-        """The training environment in which most rows are most common."""
+        """Training environment in which most rows are most common."""
         return self.labels[self.nearest_shares.argmax()]
 
     @property
     def meaning(self) -> str:
-        """What was found, what it assumes and what to do, in plain words; the interval first."""
+        """The result, its assumptions and what to do, in plain words; the interval first."""
         return " ".join([self._describe_loss(), self._describe_rows(), self._describe_columns()])
 
     def __repr__(self) -> str:
@@ -120,9 +151,9 @@ class NewSite:
         loss, sites = self.loss, len(self.labels)
         if loss is None:
             return (
-                f"What loss to expect cannot be said: it takes {FEWEST_NEW} rows, and {FEWEST} "
-                "rows like them that were held out in training (validation_fraction, in "
-                "environments of 25 rows or more)."
+                f"No loss can be estimated: this needs {FEWEST_NEW} rows, and {FEWEST} similar "
+                "rows that were held out in training (validation_fraction, in environments of at "
+                "least 25 rows)."
             )
         if loss.low is None:
             reason = f"no interval for a new site can be given from {FEW_SITES.get(sites)}"
@@ -151,8 +182,8 @@ class NewSite:
         )
         if self.flagged_often and self.outside <= 0.5:
             found += (
-                " That is more than chance: this site is not quite like the training sites, and "
-                "the flagged rows deserve a look."
+                " That is more than chance: this site differs from the training sites. Look at "
+                "the flagged rows."
             )
         return found
 
@@ -162,7 +193,7 @@ class NewSite:
             return ""
         most = float(self.beyond.max())
         found = (
-            f"By their columns rows are unlike training: up to {most:.0%} lie beyond the range of "
+            f"Columns differ from training: up to {most:.0%} of the rows lie beyond the range of "
             f"the training sites in {listed(names)} ({USUAL_BEYOND:.0%} is usual)."
         )
         if self.evidence_on != "x" and self.beyond_supported > 0.5:
@@ -174,7 +205,13 @@ class NewSite:
         return found
 
     def plot(self) -> Figure:
-        """How rare the rows are, and which training environments they are like."""
+        """Draw the rarity of the rows and their nearest training environments.
+
+        Returns
+        -------
+        figure : Figure
+            New figure.
+        """
         with style.figure(8, max(2.8, 0.8 + 0.2 * len(self.labels))) as drawn:
             left, right = drawn.subplots(1, 2, width_ratios=(3, 2))
             self._draw_rarity(left)
@@ -199,7 +236,7 @@ class NewSite:
 
 
 def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> places
-    """Columns with more rows beyond their range than is usual and than chance makes."""
+    """Return columns with more rows beyond their range than usual and than by chance."""
     order = np.argsort(-beyond, kind="stable")
     often = [d for d in order if beyond[d] > OFTEN_BEYOND]
     tests = (binomtest(round(beyond[d] * n), n, USUAL_BEYOND, "greater").pvalue for d in often)
@@ -220,22 +257,30 @@ def describe_new_site(
     evidence_on: str,
     level: float = 0.95,
 ) -> NewSite:
-    """Compare a site's rows with what a model knows; `model.score_new_site(X)` calls this.
+    """Compare a site's rows with the training; `model.score_new_site(X)` calls this.
 
     Parameters
     ----------
-    evidence, known, left_out
-        Densities and thresholds of the training environments, their held-out rows, and what became
-        of each when it was left out.
-    labels
-        Names of the training environments, `[E]`.
-    z, predictions, beyond
-        What the evidence sees of the new rows, `[n, F]`, what the model predicts, `[n, C]`, and
-        which values lie beyond their column's range in training, `[n, D]`.
-    columns, evidence_on
-        Names of the columns, and what the evidence sees.
-    level
-        Of the interval.
+    evidence : Evidence
+        Densities and thresholds of the training environments.
+    known : HeldOutRows
+        Their held-out rows.
+    left_out : LeftOutSites or None
+        Loss of each environment when it was left out.
+    labels : ndarray of shape (E,)
+        Labels of the training environments.
+    z : ndarray of shape (n_rows, F)
+        What the evidence sees of the new rows.
+    predictions : ndarray of shape (n_rows, C)
+        Predictions of the model.
+    beyond : ndarray of shape (n_rows, D)
+        Which values lie beyond their column's range in training.
+    columns : tuple of str
+        Names of the columns.
+    evidence_on : str
+        What the evidence sees.
+    level : float, default=0.95
+        Level of the interval.
     """
     _check_site(predictions, level)
     judged = evidence.judge(z)
@@ -262,6 +307,7 @@ def describe_new_site(
 
 
 def _check_site(predictions: np.ndarray, level: float) -> None:
+    """Refuse sites with one row or predictions that are not finite."""
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, not {level}")
     if len(predictions) < 2:
@@ -279,7 +325,7 @@ def _check_site(predictions: np.ndarray, level: float) -> None:
 def expect_loss(
     known: HeldOutRows, left_out: LeftOutSites | None, predictions: np.ndarray, level: float = 0.95
 ) -> SiteLoss | None:  # [n, C]
-    """The mean loss of rows with these predictions, with an interval for a new site."""
+    """Return the expected mean loss of rows with these predictions, with its interval."""
     if len(predictions) < FEWEST_NEW or len(known.losses) < FEWEST:
         return None
     curve = ExpectedLoss.of(known)

@@ -1,16 +1,15 @@
-"""How much environments overlap: the share of cases that they have in common.
+"""Overlap of environments: the share of cases that they have in common.
 
     ρ_ij = ∫ 2 p_i p_j / (p_i + p_j) = E_i[2 w_ij] = E_j[2 w_ji],   w_ij = p_j / (p_i + p_j)
 
 ρ is 1 for equal distributions and 0 for disjoint ones. Weights come from a classifier of
-environments that has not seen the row it weighs (`environment_odds`). The mean of both sides is
-right for equal distributions whatever the fit.
+environments that has not seen the row it weights (`environment_odds`). The mean of both sides is
+right for equal distributions, whatever the fit.
 
-Two sentences are tests. "The environments differ" has the null that all are identical, and is
-wrong there in 5 % of the cases (`same_environments`). "Little in common" has the null ρ_ij ≥ 0.3,
-and is said where ρ_ij + z·SE lies below it, with z Bonferroni's over pairs. SE² is twice the
-variance of the cells' mean weights: the weights are fitted to as many rows, whose chance adds about
-as much.
+Two statements are tests. "The environments differ" has the null that all are identical; its error
+rate there is 5 % (`same_environments`). "Little in common" has the null ρ_ij ≥ 0.3, and is stated
+if ρ_ij + z·SE lies below it, with Bonferroni's z over pairs. SE² is twice the variance of the
+cells' mean weights: the weights are fitted to as many rows, whose chance adds about as much.
 """
 
 from collections.abc import Iterable
@@ -33,27 +32,54 @@ from wri.report import style
 from wri.rows import Environments, read_sites
 
 GOOD_OVERLAP = 0.3
-"""From here on weights are good for learning and for tests."""
+"""Overlap from which weights are good for training and for tests."""
 
 LEAST_OVERLAP = 0.1
-"""Below, weights are a guess: the classifier's level off, at 0.1 for 0.07 and at 0.01 for 0."""
+"""Below this the estimate saturates: it is 0.1 for a true 0.07 and 0.01 for a true 0."""
 
 LEVEL = 0.05
-"""With which "the environments differ" and "little in common" are wrong at most."""
+"""Largest error rate of "the environments differ" and "little in common"."""
 
 UNITS = 5000
-"""Of all environments together, that are permuted; more rows are merged at random."""
+"""Largest number of permuted units, all environments together; more rows are merged at random."""
 
 FEW_ROWS = 30
-"""Effective rows below which weighted means say little."""
+"""Effective rows below which weighted means are unreliable."""
 
-_ANNOTATED = 16  # beyond, numbers in cells are too many to read
-_NAMED = 50  # names that fit on an axis
+_ANNOTATED = 16  # most environments with a number in each cell
+_NAMED = 50  # most names on an axis
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Overlap:
-    """What each pair of environments has in common."""
+    """Result of `environment_overlap`: what each pair of environments has in common.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (E,)
+        Labels of the environments.
+    overlap : ndarray of shape (E, E)
+        Overlap ρ_ij.
+    effective_rows : ndarray of shape (E, E)
+        Effective number of rows of i weighted towards j; without meaning at an overlap below 0.1.
+    rows : ndarray of shape (E,)
+        Number of rows.
+    errors : ndarray of shape (E, E)
+        Standard errors of ρ_ij.
+    p : float
+        P-value of identical environments.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import environment_overlap
+    >>> random = np.random.default_rng(0)
+    >>> site = np.repeat(["a", "b"], 100)
+    >>> X = random.normal(size=(200, 1)) + 4 * (site == "b")[:, None]
+    >>> found = environment_overlap(X, site, permutations=49)
+    >>> found.differ, bool(found.little_in_common[0, 1])
+    (True, True)
+    """
 
     labels: np.ndarray  # [E]
     overlap: np.ndarray  # [E, E], ρ_ij
@@ -69,14 +95,14 @@ class Overlap:
 
     @property
     def little_in_common(self) -> np.ndarray:  # [E, E]
-        """Pairs whose overlap lies below 0.3 by more than chance."""
+        """Pairs whose overlap is below 0.3 by more than chance."""
         pairs = len(self.labels) * (len(self.labels) - 1) / 2
         quantile = NormalDist().inv_cdf(1 - LEVEL / pairs)
         return np.asarray(self.overlap + quantile * self.errors < GOOD_OVERLAP)
 
     @property
     def meaning(self) -> str:
-        """What was found and what to do, in plain words."""
+        """The result and what to do, in plain words."""
         i, j = np.triu_indices(len(self.labels), 1)
         names = np.array([f"{first} and {other}" for first, other in self.labels[np.c_[i, j]]])
         shared, little = self.overlap[i, j], self.little_in_common[i, j]  # [P]
@@ -94,14 +120,14 @@ class Overlap:
             return (
                 f"{little.sum()} of {len(names)} pairs of environments have little in common "
                 f"(overlap below {GOOD_OVERLAP}, 5 % level): {named}; least of all {lowest}. "
-                "What is learned from comparing them rests on few cases; more rows in between, or "
-                f"fewer columns, would change that.{thin}"
+                "A comparison of them rests on few cases; more rows in between, or fewer columns, "
+                f"would help.{thin}"
             )
         if not self.differ:
             return (
-                "The environments cannot be told apart by these columns: differences like theirs "
-                f"come by chance between identical environments (p = {self.p:.2g}). If they are "
-                f"identical, they teach nothing about invariance.{thin}"
+                "The environments cannot be told apart by these columns: identical environments "
+                f"differ as much by chance (p = {self.p:.2g}). Identical environments teach "
+                f"nothing about invariance.{thin}"
             )
         rely = f" On either side of a pair weights are worth {worth.min():.0f} rows or more."
         return (
@@ -114,18 +140,20 @@ class Overlap:
         return self.meaning
 
     def plot(self, ax: Axes | None = None) -> Figure:
-        """Heat maps of overlap and of the share of rows that weights leave.
+        """Draw heat maps of the overlap and of the effective share of rows.
+
+        Environments are sorted by their mean overlap with the others, the smallest first.
 
         Parameters
         ----------
-        ax
-            Axes to draw the overlap alone into; None makes a figure with both, at most 9 inches
+        ax : Axes or None, default=None
+            Axes to draw the overlap alone on. None makes a figure with both maps, at most 9 inches
             high.
 
         Returns
         -------
-        Figure
-            Environments are sorted by their mean overlap with the others, the least first.
+        figure : Figure
+            Figure of the axes.
         """
         count = len(self.labels)
         order = np.argsort((self.overlap.sum(1) - 1) / max(count - 1, 1), kind="stable")
@@ -172,32 +200,45 @@ def environment_overlap(
     blocks: Iterable[Any] | None = None,
     permutations: int = 499,
 ) -> Overlap:
-    """How much of their cases environments have in common, pair by pair.
+    """Estimate the overlap of each pair of environments.
 
     Identical environments are said to differ in 5 % of the cases, whatever their distribution and
-    sizes; dependent rows need `blocks`. All rows count alike; to give rows weights, repeat them
+    sizes. Dependent rows need `blocks`. All rows count the same; to give rows weights, repeat them
     and let `blocks` name the original row.
 
     Parameters
     ----------
-    X
-        Rows of numbers without gaps; the columns that weights shall see, a DataFrame or an array.
-        More columns overlap less.
-    groups
-        The environment of every row, any hashable labels.
-    seed
-        Of the split into folds and of the permutations.
-    blocks
-        The block of every row, any labels: week, patient, ward. Rows of one block may depend on
-        one another, blocks may not, and blocks are alike in size between environments. None: every
-        row is its own.
-    permutations
-        Of blocks between environments.
+    X : DataFrame or array-like of shape (n_rows, n_features)
+        Numbers without missing values: the columns that the weights see. More columns overlap less.
+    groups : iterable of shape (n_rows,)
+        Environment of each row, any hashable labels.
+    seed : int, default=0
+        Seed of the split into folds and of the permutations.
+    blocks : iterable of shape (n_rows,) or None, default=None
+        Block of each row, any labels: week, patient, ward. Rows of one block may depend on each
+        other, rows of different blocks may not, and blocks have similar sizes in all environments.
+        None: each row is its own block.
+    permutations : int, default=499
+        Number of permutations of blocks between environments.
 
     Returns
     -------
-    Overlap
-        Its `meaning` says what was found and what to do, its `plot()` draws it.
+    result : Overlap
+        Result with `meaning` and `plot()`.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two environments, or an environment cannot be split.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import environment_overlap
+    >>> X = np.random.default_rng(0).normal(size=(200, 1))
+    >>> found = environment_overlap(X, np.repeat(["a", "b"], 100), permutations=49)
+    >>> found.differ, bool(found.overlap[0, 1] > 0.9)
+    (False, True)
     """
     x, _, environments = read_sites(X, groups)
     block = number_blocks(blocks, len(x))
@@ -216,7 +257,7 @@ def environment_overlap(
 
 
 def _overlap_errors(logs: np.ndarray, environments: Environments, cells: BlockCells) -> np.ndarray:
-    """Standard errors of ρ_ij, `[E, E]`: of two means of weights."""
+    """Return standard errors of ρ_ij, `[E, E]`: of two means of weights."""
     squares = np.zeros((len(environments.labels),) * 2)
     for e, rows in enumerate(environments.rows):
         within = cells.take(rows)
@@ -227,7 +268,7 @@ def _overlap_errors(logs: np.ndarray, environments: Environments, cells: BlockCe
 
 
 def pair_overlap(logs: np.ndarray, environments: Environments) -> tuple[np.ndarray, np.ndarray]:
-    """ρ_ij and the effective rows of i towards j, both `[E, E]`, from log w_ij `[n, E]`."""
+    """Return ρ_ij and the effective rows of i towards j, both `[E, E]`, from log w_ij `[n, E]`."""
     each = [logs[rows].T for rows in environments.rows]  # E of [E, n_i]
     sides = np.stack([2 * np.exp(own).mean(1) for own in each])  # [E, E]
     worth = [effective_sample_size(np.exp(own - own.max(1, keepdims=True))) for own in each]

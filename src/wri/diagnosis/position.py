@@ -5,23 +5,23 @@ With ΔΣ_ij, Δμ_ij the spurious blocks of Σ_ij − Σ_ji and of 2(κ_ij − 
     g_ij = w_spuᵀ ΔΣ_ij w_spu + γ_ij Δμ_ijᵀ w_spu,   γ_ij = w_invᵀ v_ij / E_q[y²] − 1,
 
 v_ij = E_q[x_inv y] and q the pair's weighted distribution (the paper prints γ = 2 w_invᵀ v − 1).
-Stacked over pairs the rows xᵀΔΣ_ij + γ Δμ_ijᵀ make M(x, γ). General position asks that M has full
+Stacked over pairs the rows xᵀΔΣ_ij + γ Δμ_ijᵀ make M(x, γ). General position means that M has full
 rank d_spu for all x ≠ 0 and γ; then M w_spu ≠ 0, so no w_spu ≠ 0 has equal weighted risks. Counting
-equations and unknowns, k environments that differ at random bring this about where
+equations and unknowns, k environments that differ at random satisfy this if
 
     weights   γ                                independent rows   M full rank       M w_spu ≠ 0
     ratio     one for all pairs                k − 1              k − 1 ≥ 2 d_spu   k − 1 > d_spu
-    density   one a pair, tied through w_inv   C(k, 2)            certifies less    C(k, 2) > d
+    density   one per pair, tied by w_inv      C(k, 2)            certifies less    C(k, 2) > d
 
-with d = d_inv + d_spu. A single γ certifies weights with a single q, as ratio weights have. Under
-density weights some w_inv may bring about γ_ij that differ and M w_spu = 0 although M(x, γ) keeps
-its rank; and with a free γ for every pair M never keeps it: γ_ij = −xᵀΔΣ_ij x / Δμ_ijᵀx makes
-M x = 0. So the gaps are also searched directly over (w_inv, w_spu), valid for every weighting.
+with d = d_inv + d_spu. A single γ certifies weights with a single q, such as ratio weights. With
+density weights some w_inv may lead to different γ_ij and M w_spu = 0 although M(x, γ) keeps its
+rank; and with a free γ per pair M never keeps it: γ_ij = −xᵀΔΣ_ij x / Δμ_ijᵀx makes M x = 0.
+So the gaps are also searched directly over (w_inv, w_spu), which is valid for every weighting.
 
 Both searches minimise Σ_p r_p², r_p = xᵀA_p z + θᵀL_p z (`bilinear`). Over unit x, unit z and θ = γ
 the minimum is M's smallest singular value; with z = x and θ = (w_inv, s) it is the gap of a
 predictor of s·y.
-Differences are relative to E[α y²], and spurious features in units in which their mean weighted
+Differences are relative to E[α y²], and spurious features have units in which their mean weighted
 second moment is the identity: |w_spu| = 1 when the spurious part of a prediction is as large as the
 target. Values are divided by √pairs: 0.1 is a tenth of the risk of predicting zero.
 """
@@ -40,36 +40,75 @@ from wri.errors import InputError, check_option
 Gammas = Literal["common", "pair"]
 
 EXACT = 1e-9
-"""Below this a value found with exact moments is zero."""
+"""Values below this count as zero with exact moments."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GeneralPosition:
-    """How far environments are from admitting a predictor that uses spurious features."""
+    """Result of `general_position`: how close environments are to admitting a spurious predictor.
+
+    Attributes
+    ----------
+    environments : int
+        Number of environments k.
+    invariant : int
+        Number of invariant features d_inv.
+    spurious : int
+        Number of spurious features d_spu.
+    singular_value : float
+        Smallest singular value of M.
+    x : ndarray of shape (d_spu,)
+        Direction of this value, of length one in the features' units.
+    gamma : ndarray of shape (1,) or (P,)
+        γ of this value.
+    spurious_gap : float
+        Smallest gap of a predictor with w_spu ≠ 0.
+    spurious_predictor : ndarray of shape (d,)
+        Weights of that predictor.
+    tolerance : float
+        Largest value that counts as zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import gaussian_moments, general_position
+    >>> moments = gaussian_moments(
+    ...     weights=np.ones(1),
+    ...     noise_sd=1.0,
+    ...     invariant_mean=np.array([[0.0], [1.0], [-1.0]]),
+    ...     invariant_covariance=np.ones((3, 1, 1)),
+    ...     spurious_slope=np.array([[1.0], [0.5], [-1.0]]),
+    ...     spurious_covariance=np.ones((3, 1, 1)),
+    ...     weighting="ratio",
+    ... )
+    >>> found = general_position(moments, spurious=[1], starts=5)
+    >>> found.holds, found.excludes_spurious
+    (True, True)
+    """
 
     environments: int
     invariant: int  # d_inv
     spurious: int  # d_spu
     singular_value: float  # M's smallest, at
     x: np.ndarray  # [d_spu], of length one in the features' own units, and
-    gamma: np.ndarray  # [1], or [P] with one γ a pair
+    gamma: np.ndarray  # [1], or [P] with one γ per pair
     spurious_gap: float  # the smallest of a predictor with w_spu ≠ 0, and
     spurious_predictor: np.ndarray  # [d], that predictor
     tolerance: float
 
     @property
     def enough_by_theorem(self) -> bool:
-        """|E| > d_spu."""
+        """Whether |E| > d_spu."""
         return self.environments > self.spurious
 
     @property
     def enough_by_definition(self) -> bool:
-        """C(k, 2) > 2 d_spu."""
+        """Whether C(k, 2) > 2 d_spu."""
         return comb(self.environments, 2) > 2 * self.spurious
 
     @property
     def holds(self) -> bool:
-        """Whether M keeps its full rank."""
+        """Whether M has full rank."""
         return self.singular_value > self.tolerance
 
     @property
@@ -79,14 +118,14 @@ class GeneralPosition:
 
     @property
     def meaning(self) -> str:
-        """What was found and what to do, in plain words."""
+        """The result and what to do, in plain words."""
         if not self.excludes_spurious:
             return (
                 f"These {self.environments} environments differ too little: a predictor that uses "
                 "the spurious features has equal weighted risks, up to a relative gap of "
                 f"{self.spurious_gap:.1e}. Add environments (with ratio weights "
-                f"{self.spurious + 2} that differ at random are enough), or hold fewer features "
-                "for spurious."
+                f"{self.spurious + 2} that differ at random are enough), or assume fewer features "
+                "to be spurious."
             )
         where = "in general position, and" if self.holds else "not in general position, but they"
         return (
@@ -105,27 +144,46 @@ def general_position(
     seed: int = 0,
     tolerance: float = EXACT,
 ) -> GeneralPosition:
-    """Whether environments differ enough to rule out predictors that use spurious features.
+    """Test whether environments differ enough to rule out predictors with spurious features.
 
     Parameters
     ----------
-    moments
-        Of one set of environments: from `gaussian_moments` or `empirical_moments`.
-    spurious
-        The columns held to be spurious; the others are invariant.
-    gammas
-        "common" as the paper defines it, or "pair": a free γ for every pair, under which no
+    moments : WeightedMoments
+        Moments of one set of environments, from `gaussian_moments` or `empirical_moments`.
+    spurious : sequence of int
+        Columns assumed spurious; the others are invariant.
+    gammas : {"common", "pair"}, default="common"
+        "common": one γ, as the paper defines it. "pair": a free γ per pair, with which no
         environments are in general position.
-    starts, seed
-        Number of random starts of either search, and their seed.
-    tolerance
-        What counts as zero. The default suits exact moments. Those of n rows an environment
-        differ through chance alone, mostly by less than 5/√n of effective rows: pass that.
+    starts : int, default=50
+        Number of random starts of each search.
+    seed : int, default=0
+        Seed of the starts.
+    tolerance : float, default=1e-9
+        Largest value that counts as zero. The default is for exact moments. Moments of n rows per
+        environment differ by chance, mostly by less than 5/√n of effective rows; use that.
 
     Returns
     -------
-    GeneralPosition
-        Its `meaning` says what was found and what to do.
+    result : GeneralPosition
+        Result with `meaning`.
+
+    Raises
+    ------
+    InputError
+        If moments or columns do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import empirical_moments, general_position
+    >>> random = np.random.default_rng(0)
+    >>> site = np.repeat([0, 1, 2], 1000)
+    >>> y = random.normal(size=3000)
+    >>> x = np.array([1.0, 0.5, -1.0])[site] * y + random.normal(size=3000)
+    >>> moments = empirical_moments(x[:, None], y, site, np.ones((3000, 3)))
+    >>> general_position(moments, spurious=[0], starts=5, tolerance=0.1).excludes_spurious
+    True
     """
     if moments.target.ndim != 2:
         raise InputError("general_position takes one set of environments: moments [k, k, ...]")
@@ -145,6 +203,8 @@ def general_position(
 
 
 class SingularValue(NamedTuple):
+    """Smallest singular value of M, and where it is reached."""
+
     value: np.ndarray  # [...]
     x: np.ndarray  # [..., d_spu]
     gamma: np.ndarray  # [..., 1 or P]
@@ -157,7 +217,7 @@ def smallest_singular_value(
     starts: int = 50,
     seed: int = 0,
 ) -> SingularValue:
-    """M's smallest singular value over all x and γ, for any leading axes of the moments."""
+    """Return M's smallest singular value over all x and γ, for any leading axes of the moments."""
     check_option("gammas", gammas, get_args(Gammas))
     blocks, leading = _blocks(moments, spurious), moments.target.shape[:-2]
     slope = blocks.slope
@@ -171,6 +231,8 @@ def smallest_singular_value(
 
 
 class SpuriousGap(NamedTuple):
+    """Smallest gap, and the weights of the predictor that has it."""
+
     value: np.ndarray  # [...]
     weights: np.ndarray  # [..., d], of the predictor that has it
 
@@ -178,9 +240,9 @@ class SpuriousGap(NamedTuple):
 def smallest_spurious_gap(
     moments: WeightedMoments, spurious: Sequence[int], starts: int = 50, seed: int = 0
 ) -> SpuriousGap:
-    """The smallest gap of predictors with w_spu ≠ 0, for any leading axes of the moments.
+    """Return the smallest gap of predictors with w_spu ≠ 0, for any leading axes of the moments.
 
-    What w_inv alone adds to a gap is left out: with the right weights it is zero up to chance.
+    The part of a gap from w_inv alone is left out: with the right weights it is zero up to chance.
     """
     blocks, leading = _blocks(moments, spurious), moments.target.shape[:-2]
     linear = np.concatenate([blocks.mixed, -blocks.slope], 2)  # [N, P, d_inv + 1, d_spu]
@@ -194,6 +256,8 @@ def smallest_spurious_gap(
 
 
 class _Blocks(NamedTuple):
+    """Blocks of the moments' differences in the units of the search."""
+
     quadratic: np.ndarray  # [N, P, d_spu, d_spu], ΔΣ
     mixed: np.ndarray  # [N, P, d_inv, d_spu], twice that of Σ_ij − Σ_ji
     slope: np.ndarray  # [N, P, 1, d_spu], Δμ
@@ -221,6 +285,7 @@ def _blocks(moments: WeightedMoments, spurious: Sequence[int]) -> _Blocks:
 
 
 def _invariant(moments: WeightedMoments, spurious: Sequence[int]) -> list[int]:
+    """Return the columns that are not spurious; check the spurious ones."""
     columns = range(moments.cross.shape[-1])
     spurious = [int(column) for column in spurious]
     if not spurious or len(set(spurious)) < len(spurious) or not set(spurious) <= set(columns):

@@ -1,18 +1,19 @@
-"""Gaps of risks with intervals that hold where weights are estimates and losses are skewed.
+"""Gaps of risks with bootstrap intervals for estimated weights and skewed losses.
 
     R_ij − R_ji = Σ w_ij (l − h) / Σ w_ij  −  Σ w_ji (l − h) / Σ w_ji
 
 for any h of what the weights see: both sides have the same cases, so h has the same mean on both.
-With h = E[l | x] by the model's own probabilities, errors of the weights do harm only as far as the
-model is miscalibrated; with h = 0 cases that weights fail to match count as a gap.
+With h = E[l | x] by the model's own probabilities, errors of the weights matter only as far as the
+model is miscalibrated; with h = 0 cases that the weights do not match count as a gap.
 
     ψ_b = Σ_{rows of b} w (l − h − R) / Σ w        what cell b adds to a risk (`blocks`)
     SE² = max(Σ_b (ψ_ij − ψ_ji)² m / (m − 1), Σ w_ij² v / (Σ w_ij)² + the same of ji)
 
-with v = Var[l | x]: what the model's probabilities say of failures that have not been seen yet. All
-intervals of one kind are gap ± q·SE with one q, the quantile of the largest |gap*|/SE* when every
-block's ψ is multiplied by a random number of mean 0, variance 1 and third moment 1 (Mammen, 1993),
-so that skewed losses stay skewed. Bonferroni's q would be too large: pairs share environments.
+with v = Var[l | x]: the variance that the model's probabilities predict for failures not yet seen.
+All intervals of one kind are gap ± q·SE with one q, the quantile of the largest |gap*|/SE* when the
+ψ of each block is multiplied by a random number of mean 0, variance 1 and third moment 1 (Mammen,
+1993), so that skewed losses stay skewed. Bonferroni's q would be too large: pairs share
+environments.
 """
 
 from dataclasses import dataclass
@@ -31,13 +32,15 @@ Entries = tuple[np.ndarray, np.ndarray]
 
 
 class ResampledGaps(NamedTuple):
+    """Gaps of P pairs with errors and intervals."""
+
     gaps: np.ndarray  # [P]
     errors: np.ndarray  # [P]
     intervals: np.ndarray  # [P, 2]
 
 
 class ResampledDraws(NamedTuple):
-    """Risks of multiplied cells less those found, and their variances."""
+    """Risks of multiplied cells minus the risks found, and their variances."""
 
     risks: np.ndarray  # [R, E, E]
     variances: np.ndarray  # [R, E, E]
@@ -45,7 +48,7 @@ class ResampledDraws(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WeightedRisks:
-    """Weighted risks of i towards j, less h; plain risks on the diagonal."""
+    """Weighted risks of i towards j, minus h; plain risks on the diagonal."""
 
     found: np.ndarray  # [E, E]
     least: np.ndarray  # [E, E], variances by the model's probabilities
@@ -54,7 +57,7 @@ class WeightedRisks:
     cells: BlockCells
 
     def variances(self) -> np.ndarray:  # [E, E]
-        """Of every risk."""
+        """Return the variance of each risk."""
         return np.stack(
             [
                 np.square(self.parts[own]).sum(0) * len(own) / max(len(own) - 1, 1)
@@ -63,7 +66,7 @@ class WeightedRisks:
         )
 
     def covariances(self) -> np.ndarray:  # [E, E]
-        """Of R_ij and R_ji; not zero where blocks lie in several environments."""
+        """Return covariances of R_ij and R_ji; zero unless blocks lie in several environments."""
         count = len(self.found)
         crossed = np.zeros((count, count))
         block, order = self.cells.block, np.argsort(self.cells.block, kind="stable")
@@ -77,7 +80,7 @@ class WeightedRisks:
         return crossed
 
     def plain_covariances(self) -> np.ndarray:  # [E, E]
-        """Of R_i and R_j."""
+        """Return covariances of R_i and R_j."""
         own = self.parts[np.arange(len(self.parts)), self.cells.environment]
         table = np.zeros((self.cells.block.max() + 1, len(self.found)))
         if (np.bincount(self.cells.block) == 1).all():
@@ -88,7 +91,7 @@ class WeightedRisks:
         return np.asarray(crossed)
 
     def draw(self, draws: int, random: np.random.Generator) -> ResampledDraws:
-        """The risks with the blocks' parts multiplied, `draws` times."""
+        """Draw the risks `draws` times with the blocks' parts multiplied."""
         count, blocks = len(self.found), self.cells.block.max() + 1
         risks, variances = np.empty((2, draws, count, count), np.float32)
         step = max(1, _CHUNK // blocks)
@@ -116,7 +119,7 @@ def weighted_risks(
     rows_of: list[np.ndarray],
     cells: BlockCells,
 ) -> WeightedRisks:
-    """All environments' risks towards each other, and what every cell adds."""
+    """Return the risks of all environments towards each other, and the part of each cell."""
     count = len(rows_of)
     found, least = np.empty((2, count, count))
     parts, shares = np.empty((2, len(cells.block), count))
@@ -141,7 +144,7 @@ def compare(
     level: float,
     judged: np.ndarray,  # [P], the pairs that intervals must hold for together
 ) -> ResampledGaps:
-    """Gaps of P entries of each kind; q is that of the judged ones."""
+    """Return gaps of P pairs; q is the quantile over the judged ones."""
     plain = bool((first[0] == first[1]).all())
     crossed = risks.plain_covariances() if plain else risks.covariances()
     across = (first[0], second[0])
@@ -167,7 +170,7 @@ def _at(entries: Entries, places: np.ndarray) -> Entries:
 def _largest(
     drawn: ResampledDraws, first: Entries, second: Entries, share: np.ndarray
 ) -> np.ndarray:  # [R]
-    """Largest |gap*| / SE* of every draw; `share` of the variance is left by shared blocks."""
+    """Return the largest |gap*| / SE* per draw; `share` is the variance left by shared blocks."""
     largest = np.empty(len(drawn.risks))
     step = max(1, _PAIRS // len(share))
     for start in range(0, len(largest), step):
@@ -180,7 +183,7 @@ def _largest(
 
 
 def _multipliers(shape: tuple[int, int], random: np.random.Generator) -> np.ndarray:
-    """Mammen's two points, of mean 0, variance 1 and third moment 1."""
+    """Draw Mammen's two points, of mean 0, variance 1 and third moment 1."""
     root = np.sqrt(5.0)
     low = random.random(shape, np.float32) < (root + 1) / (2 * root)
     return np.where(low, np.float32((1 - root) / 2), np.float32((1 + root) / 2))

@@ -1,12 +1,11 @@
-"""Does a prediction mean the same everywhere? Gaps of risks and of weighted risks, pair by pair.
+"""Gaps of risks and of weighted risks between pairs of environments.
 
     R_i − R_j,     R_i = E_i[l]                       zero: risk invariance
     R_ij − R_ji,   R_ij = E_i[w_ij l] / E_i[w_ij]     zero: weighted risk invariance
 
-with overlap weights w_ij = p_j / (p_i + p_j) of what `on` says. Risks may differ because one
-environment has harder cases. The two sides of a weighted gap have the same cases: they differ only
-where a relation to y does. How gaps and intervals that hold together are found is told in
-`resampled_risks`.
+with overlap weights w_ij = p_j / (p_i + p_j) of the columns that `on` names. Risks may differ
+because one environment has harder cases. The two sides of a weighted gap have the same cases: they
+differ only if a relation to y does. `resampled_risks` computes gaps and simultaneous intervals.
 """
 
 from collections.abc import Iterable
@@ -28,12 +27,61 @@ from wri.diagnosis.weighted_moments import overlap_logs
 from wri.errors import InputError, check_option
 from wri.rows import Environments, number_environments, read_sites, refuse_gaps
 
-FEWEST_BLOCKS = 2  # of an environment, to know chance
+FEWEST_BLOCKS = 2  # per environment, to estimate chance
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class RiskGaps(GapPlot):
-    """A model's gaps between environments; the intervals of either kind hold together."""
+    """Result of `risk_gaps`: gaps of a model between environments, with simultaneous intervals.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (E,)
+        Labels of the environments.
+    pairs : ndarray of shape (P, 2)
+        Numbers i and j of the environments of each pair.
+    risks : ndarray of shape (E,)
+        Mean loss per environment.
+    gaps : ndarray of shape (P,)
+        R_i − R_j.
+    errors : ndarray of shape (P,)
+        Standard errors of the gaps.
+    intervals : ndarray of shape (P, 2)
+        Intervals of the gaps.
+    weighted_gaps : ndarray of shape (P,)
+        R_ij − R_ji.
+    weighted_errors : ndarray of shape (P,)
+        Standard errors of the weighted gaps.
+    weighted_intervals : ndarray of shape (P, 2)
+        Intervals of the weighted gaps.
+    effective_rows : ndarray of shape (P,)
+        Effective number of rows of the side with fewer.
+    overlap : ndarray of shape (P,)
+        Overlap ρ_ij.
+    level : float
+        Level at which all intervals of one kind hold together.
+    on : str
+        "outputs", "x" or "given".
+    unit : str
+        Unit of the losses.
+    objective : str or None, default=None
+        Objective that the model was fitted with, if it is known.
+    left_out : LeftOutLosses or None, default=None
+        Losses of the model and of `against` at environments left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from wri.diagnosis import risk_gaps
+    >>> random = np.random.default_rng(0)
+    >>> site = np.repeat(["a", "b"], 200)
+    >>> X = random.normal(size=(400, 1))
+    >>> y = X[:, 0] + np.where(site == "a", 0.5, 2.0) * random.normal(size=400)
+    >>> found = risk_gaps(LinearRegression().fit(X, y), X, y, site, draws=99)
+    >>> found.risk_invariant, found.weighted_risk_invariant
+    (False, False)
+    """
 
     labels: np.ndarray  # [E]
     pairs: np.ndarray  # [P, 2], places in `labels`
@@ -54,7 +102,7 @@ class RiskGaps(GapPlot):
 
     @property
     def judged(self) -> np.ndarray:  # [P]
-        """Whether a pair has enough in common to compare its weighted risks."""
+        """Whether each pair overlaps enough to compare its weighted risks."""
         return (self.effective_rows >= FEW_ROWS) & (self.overlap >= LEAST_OVERLAP)
 
     @property
@@ -64,13 +112,13 @@ class RiskGaps(GapPlot):
 
     @property
     def weighted_risk_invariant(self) -> bool:
-        """Whether R_ij − R_ji can be judged, and all intervals of judged pairs contain zero."""
+        """Whether some pairs can be judged, and all their intervals of R_ij − R_ji contain zero."""
         clear = clearance(self.weighted_intervals[self.judged]) > 0
         return len(clear) > 0 and not clear.any()
 
     @property
     def meaning(self) -> str:
-        """What was found and, where it was measured, what to do, in plain words."""
+        """The result and, where it was measured, what to do, in plain words."""
         pairs = tuple(f"({i} and {j})" for i, j in self.labels[self.pairs[~self.judged]])
         unjudged = (
             f"Too little in common to be judged, see environment_overlap: {listed(pairs, 4)}."
@@ -83,7 +131,7 @@ class RiskGaps(GapPlot):
         return self.meaning
 
     def _measured(self) -> str:
-        """What the other model did at environments left out."""
+        """Describe the losses of the other model at environments left out."""
         assert self.left_out is not None
         name = self.left_out.model
         if self.left_out.pays:
@@ -95,6 +143,7 @@ class RiskGaps(GapPlot):
         return f"{lead}: from this model to {name} {self.left_out.sentence}."
 
     def _finding(self) -> str:
+        """Describe the gaps."""
         most = np.abs(self.weighted_intervals[self.judged]).max()
         bound = (
             f"at {100 * self.level:.3g} % confidence no weighted gap exceeds "
@@ -104,7 +153,7 @@ class RiskGaps(GapPlot):
         if self.weighted_risk_invariant and self.risk_invariant:
             return (
                 "No sign against the model: risks and weighted risks agree between environments up "
-                f"to chance, and {bound}. Only more rows would show a smaller one."
+                f"to chance, and {bound}. A smaller gap would need more rows to be found."
             )
         if self.weighted_risk_invariant:
             return (
@@ -115,11 +164,11 @@ class RiskGaps(GapPlot):
         judged = np.where(self.judged[:, None], self.weighted_intervals, 0)
         finding = f"the weighted risk is higher at {self._worst(judged)}."
         if self.risk_invariant:
-            finding += " Plain risks hide it: differences of cases and of meaning cancel."
+            finding += " Plain risks hide it: harder cases and changed relations cancel."
         if self.on == "x":
             return (
                 f"Rows with the same columns meet different outcomes: {finding} The relation of X "
-                'to y changes; whether the model leans on it, on="outputs" or causes will show.'
+                'to y changes; on="outputs" shows whether the model relies on it.'
             )
         same = "The same prediction means" if self.on == "outputs" else "Cases alike in `on` mean"
         invariant = self.objective not in (None, "ERM", "Mixup")
@@ -130,7 +179,7 @@ class RiskGaps(GapPlot):
         )
 
     def _worst(self, intervals: np.ndarray) -> str:
-        """The pair whose interval is farthest from zero, the higher risk first."""
+        """Describe the pair whose interval is farthest from zero, the higher risk first."""
         worst = int(clearance(intervals).argmax())
         (i, j), (low, high) = self.labels[self.pairs[worst]], intervals[worst]
         if low < 0:
@@ -154,37 +203,61 @@ def risk_gaps(
     blocks: Iterable[Any] | None = None,
     against: Any = None,
 ) -> RiskGaps:
-    """Whether a fitted model's risks and weighted risks agree between environments.
+    """Test whether the risks and weighted risks of a fitted model agree between environments.
 
     Give rows that the model was not trained on: on its own training rows a model looks invariant.
-    Between identical environments some interval misses zero in 1 − level of the cases, for either
-    kind of gap; dependent rows need `blocks`. To give weights, repeat rows, blocks naming them.
+    Between identical environments the probability that any interval misses zero is 1 − level, for
+    each kind of gap. Dependent rows need `blocks`. To give rows weights, repeat them and let
+    `blocks` name the original row.
 
     Parameters
     ----------
-    model
-        Fitted classifier (log-loss, nats) or regressor (squared error, shares of y's variance).
-    X, y
-        Rows in the form that the model takes, and their classes or numbers.
-    groups
-        The environment of every row, any hashable labels.
-    on
-        In what rows must be alike to be compared: "outputs", what the model says of them; an array
-        `[n, F]`, such as columns held for causes; or "x", all columns, which asks about y given X
-        rather than about the model.
-    level, draws, seed
-        With which all intervals of one kind hold together; of the bootstrap and the folds.
-    blocks
-        The block of every row: week, patient, ward. Rows of one block may depend on one another,
-        blocks may not. None: every row is its own.
-    against
-        Another estimator, such as `WRIClassifier()`: clones of both are fitted with each
-        environment left out in turn, and `left_out` holds their losses there.
+    model : fitted estimator
+        Classifier (log-loss in nats) or regressor (squared error as share of the variance of y).
+    X : DataFrame or array-like of shape (n_rows, n_features)
+        Rows as the model takes them.
+    y : array-like of shape (n_rows,)
+        Classes or numbers.
+    groups : iterable of shape (n_rows,)
+        Environment of each row, any hashable labels.
+    on : {"outputs", "x"} or array-like of shape (n_rows, F), default="outputs"
+        In what rows must agree to be compared. "outputs": the model's predictions. "x": all
+        columns, which tests y given X and not the model. An array: for instance the columns assumed
+        to be causes.
+    level : float, default=0.95
+        Level at which all intervals of one kind hold together.
+    draws : int, default=999
+        Number of bootstrap draws.
+    seed : int, default=0
+        Seed of the bootstrap and the folds.
+    blocks : iterable of shape (n_rows,) or None, default=None
+        Block of each row: week, patient, ward. Rows of one block may depend on each other, rows of
+        different blocks may not. None: each row is its own block.
+    against : estimator or None, default=None
+        Another estimator, such as `WRIClassifier()`. Clones of both are fitted with each
+        environment left out in turn; `left_out` holds their losses there.
 
     Returns
     -------
-    RiskGaps
-        Its `meaning` says what was found and what to do, its `plot()` draws it.
+    result : RiskGaps
+        Result with `meaning` and `plot()`.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two environments, or an option is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from wri.diagnosis import risk_gaps
+    >>> random = np.random.default_rng(0)
+    >>> X = random.normal(size=(400, 1))
+    >>> y = X[:, 0] + random.normal(size=400)
+    >>> found = risk_gaps(LinearRegression().fit(X, y), X, y, np.repeat(["a", "b"], 200), draws=99)
+    >>> found.weighted_risk_invariant
+    True
     """
     _check_options(level, draws)
     said, labels = model_losses(model, X, y), list(groups)
@@ -205,7 +278,7 @@ def risk_gaps(
 
 
 class _Pairs(NamedTuple):
-    """What pairs of environments have in common."""
+    """Overlap of pairs of environments."""
 
     pairs: np.ndarray  # [P, 2]
     effective_rows: np.ndarray  # [P]
@@ -225,7 +298,7 @@ def _compare_pairs(
     block: np.ndarray | None,
     options: tuple[float, int, int],  # level, draws, seed
 ) -> dict[str, np.ndarray]:
-    """Risks, and both gaps of every pair of environments, with intervals that hold together."""
+    """Return risks and both gaps of each pair, with simultaneous intervals."""
     level, draws, seed = options
     cells = make_cells(environments, block, seed=seed)
     check_blocks(cells, environments, FEWEST_BLOCKS)
@@ -251,7 +324,7 @@ def _compare_pairs(
 
 
 def _objective(model: Any) -> str | None:
-    """What one of our estimators was fitted with, or the last step of a Pipeline of ours."""
+    """Return the objective of one of wri's estimators, or of the last step of a pipeline."""
     steps = getattr(model, "steps", None)
     spec = getattr(steps[-1][1] if isinstance(steps, list) else model, "spec_", None)
     objective = getattr(spec, "objective", None)
@@ -261,11 +334,11 @@ def _objective(model: Any) -> str | None:
 def _leave_out(
     model: Any, against: Any, X: Any, y: Any, environments: Environments, unit: str
 ) -> LeftOutLosses | None:
-    """Losses of the model and of another one at environments left out in turn."""
+    """Measure the losses of both models at environments left out in turn."""
     if against is None:
         return None
     if is_classifier(model) != is_classifier(against):
-        raise InputError("against must be a classifier for a classifier, and else a regressor")
+        raise InputError("model and against must both be classifiers or both be regressors")
     target = np.asarray(y)
     return LeftOutLosses(
         labels=environments.labels,
@@ -284,7 +357,7 @@ def _check_options(level: float, draws: int) -> None:
 
 
 class _ComparisonSpace(NamedTuple):
-    """In what rows must be alike to be compared."""
+    """Columns in which rows must agree to be compared."""
 
     on: str  # "outputs", "x" or "given"
     seen: np.ndarray  # [n, F], what the weights see
@@ -313,5 +386,5 @@ def _columns(on: Any, n: int) -> np.ndarray:
 
 
 def clearance(intervals: np.ndarray) -> np.ndarray:  # [P, 2] -> [P]
-    """How far intervals lie from zero; negative where they contain it."""
+    """Return the distance of intervals from zero; negative if they contain it."""
     return np.maximum(intervals[:, 0], -intervals[:, 1])

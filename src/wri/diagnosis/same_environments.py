@@ -1,12 +1,12 @@
-"""Are the environments identical? A permutation test of their means of smooth terms.
+"""Permutation test of whether environments are identical, by means of smooth terms.
 
     S = Σ_e n_e |φ̄_e − φ̄|²,   φ: terms of the columns, uncorrelated (`environment_odds`)
 
 S of the first-order terms (normal scores of the columns) and S of all terms are each compared with
-the same under permutations, and the smaller P-value of the two with those of the permutations.
-Cells change their environments as a whole. Between identical environments all orders are equally
-likely, so the level is exact for any distribution, size and dependence within blocks. A block that
-lies in several environments keeps its cells to itself: they change places among one another.
+their values under permutations, and the smaller P-value of the two with those of the permutations.
+Cells change their environment as a whole. Between identical environments all orders are equally
+likely, so the level is exact for any distribution, size and dependence within blocks. Cells of a
+block that lies in several environments are permuted only among themselves.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from wri.diagnosis.environment_odds import SmoothTerms
 def identical_p(
     x: np.ndarray, cells: BlockCells, permutations: int, random: np.random.Generator
 ) -> float:
-    """P-value of identical environments."""
+    """Return the P-value of identical environments."""
     terms = SmoothTerms(x, random)
     sums = _cell_sums(x, terms, cells)  # [m, 1 + q]
     first = _cell_sums(x, SmoothTerms(x, random, order=1), cells)
@@ -40,14 +40,14 @@ def identical_p(
 
 
 def _smaller_p(values: np.ndarray) -> float:  # [1 + R, 2]
-    """Of the first row among all, by the smaller of its two P-values."""
+    """Return the P-value of the first row among all, by the smaller of its two P-values."""
     ranks = np.stack([(own[:, None] <= own).sum(1) for own in values.T])  # [2, 1 + R]
     smaller = ranks.min(0)
     return float((smaller <= smaller[0]).mean())
 
 
 def _cell_sums(x: np.ndarray, terms: SmoothTerms, cells: BlockCells) -> np.ndarray:
-    """Rows and sums of terms of every cell, by pieces of the rows."""
+    """Return the number of rows and the sums of terms per cell, computed in chunks of rows."""
     total = np.zeros((len(cells.block), 1 + terms.width))
     for start in range(0, len(x), 50_000):
         own = cells.of_row[start : start + 50_000]
@@ -60,7 +60,7 @@ def _cell_sums(x: np.ndarray, terms: SmoothTerms, cells: BlockCells) -> np.ndarr
 
 
 def _spread(sums: np.ndarray, starts: np.ndarray, edge: int) -> np.ndarray:  # [2]
-    """S of all terms and of those of first order, environments beginning at `starts`."""
+    """Return S of all terms and of first-order terms; environments begin at `starts`."""
     each = np.add.reduceat(sums, starts, 0)  # [E, 1 + q]
     rows, total = each[:, :1], each.sum(0)
     distance = each[:, 1:] / rows - total[1:] / total[0]

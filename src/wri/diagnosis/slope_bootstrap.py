@@ -1,16 +1,18 @@
-"""Do slopes differ between environments by more than chance? A bootstrap that flips signs.
+"""Wild bootstrap test of whether slopes differ between environments.
 
     Q = Σ_e (β_e − β̃)² / v_e,   β̃ the mean with weights 1/v_e          (Cochran's)
 
-Q is χ² of E − 1 without a change only if v is known. Here it is compared with what Q is when all
-cells keep the size of their score T_b (`environment_slopes`) and a coin decides its sign, one coin
-per block: the wild bootstrap with the null imposed (Liu 1988; Cameron, Gelbach and Miller 2008).
+Without a change Q is χ² with E − 1 degrees of freedom only if v is known. Here Q is compared with
+its values when each cell keeps the size of its score T_b (`environment_slopes`) and gets a random
+sign, one sign per block: the wild bootstrap under the null (Liu 1988; Cameron, Gelbach and Miller
+2008).
 
     β*_e = Σ_b ±T_b / G,   v*_e = Σ_b (±T_b − G_b β*_e)² / (1 − G_b/G) / G² + rest,   G = Σ_b G_b
 
-Unequal noise, skewed columns and dependence within blocks are in the T_b and so on both sides. The
-same coins serve all columns and contrasts. Values of Q are brought to one scale by the χ² of their
-E − 1, and P-values corrected step by step for the largest of those left (Westfall and Young, 1993).
+Unequal noise, skewed columns and dependence within blocks are part of T_b and so appear on both
+sides. All columns and contrasts use the same signs. Values of Q are brought to one scale by the χ²
+with their E − 1 degrees of freedom, and P-values are corrected step by step for the largest of the
+remaining ones (Westfall and Young, 1993).
 """
 
 from typing import NamedTuple
@@ -24,7 +26,7 @@ _CHUNK = 20_000_000  # signs drawn at once
 
 
 class SlopeSpread(NamedTuple):
-    """How far slopes lie apart, for C contrasts and D columns."""
+    """Spread of the slopes for C contrasts and D columns."""
 
     average: np.ndarray  # [C, D], β̃
     tau: np.ndarray  # [C, D]
@@ -33,7 +35,7 @@ class SlopeSpread(NamedTuple):
 
 
 def compare_slopes(parts: list[ContrastSlopes], draws: int, seed: int) -> SlopeSpread:
-    """Spread of the slopes, and its P-values by `draws` bootstraps."""
+    """Return the spread of the slopes and its P-values from `draws` bootstrap draws."""
     found = [weighted_spread(part.slopes, np.square(part.errors)) for part in parts]
     q = np.stack([own[2] for own in found])  # [C, D]
     blocks = 1 + max(int(own.max()) for part in parts for own in part.blocks)
@@ -53,7 +55,7 @@ def compare_slopes(parts: list[ContrastSlopes], draws: int, seed: int) -> SlopeS
 
 
 def flipped(part: ContrastSlopes, signs: np.ndarray) -> np.ndarray:  # [R, blocks] -> [R, D]
-    """Q with signs of the scores as drawn."""
+    """Return Q with the drawn signs of the scores."""
     slopes, variances = np.empty((2, len(signs), *part.slopes.shape))
     for e, (scores, shares, own) in enumerate(
         zip(part.scores, part.shares, part.blocks, strict=True)
@@ -71,7 +73,7 @@ def flipped(part: ContrastSlopes, signs: np.ndarray) -> np.ndarray:  # [R, block
 
 
 def step_down(found: np.ndarray, drawn: np.ndarray) -> np.ndarray:  # [K], [R, K] -> [K]
-    """P-values of the largest, then of the largest of the others, and so on."""
+    """Return step-down P-values: of the largest value, then of the next, and so on."""
     order = np.argsort(-found, kind="stable")
     largest = np.maximum.accumulate(drawn[:, order[::-1]], 1)[:, ::-1]  # of those left
     above = (largest >= found[order] - 1e-9).sum(0)

@@ -1,12 +1,12 @@
-"""What models lose where the relation of some columns to the target breaks or turns round.
+"""Stress test: losses of models if the relation of some columns to the target breaks or reverses.
 
 unchanged  the rows as they are
-broken     within each site the columns' rows are permuted: they tell nothing of y any more
+broken     within each site the columns' rows are permuted, so they hold no information about y
 reversed   classes: each row gets the columns of a row of another class, drawn within its site;
            numbers: the columns of the row with the opposite rank of y within its site
 
-The columns move together, so what they have to do with each other stays; what they have to do with
-the other columns breaks where it did not come from y. All sites count alike.
+The columns move together, so their relation to each other stays; their relation to the other
+columns breaks unless it comes from y. All sites have the same weight.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,18 +26,18 @@ from wri.rows import Environments, number_environments
 
 UNCHANGED, BROKEN, REVERSED = RELATIONS = ("unchanged", "broken", "reversed")
 COLOURS = (style.BLACK, style.ORANGE, style.VERMILLION)
-SAME = 1e-3  # of the mean loss: models that differ by less at every site are one predictor
+SAME = 1e-3  # share of the mean loss: models that differ by less at all sites count as equal
 
 
 def reverse_classes(y: np.ndarray, random: np.random.Generator) -> np.ndarray | None:  # [n] -> [n]
-    """For every row a row of another class; None where there is none."""
+    """Return for each row a row of another class; None if there is none."""
     taken = np.empty(len(y), int)
     for own in pd.unique(y):
         here = y == own
         others = np.flatnonzero(~here)
         if not len(others):
             return None
-        # every other row about equally often
+        # each of the other rows is used about equally often
         times = -(-int(here.sum()) // len(others))
         drawn = np.concatenate([random.permutation(others) for _ in range(times)])
         taken[here] = drawn[: here.sum()]
@@ -45,7 +45,7 @@ def reverse_classes(y: np.ndarray, random: np.random.Generator) -> np.ndarray | 
 
 
 def reverse_numbers(y: np.ndarray, random: np.random.Generator) -> np.ndarray | None:  # [n] -> [n]
-    """For every row the one with the opposite rank of y, ties by lot; None where all are alike."""
+    """Return for each row the row with the opposite rank of y; None if all are equal."""
     if y.min() == y.max():
         return None
     order = np.lexsort([random.random(len(y)), y])
@@ -56,7 +56,36 @@ def reverse_numbers(y: np.ndarray, random: np.random.Generator) -> np.ndarray | 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class StressTest:
-    """Losses of models with the relation of some columns to y unchanged, broken and reversed."""
+    """Result of `stress_test`: losses with a relation unchanged, broken and reversed.
+
+    Attributes
+    ----------
+    models : tuple of str
+        Names of the M models.
+    columns : tuple of str
+        Columns whose relation to y is changed.
+    labels : ndarray of shape (E,)
+        Labels of the sites.
+    losses : ndarray of shape (M, 3, E)
+        Mean losses over draws; NaN if a site cannot be reversed.
+    unit : str
+        Unit of the losses.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import StressTest
+    >>> losses = np.array([[[0.4, 0.5], [0.6, 0.7], [0.9, 1.0]]])
+    >>> test = StressTest(
+    ...     models=("ERM",),
+    ...     columns=("marker",),
+    ...     labels=np.array(["a", "b"]),
+    ...     losses=losses,
+    ...     unit="nats",
+    ... )
+    >>> test.table()["loss"].round(2).tolist()
+    [0.45, 0.65, 0.95]
+    """
 
     models: tuple[str, ...]  # [M]
     columns: tuple[str, ...]
@@ -65,14 +94,14 @@ class StressTest:
     unit: str
 
     def table(self) -> pd.DataFrame:
-        """A line per model and relation.
+        """Return a table with one line per model and relation.
 
         Returns
         -------
-        DataFrame
-            `loss` (mean over sites, all alike) with `error`, its standard error between sites,
-            `worst` and `worst_site`, and `change` against the unchanged relation with its
-            `change_error`, paired by site.
+        table : DataFrame
+            `loss` (mean over sites) with `error`, its standard error between sites, `worst` and
+            `worst_site`, and `change` from the unchanged relation with `change_error`, paired by
+            site.
         """
         lines = []
         for m, model in enumerate(self.models):
@@ -97,19 +126,19 @@ class StressTest:
 
     @property
     def meaning(self) -> str:
-        """What was found, in plain words."""
+        """The result in plain words."""
         means = np.nanmean(self.losses, 2)  # [M, 3]
         said = "; ".join(
-            f"{name} {unchanged:.3g} as it is, {broken:.3g} broken, {turned:.3g} reversed"
+            f"{name} {unchanged:.3g} unchanged, {broken:.3g} broken, {turned:.3g} reversed"
             for name, (unchanged, broken, turned) in zip(self.models, means, strict=True)
         )
         kept = self._n_reversed
         found = (
-            f"Loss if the relation of {listed(self.columns)} to y broke or turned round within "
-            f"each of {len(self.labels)} sites (mean of the sites, {self.unit}): {said}."
+            f"Loss if the relation of {listed(self.columns)} to y broke or reversed within each of "
+            f"{len(self.labels)} sites (mean of the sites, {self.unit}): {said}."
         )
         if kept < len(self.labels):
-            found += f" Reversed at {kept} of them: the others have one outcome only."
+            found += f" It was reversed at {kept} of them: the others have one outcome only."
         return " ".join([found, *(self._against_first(m) for m in range(1, len(self.models)))])
 
     def __repr__(self) -> str:
@@ -120,7 +149,7 @@ class StressTest:
         return int(np.isfinite(self.losses[0, 2]).sum())
 
     def _against_first(self, m: int) -> str:
-        """What a model costs and saves in place of the first, paired by site."""
+        """Describe the cost and the saving of a model against the first, paired by site."""
         if np.nanmax(np.abs(self.losses[m] - self.losses[0])) < SAME * np.nanmean(self.losses[0]):
             return f"{self.models[m]} is the same predictor as {self.models[0]} here."
         parts = []
@@ -135,12 +164,17 @@ class StressTest:
         )
 
     def plot(self, ax: Axes | None = None) -> Figure:
-        """Every site a dot, the mean a bar, models below each other.
+        """Draw each site as a dot and the mean as a bar, one model per line.
 
         Parameters
         ----------
-        ax
-            Where to draw; a new figure when not given.
+        ax : Axes or None, default=None
+            Axes to draw on. None makes a new figure.
+
+        Returns
+        -------
+        figure : Figure
+            Figure of the axes.
         """
         if ax is not None:
             self._draw(ax)
@@ -176,35 +210,42 @@ def stress_test(
     classes: bool | None = None,
     seed: int = 0,
 ) -> StressTest:
-    """Losses of fitted models if the relation of some columns to y broke or turned round.
+    """Measure losses of fitted models if the relation of some columns to y breaks or reverses.
 
     Parameters
     ----------
-    models
-        A fitted scikit-learn classifier or regressor, a list of them, or a mapping from names. The
-        first is the one that others are compared with.
-    X, y
-        Rows that the models have not learned from, as their `predict` takes them.
-    groups
-        The site of every row, any hashable labels.
-    columns
-        Names of columns of a DataFrame, or places in an array; several move together.
-    draws
-        How often rows are drawn anew; losses are means over the draws.
-    classes
-        Whether y holds classes; None asks y.
-    seed
-        Of the draws.
+    models : fitted estimator, list or mapping of these
+        Classifiers or regressors. Others are compared with the first.
+    X : DataFrame or array-like of shape (n_rows, n_features)
+        Rows that the models were not trained on, as their `predict` takes them.
+    y : array-like of shape (n_rows,)
+        Classes or numbers.
+    groups : iterable of shape (n_rows,)
+        Site of each row, any hashable labels.
+    columns : str, int or sequence of these
+        Names of columns of a DataFrame, or numbers of columns of an array; several move together.
+    draws : int, default=10
+        Number of random draws; losses are means over draws.
+    classes : bool or None, default=None
+        Whether y holds classes. None decides by the values of y.
+    seed : int, default=0
+        Seed of the draws.
 
     Returns
     -------
-    StressTest
-        `table()` is a DataFrame, `meaning` says what was found, `plot(ax=)` draws it.
+    result : StressTest
+        Result with `table()`, `meaning` and `plot()`.
+
+    Raises
+    ------
+    InputError
+        If a column is unknown, or `models` or `columns` is empty.
 
     Examples
     --------
     >>> from sklearn.linear_model import LogisticRegression
     >>> from wri.datasets import hospitals, joined
+    >>> from wri.diagnosis import stress_test
     >>> X, y, site = joined(hospitals(200, seed=0))
     >>> found = stress_test(LogisticRegression().fit(X, y), X, y, site, columns=[1])
     >>> list(found.table()["relation"])
@@ -235,7 +276,7 @@ def _measure(
     environments: Environments,
     drawn: Iterable[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, str]:
-    """Mean losses `[draws, M, 3, E]` of sites under each relation, and their unit."""
+    """Return mean losses `[draws, M, 3, E]` per site and relation, and their unit."""
     plain = [model_losses(model, table, y) for model in models.values()]
     unchanged = [_site_means(said.losses, environments) for said in plain]
     every = []
@@ -252,7 +293,7 @@ def _measure(
 
 
 def _name_models(models: Any) -> dict[str, Any]:
-    """Models by name: given, or of their class, numbered where that comes twice."""
+    """Name models: given names, or names of classes, numbered if a class repeats."""
     if isinstance(models, Mapping):
         named = {str(name): model for name, model in models.items()}
     else:
@@ -270,7 +311,7 @@ def _name_models(models: Any) -> dict[str, Any]:
 
 
 def _find_columns(table: Any, columns: Any) -> tuple[list[int], tuple[str, ...]]:
-    """Places and names of the columns that move."""
+    """Return numbers and names of the columns that move."""
     asked = [columns] if isinstance(columns, str | int | np.integer) else list(columns)
     if not asked:
         raise InputError("columns is empty; name the columns whose relation to y is in doubt")
@@ -288,7 +329,7 @@ def _find_columns(table: Any, columns: Any) -> tuple[list[int], tuple[str, ...]]
     for place in asked:
         if not isinstance(place, int | np.integer) or not 0 <= place < width:
             raise InputError(
-                f"columns of an array are places from 0 to {width - 1}, not {place!r:.40}"
+                f"columns of an array are numbers from 0 to {width - 1}, not {place!r:.40}"
             )
     return [int(place) for place in asked], tuple(f"column {place}" for place in asked)
 
@@ -296,7 +337,7 @@ def _find_columns(table: Any, columns: Any) -> tuple[list[int], tuple[str, ...]]
 def _draw_rows(
     y: np.ndarray, environments: Environments, classes: bool, draws: int, seed: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:  # [n], [n]
-    """Whose columns every row gets, broken and reversed; its own where a site has one outcome."""
+    """Draw the row whose columns each row gets, broken and reversed; its own if y is constant."""
     random = np.random.default_rng(seed)
     y, turn = (y, reverse_classes) if classes else (numbers(y), reverse_numbers)
     for _ in range(draws):
@@ -310,12 +351,12 @@ def _draw_rows(
 
 
 def _stuck(turned: np.ndarray, environments: Environments) -> list[int]:
-    """Sites whose rows kept their own columns."""
+    """Return the sites whose rows kept their own columns."""
     return [e for e, rows in enumerate(environments.rows) if (turned[rows] == rows).all()]
 
 
 def _moved(table: Any, places: list[int], rows: np.ndarray) -> Any:
-    """The table with some columns taken from other rows, every column of its own type."""
+    """Return the table with some columns taken from other rows, types unchanged."""
     if not isinstance(table, pd.DataFrame):
         moved = table.copy()
         moved[:, places] = table[:, places][rows]
@@ -332,6 +373,6 @@ def _site_means(losses: np.ndarray, environments: Environments) -> np.ndarray:  
 
 
 def _mean_error(values: np.ndarray) -> tuple[float, float]:  # [E]
-    """Mean and its standard error; NaN of a single site."""
+    """Return the mean and its standard error; NaN for a single site."""
     error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan
     return float(values.mean()), float(error)

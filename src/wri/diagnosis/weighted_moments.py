@@ -1,9 +1,10 @@
-"""Weighted moments of pairs of environments: all that a linear predictor's weighted risks need.
+"""Weighted moments of pairs of environments, which determine a linear predictor's weighted risks.
 
     Σ_ij = E_i[α_ij x xᵀ],   κ_ij = E_i[α_ij x y],   c_ij = E_i[α_ij y²]
     R_ij(w) = wᵀ Σ_ij w − 2 wᵀ κ_ij + c_ij,   gap g_ij = R_ij − R_ji,   where α_ij p_i = α_ji p_j
 
-Entry [i, j] belongs to i's rows weighted towards j. The paper's μ^{i,j} is 2 κ_ij. Weights α_ij:
+Entry [i, j] belongs to the rows of i weighted towards j. The paper's μ^{i,j} is 2 κ_ij. Weights
+α_ij:
 
     density   p_j
     overlap   p_j / (p_i + p_j)
@@ -22,7 +23,7 @@ ClosedForm = Literal["density", "ratio", "uniform"]
 
 
 class MomentDifferences(NamedTuple):
-    """What separates the two sides of each pair i < j, in units of the pair's E[α y²]."""
+    """Differences of the two sides of each pair i < j, in units of the pair's E[α y²]."""
 
     second: np.ndarray  # [..., P, d, d], (Σ_ij − Σ_ji) / c
     cross: np.ndarray  # [..., P, d], (κ_ij − κ_ji) / c
@@ -30,16 +31,50 @@ class MomentDifferences(NamedTuple):
 
 
 class WeightedMoments(NamedTuple):
+    """Weighted second moments of pairs of environments.
+
+    Attributes
+    ----------
+    second : ndarray of shape (..., k, k, d, d)
+        Σ_ij = E_i[α_ij x xᵀ].
+    cross : ndarray of shape (..., k, k, d)
+        κ_ij = E_i[α_ij x y].
+    target : ndarray of shape (..., k, k)
+        c_ij = E_i[α_ij y²].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import WeightedMoments
+    >>> moments = WeightedMoments(np.ones((2, 2, 1, 1)), np.ones((2, 2, 1)), np.ones((2, 2)))
+    >>> moments.environments, moments.gaps(np.array([0.5]))
+    (2, array([0.]))
+    """
+
     second: np.ndarray  # [..., k, k, d, d], Σ_ij
     cross: np.ndarray  # [..., k, k, d], κ_ij
     target: np.ndarray  # [..., k, k], c_ij
 
     @property
     def environments(self) -> int:
+        """Number of environments."""
         return int(self.target.shape[-1])
 
     def differences(self) -> MomentDifferences:
-        """Relative, so that a pair's unit of weight does not count."""
+        """Return the relative differences of the two sides of each pair.
+
+        Relative differences do not depend on the unit of the weights.
+
+        Returns
+        -------
+        differences : MomentDifferences
+            Differences per pair i < j.
+
+        Raises
+        ------
+        InputError
+            If two environments have no weight in common.
+        """
         first, other = np.triu_indices(self.environments, 1)
         scale = (self.target[..., first, other] + self.target[..., other, first]) / 2  # [..., P]
         if not (np.isfinite(scale).all() and (scale > 0).all()):
@@ -57,7 +92,18 @@ class WeightedMoments(NamedTuple):
         )
 
     def gaps(self, weights: np.ndarray) -> np.ndarray:  # [..., d] -> [..., P]
-        """Relative gaps of the predictor wᵀx; 1 is the weighted risk of predicting zero."""
+        """Return the relative gaps of the predictor wᵀx.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (..., d)
+            w.
+
+        Returns
+        -------
+        gaps : ndarray of shape (..., P)
+            Gaps; 1 is the weighted risk of predicting zero.
+        """
         second, cross, target = self.differences()
         w = weights[..., None, :]  # [..., 1, d]
         return ((second @ w[..., None])[..., 0] * w - 2 * cross * w).sum(-1) + target
@@ -72,27 +118,60 @@ def gaussian_moments(
     spurious_covariance: np.ndarray,
     weighting: ClosedForm = "density",
 ) -> WeightedMoments:
-    """Closed form for the paper's regression (equation 5), for any leading axes.
+    """Compute the moments of the paper's regression (equation 5) in closed form.
 
         X_inv ~ N(m_e, C_e),   Y = wᵀX_inv + N(0, σ²),   X_spu = s_e Y + N(0, S_e)
 
+    Leading axes are allowed.
+
     Parameters
     ----------
-    weights
-        w, `[..., d_inv]`.
-    noise_sd
+    weights : ndarray of shape (..., d_inv)
+        w.
+    noise_sd : float
         σ.
-    invariant_mean, invariant_covariance
-        m_e `[..., k, d_inv]` and C_e `[..., k, d_inv, d_inv]`.
-    spurious_slope, spurious_covariance
-        s_e `[..., k, d_spu]` and S_e `[..., k, d_spu, d_spu]`.
-    weighting
-        "density", "ratio" or "uniform", of the invariant features; "overlap" has no closed form.
+    invariant_mean : ndarray of shape (..., k, d_inv)
+        m_e.
+    invariant_covariance : ndarray of shape (..., k, d_inv, d_inv)
+        C_e.
+    spurious_slope : ndarray of shape (..., k, d_spu)
+        s_e.
+    spurious_covariance : ndarray of shape (..., k, d_spu, d_spu)
+        S_e.
+    weighting : {"density", "ratio", "uniform"}, default="density"
+        Weights of the invariant features; "overlap" has no closed form.
 
     Returns
     -------
-    WeightedMoments
-        Of the columns (X_inv, X_spu).
+    moments : WeightedMoments
+        Moments of the columns (X_inv, X_spu).
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit.
+
+    References
+    ----------
+    G. Wong, J. Gleason, R. Chellappa, Y. Wald and A. Liu, "Weighted Risk Invariance: Domain
+    Generalization under Invariant Feature Shift", TMLR, 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import gaussian_moments
+    >>> moments = gaussian_moments(
+    ...     weights=np.ones(1),
+    ...     noise_sd=1.0,
+    ...     invariant_mean=np.zeros((2, 1)),
+    ...     invariant_covariance=np.ones((2, 1, 1)),
+    ...     spurious_slope=np.array([[1.0], [2.0]]),
+    ...     spurious_covariance=np.ones((2, 1, 1)),
+    ...     weighting="uniform",
+    ... )
+    >>> moments.target
+    array([[2., 2.],
+           [2., 2.]])
     """
     check_option("weighting", weighting, get_args(ClosedForm))
     k, d_spu = spurious_slope.shape[-2:]
@@ -121,7 +200,7 @@ def gaussian_moments(
 def _weighted_normal(
     mean: np.ndarray, covariance: np.ndarray, weighting: ClosedForm
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mass, mean and covariance of α_ij p_i, an unnormalised Gaussian: `[..., k, k, …]`."""
+    """Return mass, mean and covariance of α_ij p_i, an unnormalised Gaussian: `[..., k, k, …]`."""
     pairs = (*mean.shape[:-1], mean.shape[-2])
     if weighting != "density":
         chosen = slice(0, 1) if weighting == "ratio" else slice(None)  # p_1, or i's own
@@ -144,21 +223,35 @@ def _weighted_normal(
 def row_weights(
     log_densities: np.ndarray, environment: np.ndarray, weighting: Weighting = "density"
 ) -> np.ndarray:
-    """α_ij for each of i's rows and every j.
+    """Return the weights α_ij of each row of i for every j.
 
     Parameters
     ----------
-    log_densities
-        Every environment's log density at every row, `[n, k]`.
-    environment
-        Each row's environment, 0 to k − 1, `[n]`.
-    weighting
-        "density", "overlap", "ratio" or "uniform"; see the head of the file.
+    log_densities : ndarray of shape (n_rows, k)
+        Log density of each environment at each row.
+    environment : ndarray of shape (n_rows,)
+        Environment of each row, 0 to k − 1.
+    weighting : {"density", "overlap", "ratio", "uniform"}, default="density"
+        Kind of weights: p_j, p_j / (p_i + p_j), p_1 / p_i or 1.
 
     Returns
     -------
-    ndarray
-        `[n, k]`.
+    weights : ndarray of shape (n_rows, k)
+        α_ij.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit or an environment has no row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import row_weights
+    >>> logs = np.log([[0.2, 0.6], [0.5, 0.5]])
+    >>> row_weights(logs, np.array([0, 1]), "overlap").round(2)
+    array([[0.5 , 0.75],
+           [0.5 , 0.5 ]])
     """
     check_option("weighting", weighting, get_args(Weighting))
     if log_densities.ndim != 2:
@@ -174,7 +267,7 @@ def row_weights(
 
 
 def overlap_logs(log_densities: np.ndarray, environment: np.ndarray) -> np.ndarray:
-    """Overlap weights of i's rows for every j in logarithms, `[n, k]`; for j = i that of a half."""
+    """Return log overlap weights of the rows of i for every j, `[n, k]`; log ½ for j = i."""
     own = np.take_along_axis(log_densities, environment[:, None], 1)  # [n, 1]
     return log_densities - np.logaddexp(log_densities, own)
 
@@ -182,16 +275,38 @@ def overlap_logs(log_densities: np.ndarray, environment: np.ndarray) -> np.ndarr
 def empirical_moments(
     x: np.ndarray, y: np.ndarray, environment: np.ndarray, weights: np.ndarray
 ) -> WeightedMoments:
-    """Weighted moments of rows, under any weighting.
+    """Compute weighted moments of rows, for any weights.
 
     Parameters
     ----------
-    x, y
-        Rows `[n, d]` and targets `[n]`. Centre them, or give x a column of ones.
-    environment
-        Each row's environment, 0 to k − 1, `[n]`.
-    weights
-        α_ij of each of i's rows for every j, `[n, k]`; see `row_weights`.
+    x : ndarray of shape (n_rows, d)
+        Rows. Centre them, or include a column of ones.
+    y : ndarray of shape (n_rows,)
+        Targets.
+    environment : ndarray of shape (n_rows,)
+        Environment of each row, 0 to k − 1.
+    weights : ndarray of shape (n_rows, k)
+        α_ij of each row of i for every j; see `row_weights`.
+
+    Returns
+    -------
+    moments : WeightedMoments
+        Moments of the columns of x.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit or an environment has no row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import empirical_moments
+    >>> x, y = np.array([[1.0], [2.0], [3.0]]), np.array([1.0, 1.0, 2.0])
+    >>> moments = empirical_moments(x, y, np.array([0, 0, 1]), np.ones((3, 2)))
+    >>> moments.cross[:, 0]
+    array([[1.5],
+           [6. ]])
     """
     if weights.ndim != 2:
         raise InputError(f"weights must be a table [n, k], not {weights.shape}")
@@ -214,7 +329,7 @@ def _check_environments(environment: np.ndarray, n: int, k: int) -> None:
         np.unique(environment), np.arange(k)
     ):
         raise InputError(
-            f"environment must hold every number from 0 to {k - 1}, one a row: "
+            f"environment must hold each number from 0 to {k - 1}, one per row: "
             f"there are {k} columns of weights or densities"
         )
 

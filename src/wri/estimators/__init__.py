@@ -1,4 +1,4 @@
-"""scikit-learn classifiers and regressors: one of each for every objective of the registry."""
+"""scikit-learn classifiers and regressors, one of each per objective of the registry."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +6,7 @@ from wri.estimators.derived import ESTIMATORS
 from wri.estimators.pipeline import EnvironmentPipeline, make_pipeline
 from wri.estimators.saving import load
 
-globals().update(ESTIMATORS)  # so that they can be imported, and pickled, from here
+globals().update(ESTIMATORS)  # so that they can be imported and pickled from here
 
 if TYPE_CHECKING:
 

@@ -1,4 +1,4 @@
-"""A progress bar on the terminal for those who ask for one."""
+"""Progress bar on the terminal."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from wri.progress import Progress, silent
 
 @contextmanager
 def progress_bar(title: str, shown: bool) -> Iterator[Progress]:
-    """A bar on standard error while the block runs, or nothing."""
+    """Show a bar on standard error while the block runs, if `shown`."""
     if not shown:
         yield silent
         return

@@ -1,4 +1,4 @@
-"""One estimator behind all: environments, standardising, candidates, evidence.
+"""The estimator that all classifiers and regressors derive from.
 
     fit:      rows ─► environments ─► held-out rows aside ─► candidates ─► the chosen one on all
               ─► densities of the representation, thresholds on the held-out rows
@@ -50,99 +50,133 @@ from wri.training.runs import FEWEST_ROWS
 
 
 class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator):  # type: ignore[misc]
-    """What classifiers and regressors of all objectives share.
+    """Base class of the classifiers and regressors of all objectives.
 
     Parameters
     ----------
-    environment
-        Name of the DataFrame column that says where a row comes from. It is not a feature, and
-        `predict` does not need it. In place of `groups` in `fit`.
-    preset
-        Where every setting that is None comes from; "table" has defaults for tables.
-    hidden
-        Widths of the hidden layers, `(32, 16)` for instance, or `()` for a linear predictor. By
-        the preset "table" predictors are linear, which held best at new sites of a few thousand
-        rows, except for CORAL, which aligns hidden layers.
-    standardise
-        Whether inputs, and the target of a regression, are put in units of the training rows.
-    steps
-        Steps of training, for which schedules are made.
-    stop_after
-        Steps after which training stops, if before `steps`.
-    penalty_weight
-        λ, how much the penalty counts beside the risk: a number, the preset's when None, or "auto"
-        (the default): chosen from a ladder of values around the preset's, 0 (ERM) among them, by
-        the loss on each training environment left out in turn. That takes three environments or
-        more; with fewer the preset's is kept. Objectives without a penalty ignore it.
-    learning_rate, weight_decay, batch_size
-        Hyper-parameters; the preset's when None. An environment with at most `batch_size` rows is
-        used whole at every step.
-    hyper
-        Further hyper-parameters of the objective by name (`anneal_steps`, `eta`, …).
-    options
-        Options of the objective (`{"weighting": "density", "density": Mixture()}` for WRI, …).
-    candidates
-        Settings to choose from, a list of dicts of hyper-parameters, options of the objective, or
-        `hidden`: by the loss on each training environment left out in turn, which takes three
-        environments or more. With `penalty_weight="auto"` each is tried with every λ of the ladder,
-        unless it has its own.
-    choose
-        By which rule. "average": the least mean loss over left-out environments. "worst": the least
-        loss at the worst of them. "insured": the largest λ whose mean loss is within one standard
-        error of the least; a larger λ relies less on relations that change between environments.
-        "affordable" (the default): the largest λ whose mean loss is within 1 % of the least.
-    early_stopping
-        Stop where the loss on left-out environments is least (with fewer than three, on held-out
-        rows), once penalties have their full weight. The step size does not decay then.
-    validation_fraction
-        Share of every environment's rows that is not learned from but sets the thresholds of
-        `verdict` (and stops early). Environments with fewer than 25 rows spare none; their rows
-        set the thresholds themselves.
-    evidence_on
-        What the evidence sees of a row. The predictor's "outputs" (log-odds, or the number
-        predicted): rare rows have extreme predictions, and what the predictor ignores makes no row
-        rare. Its last hidden layer "phi" and the standardised inputs "x" see strange combinations
-        with ordinary predictions as well, also those that do not matter.
-    rare, outside
-        Shares of the training environments' rows that `verdict` calls at least rare, and outside.
-    site_spread
-        Whether to train without each environment in turn as well (in five groups of them where
-        there are more), for the interval of `score_new_site`. It costs up to five times the rest.
-    random_state
-        Seed of initial weights, batches and held-out rows. An integer is the seed itself.
-    device
-        "auto" is CUDA where there is one, else the CPU.
-    n_jobs
-        Stacks of candidates that train at a time on the CPU: None or 1 leaves the process's threads
-        as they are, −1 takes all cores.
-    verbose
+    environment : str or None, default=None
+        Name of the DataFrame column that holds the environment of each row, in place of `groups`
+        in `fit`. The column is not a feature, and `predict` does not need it.
+    preset : str, default="table"
+        Preset that supplies every setting left at None. "table" has the defaults for tables.
+    hidden : tuple of int or None, default=None
+        Widths of the hidden layers, for instance `(32, 16)`; `()` makes a linear predictor. The
+        preset "table" uses linear predictors, except for CORAL, which aligns hidden layers.
+        Linear predictors performed best at new sites of a few thousand rows.
+    standardise : bool or None, default=None
+        Whether to standardise the inputs, and the target of a regression, with the mean and the
+        standard deviation of the training rows.
+    steps : int or None, default=None
+        Number of training steps. Schedules are made for this number.
+    stop_after : int or None, default=None
+        Step at which training stops, if it is before `steps`.
+    penalty_weight : float, "auto" or None, default="auto"
+        λ, the weight of the penalty beside the risk. "auto" chooses among multiples of the
+        preset's value, including 0 (ERM), by the loss on each training environment left out in
+        turn. This needs at least three environments; with fewer the preset's value is used. None
+        takes the preset's value. Objectives without a penalty ignore it.
+    learning_rate : float or None, default=None
+        Step size of Adam; the preset's value when None.
+    weight_decay : float or None, default=None
+        Weight decay of Adam; the preset's value when None.
+    batch_size : int or None, default=None
+        Rows per environment and step; the preset's value when None. An environment with at most
+        `batch_size` rows is used completely in every step.
+    hyper : dict or None, default=None
+        Other hyper-parameters of the objective by name (`anneal_steps`, `eta`, …).
+    options : dict or None, default=None
+        Options of the objective, for WRI for instance
+        `{"weighting": "density", "density": Mixture()}`.
+    candidates : list of dict or None, default=None
+        Settings to choose from. The keys are hyper-parameters, options of the objective, or
+        `hidden`. The choice uses the loss on each training environment left out in turn, which
+        needs at least three environments. With `penalty_weight="auto"` each candidate is tried
+        with each λ, unless it names its own.
+    choose : {"average", "worst", "insured", "affordable"}, default="affordable"
+        Rule of the choice. "average": the smallest mean loss over the environments left out.
+        "worst": the smallest loss at the worst of them. "insured": the largest λ whose mean loss
+        is within one standard error of the smallest. "affordable": the largest λ whose mean loss
+        is within 1 % of the smallest. A larger λ relies less on relations that change between
+        environments.
+    early_stopping : bool, default=False
+        Whether to stop where the loss on left-out environments (with fewer than three, on
+        held-out rows) is smallest. Steps before the penalty has its full weight do not count.
+        The step size does not decay then.
+    validation_fraction : float, default=0.2
+        Share of each environment's rows that is not used for training but sets the thresholds of
+        `verdict` and the step of early stopping. In an environment with fewer than 25 rows all
+        rows are used for training and also set the thresholds.
+    evidence_on : {"outputs", "phi", "x"}, default="outputs"
+        What the evidence sees of a row. "outputs": the log-odds, or the predicted number; rare
+        rows are those with extreme predictions. "phi": the last hidden layer. "x": the
+        standardised inputs. "phi" and "x" also find unusual combinations of columns that have
+        ordinary predictions, including combinations that do not matter for the prediction.
+    rare : float, default=0.05
+        Share of the training environments' rows that `verdict` calls rare or outside.
+    outside : float, default=0.005
+        Share of the training environments' rows that `verdict` calls outside.
+    site_spread : bool, default=True
+        Whether to train also without each environment in turn (in five groups if there are more
+        than five environments). The interval of `score_new_site` needs it. It takes up to five
+        times as long as the rest of `fit`.
+    random_state : int, RandomState or None, default=0
+        Seed of the initial weights, batches and held-out rows.
+    device : str, default="auto"
+        PyTorch device. "auto" is CUDA if it is available, otherwise the CPU.
+    n_jobs : int or None, default=None
+        Number of stacks of candidates trained at the same time on the CPU. None or 1 does not
+        change the number of threads of the process, −1 uses all cores.
+    verbose : bool, default=False
         Whether to show a progress bar.
 
     Attributes
     ----------
-    environments_, n_environments_
-        Labels of the training environments and how many there were.
-    spec_
+    environments_ : ndarray of shape (n_environments_,)
+        Labels of the training environments.
+    n_environments_ : int
+        Number of training environments.
+    n_features_in_ : int
+        Number of columns in `fit`, without the environment column.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of these columns, if `X` was a DataFrame with string names.
+    spec_ : ModelSpec
         What was trained: objective, hidden layers, units, hyper-parameters, steps.
-    hyper_, n_steps_
-        Its hyper-parameters, and the steps that were taken.
-    selection_
-        How they were found, what the penalty costs and what it buys, in words.
-    candidate_losses_
-        `[candidates, environments]`: loss on each environment when it was left out, or None.
-    penalty_weights_
-        `[candidates]`: λ of each, the ladder of "auto"; None where nothing was left out.
-    evidence_, evidence_on_
-        Densities and thresholds, and what they see.
-    known_, left_out_, ranges_
-        What `score_new_site` compares with: held-out rows and their losses, the loss of each
-        environment when it was left out (or None), and the range of each column.
-    n_held_out_
-        Rows that were not learned from.
-    coef_, intercept_
-        Of a linear predictor, in the units of the columns.
-    network_, parameters_, state_, input_scaling_, target_scaling_
-        The trained network, what the objective kept (WRI's densities), and units.
+    hyper_ : Mapping of str to float
+        Hyper-parameters of the predictor.
+    n_steps_ : int
+        Number of training steps taken.
+    selection_ : str
+        How the hyper-parameters were chosen, with the cost and the benefit of the penalty.
+    candidate_losses_ : ndarray of shape (n_candidates, n_environments_) or None
+        Loss on each environment when it was left out; None if none was.
+    penalty_weights_ : ndarray of shape (n_candidates,) or None
+        λ of each candidate; None if no environment was left out.
+    evidence_ : Evidence
+        Densities of the training environments with the thresholds of `verdict`.
+    evidence_on_ : str
+        What the evidence sees of a row.
+    known_ : HeldOutRows
+        Predictions and losses of the held-out rows.
+    left_out_ : LeftOutSites or None
+        Loss of each environment when it was left out; None if none was.
+    ranges_ : ColumnRanges
+        Range of each column in training.
+    n_held_out_ : int
+        Number of rows that were not used for training.
+    coef_ : ndarray
+        Coefficients of a linear predictor per unit of each column.
+    intercept_ : ndarray or float
+        Intercept of a linear predictor.
+    network_ : Network
+        Architecture of the predictor.
+    parameters_ : ndarray of shape (n_parameters,)
+        Weights and biases of the predictor.
+    state_ : object
+        State of the objective, for instance the densities of WRI.
+    input_scaling_ : Scaling
+        Mean and standard deviation of each column.
+    target_scaling_ : Scaling
+        Mean and standard deviation of the target.
     """
 
     __metadata_request__fit: ClassVar[Mapping[str, bool]] = {"groups": True}
@@ -209,22 +243,32 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
         groups: Iterable[Any] | None = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Train on all environments, then fit the evidence.
+        """Train the predictor on all environments and fit the evidence.
 
         Parameters
         ----------
-        X
-            Table of numbers, NumPy or pandas.
-        y
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Numbers without missing values. A DataFrame may hold the environment column.
+        y : array-like of shape (n_rows,)
             Targets.
-        groups
-            The environment of every row, any hashable labels. Without them and without
+        groups : iterable of shape (n_rows,) or None, default=None
+            Environment of each row, any hashable labels. Without `groups` and without
             `environment` there is one environment, and plain ERM is trained.
-        sample_weight
-            How often each row counts, once when not given: a row of weight two is a row that comes
-            twice, one of weight zero is not there. Environments count alike whatever their rows
-            weigh. Large environments, Mixup and WRI's classifier of environments draw rows by their
-            weights, so there this holds on average.
+        sample_weight : array-like of shape (n_rows,) or None, default=None
+            How often each row counts: weight 2 counts a row twice, weight 0 drops it. All
+            environments count the same, whatever the weights of their rows. Large environments,
+            Mixup and WRI's classifier of environments draw rows by their weights, so for them
+            this holds on average.
+
+        Returns
+        -------
+        self : Estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        InputError
+            If a parameter, a row or an environment cannot be used. The message names it.
         """
         check_parameters(self)
         check_option("evidence_on", self.evidence_on, get_args(Seen))
@@ -252,7 +296,7 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
     def _read(
         self, X: Any, y: Any, groups: Iterable[Any] | None, sample_weight: Any
     ) -> tuple[np.ndarray, np.ndarray, Environments, np.ndarray | None]:
-        """Checked arrays and environments of the rows that count."""
+        """Return checked arrays and environments of the rows with positive weight."""
         table, X = X, without_column(X, self.environment)
         X, y = validate_data(
             self,
@@ -274,14 +318,24 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
 
     @classmethod
     def from_spec(cls, spec: ModelSpec, **parameters: Any) -> Self:
-        """An estimator that trains a specification.
+        """Make an estimator that trains a given specification.
 
         Parameters
         ----------
-        spec
-            What is trained; its objective must be the one of the class.
-        **parameters
-            Further parameters of the constructor.
+        spec : ModelSpec
+            What is trained. Its objective must be the objective of the class.
+        **parameters : Any
+            Other parameters of the constructor.
+
+        Returns
+        -------
+        estimator : Estimator
+            The unfitted estimator.
+
+        Raises
+        ------
+        InputError
+            If the specification is for another objective.
         """
         if spec.objective.name != cls._objective:
             raise InputError(f"{cls.__name__} trains {cls._objective}, not {spec.objective.name}")
@@ -289,15 +343,15 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
 
     @property
     def _n_outputs(self) -> int | None:
-        """Number of classes, if there are any."""
+        """Number of classes; None for a regression."""
         return None
 
     @abstractmethod
     def _encode(self, y: np.ndarray) -> np.ndarray:
-        """Targets as the loss takes them."""
+        """Encode targets for the loss."""
 
     def _specs(self, can_choose: bool) -> list[ModelSpec]:
-        """What the constructor asks for: one specification for each candidate."""
+        """Make one specification per candidate."""
         asked = make_specs(self)
         if len(asked) > 1 and not can_choose:
             asked = [make_spec(self)]
@@ -312,10 +366,11 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
 
     @property
     def n_steps_(self) -> int:
-        """Steps that were taken."""
+        """Number of training steps taken."""
         return self.spec_.last_step
 
     def _train(self, problem: Problem, specs: Sequence[ModelSpec]) -> None:
+        """Choose a candidate, train it on all environments and keep it."""
         several = len(specs) > 1 or self.early_stopping
         with progress_bar("Choosing", self.verbose and several) as progress:
             chosen = choose(problem, specs, self.choose, self.early_stopping, progress)
@@ -333,7 +388,7 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
         self._check_overlap(problem)
 
     def _take(self, run: Run, record: Record) -> None:
-        """Become the predictor that a run has trained."""
+        """Keep the predictor that a run has trained."""
         self.spec_ = run.spec
         self.input_scaling_, self.target_scaling_ = run.units
         self.network_ = record.network
@@ -341,7 +396,7 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
         self.state_ = record.state
 
     def _describe_selection(self) -> str:
-        """Where no environment was left out."""
+        """Describe the selection when no environment was left out; warn if one was asked for."""
         asked = None
         if self.candidates is not None and len(self.candidates) > 1:
             asked = "candidates need"
@@ -353,13 +408,14 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
         return reason
 
     def _check_overlap(self, problem: Problem) -> None:
-        """WRI compares pairs of environments where they overlap."""
+        """Warn if most pairs hardly overlap: WRI compares environments where they overlap."""
         if self.spec_.objective.name == "wri":
             features = problem.bank.features
             seen = [self.input_scaling_.apply(features[rows]) for rows in problem.rows.fitted]
             warn_of_little_overlap(overlap_by_means(seen), self.environments_, stacklevel=4)
 
     def _standardised(self, X: Any) -> np.ndarray:
+        """Return the checked table in the units of the network."""
         check_is_fitted(self, "evidence_")
         X = without_column(X, self.environment)
         X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
@@ -367,10 +423,12 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
         return self.input_scaling_.apply(X)
 
     def _losses(self, outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
+        """Return the loss per row in the units of the target."""
         targets = targets if self._loss.classes else self.target_scaling_.apply(targets)
         losses = self._loss.per_example(torch.as_tensor(outputs), torch.as_tensor(targets))
         return losses.numpy() * float(self.target_scaling_.scale) ** 2
 
     def _outputs(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
+        """Return the outputs of the network in float64."""
         rows = torch.as_tensor(standardised)[None]
         return self.network_.outputs(torch.as_tensor(self.parameters_)[None], rows)[0].numpy()

@@ -1,15 +1,15 @@
-"""How one of several candidates is chosen by its losses at environments that were left out.
+"""Rules that choose one of several candidates by the losses at environments left out.
 
-    average      argmin_c mean_e l_ce                 least loss on average
-    worst        argmin_c max_e l_ce                  least loss at the worst environment
+    average      argmin_c mean_e l_ce                 smallest mean loss
+    worst        argmin_c max_e l_ce                  smallest loss at the worst environment
     insured      the largest λ_c with mean_e (l_ce − l_be) ≤ s_c,   b = argmin_c mean_e l_ce
     affordable   the largest λ_c with mean_e l_ce ≤ 1.01 · mean_e l_be
 
-where l_ce is candidate c's loss at environment e, trained without e, and s_c the standard error of
-that mean over environments. A larger λ is more insurance against relations that change. "insured"
-takes as much of it as the left-out environments do not speak against, "affordable" as much as one
-per cent of the loss pays for. Of candidates with the same λ, or without one, both take the least
-loss on average.
+where l_ce is the loss of candidate c at environment e, trained without e, and s_c the standard
+error of that mean over environments. A larger λ protects more against relations that change.
+"insured" takes the largest λ that the left-out environments do not contradict, "affordable" the
+largest that costs at most one per cent of the loss. Among candidates with the same λ, or without
+one, both take the smallest mean loss.
 """
 
 from collections.abc import Sequence
@@ -22,26 +22,26 @@ from wri.errors import InputError
 Rule = Literal["average", "worst", "insured", "affordable"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 DEFAULT_RULE: Rule = "affordable"
-PREMIUM = 0.01  # share of the least mean loss that "affordable" pays for a larger λ
+PREMIUM = 0.01  # share of the smallest mean loss that "affordable" spends on a larger λ
 
 
 class CandidateChoice(NamedTuple):
-    """The candidate that was chosen, by what."""
+    """The chosen candidate and a sentence that describes the choice."""
 
     best: int
     sentence: str
 
 
 def pick(losses: np.ndarray, weights: Sequence[float | None], rule: Rule) -> int:
-    """Number of the candidate that the rule takes.
+    """Return the number of the candidate that the rule chooses.
 
     Parameters
     ----------
-    losses
-        `[C, E]`, not finite where a candidate diverged.
-    weights
-        λ of each candidate; None where it has none.
-    rule
+    losses : ndarray of shape (C, E)
+        Losses; not finite where a candidate diverged.
+    weights : sequence of float or None
+        λ of each candidate; None if it has none.
+    rule : str
         One of `RULES`.
     """
     good = np.isfinite(losses).all(1)
@@ -67,7 +67,7 @@ def pick(losses: np.ndarray, weights: Sequence[float | None], rule: Rule) -> int
 def choose_candidate(
     losses: np.ndarray, weights: Sequence[float | None], rule: Rule
 ) -> CandidateChoice:
-    """The candidate, and a sentence that says how it was found, what it costs and what it buys.
+    """Choose a candidate and describe the choice, its cost and its benefit.
 
     Parameters
     ----------
@@ -79,14 +79,15 @@ def choose_candidate(
 
 
 def _describe(losses: np.ndarray, weights: Sequence[float | None], rule: Rule, best: int) -> str:
+    """Describe the choice, its cost and its benefit."""
     count, environments = losses.shape
     own = _name(weights, best)
     base = pick(losses, weights, "average")
     because = {
-        "average": "the least mean loss",
-        "worst": "the least loss at the worst environment",
-        "insured": "the largest penalty weight within one standard error of the least mean loss",
-        "affordable": f"the largest penalty weight within {PREMIUM:.0%} of the least mean loss",
+        "average": "the smallest mean loss",
+        "worst": "the smallest loss at the worst environment",
+        "insured": "the largest penalty weight within one standard error of the smallest mean loss",
+        "affordable": f"the largest penalty weight within {PREMIUM:.0%} of the smallest mean loss",
     }[rule]
     parts = [
         f"{own} of {count} candidates, chosen by the loss on each of {environments} training "
@@ -95,7 +96,7 @@ def _describe(losses: np.ndarray, weights: Sequence[float | None], rule: Rule, b
     if rule in ("insured", "affordable") and base != best:
         error = _paired_error(losses, best, base)
         parts.append(
-            f"the least is that of {_name(weights, base)}, {losses[base].mean():.4g}, and this one "
+            f"{_name(weights, base)} has the smallest, {losses[base].mean():.4g}; the chosen one "
             f"is {losses[best].mean() - losses[base].mean():.2g} above it, standard error "
             f"{error:.2g}"
         )
@@ -112,13 +113,13 @@ def _describe(losses: np.ndarray, weights: Sequence[float | None], rule: Rule, b
 
 
 def _paired_error(losses: np.ndarray, first: int, second: int) -> float:
-    """Standard error of the mean difference of two candidates, paired by environment."""
+    """Return the standard error of the mean difference of two candidates, paired by environment."""
     differences = losses[first] - losses[second]  # [E]
     return float(differences.std(ddof=1) / np.sqrt(len(differences)))
 
 
 def _name(weights: Sequence[float | None], number: int) -> str:
-    """A candidate by its λ, if that says which one it is."""
+    """Name a candidate by its λ, or by its number if several have the same λ."""
     weight = weights[number]
     if weight is None or len(set(weights)) < len(weights):
         return f"number {number}" + ("" if weight is None else f" (penalty_weight {weight:g})")
@@ -126,22 +127,19 @@ def _name(weights: Sequence[float | None], number: int) -> str:
 
 
 def describe_without_choice(asked: str | None, environments: int, stopped: bool) -> str:
-    """What is said where no environment could be, or had to be, left out.
+    """Describe a fit in which no environment was left out.
 
     Parameters
     ----------
-    asked
-        What needed one to be left out: "candidates need", say.
-    environments
-        How many there are.
-    stopped
-        Whether the loss on held-out rows said when to stop.
+    asked : str or None
+        What needed one to be left out, for instance "candidates need".
+    environments : int
+        Number of environments.
+    stopped : bool
+        Whether training stopped at the smallest loss on held-out rows.
     """
-    end = ", stopped where the loss on held-out rows was least" if stopped else ""
+    end = ", stopped where the loss on held-out rows was smallest" if stopped else ""
     if asked is None:
         return f"given or default hyper-parameters{end}"
     there = "there is one" if environments == 1 else f"there are {environments}"
-    return (
-        f"{asked} three environments or more to choose from, {there}: default hyper-parameters "
-        f"are taken{end}"
-    )
+    return f"{asked} at least three environments, {there}: default hyper-parameters are used{end}"

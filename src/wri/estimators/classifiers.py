@@ -1,4 +1,4 @@
-"""What the classifiers of all objectives share: cross-entropy, any labels, two classes or more."""
+"""Base class of the classifiers of all objectives."""
 
 from typing import Any
 
@@ -13,16 +13,55 @@ from wri.stacked import CROSS_ENTROPY
 
 
 class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
-    """The log-loss of class probabilities softmax(head(Φ(x))); parameters as in `Estimator`."""
+    """Classifier with log-loss of the class probabilities softmax(head(Φ(x))).
+
+    Labels may be of any type; two classes or more. Parameters and attributes are those of
+    `Estimator`, and `classes_`, the labels in the order of the columns of `predict_proba`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri import WRIClassifier
+    >>> X = np.random.default_rng(0).normal(size=(90, 2))
+    >>> y = np.where(X[:, 0] > 0, "ill", "well")
+    >>> site = np.repeat(["north", "east", "south"], 30)
+    >>> model = WRIClassifier(steps=60, site_spread=False).fit(X, y, groups=site)
+    >>> model.predict([[1.5, 0.0], [-1.5, 0.0]]).tolist()
+    ['ill', 'well']
+    >>> model.n_environments_
+    3
+    """
 
     _loss = CROSS_ENTROPY
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of every row."""
+        """Predict the most probable class of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        classes : ndarray of shape (n_rows,)
+            Labels out of `classes_`.
+        """
         return self._decide(self._outputs(self._standardised(X)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities `[n_rows, n_classes]`, columns as in `classes_`."""
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_rows, n_classes)
+            Columns in the order of `classes_`.
+        """
         return self._predictions(self._outputs(self._standardised(X)))
 
     @property
@@ -44,7 +83,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return softmax(outputs, axis=1)
 
     def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C − 1]
-        """Log-odds against the last class: what all outputs share does not matter."""
+        """Return log-odds against the last class; a shift of all outputs does not matter."""
         return outputs[:, :-1] - outputs[:, -1:]
 
     def _shape_coefficients(

@@ -1,4 +1,4 @@
-"""A fitted `ColumnTransformer` as JSON, and what the records of all transformers share."""
+"""JSON records of a fitted `ColumnTransformer`, and helpers for the records of all transformers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,6 +22,7 @@ Encode = Callable[[Any, str, bool], Any]
 
 
 def construct(kind: type, packed: Any, output: Any) -> Any:
+    """Make a transformer from its packed parameters; check them."""
     require(isinstance(packed, dict), f"parameters of {kind.__name__} must be an object")
     parameters = {key: unpack(value) for key, value in packed.items()}
     transformer = kind(**parameters)
@@ -32,18 +33,20 @@ def construct(kind: type, packed: Any, output: Any) -> Any:
 
 
 def output(transformer: Any) -> str | None:
-    """What `set_output` was told, if anything."""
+    """Return the setting of `set_output`, if there is one."""
     return getattr(transformer, "_sklearn_output_config", {}).get("transform")
 
 
 def check_width(n: Any, names: Any) -> None:
-    require(type(n) is int and 0 < n <= MOST_COLUMNS, f"{n!r:.40} columns cannot be")
+    """Check the number of columns and their names."""
+    require(type(n) is int and 0 < n <= MOST_COLUMNS, f"{n!r:.40} columns are impossible")
     if names is not None:
         texts = isinstance(names, list) and {*map(type, names)} == {str} and len(names) == n
         require(texts, f"feature_names must be {n} names")
 
 
 def set_names(transformer: Any, names: list[str] | None) -> None:
+    """Set or remove the names of the columns."""
     if names is not None:
         transformer.feature_names_in_ = np.array(names, dtype=object)
     elif "feature_names_in_" in vars(transformer):
@@ -51,7 +54,7 @@ def set_names(transformer: Any, names: list[str] | None) -> None:
 
 
 class _PlaceholderTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Stands for a transformer with so many columns of output."""
+    """Transformer with a given number of output columns, in place of a real one."""
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -74,7 +77,7 @@ PART_PARAMETERS = (
 
 
 def write_parts(columns: ColumnTransformer, where: str, encode: Encode) -> dict[str, Any]:
-    """What a fitted `ColumnTransformer` does, its parts written by `encode`."""
+    """Write a fitted `ColumnTransformer`; its parts are written by `encode`."""
     given = {name: transformer for name, transformer, _ in columns.transformers}
     given["remainder"] = columns.remainder
     parts = []
@@ -98,10 +101,10 @@ def write_parts(columns: ColumnTransformer, where: str, encode: Encode) -> dict[
 
 
 def read_parts(record: Mapping[str, Any], decode: Callable[[Any], Any]) -> ColumnTransformer:
-    """The `ColumnTransformer` of a record, its parts read by `decode`.
+    """Read the `ColumnTransformer` of a record; its parts are read by `decode`.
 
-    It is fitted to two rows of zeros with stand-ins for its parts, which learns which columns go
-    where, and then gets the parts.
+    It is fitted to two rows of zeros with placeholders for its parts, so that it learns which
+    columns go where; then the parts replace the placeholders.
     """
     check_names(record, ENTRIES, "ColumnTransformer has entries")
     check_names(record["parameters"], PART_PARAMETERS, "ColumnTransformer has parameters")
@@ -112,7 +115,7 @@ def read_parts(record: Mapping[str, Any], decode: Callable[[Any], Any]) -> Colum
     fitted = {name: transformer for name, transformer, _, _ in parts}
     require(len(fitted) == len(parts), "two parts have one name")
     rest = fitted.get("remainder", record["remainder"])
-    require(record["remainder"] in (None, *WORDS) and rest is not None, "the remainder is odd")
+    require(record["remainder"] in (None, *WORDS) and rest is not None, "the remainder is invalid")
     others = [part for part in parts if part[0] != "remainder"]
     stands = {
         name: each if isinstance(each, str) else _PlaceholderTransformer(width)
@@ -144,9 +147,10 @@ def read_parts(record: Mapping[str, Any], decode: Callable[[Any], Any]) -> Colum
 
 
 def _read_part(part: Any, decode: Callable[[Any], Any]) -> tuple[str, Any, Any, int]:
-    require(isinstance(part, dict), "a part of ColumnTransformer is no object")
+    """Read one part: name, transformer, columns and width."""
+    require(isinstance(part, dict), "a part of ColumnTransformer is not an object")
     check_names(part, ("name", "is", "columns", "width"), "a part of ColumnTransformer has entries")
     name, width = part["name"], part["width"]
-    require(isinstance(name, str) and type(width) is int, "a part of ColumnTransformer is odd")
-    require(0 <= width <= MOST_COLUMNS, f"a part of {width:,} columns cannot be")
+    require(isinstance(name, str) and type(width) is int, "a part of ColumnTransformer is invalid")
+    require(0 <= width <= MOST_COLUMNS, f"a part of {width:,} columns is impossible")
     return name, decode(part["is"]), unpack(part["columns"]), width

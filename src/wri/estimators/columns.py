@@ -1,11 +1,11 @@
-"""Columns of a raw table: what each holds, and how its cells are read.
+"""Columns of a raw table: their kinds, and how their cells are read.
 
     number     numbers, or texts of numbers with blanks around them   ─► float, missing NaN
     yes/no     booleans, yes and no, y and n, true and false, 1 and 0 ─► 1 or 0, missing NaN
     category   texts, or numbers that are codes                       ─► text, missing "(missing)"
 
-Columns of all other kinds are not read: constant ones, and those left out. What is missing: an
-empty cell, NaN, "?", and the texts that pandas takes for missing when it reads a CSV.
+Columns of all other kinds are not read: constant ones and those left out. Missing cells are empty
+cells, NaN, "?", and the texts that pandas reads as missing in a CSV file.
 """
 
 import warnings
@@ -27,7 +27,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 READ = ("number", "yes/no", "category")
 """Kinds of columns that are features."""
 REFUSED = ("date", "id", "text", "mixed")
-"""Kinds that somebody must decide about."""
+"""Kinds that the user must decide about."""
 NO_CATEGORY = "(missing)"
 MISSING = frozenset(
     (
@@ -45,21 +45,33 @@ SHOWN = 6  # columns named in a message
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table."""
+    """Column of a table: name, kind, number of missing cells and categories.
+
+    Attributes
+    ----------
+    name : str
+        Name of the column.
+    kind : str
+        One of `KINDS`.
+    missing : int, default=0
+        Missing cells in the table from which the kind was found.
+    categories : tuple of str, default=()
+        Categories in that table.
+    """
 
     name: str
     kind: Kind
-    missing: int = 0  # cells, where the kind was found out
-    categories: tuple[str, ...] = ()  # those that were there
+    missing: int = 0
+    categories: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the column as a dict for JSON."""
         plain = {"name": self.name, "kind": self.kind, "missing": self.missing}
         return {**plain, "categories": list(self.categories)}
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any]) -> Self:
-        """From what `as_dict` made, or from what a stranger says was made so."""
+        """Make a column from a dict of `as_dict`; an InputError for any other dict."""
         known = {"name", "kind", "missing", "categories"}
         entries = dict(entries) if isinstance(entries, Mapping) else {}
         name, kind = entries.get("name"), entries.get("kind")
@@ -74,14 +86,14 @@ class Column:
 
 
 class DistinctCells:
-    """The different cells of a column as clean texts or numbers, and where each stands."""
+    """Different cells of a column as clean texts or numbers, and their places."""
 
     def __init__(self, column: pd.Series) -> None:
         self.codes, found = pd.factorize(column)  # −1 where missing
         self.values = [_clean(value) for value in np.asarray(found, dtype=object)]
 
     def spread(self, values: Sequence[Any], missing: Any, dtype: Any) -> np.ndarray:  # [n]
-        """Values for the different cells, put where these stand."""
+        """Put one value per different cell to all places of that cell."""
         table = np.empty(len(values) + 1, dtype)
         table[:-1], table[-1] = values, missing  # the code −1 is the last
         return table[self.codes]
@@ -93,7 +105,7 @@ class DistinctCells:
 
 
 def _clean(value: Any) -> Any:
-    """A cell without blanks around it; None where nothing is said."""
+    """Return a cell without blanks around it; None if it is missing."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -101,10 +113,10 @@ def _clean(value: Any) -> Any:
 
 
 def as_number(value: Any) -> float:
-    """The number that a cell holds; a ValueError or TypeError where it holds none."""
+    """Return the number in a cell; raise ValueError or TypeError if there is none."""
     if value is None:
         return np.nan
-    if isinstance(value, str) and "_" in value:  # only Python reads 1_000 as a number
+    if isinstance(value, str) and "_" in value:  # Python alone reads 1_000 as a number
         raise ValueError(value)
     if isinstance(value, pd.Timestamp | pd.Timedelta | np.datetime64 | np.timedelta64):
         raise TypeError
@@ -112,12 +124,12 @@ def as_number(value: Any) -> float:
 
 
 def as_yes_no(value: Any) -> float:
-    """1 or 0; a LookupError where a cell says neither."""
+    """Return 1 or 0; raise LookupError for any other cell."""
     return np.nan if value is None else YES_NO[str(value).casefold()]
 
 
 def as_category(value: Any) -> str:
-    """A cell as text: 1, 1.0 and "1" are one category."""
+    """Return a cell as text: 1, 1.0 and "1" are one category."""
     if value is None:
         return NO_CATEGORY
     if isinstance(value, float | np.floating) and float(value).is_integer():
@@ -126,7 +138,7 @@ def as_category(value: Any) -> str:
 
 
 def _as_known(value: Any, known: frozenset[str]) -> str:
-    """A category; where training knew only the number that a text spells, that one."""
+    """Return the category of a cell; a text that spells a known number is that number."""
     text = as_category(value)
     if text in known or not known:
         return text
@@ -138,7 +150,7 @@ def _as_known(value: Any, known: frozenset[str]) -> str:
 
 
 def _read_one(column: pd.Series, kind: str, categories: tuple[str, ...] = ()) -> np.ndarray:
-    """One column; a ValueError names the first cell that cannot be read."""
+    """Read one column; a ValueError names the first cell that cannot be read."""
     if kind == "number" and column.dtype.kind in "iuf":
         plain = isinstance(column.dtype, np.dtype)  # pandas' own types have NA
         numbers = column.to_numpy(np.float64, **({} if plain else {"na_value": np.nan}))
@@ -171,26 +183,26 @@ def _refuse_infinity(column: pd.Series, numbers: np.ndarray) -> None:
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names in a message, the first few of them."""
+    """List the first few names for a message."""
     names = [repr(shorten(name)) for name in names]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
 
 
 class ColumnReader(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Raw columns of a DataFrame as numbers and texts; every other table is refused with reasons.
+    """Transformer that reads raw columns of a DataFrame as numbers and texts.
 
     Parameters
     ----------
-    columns
-        One dict for each column, with `name` and `kind`, as `Column.as_dict` gives it.
-    target
-        Name of the column to be predicted, which is no feature and may be there or not.
+    columns : sequence of dict
+        One dict per column, with `name` and `kind`, as `Column.as_dict` gives it.
+    target : str or None, default=None
+        Name of the column to be predicted. It is no feature and may be in the table or not.
 
     Notes
     -----
-    `transform` refuses tables in which a column is missing or holds something else, and names all
-    such columns. Columns that `columns` does not know are ignored, with a warning.
+    `transform` refuses tables in which a column is missing or holds another kind of cells, and
+    names all such columns. Columns that `columns` does not list are ignored, with a warning.
     """
 
     _parameter_constraints: ClassVar[Mapping[str, Any]] = {
@@ -214,7 +226,7 @@ class ColumnReader(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> pd.DataFrame:
-        """Numbers and texts of the columns that are features, in the order of `columns`."""
+        """Return the numbers and texts of the features, in the order of `columns`."""
         check_is_fitted(self, "columns_")
         X = self._check(X)
         read, wrong = {}, []
@@ -227,18 +239,18 @@ class ColumnReader(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if wrong:
             more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
             raise InputError(
-                f"columns that hold something else than in training: {', '.join(wrong[:SHOWN])}"
-                f"{more}; correct the cells, or leave them empty where nothing is known"
+                f"columns whose cells differ in kind from training: {', '.join(wrong[:SHOWN])}"
+                f"{more}; correct the cells, or empty them if the value is unknown"
             )
         return pd.DataFrame(read, index=X.index, copy=False)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns that are features."""
+        """Return the names of the columns that are features."""
         check_is_fitted(self, "columns_")
         return self.feature_names_in_
 
     def _check(self, X: Any) -> pd.DataFrame:
-        """The table, if it has all columns; those it has besides are named in a warning."""
+        """Return the table if it has all columns; warn of additional ones."""
         if not isinstance(X, pd.DataFrame):
             raise InputError(f"give a DataFrame with named columns, not a {type(X).__name__}")
         there = set(X.columns)
@@ -246,7 +258,7 @@ class ColumnReader(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         known = {column.name for column in self.columns_} | {self.target}
         additional = [name for name in X.columns if name not in known]
         if missing:
-            beside = f"; it has others that training had not: {listed(additional)}"
+            beside = f"; it has columns that were not in training: {listed(additional)}"
             raise InputError(
                 f"the table has no column {listed(missing)}, which the model was trained on"
                 f"{beside if additional else ''}; add or rename columns"
@@ -256,6 +268,6 @@ class ColumnReader(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"the table has column {listed(twice[:1])} twice; rename or drop one")
         if additional:
             warnings.warn(
-                f"columns that training had not are ignored: {listed(additional)}", stacklevel=3
+                f"columns that were not in training are ignored: {listed(additional)}", stacklevel=3
             )
         return X

@@ -1,4 +1,4 @@
-"""The estimators' classes, derived from the registry of objectives."""
+"""Estimator classes, one classifier and one regressor per objective of the registry."""
 
 from inspect import getdoc
 
@@ -7,19 +7,39 @@ from wri.estimators.classifiers import Classifier
 from wri.estimators.regressors import Regressor
 from wri.registry import OBJECTIVES, ObjectiveEntry
 
+EXAMPLES = "\nExamples\n--------\n"
+REFERENCES = "\nReferences\n----------\n"
+
+EXAMPLES = "\nExamples\n--------\n"
+REFERENCES = "\nReferences\n----------\n"
+
 
 def derive(kind: type[Estimator], entry: ObjectiveEntry) -> type[Estimator]:
-    """`WRIClassifier` from `Classifier` and the entry of WRI, with its complete help."""
-    shared = (getdoc(Estimator) or "").partition("\n\n")[2]
-    about = (getdoc(kind) or "").strip()
-    document = f"{entry.label}: {entry.about}.\n\n{about}\n\n{shared}\n"
+    """Make `WRIClassifier` from `Classifier` and the entry of WRI, with its complete help."""
+    name = f"{entry.label}{kind.__name__}"
     namespace = {
-        "__doc__": document,
+        "__doc__": compose_docstring(kind, entry, name),
         "__module__": "wri.estimators",
-        "__qualname__": f"{entry.label}{kind.__name__}",
+        "__qualname__": name,
         "_objective": entry.name,
     }
-    return type(f"{entry.label}{kind.__name__}", (kind,), namespace)
+    return type(name, (kind,), namespace)
+
+
+def compose_docstring(kind: type[Estimator], entry: ObjectiveEntry, name: str) -> str:
+    """Compose the help of an estimator.
+
+    The text about the task and the example come from `kind`, parameters and attributes from
+    `Estimator`, the references from the objective's class. The example of `kind` is written for
+    WRI; its name is replaced.
+    """
+    shared = (getdoc(Estimator) or "").partition("\n\n")[2]
+    about, _, example = (getdoc(kind) or "").partition(EXAMPLES)
+    example = example.replace(f"WRI{kind.__name__}", name)
+    references = (getdoc(entry.objective) or "").partition(REFERENCES)[2].partition("\n\n")[0]
+    sources = f"{REFERENCES}{references}\n" if references else ""
+    summary = f"{entry.label} {kind.__name__.lower()}: {entry.about}."
+    return f"{summary}\n\n{about.strip()}\n\n{shared}\n{sources}{EXAMPLES}{example}\n"
 
 
 ESTIMATORS: dict[str, type[Estimator]] = {
@@ -27,4 +47,4 @@ ESTIMATORS: dict[str, type[Estimator]] = {
     for kind in (Classifier, Regressor)
     for derived in (derive(kind, entry) for entry in OBJECTIVES.values())
 }
-"""All of them by name, classifiers first."""
+"""All estimators by name, classifiers first."""

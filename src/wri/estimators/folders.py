@@ -1,32 +1,48 @@
-"""Saving and loading, for estimators and pipelines alike."""
+"""Mix-in class for saving and loading."""
 
 import os
 from typing import Self
 
 
 class SavedInFolders:
-    """A fitted model that can be written to a folder and read from one."""
+    """Mix-in of models that can be saved to a folder and loaded from it."""
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a folder, which holds no code; see `wri.estimators.saving`.
+        """Save the fitted model to a folder, which then holds no code.
 
         Parameters
         ----------
-        folder
-            A new or empty folder, or one with a saved model and nothing else, which is replaced.
+        folder : path-like
+            A new or empty folder, or the folder of a saved model, which is replaced.
+
+        Raises
+        ------
+        InputError
+            If the model cannot be saved, or the folder holds other files.
         """
-        from wri.estimators.saving import save  # it knows all estimators and so comes after them
+        from wri.estimators.saving import save  # imported here, because it imports all estimators
 
         save(self, folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """The model that `save` wrote, with the same predictions to the last bit.
+        """Load a saved model, with the same predictions to the last bit.
 
         Parameters
         ----------
-        folder
-            From anybody: a damaged or hostile one is an error, and nothing in it is run.
+        folder : path-like
+            Folder that `save` wrote. Folders from strangers are safe: a damaged or hostile folder
+            is an error, and nothing in it is run.
+
+        Returns
+        -------
+        model : object of this class
+            The fitted model.
+
+        Raises
+        ------
+        InputError
+            If the folder holds no saved model, a damaged one, or one of another class.
         """
         from wri.estimators.saving import load
 

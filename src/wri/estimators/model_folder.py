@@ -1,11 +1,12 @@
-"""The folder of a saved model: the old model or the new one at every moment, read with distrust.
+"""Folder of a saved model: written as a whole, read with checks.
 
-The tensors are in a file whose name holds their SHA-256, so a new model's stand beside the old
-one's. The record names them, and replacing it, which the system does at once, makes the new model
-the one that is loaded. What a killed process leaves behind is deleted by the next save.
+The tensors are in a file whose name holds their SHA-256, so the files of the old and the new model
+do not collide. The record names the file of tensors. The system replaces the record in one step,
+so that a reader finds the old model or the new one. Files that a killed process leaves are deleted
+by the next save.
 
 Links are not followed, sizes are checked before contents are read, and a header that announces more
-than the file has is not believed.
+bytes than the file has is refused.
 """
 
 import hashlib
@@ -30,7 +31,7 @@ OURS = re.compile(r"(model\.json|model(-[0-9a-f]{16})?\.safetensors|report\.html
 
 
 class FolderContents(NamedTuple):
-    """What a folder holds."""
+    """Contents of the two files of a folder."""
 
     record: bytes
     tensors: bytes
@@ -41,19 +42,20 @@ class FolderContents(NamedTuple):
 
 
 def tensors_name(sha256: str) -> str:
-    """Name of the file with this SHA-256."""
-    require(re.fullmatch("[0-9a-f]{64}", sha256) is not None, "sha256 is no SHA-256")
+    """Return the name of the file with this SHA-256."""
+    require(re.fullmatch("[0-9a-f]{64}", sha256) is not None, "sha256 is not a SHA-256")
     return f"model-{sha256[:16]}.safetensors"
 
 
 def require(holds: bool, otherwise: str) -> None:
+    """Raise a ValueError with the text unless the condition holds."""
     if not holds:
         raise ValueError(otherwise)
 
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Whatever is wrong is said with the file's name and the remedy."""
+    """Add the file's name and a remedy to every error."""
     try:
         yield
     except InputError as error:
@@ -62,13 +64,13 @@ def named(path: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; check the path and rights") from error
     except MemoryError as error:
-        raise InputError(f"{path}: memory is too small to read it; close other programs") from error
+        raise InputError(f"{path}: too large for the memory; close other programs") from error
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: {error}; damaged? save the model again") from error
 
 
 def open_folder(folder: str | os.PathLike[str]) -> Path:
-    """The folder's path without links, or an error for what cannot be a path."""
+    """Return the folder's path without links; raise an InputError if it cannot be a path."""
     try:
         path = Path(folder).resolve()
         path.is_dir()
@@ -79,11 +81,11 @@ def open_folder(folder: str | os.PathLike[str]) -> Path:
 
 
 def read(folder: Path, name: str, largest: int) -> bytes:
-    """A regular file of the folder itself, after its size has been checked."""
+    """Read a regular file of the folder after checking its size."""
     path = folder / name
     with named(path):
         if path.is_symlink() or path.resolve().parent != folder:
-            raise InputError("is a link, and links are not followed; copy the file itself")
+            raise InputError("is a link; links are not followed: copy the file itself")
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         with open(os.open(path, flags | getattr(os, "O_BINARY", 0)), "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -96,16 +98,16 @@ def read(folder: Path, name: str, largest: int) -> bytes:
 
 
 def _check_header(head: bytes, size: int) -> None:
-    """safetensors: 8 bytes say how long the header is that follows them."""
+    """Check the header of safetensors, whose length is in the first 8 bytes."""
     length = int.from_bytes(head, "little")
     if len(head) < 8 or length > min(size - 8, LARGEST_HEADER):
         pickled = head.startswith((b"\x80", b"PK"))
-        require(not pickled, "is a pickle or an archive, which could run code, and was not opened")
+        require(not pickled, "is a pickle or an archive, which could run code; it was not opened")
         raise ValueError(f"announces a header of {length:,} bytes in a file of {size:,}")
 
 
 def write(target: Path, files: FolderContents) -> None:
-    """The new model in the old one's place, or nothing."""
+    """Replace the old model by the new one, completely or not at all."""
     with named(target):
         new = not target.exists()
         check_target(target)
@@ -123,7 +125,7 @@ def write(target: Path, files: FolderContents) -> None:
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    """Under another name first: a reader meets the whole file or none."""
+    """Write to another name first, so that readers find the whole file or none."""
     part = path.with_name(path.name + PART)
     part.unlink(missing_ok=True)
     with open(part, "xb") as file:
@@ -135,7 +137,7 @@ def _write_file(path: Path, data: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Names reach the disk in the order of the renames, where the system lets folders be synced."""
+    """Sync the names to disk in the order of the renames, if the system can sync folders."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -146,7 +148,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One save at a time, where the system can lock folders; a killed process holds no lock."""
+    """Allow one save at a time, if the system can lock folders; a killed process keeps no lock."""
     try:
         import fcntl
     except ImportError:
@@ -162,7 +164,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _current_tensors(folder: Path) -> str | None:
-    """The file that the present record names; None where there is no readable record."""
+    """Return the file that the present record names; None without a readable record."""
     try:
         return tensors_name(json.loads(read(folder, RECORD, LARGEST["record"]))["sha256"])
     except (ValueError, TypeError, LookupError, RecursionError):
@@ -170,7 +172,7 @@ def _current_tensors(folder: Path) -> str | None:
 
 
 def _clean(folder: Path, kept: set[str | None]) -> None:
-    """Delete old tensors and what a killed process left."""
+    """Delete old tensors and files that a killed process left."""
     for name in os.listdir(folder):
         if name not in kept and OURS.fullmatch(name):
             with suppress(OSError):
@@ -178,7 +180,7 @@ def _clean(folder: Path, kept: set[str | None]) -> None:
 
 
 def check_target(target: Path) -> None:
-    """Only a new or empty folder, or a saved model alone in its folder, is written to."""
+    """Refuse folders that hold anything but a saved model."""
     if not target.parent.is_dir():
         raise InputError(f"{target.parent} is not a folder; create it first")
     if target.exists() and not target.is_dir():
@@ -194,5 +196,5 @@ def check_target(target: Path) -> None:
         except (ValueError, TypeError, LookupError, RecursionError):
             foreign = [RECORD]
     if foreign:
-        what = f"{target} holds {foreign[0]}, which is not a saved model's, and is left as it is"
-        raise InputError(f"{what}; give another folder or an empty one")
+        what = f"{target} holds {foreign[0]}, which is not part of a saved model"
+        raise InputError(f"{what}; nothing was changed: give another folder or an empty one")

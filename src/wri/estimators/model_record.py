@@ -1,4 +1,4 @@
-"""Parts of a saved model: its digest, the types of its entries, labels, and what it knows."""
+"""Entries of a saved model's record: digest, types, labels and held-out rows."""
 
 import hashlib
 import json
@@ -20,30 +20,32 @@ LABEL_TYPE = re.compile(r"\|b1|\|O|\|[iu]1|[<>][iuf][248]|[<>]U[1-9]\d{0,3}")
 
 
 def record_digest(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record without its digest, however the file is laid out."""
+    """Return the SHA-256 of a record without its digest, whatever the layout of the file."""
     others = {name: value for name, value in record.items() if name != "digest"}
     text = json.dumps(others, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def as_json(value: Any) -> Any:
-    """The value as JSON has it; a TypeError or ValueError where JSON has none."""
+    """Return the value as JSON has it; raise TypeError or ValueError if JSON has no form for it."""
     return json.loads(json.dumps(value, allow_nan=False, default=np.generic.item))
 
 
 def check_names(found: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Refuse names that are missing or unknown."""
     odd = ", ".join(sorted(set(found) ^ set(known)))
     require(not odd, f"{what} missing or unknown: {odd:.200}")
 
 
 def check_entries(entries: Mapping[str, Any], known: Mapping[str, Types], what: str) -> None:
-    """Exactly these names, each with a value of the right type."""
+    """Refuse entries with missing or unknown names or values of the wrong type."""
     check_names(entries, known, f"{what} has entries")
     for name, types in known.items():
         require(type(entries[name]) in types, f"{name} has the wrong type: {entries[name]!r:.40}")
 
 
 def encode_labels(labels: np.ndarray, what: str) -> dict[str, Any]:
+    """Encode labels of environments or classes for JSON."""
     try:
         return {"dtype": labels.dtype.str, "values": as_json(labels.tolist())}
     except TypeError:
@@ -54,6 +56,7 @@ def encode_labels(labels: np.ndarray, what: str) -> dict[str, Any]:
 
 
 def decode_labels(labels: Mapping[str, Any], what: str, fewest: int) -> np.ndarray:
+    """Decode labels of environments or classes; check their type and size."""
     check_entries(labels, LABELS, what)
     values, dtype = labels["values"], labels["dtype"]
     if LABEL_TYPE.fullmatch(dtype) and {*map(type, values)} <= {str, int, float, bool}:
@@ -67,7 +70,7 @@ def decode_labels(labels: Mapping[str, Any], what: str, fewest: int) -> np.ndarr
 
 
 def decode_known(array: np.ndarray, environments: int, classes: bool) -> HeldOutRows:
-    """Held-out rows, if they can be what they say."""
+    """Decode the held-out rows; check that their values are possible."""
     predictions, (losses, environment, shares) = array[:, :-3], array[:, -3:].T
     number = environment.astype(int)
     possible = (
@@ -79,19 +82,20 @@ def decode_known(array: np.ndarray, environments: int, classes: bool) -> HeldOut
     )
     if classes:
         possible = possible and ((predictions >= 0) & (predictions <= 1)).all()
-    require(bool(possible), "known holds rows that cannot be")
+    require(bool(possible), "known holds impossible values")
     return HeldOutRows(predictions, losses, number, shares)
 
 
 def decode_left_out(array: np.ndarray | None) -> LeftOutSites | None:  # [2, E]
-    """Losses of environments that were left out, if any were and they can be what they say."""
+    """Decode the losses of left-out environments; check that their values are possible."""
     if array is None:
         return None
-    require(array.shape[1] > 2 and bool((array >= 0).all()), "left_out holds what cannot be")
+    require(array.shape[1] > 2 and bool((array >= 0).all()), "left_out holds impossible values")
     return LeftOutSites(*array)
 
 
 def decode_ranges(array: np.ndarray) -> ColumnRanges:  # [2, D]
+    """Decode the ranges of the columns."""
     low, high = array
-    require(bool((low <= high).all()), "ranges must not end before they start")
+    require(bool((low <= high).all()), "ranges must have low <= high")
     return ColumnRanges(low, high)

@@ -1,6 +1,6 @@
-"""Parameters and learned values of transformers as JSON, and back with distrust.
+"""Parameters and learned values of transformers as JSON.
 
-JSON's own values stand for themselves. What JSON lacks is an object with one key:
+JSON's own values are written as they are. What JSON lacks is an object with one key:
 
     {"float": "nan"}                              NaN and infinities
     {"array": "<f8", "shape": [2], "values": […]} an array of numbers, texts or booleans
@@ -8,7 +8,8 @@ JSON's own values stand for themselves. What JSON lacks is an object with one ke
     {"type": "float64"}                           a type of NumPy's numbers
     {"missing": "NA"}                             pandas' NA
 
-Numbers come back to the last bit: JSON writes the shortest decimal that reads as the same double.
+Numbers are read back to the last bit: JSON writes the shortest decimal that reads as the same
+double. Values are checked when they are read.
 """
 
 import math
@@ -25,7 +26,7 @@ NUMBER_TYPES = ("float64", "float32", "int64", "int32", "int16", "int8", "bool")
 
 
 def pack(value: Any) -> Any:
-    """A value for JSON; a TypeError names what has no form."""
+    """Convert a value for JSON; a TypeError names a type without a form."""
     if value is pd.NA:
         return {"missing": "NA"}
     if isinstance(value, np.generic):
@@ -51,11 +52,11 @@ def pack(value: Any) -> Any:
         return {"type": value.__name__}
     if isinstance(value, np.dtype) and value.name in NUMBER_TYPES:
         return {"type": value.name}
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def unpack(packed: Any) -> Any:
-    """The value that `pack` wrote; a ValueError for anything else."""
+    """Convert a value of `pack` back; raise a ValueError for anything else."""
     if isinstance(packed, list):
         return [unpack(each) for each in packed]
     if not isinstance(packed, dict):
@@ -81,6 +82,7 @@ def unpack(packed: Any) -> Any:
 
 
 def _unpack_array(packed: dict[str, Any]) -> np.ndarray:
+    """Convert an array back; check its type, shape and size."""
     dtype, shape, values = packed["array"], packed["shape"], packed["values"]
     plain = isinstance(dtype, str) and isinstance(shape, list) and isinstance(values, list)
     require(plain and LABEL_TYPE.fullmatch(dtype) is not None, "an array has an unknown type")
@@ -98,6 +100,7 @@ def _unpack_array(packed: dict[str, Any]) -> np.ndarray:
 
 
 def _same(one: Any, other: Any) -> bool:
+    """Return whether two cells are equal and of the same type; NaN equals NaN."""
     if one is other:
         return True
     missing = isinstance(one, float) and isinstance(other, float) and one != one and other != other

@@ -1,4 +1,4 @@
-"""Types of an estimator's parameters, checked when `fit` begins, and its seed."""
+"""Type checks of an estimator's parameters, and its seed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
@@ -62,7 +62,7 @@ OPTIONAL: Mapping[str, tuple[Check, str]] = {
     "candidates": (_are_candidates, "a list of dicts"),
     "n_jobs": (_is_whole, "a whole number"),
 }
-"""What a parameter must be where it is not None."""
+"""Type of each parameter that may also be None."""
 REQUIRED: Mapping[str, tuple[Check, str]] = {
     "validation_fraction": (_is_number, "a number"),
     "rare": (_is_number, "a number"),
@@ -72,7 +72,7 @@ REQUIRED: Mapping[str, tuple[Check, str]] = {
 
 
 def check_parameters(given: Any) -> None:
-    """Refuse parameters of the wrong type by name; their ranges are checked where they are used."""
+    """Refuse parameters of the wrong type by name; ranges are checked where they are used."""
     for name, (is_right, kind) in {**OPTIONAL, **REQUIRED}.items():
         value = getattr(given, name)
         if (value is None and name in OPTIONAL) or is_right(value):
@@ -89,7 +89,7 @@ def check_parameters(given: Any) -> None:
 
 
 def read_seed(random_state: Any) -> int:
-    """An integer is the seed of the run itself; anything else draws one."""
+    """Return an integer `random_state` as the seed; draw a seed from anything else."""
     random = check_random_state(random_state)
     if isinstance(random_state, int | np.integer):
         return int(random_state)

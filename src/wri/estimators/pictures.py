@@ -1,9 +1,9 @@
-"""Pictures instead of tables: a backbone makes features of them, an estimator learns from these.
+"""Classifier of pictures: a fixed backbone makes features, an estimator learns from them.
 
     pictures ─► backbone, fixed ─► X ─► WRIClassifier or another: predict, rarity, verdict
 
-What is saved is the estimator's folder, which names the backbone with its digest; another backbone
-is refused.
+The saved folder is the estimator's; it names the backbone with its digest. A model refuses any
+other backbone.
 """
 
 import os
@@ -28,50 +28,65 @@ if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
 
 UNREADABLE = "unreadable"
-"""The verdict on a file that is no picture."""
+"""Verdict on a file that cannot be read as a picture."""
 
 Pictures = ImageFolder | Iterable[PathLike]
 
 
 class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier of pictures from several domains, with a verdict on every picture.
+    """Classifier of pictures from several domains, with a verdict on each picture.
 
     Parameters
     ----------
-    estimator
-        One of wri's classifiers, unfitted; `WRIClassifier()` when not given.
-    backbone
-        "efficientnet-lite0", "resnet18", "resnet50", or a `wri.features.Backbone` around a network
-        of your own.
-    workers
-        Processes that read pictures and compute features; as many as there are cores, at most 8,
-        when not given.
-    verbose
+    estimator : Classifier or None, default=None
+        Unfitted classifier of wri. None: `WRIClassifier()`.
+    backbone : str or Backbone, default="efficientnet-lite0"
+        "efficientnet-lite0", "resnet18", "resnet50", or a `wri.features.Backbone` with a network of
+        your own.
+    workers : int or None, default=None
+        Processes that read pictures and compute features. None: the number of cores, at most 8.
+    verbose : bool, default=False
         Whether to show a progress bar.
 
     Attributes
     ----------
-    estimator_
-        The fitted classifier of features.
-    backbone_
+    estimator_ : Classifier
+        Fitted classifier of the features.
+    backbone_ : dict
         Name and digest of the backbone.
-    broken_
-        Files that `fit` could not read and left out, and why.
-    classes_
+    broken_ : dict
+        Files that `fit` could not read and left out, with the reason.
+    classes_ : ndarray of shape (n_classes,)
         Labels.
 
     Notes
     -----
-    `predict` and its kin give a row for every picture, in the order given. A file that is no
-    picture is named in a warning; its row is None, NaN or the verdict "unreadable".
+    `predict` and the other methods return one row per picture, in the given order. A file that
+    cannot be read as a picture is named in a warning; its row is None, NaN or the verdict
+    "unreadable".
 
     Examples
     --------
-    >>> from wri import PictureClassifier
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from PIL import Image
+    >>> from torch import nn
+    >>> from wri import ERMClassifier, PictureClassifier
     >>> from wri.datasets import ImageFolder
-    >>> train, new = ImageFolder("PACS").hold_out("sketch")  # doctest: +SKIP
-    >>> model = PictureClassifier().fit(train)  # doctest: +SKIP
-    >>> model.score(new), model.verdict(new)  # doctest: +SKIP
+    >>> from wri.features import Backbone, Preprocessing
+    >>> small = Backbone("pixels", nn.Flatten(), Preprocessing(side=2, crop=1.0))
+    >>> with TemporaryDirectory() as folder:
+    ...     for number in range(30):
+    ...         colour = ("red", "blue")[number % 2]
+    ...         home = Path(folder, ("day", "night", "dusk")[number % 3], colour)
+    ...         home.mkdir(parents=True, exist_ok=True)
+    ...         Image.new("RGB", (4, 4), colour).save(home / f"{number}.png")
+    ...     pictures = ImageFolder(folder)
+    ...     estimator = ERMClassifier(steps=30, site_spread=False)
+    ...     model = PictureClassifier(estimator, backbone=small, workers=1).fit(pictures)
+    ...     accuracy = model.score(pictures)
+    >>> accuracy
+    1.0
     """
 
     def __init__(
@@ -90,14 +105,21 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self, pictures: Pictures, y: Any = None, groups: Iterable[Any] | None = None
     ) -> "PictureClassifier":
-        """Make features and learn from them.
+        """Compute features and train the estimator on them.
 
         Parameters
         ----------
-        pictures
-            A folder, whose folders are the labels and the environments, or paths.
-        y, groups
-            Label and environment of every picture, where paths are given.
+        pictures : ImageFolder or iterable of path-like
+            A folder whose subfolders are the environments and the labels, or paths.
+        y : array-like of shape (n_pictures,), default=None
+            Label of each picture; needed with paths.
+        groups : iterable of shape (n_pictures,) or None, default=None
+            Environment of each picture; needed with paths.
+
+        Returns
+        -------
+        self : PictureClassifier
+            The fitted classifier.
         """
         estimator = ESTIMATORS["WRIClassifier"]() if self.estimator is None else self.estimator
         if not isinstance(estimator, Classifier):
@@ -117,27 +139,93 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, pictures: Pictures) -> np.ndarray:
-        """The most probable class of every picture; None for what is no picture."""
+        """Predict the most probable class of each picture.
+
+        Parameters
+        ----------
+        pictures : ImageFolder or iterable of path-like
+            Pictures.
+
+        Returns
+        -------
+        classes : ndarray of shape (n_pictures,)
+            Labels; None for a file that is not a picture.
+        """
         return self._each(pictures, lambda model, x: model.predict(x).astype(object), None)
 
     def predict_proba(self, pictures: Pictures) -> np.ndarray:
-        """Probabilities `[n, n_classes]`, columns as in `classes_`."""
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        pictures : ImageFolder or iterable of path-like
+            Pictures.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_pictures, n_classes)
+            Columns in the order of `classes_`; NaN for a file that is not a picture.
+        """
         return self._each(pictures, lambda model, x: model.predict_proba(x))
 
     def score_samples(self, pictures: Pictures) -> np.ndarray:
-        """Log density of every picture in the mixture of the training domains; higher = common."""
+        """Return the log density of each picture in the equal mixture of the training domains.
+
+        Parameters
+        ----------
+        pictures : ImageFolder or iterable of path-like
+            Pictures.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_pictures,)
+            Log densities; higher is more common.
+        """
         return self._each(pictures, lambda model, x: model.score_samples(x))
 
     def rarity(self, pictures: Pictures) -> np.ndarray:
-        """Percentage of the training domains' held-out pictures that score at most as high."""
+        """Return the percentage of held-out training pictures that score at most as high.
+
+        Parameters
+        ----------
+        pictures : ImageFolder or iterable of path-like
+            Pictures.
+
+        Returns
+        -------
+        rarity : ndarray of shape (n_pictures,)
+            Percentages; higher is more common.
+        """
         return self._each(pictures, lambda model, x: model.rarity(x))
 
     def verdict(self, pictures: Pictures) -> np.ndarray:
-        """ "supported", "rare", "outside", or "unreadable" for what is no picture."""
+        """Tell for each picture whether training held pictures like it.
+
+        Parameters
+        ----------
+        pictures : ImageFolder or iterable of path-like
+            Pictures.
+
+        Returns
+        -------
+        verdicts : ndarray of shape (n_pictures,)
+            "supported", "rare", "outside", or "unreadable" for a file that is not a picture.
+        """
         return self._each(pictures, lambda model, x: model.verdict(x), UNREADABLE)
 
     def nearest_environment(self, pictures: Pictures) -> np.ndarray:
-        """The training domain in which every picture is most common."""
+        """Return the training domain in which each picture is most common.
+
+        Parameters
+        ----------
+        pictures : ImageFolder or iterable of path-like
+            Pictures.
+
+        Returns
+        -------
+        domains : ndarray of shape (n_pictures,)
+            Labels of training domains; None for a file that is not a picture.
+        """
 
         def nearest(model: Any, x: np.ndarray) -> np.ndarray:
             return model.nearest_environment(x).astype(object)
@@ -145,7 +233,18 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._each(pictures, nearest, None)
 
     def assess(self, pictures: Pictures) -> Assessment:
-        """Prediction, probabilities, rarity, verdict and nearest domain of every picture."""
+        """Return prediction, probabilities, rarity, verdict and nearest domain of each picture.
+
+        Parameters
+        ----------
+        pictures : ImageFolder or iterable of path-like
+            Pictures.
+
+        Returns
+        -------
+        assessment : Assessment
+            Arrays with one entry per picture.
+        """
         pictures = pictures if isinstance(pictures, ImageFolder) else list(pictures)
         found = self._checked(pictures)
         judged = self.estimator_.assess(found.x)
@@ -167,30 +266,73 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def score(self, pictures: Pictures, y: Any = None) -> float:
-        """Share of the readable pictures whose class is predicted rightly."""
+        """Return the share of readable pictures whose class is predicted correctly.
+
+        Parameters
+        ----------
+        pictures : ImageFolder or iterable of path-like
+            Pictures.
+        y : array-like of shape (n_pictures,), default=None
+            Label of each picture; needed with paths.
+
+        Returns
+        -------
+        accuracy : float
+            Share from 0 to 1.
+        """
         pictures = pictures if isinstance(pictures, ImageFolder) else list(pictures)
         labels, found = _labels(pictures, y), self._checked(pictures)
         return float(np.mean(self.estimator_.predict(found.x) == labels[found.kept]))
 
     def score_new_site(self, pictures: Pictures, *, level: float = 0.95) -> "NewSite":
-        """What to expect of pictures without labels; see the estimator's method."""
+        """Estimate the loss and describe pictures without known labels.
+
+        Parameters
+        ----------
+        pictures : ImageFolder or iterable of path-like
+            Pictures of the new domain.
+        level : float, default=0.95
+            Level of the interval for the mean loss.
+
+        Returns
+        -------
+        site : NewSite
+            Expected mean loss and description of the pictures.
+        """
         return self.estimator_.score_new_site(self._checked(pictures).x, level=level)
 
     def save(self, folder: PathLike) -> None:
-        """Write the fitted model to a folder, with the name and the digest of its backbone."""
+        """Save the fitted model to a folder, with the name and the digest of its backbone.
+
+        Parameters
+        ----------
+        folder : path-like
+            A new or empty folder, or the folder of a saved model, which is replaced.
+        """
         check_is_fitted(self, "estimator_")
         save(self.estimator_, folder)
 
     @classmethod
     def load(cls, folder: PathLike, backbone: Backbone | None = None) -> Self:
-        """The model that `save` wrote.
+        """Load a saved model.
 
         Parameters
         ----------
-        folder
-            From anybody: a damaged or hostile one is an error, and nothing in it is run.
-        backbone
-            The backbone, where it is one of your own; it must have the digest that was saved.
+        folder : path-like
+            Folder that `save` wrote. A damaged or hostile folder is an error, and nothing in it is
+            run.
+        backbone : Backbone or None, default=None
+            The backbone, if it is one of your own; it must have the saved digest.
+
+        Returns
+        -------
+        model : PictureClassifier
+            The fitted classifier.
+
+        Raises
+        ------
+        InputError
+            If the folder holds no saved model of pictures, or the backbone differs.
         """
         estimator: Any = load(folder, Classifier)
         saved = getattr(estimator, "backbone_", None)
@@ -215,17 +357,17 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except InputError as error:
             if self.__sklearn_is_fitted__() and "backbone must be one of" in str(error):
                 raise InputError(
-                    f"this model's backbone is {self.backbone_['name']!r}, one of your own; give "
-                    "it as backbone="
+                    f"this model was trained with the backbone {self.backbone_['name']!r}, which "
+                    "is not part of wri; give it as backbone="
                 ) from error
             raise
 
     def _check_backbone(self, digest: str) -> None:
         if digest != self.backbone_["digest"]:
             raise InputError(
-                f"this model learned from the backbone {self.backbone_['name']!r} with digest "
-                f"{self.backbone_['digest'][:12]}…, and this one has {digest[:12]}…: other weights "
-                "or another preprocessing; give the one it learned from, or fit again"
+                f"this model was trained with the backbone {self.backbone_['name']!r} of digest "
+                f"{self.backbone_['digest'][:12]}…; the given one has {digest[:12]}…, so weights "
+                "or preprocessing differ: give the one from training, or fit again"
             )
 
     def _extract(self, pictures: Pictures, backbone: Backbone) -> PictureFeatures:
@@ -233,7 +375,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return extract(pictures, backbone, self.workers, progress=progress)
 
     def _checked(self, pictures: Pictures) -> PictureFeatures:
-        """Features by the backbone that was learned from, and by no other."""
+        """Compute features with the backbone of the training, after checking its digest."""
         check_is_fitted(self, "estimator_")
         backbone = self._found_backbone()
         self._check_backbone(backbone.digest)
@@ -245,7 +387,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         judge: Callable[[Any, np.ndarray], np.ndarray],
         otherwise: Any = np.nan,
     ) -> np.ndarray:
-        """What `judge` says of every picture, and something else of files that are none."""
+        """Apply `judge` to the readable pictures; other files get the value `otherwise`."""
         pictures = pictures if isinstance(pictures, ImageFolder) else list(pictures)
         found = self._checked(pictures)
         judged = judge(self.estimator_, found.x)

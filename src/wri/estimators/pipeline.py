@@ -1,10 +1,10 @@
-"""A scikit-learn pipeline that ends in one of our estimators and keeps what these offer.
+"""scikit-learn pipeline that ends in one of wri's estimators.
 
     X ─► environment column aside ─► preprocessing ─► X' ─► the estimator: fit, predict, verdict, …
              └──────────────────── groups ────────────────────┘
 
-A `ColumnTransformer` would drop the environment column or encode it as a feature. Here it is taken
-from the table before the preprocessing, which never sees it.
+A `ColumnTransformer` would drop the environment column or encode it as a feature. Here the column
+is taken from the table before the preprocessing, which never sees it.
 """
 
 import copy
@@ -32,27 +32,32 @@ if TYPE_CHECKING:
     from wri.estimators.verdicts import Assessment
 
 METADATA = ("groups", "sample_weight")
-"""What the last step's `fit` takes besides rows and targets."""
+"""Arguments of the last step's `fit` besides rows and targets."""
 
 
 def make_pipeline(*steps: Any, memory: Any = None, verbose: bool = False) -> "EnvironmentPipeline":
-    """A pipeline of transformers and, last, one of wri's estimators.
+    """Make a pipeline of transformers that ends in one of wri's estimators.
 
     Parameters
     ----------
-    *steps
-        Transformers of scikit-learn, or any others, and then the estimator. Steps are named by
-        their classes in lower case.
-    memory
-        Where fitted transformers are kept, as in scikit-learn; nowhere by default.
-    verbose
-        Whether to print the time that fitting each transformer took.
+    *steps : transformers, then an estimator
+        Transformers of scikit-learn or others, and last the estimator. Steps are named by their
+        classes in lower case.
+    memory : str, joblib.Memory or None, default=None
+        Where fitted transformers are cached, as in scikit-learn. None: nowhere.
+    verbose : bool, default=False
+        Whether to print the time for fitting each transformer.
 
     Returns
     -------
-    pipeline
-        It has the estimator's methods (`verdict`, `rarity`, `score_new_site`, `save`, …), all for
-        tables as they are before the preprocessing.
+    pipeline : EnvironmentPipeline
+        Pipeline with the estimator's methods (`verdict`, `rarity`, `score_new_site`, `save`, …).
+        All take tables before the preprocessing.
+
+    Raises
+    ------
+    InputError
+        If the last step is not one of wri's estimators.
 
     Examples
     --------
@@ -76,6 +81,8 @@ def make_pipeline(*steps: Any, memory: Any = None, verbose: bool = False) -> "En
 
 
 def _last_has(method: str) -> Any:
+    """Make a check of whether the last step has a method."""
+
     def check(pipeline: "EnvironmentPipeline") -> bool:
         getattr(pipeline.steps[-1][1], method)
         return True
@@ -84,11 +91,38 @@ def _last_has(method: str) -> Any:
 
 
 class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
-    """A `sklearn.pipeline.Pipeline` whose last step is one of wri's estimators.
+    """Pipeline of scikit-learn whose last step is one of wri's estimators.
 
-    Parameters and attributes as there. `groups` and `sample_weight` of `fit` reach the last step,
-    and so does the column that its `environment` names, which no other step sees. Sparse matrices
-    are made dense for it. `pipeline[-1]` is the estimator with all its attributes.
+    `groups` and `sample_weight` of `fit` reach the last step, and so does the column that its
+    `environment` names, which no other step sees. Sparse matrices are made dense for it.
+
+    Parameters
+    ----------
+    steps : list of (str, object)
+        Named transformers, and last the estimator.
+    transform_input : list of str or None, default=None
+        Metadata that the transformers before transform too, as in scikit-learn.
+    memory : str, joblib.Memory or None, default=None
+        Where fitted transformers are cached, as in scikit-learn. None: nowhere.
+    verbose : bool, default=False
+        Whether to print the time for fitting each transformer.
+
+    Attributes
+    ----------
+    named_steps : Bunch
+        Steps by name. `pipeline[-1]` is the estimator with all its attributes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from wri import ERMRegressor
+    >>> from wri.estimators import EnvironmentPipeline
+    >>> X = np.arange(60.0)[:, None]
+    >>> steps = [("scale", StandardScaler()), ("erm", ERMRegressor(steps=20, site_spread=False))]
+    >>> pipeline = EnvironmentPipeline(steps).fit(X, X[:, 0], groups=np.arange(60) % 3)
+    >>> pipeline.predict(X).shape
+    (60,)
     """
 
     def fit(
@@ -103,15 +137,22 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
 
         Parameters
         ----------
-        X
+        X : DataFrame or array-like of shape (n_rows, n_columns)
             Table, with the environment column if the last step names one.
-        y
+        y : array-like of shape (n_rows,), default=None
             Targets.
-        groups, sample_weight
-            For the last step; see there. With metadata routing on, `sample_weight` also reaches
-            transformers that request it.
-        **params
-            Parameters of other steps: `step__name=value`, or by routing where that is on.
+        groups : iterable of shape (n_rows,) or None, default=None
+            Environment of each row, for the last step.
+        sample_weight : array-like of shape (n_rows,) or None, default=None
+            Weights for the last step. With metadata routing on, they also reach transformers that
+            request them.
+        **params : Any
+            Parameters of other steps: `step__name=value`, or by metadata routing.
+
+        Returns
+        -------
+        self : EnvironmentPipeline
+            The fitted pipeline.
         """
         name, last = self.steps[-1]
         if not isinstance(last, Estimator):
@@ -136,7 +177,7 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         return self
 
     def _routed_to(self, head: Pipeline, **given: Any) -> dict[str, Any]:
-        """What transformers request of the last step's metadata, where routing is on."""
+        """Return the metadata that transformers request, if metadata routing is on."""
         if not get_config()["enable_metadata_routing"]:
             return {}
         present = {key: value for key, value in given.items() if value is not None}
@@ -144,55 +185,172 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         return {key: present[key] for key in asked}
 
     def predict(self, X: Any) -> np.ndarray:
-        """The estimator's prediction for every row, with or without the environment column."""
+        """Predict the class or the number of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_columns)
+            Table before the preprocessing, with or without the environment column.
+
+        Returns
+        -------
+        predictions : ndarray of shape (n_rows,)
+            Predictions of the last step.
+        """
         return self._last().predict(self._preprocess(X))
 
     @available_if(_last_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities `[n_rows, n_classes]`, columns as in `classes_`."""
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_columns)
+            Table before the preprocessing, with or without the environment column.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_rows, n_classes)
+            Columns in the order of `classes_`.
+        """
         return self._last().predict_proba(self._preprocess(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy of a classifier, R² of a regressor."""
+        """Return the accuracy of a classifier or the R² of a regressor.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_columns)
+            Table before the preprocessing, with or without the environment column.
+        y : array-like of shape (n_rows,)
+            Targets.
+        sample_weight : array-like of shape (n_rows,) or None, default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            Accuracy or R².
+        """
         return self._last().score(self._preprocess(X), y, sample_weight)
 
     def assess(self, X: Any) -> "Assessment":
-        """Prediction, probabilities, rarity, verdict and nearest environment from one pass."""
+        """Return prediction, probabilities, rarity, verdict and nearest environment of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_columns)
+            Table before the preprocessing, with or without the environment column.
+
+        Returns
+        -------
+        assessment : Assessment
+            Arrays with one entry per row.
+        """
         return self._last().assess(self._preprocess(X))
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Log density of every row in the mixture of the training environments."""
+        """Return the log density of each row in the equal mixture of the training environments.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_columns)
+            Table before the preprocessing, with or without the environment column.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,)
+            Log densities; higher is more common.
+        """
         return self._last().score_samples(self._preprocess(X))
 
     def score_environments(self, X: Any) -> np.ndarray:
-        """Log density of every row in each training environment, `[n_rows, n_environments_]`."""
+        """Return the log density of each row in each training environment.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_columns)
+            Table before the preprocessing, with or without the environment column.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows, n_environments)
+            Log densities; higher is more common.
+        """
         return self._last().score_environments(self._preprocess(X))
 
     def rarity(self, X: Any) -> np.ndarray:
-        """Percentage of the training environments' held-out rows that score at most as high."""
+        """Return the percentage of held-out training rows that score at most as high as each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_columns)
+            Table before the preprocessing, with or without the environment column.
+
+        Returns
+        -------
+        rarity : ndarray of shape (n_rows,)
+            Percentages; higher is more common.
+        """
         return self._last().rarity(self._preprocess(X))
 
     def verdict(self, X: Any) -> np.ndarray:
-        """ "supported", "rare" or "outside" for every row."""
+        """Tell for each row whether training held rows like it.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_columns)
+            Table before the preprocessing, with or without the environment column.
+
+        Returns
+        -------
+        verdicts : ndarray of shape (n_rows,)
+            "supported", "rare" or "outside".
+        """
         return self._last().verdict(self._preprocess(X))
 
     def nearest_environment(self, X: Any) -> np.ndarray:
-        """Label of the training environment in which every row is most common."""
+        """Return the training environment in which each row is most common.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_columns)
+            Table before the preprocessing, with or without the environment column.
+
+        Returns
+        -------
+        environments : ndarray of shape (n_rows,)
+            Labels of training environments.
+        """
         return self._last().nearest_environment(self._preprocess(X))
 
     def score_new_site(self, X: Any, **options: Any) -> "NewSite":
-        """What to expect at a site whose outcomes are not known yet; see the estimator's method."""
+        """Estimate the loss and describe the rows of a site without known outcomes.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_columns)
+            Rows of the site before the preprocessing.
+        **options : Any
+            Options of the estimator's method, such as `level`.
+
+        Returns
+        -------
+        site : NewSite
+            Expected mean loss and description of the rows.
+        """
         site = self._last().score_new_site(self._preprocess(X), **options)
         names = self[:-1].get_feature_names_out() if len(self.steps) > 1 else site.columns
         return replace(site, columns=tuple(map(str, names)))
 
     def _last(self) -> Any:
+        """Return the fitted last step."""
         last = self.steps[-1][1]
         check_is_fitted(last)
         return last
 
     def _preprocess(self, X: Any) -> Any:
-        """A table as the last step takes it."""
+        """Apply all steps but the last to a table."""
         X = without_column(X, self._last().environment)
         if len(self.steps) > 1:
             X = _dense(Pipeline(self.steps[:-1]).transform(X))
@@ -204,12 +362,12 @@ def _dense(X: Any) -> Any:
 
 
 def last_step(model: Any) -> Any:
-    """The estimator of a pipeline, or the estimator itself."""
+    """Return the estimator of a pipeline, or the estimator itself."""
     return model.steps[-1][1] if isinstance(model, Pipeline) else model
 
 
 def split_preprocessing(model: SavedInFolders) -> Any:
-    """The estimator of a pipeline, its preprocessing as JSON in an attribute that is saved."""
+    """Return the estimator of a pipeline, with its preprocessing as JSON in an attribute."""
     if not isinstance(model, EnvironmentPipeline):
         return model
     last = copy.copy(model[-1])
@@ -221,7 +379,7 @@ def split_preprocessing(model: SavedInFolders) -> Any:
 
 
 def join_preprocessing(record: dict[str, Any] | None, model: Estimator) -> Any:
-    """The pipeline of a record and its estimator; the estimator itself where there is no record."""
+    """Make the pipeline of a record and its estimator; without a record, return the estimator."""
     if record is None:
         return model
     check_entries(record, {"name": (str,), "steps": (list,)}, "preprocessing")
@@ -233,6 +391,6 @@ def join_preprocessing(record: dict[str, Any] | None, model: Estimator) -> Any:
     except (ValueError, MemoryError):
         raise
     except Exception as error:  # scikit-learn and pandas raise anything for made-up values
-        raise ValueError(f"preprocessing is odd ({error!r:.80})") from error
-    require(width == n, f"preprocessing gives {width} columns, and the estimator takes {n}")
+        raise ValueError(f"preprocessing is invalid ({error!r:.80})") from error
+    require(width == n, f"preprocessing gives {width} columns, but the estimator takes {n}")
     return EnvironmentPipeline([*steps, (record["name"], model)])

@@ -1,4 +1,4 @@
-"""What the regressors of all objectives share: squared error of a standardised target."""
+"""Base class of the regressors of all objectives."""
 
 from typing import Any
 
@@ -9,20 +9,46 @@ from wri.errors import InputError
 from wri.estimators.base import Estimator
 from wri.stacked import SQUARED
 
-LARGEST = 1e150  # of a target whose squared errors are to be measured
+LARGEST = 1e150  # of a target, so that its square is finite
 
 
 class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
-    """The squared error of head(Φ(x)); parameters as in `Estimator`.
+    """Regressor with squared error of head(Φ(x)).
 
-    Penalties are of the order of y⁴ and λ would depend on y's unit, so y is standardised by the
-    rows that are learned from; predictions come back in y's unit.
+    Penalties scale with y⁴, so λ would depend on the unit of y. Therefore y is standardised with
+    the training rows, and predictions are returned in the unit of y. Parameters and attributes are
+    those of `Estimator`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri import WRIRegressor
+    >>> X = np.random.default_rng(0).normal(size=(90, 2))
+    >>> y = 100 + 10 * X[:, 0]
+    >>> site = np.repeat(["north", "east", "south"], 30)
+    >>> model = WRIRegressor(steps=60, site_spread=False).fit(X, y, groups=site)
+    >>> low, high = model.predict([[-1.5, 0.0], [1.5, 0.0]])
+    >>> bool(low < 100 < high)
+    True
+    >>> model.n_environments_
+    3
     """
 
     _loss = SQUARED
 
     def predict(self, X: Any) -> np.ndarray:
-        """The expected target of every row."""
+        """Predict the target of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        values : ndarray of shape (n_rows,)
+            Predictions in the unit of y.
+        """
         return self._decide(self._outputs(self._standardised(X)))
 
     def _decide(self, outputs: np.ndarray) -> np.ndarray:
@@ -36,8 +62,8 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         largest = float(np.abs(numbers).max())
         if largest and not 1 / LARGEST < largest < LARGEST:
             raise InputError(
-                f"y holds numbers of the order of {largest:.0e}, whose squares doubles cannot "
-                "hold; give y in another unit"
+                f"y holds numbers of the order of {largest:.0e}, whose squares do not fit in "
+                "float64; give y in another unit"
             )
         return numbers
 

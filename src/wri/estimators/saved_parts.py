@@ -1,4 +1,4 @@
-"""What is written of a fitted estimator: constructor arguments, specification, numbers."""
+"""Parts of a fitted estimator that are saved: constructor arguments, specification, numbers."""
 
 import re
 from dataclasses import replace
@@ -14,7 +14,7 @@ from wri.training import ModelSpec
 
 
 def parameters_record(model: Estimator) -> tuple[dict[str, Any], dict[str, str]]:
-    """The constructor's arguments for JSON; and those that cannot be written down, described."""
+    """Return constructor arguments for JSON, and descriptions of those without a JSON form."""
     kept, lost = {}, {}
     for key, value in model.get_params(deep=False).items():
         try:
@@ -25,7 +25,7 @@ def parameters_record(model: Estimator) -> tuple[dict[str, Any], dict[str, str]]
 
 
 def model_tensors(model: Estimator) -> dict[str, np.ndarray]:
-    """All numbers of a model."""
+    """Return all numbers of a model."""
     densities, tail = model.evidence_.densities, model.evidence_.tail
     arrays = {
         "parameters": model.parameters_,
@@ -40,7 +40,7 @@ def model_tensors(model: Estimator) -> dict[str, np.ndarray]:
         "candidate_losses": model.candidate_losses_,
         "penalty_weights": model.penalty_weights_,
     }
-    # in C's order, which safetensors takes for granted
+    # in C order, which safetensors expects
     given = {name: array for name, array in arrays.items() if array is not None}
     tensors = {name: np.array(array, np.float64, order="C") for name, array in given.items()}
     if isinstance(model.state_, np.ndarray):
@@ -49,12 +49,13 @@ def model_tensors(model: Estimator) -> dict[str, np.ndarray]:
 
 
 def feature_names(model: Estimator) -> list[str] | None:
+    """Return the names of the columns, if they are known."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else names.tolist()
 
 
 def spec_record(spec: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
-    """The specification for JSON; and a density that cannot be written down, described."""
+    """Return the specification for JSON, and the description of a density that has no JSON form."""
     try:
         return as_json(spec.as_dict()), {}
     except InputError:
@@ -65,4 +66,5 @@ def spec_record(spec: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _describe(value: Any) -> str:
+    """Return the repr of an object without its address."""
     return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value))[:500]

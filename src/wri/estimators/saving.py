@@ -1,4 +1,4 @@
-"""Models on disk: a folder of two files, neither of which can run anything.
+"""Saved models: a folder of two files without code.
 
     model.json            format version, estimator, its parameters, features, labels, thresholds,
                           how it was trained, the preprocessing of a pipeline, and two SHA-256: of
@@ -7,15 +7,15 @@
                           of left-out sites, scores of held-out rows with their predictions and
                           losses; its SHA-256 is part of its name
 
-A loaded model predicts, scores and gives verdicts to the last bit. The folder tells what was
-predicted for held-out rows and how wrong it was, and so their outcomes, but not their columns,
-except that the ends of a column's range are some row's values.
-Objects other than wri's densities (a density that holds a function, a RandomState) are not kept; of
-these the folder holds a description, and the loaded model has the default.
+A loaded model gives the same predictions, scores and verdicts to the last bit. The folder holds the
+predictions and losses of the held-out rows, from which their outcomes can be computed. It does not
+hold their columns, except that the minimum and the maximum of each column are values of some row.
+Objects other than wri's densities (a density that holds a function, a RandomState) are not saved;
+the folder holds a description of them, and the loaded model has the default.
 
-Any change of what the two files say is refused. Nothing that a folder says is trusted either: links
-are not followed, sizes are checked before contents are read, and every name, type and shape must be
-the one that `model.json` implies.
+A folder whose files were changed is refused. Nothing in a folder is trusted: links are not
+followed, sizes are checked before contents are read, and every name, type and shape must be the one
+that `model.json` implies.
 """
 
 import hashlib
@@ -99,7 +99,22 @@ EXTRAS = {BACKBONE: (dict,), "preprocessing": (dict,)}
 
 
 def save(model: SavedInFolders, folder: str | os.PathLike[str]) -> None:
-    """Write a fitted model to a new or empty folder, or over an old model: whole or not at all."""
+    """Write a fitted model to a folder.
+
+    The model replaces an old one completely or not at all.
+
+    Parameters
+    ----------
+    model : Estimator or EnvironmentPipeline
+        The fitted model.
+    folder : path-like
+        A new or empty folder, or the folder of a saved model, which is replaced.
+
+    Raises
+    ------
+    InputError
+        If the model cannot be saved, or the folder holds other files.
+    """
     check_is_fitted(model[-1] if isinstance(model, EnvironmentPipeline) else model, "evidence_")
     target = open_folder(folder)
     try:  # what is written can be read
@@ -114,7 +129,42 @@ def save(model: SavedInFolders, folder: str | os.PathLike[str]) -> None:
 
 
 def load(folder: str | os.PathLike[str], kind: type = object) -> Any:
-    """The model that `save` wrote, if it is of that kind. Runs nothing from the folder."""
+    """Load a saved model from its folder.
+
+    No code in the folder is run, so folders from strangers can be loaded.
+
+    Parameters
+    ----------
+    folder : path-like
+        Folder that `save` wrote.
+    kind : type, default=object
+        Class that the model must have.
+
+    Returns
+    -------
+    model : Estimator or EnvironmentPipeline
+        The fitted model; its predictions equal those of the saved one to the last bit.
+
+    Raises
+    ------
+    InputError
+        If the folder holds no saved model, a damaged one, or one of another class.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from wri import ERMClassifier
+    >>> from wri.estimators import load
+    >>> X = np.linspace(-1, 1, 60)[:, None]
+    >>> site = np.tile(["north", "east", "south"], 20)
+    >>> model = ERMClassifier(steps=30, site_spread=False).fit(X, X[:, 0] > 0, groups=site)
+    >>> with TemporaryDirectory() as folder:
+    ...     model.save(folder)
+    ...     again = load(folder)
+    >>> bool((again.predict_proba(X) == model.predict_proba(X)).all())
+    True
+    """
     home = open_folder(folder)
     if not home.is_dir():
         raise InputError(f"{home} is not a folder; give the one that save wrote")
@@ -128,6 +178,7 @@ def load(folder: str | os.PathLike[str], kind: type = object) -> Any:
 
 
 def _load(home: Path, record: bytes) -> Any:
+    """Load a model; start again if another process replaced it meanwhile."""
     try:
         return _decode(home, record, lambda name, most: read(home, name, most))
     except InputError:
@@ -138,7 +189,7 @@ def _load(home: Path, record: bytes) -> Any:
 
 
 def _encode(model: Estimator) -> FolderContents:
-    """The two files."""
+    """Encode a fitted estimator as the contents of the two files."""
     name = type(model).__name__
     require(ESTIMATORS.get(name) is type(model), f"{name} is not one of wri's own estimators")
     parameters, not_kept = parameters_record(model)
@@ -182,9 +233,9 @@ def _encode(model: Estimator) -> FolderContents:
 
 
 def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[str, int], bytes]) -> Any:
-    """The model of two files; the second is read when the first has been found good.
+    """Decode the model of two files; the second is read after the first was checked.
 
-    `tensor_data` takes the name of the file and the most bytes that it may have.
+    `tensor_data` takes the name of the file and the largest number of bytes it may have.
     """
     with named(folder / RECORD):
         record = _record(record_data)
@@ -232,7 +283,7 @@ def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[str, int], 
 
 
 def _record(data: bytes) -> dict[str, Any]:
-    """`model.json`, of our version and with the entries it must have."""
+    """Decode `model.json`; check its version, digest and entries."""
     try:
         record = json.loads(data)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -258,7 +309,7 @@ def _record(data: bytes) -> dict[str, Any]:
 
 
 def _unfilled(record: Mapping[str, Any]) -> Any:
-    """The model without its arrays."""
+    """Make the model without its arrays."""
     name, features, names = record["estimator"], record["features"], record["feature_names"]
     require(name in ESTIMATORS, f"estimator {name!r:.40} is unknown")
     model: Any = ESTIMATORS[name](**record["parameters"])
@@ -295,6 +346,7 @@ def _unfilled(record: Mapping[str, Any]) -> Any:
 
 
 def _candidate(entries: Any) -> Any:
+    """Decode one candidate of the constructor's parameters."""
     if not isinstance(entries, dict):
         return entries
     found = {key: decode_option(value) for key, value in entries.items()}
@@ -304,7 +356,7 @@ def _candidate(entries: Any) -> Any:
 
 
 def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Shape of every tensor, and whether the evidence's numbers are possible."""
+    """Return the shape of each tensor that the record implies; check the evidence's numbers."""
     components, rows = record["components"], record["calibrating_rows"]
     require(components > 0 and 0 < record["tail_power"] < rows, "the evidence is out of range")
     rare, outside = record["rare_threshold"], record["outside_threshold"]
@@ -335,13 +387,13 @@ def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]
 
 
 def _most_bytes(implied: Mapping[str, tuple[int, ...]]) -> int:
-    """Of a file that holds these tensors; known before it is read."""
+    """Return the largest size of a file with these tensors, before it is read."""
     numbers = sum(math.prod(shape) for shape in implied.values())
     return min(LARGEST["tensors"], 8 * numbers + LARGEST_HEADER + 8)
 
 
 def _arrays(data: bytes, implied: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """The tensors, with the names, types and shapes that they must have, all of them numbers."""
+    """Decode the tensors; check names, types, shapes and that all numbers are finite."""
     try:
         found = safetensors.numpy.load(data)
     except (SafetensorError, KeyError, ValueError) as error:
@@ -359,6 +411,7 @@ def _arrays(data: bytes, implied: Mapping[str, tuple[int, ...]]) -> dict[str, np
 
 
 def _scaling(arrays: Mapping[str, np.ndarray], name: str) -> Scaling:
+    """Return the mean and the scale stored under a name."""
     mean, scale = arrays[name]
     require(bool((scale > 0).all()), f"{name} must have positive scales")
     return Scaling(mean, scale)

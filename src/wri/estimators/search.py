@@ -1,10 +1,10 @@
-"""What `fit` trains: candidates by leave-one-environment-out, then the chosen one on all.
+"""Training in `fit`: candidates by leave-one-environment-out, then the chosen one on all rows.
 
     l_ce = loss on environment e of candidate c, trained on the others
 
-One of them is chosen by these losses (`choice.py`). All candidates times all left-out environments
-are one call of `train`. A run standardises by the rows that it learns from, so a left-out
-environment is new in every respect. No row outside `fit` is ever seen.
+One candidate is chosen by these losses (`choice.py`). All candidates and all left-out environments
+are trained in one call of `train`. A run standardises with its own training rows, so a left-out
+environment is new in every respect. No row outside `fit` is used.
 """
 
 import warnings
@@ -22,24 +22,24 @@ from wri.threads import torch_threads
 from wri.training import Bank, ModelSpec, Record, Run, train
 from wri.training.runs import FEWEST_ROWS
 
-CHECKPOINTS = 20  # looked at for early stopping
-FEWEST_SPLIT = 25  # rows of an environment that can spare some
-FEWEST_HELD = 5  # rows that are worth holding out
-MOST_FOLDS = 5  # runs that leave environments out, for the spread between sites
-STEP_ROWS = 2**14  # rows of a step over all runs that choose λ alone
-FEWEST_CHOOSING = 100  # rows of an environment that choose λ, if it has them
-MOST_LIGHT = 1.5  # times the share of rows, where those held out weigh little
+CHECKPOINTS = 20  # evaluations for early stopping
+FEWEST_SPLIT = 25  # rows of an environment from which some are held out
+FEWEST_HELD = 5  # smallest number of rows to hold out
+MOST_FOLDS = 5  # most runs that leave environments out, for the spread between sites
+STEP_ROWS = 2**14  # rows per step of all runs together that choose λ only
+FEWEST_CHOOSING = 100  # rows per environment that choose λ, if it has them
+MOST_LIGHT = 1.5  # most held-out rows, as a multiple of the share, if they weigh little
 
 
 class RowSplit(NamedTuple):
-    """Row numbers of each environment."""
+    """Row numbers of each environment: fitted and held out."""
 
-    fitted: list[np.ndarray]  # what is learned from
-    held_out: list[np.ndarray]  # what is not; empty where an environment is small
+    fitted: list[np.ndarray]  # training rows
+    held_out: list[np.ndarray]  # other rows; empty if an environment is small
 
     @property
     def calibrating(self) -> list[np.ndarray]:
-        """Held-out rows; those learned from where none could be spared."""
+        """Rows that set thresholds: the held-out rows, or the fitted ones if none were held out."""
         pairs = zip(self.held_out, self.fitted, strict=True)
         return [held if len(held) else fitted for held, fitted in pairs]
 
@@ -51,10 +51,10 @@ def hold_out(
     share: float,
     seed: int,
 ) -> RowSplit:
-    """Put a share of every environment's rows aside, drawn by lot.
+    """Hold out a random share of the rows of each environment.
 
-    Rows with the same contents share a lot: a row that comes twice stands on one side only, and a
-    row that comes twice counts like a row of weight two.
+    Rows with the same contents stay together, so that a repeated row is in one part only and counts
+    like one row with weight 2.
     """
     random = generator(seed, "held-out rows")
     held = np.zeros(len(contents), bool)
@@ -74,7 +74,7 @@ def hold_out(
 
 
 class LeftOutRun(NamedTuple):
-    """A run that was trained without some environments."""
+    """Run that was trained without some environments."""
 
     environments: list[int]  # those left out
     run: Run
@@ -82,7 +82,7 @@ class LeftOutRun(NamedTuple):
 
 
 class ChosenSpec(NamedTuple):
-    """The specification to train on all environments."""
+    """Specification to train on all environments."""
 
     spec: ModelSpec
     losses: np.ndarray | None = None  # [C, E], of each candidate on each left-out environment
@@ -91,7 +91,7 @@ class ChosenSpec(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
-    """Everything that the runs of one `fit` have in common."""
+    """What all runs of one `fit` share."""
 
     bank: Bank
     rows: RowSplit
@@ -105,11 +105,11 @@ class Problem:
 
     @property
     def can_leave_one_out(self) -> bool:
-        """Whether an environment can be left out and two still be compared."""
+        """Whether at least two environments remain when one is left out."""
         return self.n_environments > 2
 
     def complete(self, spec: ModelSpec) -> ModelSpec:
-        """A specification for the size of all environments, so that all runs have its numbers."""
+        """Complete a specification for the size of all environments, the same for all runs."""
         learned, weights = np.concatenate(self.rows.fitted), self.bank.weights
         weight = len(learned) if weights is None else weights[learned].sum()
         largest = max(len(own) for own in self.rows.fitted)
@@ -121,12 +121,14 @@ class Problem:
         environments: Sequence[int],
         evaluate: Mapping[str, np.ndarray] | None = None,
     ) -> Run:
-        with warnings.catch_warnings():  # said once, with the environment's name, by `fit`
+        """Make a run on some environments."""
+        with warnings.catch_warnings():  # `fit` warns once, with the environment's name
             warnings.filterwarnings("ignore", "environment .* holds a single class")
             rows = [self.rows.fitted[e] for e in environments]
             return Run(spec, self.bank, rows, seed=self.seed, evaluate=evaluate or {})
 
     def train(self, runs: Sequence[Run], every: int, progress: Progress) -> list[Record]:
+        """Train runs with the threads that `n_jobs` allows."""
         jobs = effective_n_jobs(self.n_jobs)
         with torch_threads(jobs if jobs > 1 else None):
             return train(
@@ -135,15 +137,15 @@ class Problem:
                 measures=("loss",),
                 device=self.device,
                 progress=progress,
-                # unless asked, a library leaves the process's threads and memory as they are
+                # unless asked, a library does not change the threads of the process
                 side_by_side=jobs > 1,
-                threads=1,  # a step's operations are small: more stacks, not more threads for one
+                threads=1,  # operations are small: more stacks pay, more threads per stack do not
             )
 
     def left_out_losses(
         self, specs: Sequence[ModelSpec], every: int, progress: Progress
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Losses `[C, E, T]` on environments that a candidate was not trained on, and steps."""
+        """Return the losses `[C, E, T]` at left-out environments, and the steps."""
         runs, thinned = [], self._thinned(specs)
         for left_out in range(self.n_environments):
             others = [e for e in range(self.n_environments) if e != left_out]
@@ -155,10 +157,10 @@ class Problem:
         return losses.swapaxes(0, 1), records[0].steps
 
     def leave_out(self, spec: ModelSpec, progress: Progress) -> list[LeftOutRun]:
-        """The specification trained without each environment in turn.
+        """Train the specification without each environment in turn.
 
-        Where there are more than `MOST_FOLDS` environments several are left out at a time, so that
-        the cost grows with the environments and not with their square.
+        With more than `MOST_FOLDS` environments several are left out at a time, so that the cost
+        grows linearly with their number.
         """
         n = self.n_environments
         folds = [list(range(first, n, MOST_FOLDS)) for first in range(min(n, MOST_FOLDS))]
@@ -167,9 +169,9 @@ class Problem:
         return [LeftOutRun(*each) for each in zip(folds, runs, records, strict=True)]
 
     def _thinned(self, specs: Sequence[ModelSpec]) -> "Problem":
-        """With fewer rows to learn from, where candidates differ in λ alone.
+        """Return the problem with fewer training rows, if candidates differ in λ only.
 
-        How much of a penalty serves shows on some rows as on all, in a fraction of the time.
+        Fewer rows are enough to choose λ and take a fraction of the time.
         """
         alike = {repr(_without_penalty_weight(spec).as_dict()) for spec in specs}
         environments = self.n_environments
@@ -187,7 +189,7 @@ class Problem:
     def held_out_losses(
         self, spec: ModelSpec, every: int, progress: Progress
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The same for one candidate trained on all, on the held-out rows of each: `[1, E, T]`."""
+        """Return the losses `[1, E, T]` of one candidate on held-out rows, and the steps."""
         every_one = range(self.n_environments)
         splits = {str(e): self.rows.calibrating[e] for e in every_one}
         (record,) = self.train([self.run(spec, every_one, splits)], every, progress)
@@ -201,10 +203,10 @@ def choose(
     early_stopping: bool,
     progress: Progress,
 ) -> ChosenSpec:
-    """The candidate that the rule takes, and with early stopping the step of its least mean loss.
+    """Choose a candidate by the rule and, with early stopping, the step of its smallest mean loss.
 
-    With fewer than three environments there is no environment to leave out: the first candidate is
-    taken, and its step by the loss on held-out rows.
+    With fewer than three environments none can be left out: the first candidate is taken, and its
+    step is chosen by the loss on held-out rows.
     """
     leave_out = problem.can_leave_one_out
     if not (early_stopping or (leave_out and len(specs) > 1)):
@@ -218,7 +220,7 @@ def choose(
         losses, steps = problem.held_out_losses(specs[0], every, progress)
     mean = np.nan_to_num(losses.mean(1), nan=np.inf, posinf=np.inf)  # [C, T]
     for c, spec in enumerate(specs):
-        # before a penalty has its full weight, what is trained is something else
+        # steps before the penalty has its full weight do not count
         mean[c, (steps < spec.full_penalty_at) & (steps < steps[-1])] = np.inf
     at = mean.argmin(1) if early_stopping else np.full(len(specs), len(steps) - 1)  # [C]
     final = losses[np.arange(len(specs)), :, at]  # [C, E]
@@ -234,5 +236,5 @@ def _without_penalty_weight(spec: ModelSpec) -> ModelSpec:
 
 
 def penalty_weight_of(spec: ModelSpec) -> float | None:
-    """λ of a complete specification; None where its objective has none."""
+    """Return λ of a complete specification; None if its objective has none."""
     return spec.hyper.get("penalty_weight")

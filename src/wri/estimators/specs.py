@@ -1,4 +1,4 @@
-"""Between an estimator's constructor and model specifications, in both directions."""
+"""Conversion between an estimator's constructor and model specifications."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -12,16 +12,16 @@ from wri.training.spec import encode_option
 
 PRESET = "table"
 BUILTIN = ("penalty_weight", "learning_rate", "weight_decay", "batch_size")
-"""Hyper-parameters that are parameters of the constructor too."""
+"""Hyper-parameters that are also parameters of the constructor."""
 
 AUTO = "auto"
 PenaltyWeight = float | Literal["auto"] | None
 LADDER = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
-"""λ that "auto" chooses from, in units of the preset's; 0 is ERM."""
+"""λ that "auto" chooses from, as multiples of the preset's value; 0 is ERM."""
 
 
 class RequestedModel(Protocol):
-    """What a constructor says of the model."""
+    """The parameters of a constructor that describe the model."""
 
     _objective: str
     preset: str
@@ -37,9 +37,9 @@ class RequestedModel(Protocol):
 
 
 def make_spec(asked: RequestedModel, candidate: Mapping[str, Any] | None = None) -> ModelSpec:
-    """The specification that a constructor makes, changed by a candidate.
+    """Make the specification of a constructor, changed by a candidate.
 
-    A candidate's entries are hyper-parameters, options of the objective, or `hidden`.
+    A candidate's keys are hyper-parameters, options of the objective, or `hidden`.
     """
     kind = OBJECTIVES[asked._objective]
     options, hidden = dict(asked.options or {}), asked.hidden
@@ -59,7 +59,7 @@ def make_spec(asked: RequestedModel, candidate: Mapping[str, Any] | None = None)
             raise InputError(
                 f"unknown hyper-parameter or option {name!r} in candidates; choose from {possible}"
             )
-    if asked.early_stopping:  # any step may be the last, so the rate must not decay towards one
+    if asked.early_stopping:  # any step may be the last, so the step size must not decay
         hyper.setdefault("final_rate", 1.0)
     return ModelSpec.of(
         asked._objective,
@@ -74,7 +74,7 @@ def make_spec(asked: RequestedModel, candidate: Mapping[str, Any] | None = None)
 
 
 def make_specs(asked: RequestedModel) -> list[ModelSpec]:
-    """One specification for each candidate; with "auto" one for each λ of the ladder, too.
+    """Make one specification per candidate; with "auto" one per candidate and λ.
 
     A candidate that names its own penalty weight keeps it.
     """
@@ -95,19 +95,19 @@ def chooses_penalty(asked: RequestedModel) -> bool:
 
 
 def penalty_ladder(asked: RequestedModel) -> list[float]:
-    """What "auto" chooses from: 0, which is ERM, and multiples of the preset's λ."""
+    """Return the λ that "auto" chooses from: 0, which is ERM, and multiples of the preset's λ."""
     known = {each.name: each for each in OBJECTIVES[asked._objective].hyperparameters()}
     centre = known["penalty_weight"].setting(asked.preset).resolve(None)
     return [centre * factor for factor in LADDER]
 
 
 def has_penalty_weight(objective: str) -> bool:
-    """Whether an objective adds a weighted penalty to the risk."""
+    """Return whether an objective adds a weighted penalty to the risk."""
     return any(each.name == "penalty_weight" for each in OBJECTIVES[objective].hyperparameters())
 
 
 def plain_erm(spec: ModelSpec) -> ModelSpec:
-    """ERM with what it shares with a specification, for a single environment."""
+    """Make the ERM specification for a single environment, with the shared settings."""
     known = {parameter.name for parameter in OBJECTIVES["erm"].hyperparameters()}
     return ModelSpec.of(
         "erm",
@@ -121,7 +121,7 @@ def plain_erm(spec: ModelSpec) -> ModelSpec:
 
 
 def constructor_parameters(spec: ModelSpec) -> dict[str, Any]:
-    """Arguments of a constructor that makes the specification; defaults are left out."""
+    """Return the constructor's arguments for a specification, without defaults."""
     given = spec.differences()
     parameters: dict[str, Any] = {}
     if spec.preset != PRESET:
@@ -141,14 +141,14 @@ def constructor_parameters(spec: ModelSpec) -> dict[str, Any]:
 
 
 def python_line(spec: ModelSpec, kind: str) -> str:
-    """The line of Python that makes the estimator, `kind` "Classifier" or "Regressor"."""
+    """Return the line of Python that makes the estimator; `kind` is "Classifier" or "Regressor"."""
     label = ENTRIES[spec.objective.name].label
     arguments = [f"{name}={value!r}" for name, value in constructor_parameters(spec).items()]
     return f"{label}{kind}({', '.join(arguments)})"
 
 
 def plain_parameter(value: Any) -> Any:
-    """A constructor's argument without objects: densities by their kind and fields."""
+    """Convert a constructor's argument to plain values; densities become kind and fields."""
     if isinstance(value, Mapping):
         return {name: plain_parameter(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,10 +1,10 @@
-"""Fitted transformers of scikit-learn as JSON: the known ones, and no others.
+"""JSON records of fitted scikit-learn transformers of known classes.
 
 A record names the class, its parameters, and what was learned in public terms: means, medians,
-categories, which of them are rare, which columns go where. Nothing of scikit-learn's private state
-is written. Where a transformer needs such state, it is fitted again to a few made-up rows that lead
-to the learned values, which are then put in their place and compared. So a model can be read by
-another version of scikit-learn, and a record can name nothing that would be run.
+categories, which of them are rare, which columns go where. No private state of scikit-learn is
+written. If a transformer needs private state, it is fitted to a few made-up rows that lead to the
+learned values; these are then set and compared. So another version of scikit-learn can read a
+model, and a record cannot name anything that would be run.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,15 +45,15 @@ class TransformerFormat(NamedTuple):
 
 
 def encode_transformer(transformer: Any, where: str, fitted: bool = True) -> Any:
-    """A transformer for JSON.
+    """Encode a transformer for JSON.
 
     Parameters
     ----------
-    transformer
-        Fitted, or one of the words "passthrough" and "drop".
-    where
-        What errors call it: the path of its names.
-    fitted
+    transformer : transformer or str
+        Fitted transformer, "passthrough" or "drop".
+    where : str
+        Path of its names, for errors.
+    fitted : bool, default=True
         Whether it has learned something; a part without columns has not.
     """
     if transformer is None or isinstance(transformer, str):
@@ -62,8 +62,8 @@ def encode_transformer(transformer: Any, where: str, fitted: bool = True) -> Any
     name = kind.__name__
     if name not in FORMS or FORMS[name].kind is not kind:
         raise InputError(
-            f"step {where!r} is {name}, which has no form without code; transformers that can be "
-            f"saved are {', '.join(FORMS)}. Use these, or apply {name} to the table before"
+            f"step {where!r} is {name}, which cannot be saved without code; transformers that can "
+            f"be saved are {', '.join(FORMS)}. Use these, or apply {name} before the pipeline"
         )
     try:
         if name == "ColumnTransformer":
@@ -82,9 +82,9 @@ def encode_transformer(transformer: Any, where: str, fitted: bool = True) -> Any
 
 
 def decode_transformer(record: Any) -> Any:
-    """The transformer of a record; a ValueError for whatever cannot be one."""
+    """Decode the transformer of a record; raise a ValueError if the record is invalid."""
     if isinstance(record, str):
-        require(record in WORDS, f"{record!r:.40} is no transformer")
+        require(record in WORDS, f"{record!r:.40} is not a transformer")
         return record
     name = str(record.get("class")) if isinstance(record, dict) else ""
     require(name in FORMS, f"transformer {name!r:.40} is unknown")
@@ -97,7 +97,7 @@ def decode_transformer(record: Any) -> Any:
     transformer = construct(FORMS[name].kind, record["parameters"], record["output"])
     if record["learned"] is None:
         return transformer
-    require(isinstance(record["learned"], dict), f"{name} learned something odd")
+    require(isinstance(record["learned"], dict), f"learned values of {name} are invalid")
     learned = {key: unpack(value) for key, value in record["learned"].items()}
     n, names = learned.pop("n_features", None), learned.pop("feature_names", None)
     check_width(n, names)
@@ -105,14 +105,14 @@ def decode_transformer(record: Any) -> Any:
     try:
         FORMS[name].read(transformer, learned)
     except (LookupError, AttributeError) as error:
-        raise ValueError(f"{name} learned something odd ({error!r:.80})") from error
+        raise ValueError(f"learned values of {name} are invalid ({error!r:.80})") from error
     transformer.n_features_in_ = n
     set_names(transformer, names)
     return transformer
 
 
 def encode_steps(steps: Sequence[tuple[str, Any]], where: str = "", fitted: bool = True) -> Any:
-    """Named transformers for JSON; an InputError names one that cannot be kept."""
+    """Encode named transformers for JSON; an InputError names one that cannot be saved."""
     return [
         {"name": name, "is": encode_transformer(step, f"{where}{name}", fitted)}
         for name, step in steps
@@ -120,11 +120,11 @@ def encode_steps(steps: Sequence[tuple[str, Any]], where: str = "", fitted: bool
 
 
 def decode_steps(records: Any) -> list[tuple[str, Any]]:
-    """Named transformers of a record; a ValueError for whatever cannot be some."""
+    """Decode named transformers; raise a ValueError if the record is invalid."""
     require(isinstance(records, list) and len(records) > 0, "steps must be a list")
     steps = []
     for record in records:
-        require(isinstance(record, dict), "a step is no object")
+        require(isinstance(record, dict), "a step is not an object")
         check_names(record, ("name", "is"), "a step has entries")
         require(isinstance(record["name"], str), "a step has no name")
         steps.append((record["name"], decode_transformer(record["is"])))
@@ -133,6 +133,7 @@ def decode_steps(records: Any) -> list[tuple[str, Any]]:
 
 
 def _learned(name: str, transformer: Any) -> Learned:
+    """Return what a transformer has learned, for JSON."""
     names = getattr(transformer, "feature_names_in_", None)
     found = {
         "n_features": int(transformer.n_features_in_),
@@ -143,7 +144,7 @@ def _learned(name: str, transformer: Any) -> Learned:
 
 
 def _attributes(*names: str) -> tuple[Callable[[Any], Learned], Callable[[Any, Learned], None]]:
-    """For transformers whose public attributes are all they know."""
+    """Make the functions that write and read transformers with public attributes only."""
 
     def write(transformer: Any) -> Learned:
         return {name: getattr(transformer, name) for name in names}
@@ -153,7 +154,7 @@ def _attributes(*names: str) -> tuple[Callable[[Any], Learned], Callable[[Any, L
         for name, value in learned.items():
             rows = name == "n_samples_seen_"
             right = value is None or isinstance(value, int | float if rows else np.ndarray)
-            require(right, f"{name} is no array")
+            require(right, f"{name} is not an array")
             if not rows and value is not None:
                 numbers = value.dtype.kind in "iuf" and value.shape == (transformer.n_features_in_,)
                 require(numbers, f"{name} is not a number per column")
@@ -179,17 +180,18 @@ def _read_imputer(imputer: SimpleImputer, learned: Learned) -> None:
         learned["numbers"],
     )
     n, missing = imputer.n_features_in_, imputer.missing_values
-    require(isinstance(statistics, np.ndarray) and statistics.shape == (n,), "statistics are odd")
-    require((indicated is None) is not imputer.add_indicator, "the indicator is odd")
+    numbers_given = isinstance(statistics, np.ndarray) and statistics.shape == (n,)
+    require(numbers_given, "statistics are invalid")
+    require((indicated is None) is not imputer.add_indicator, "the indicator is invalid")
     rows = np.full((2, n), 0.0 if numbers else "a", float if numbers else object)
     if missing == 0:
         rows += 1
     for column in indicated or []:
-        require(type(column) is int and 0 <= column < n, f"column {column!r:.40} cannot be")
+        require(type(column) is int and 0 <= column < n, f"column {column!r:.40} is impossible")
         rows[1, column] = missing
     imputer.fit(rows)
     found = None if indicated is None else imputer.indicator_.features_.tolist()
-    require(found == indicated, "the indicator is odd")
+    require(found == indicated, "the indicator is invalid")
     imputer.statistics_ = statistics
 
 
@@ -205,18 +207,19 @@ def _write_encoder(encoder: Any) -> Learned:
 
 
 def _merges(encoder: Any) -> bool:
+    """Return whether an encoder merges rare categories."""
     return encoder.min_frequency is not None or encoder.max_categories is not None
 
 
 def _read_encoder(encoder: Any, learned: Learned) -> None:
     categories, rare = learned["categories"], learned["rare"]
     n = encoder.n_features_in_
-    require(isinstance(categories, list) and len(categories) == n, "categories are odd")
-    require(isinstance(rare, list) and len(rare) == n, "rare categories are odd")
+    require(isinstance(categories, list) and len(categories) == n, "categories are invalid")
+    require(isinstance(rare, list) and len(rare) == n, "rare categories are invalid")
     given = encoder.get_params(deep=False)
     columns = [_rows_of(every, few) for every, few in zip(categories, rare, strict=True)]
     length = max(len(column) for column in columns)
-    # what fills a column up is in no category, and so counts for none
+    # the filling is in no category and so counts for none
     frame = pd.DataFrame({place: _fill(c, length) for place, c in enumerate(columns)})
     made_up: dict[str, Any] = {"categories": categories, "handle_unknown": "ignore"}
     if isinstance(encoder, OrdinalEncoder):
@@ -226,20 +229,22 @@ def _read_encoder(encoder: Any, learned: Learned) -> None:
     encoder.set_params(**made_up).fit(frame)
     encoder.set_params(**given)
     encoder.categories_ = categories
-    require(_write_encoder(encoder)["rare"] == rare, "rare categories are odd")
+    require(_write_encoder(encoder)["rare"] == rare, "rare categories are invalid")
 
 
 def _rows_of(categories: Any, rare: Any) -> list[Any]:
-    """Every category twice, rare ones once."""
-    require(isinstance(categories, np.ndarray) and categories.ndim == 1, "categories are odd")
+    """Return each category twice, rare ones once."""
+    is_list = isinstance(categories, np.ndarray) and categories.ndim == 1
+    require(is_list, "categories are invalid")
     places = set(rare or [])
     whole = {*map(type, places)} <= {int} and places <= set(range(len(categories)))
-    require(whole, "rare categories are odd")
+    require(whole, "rare categories are invalid")
     values = categories.tolist()
     return values + [value for place, value in enumerate(values) if place not in places]
 
 
 def _fill(values: list[Any], length: int) -> pd.Series:
+    """Fill a column up to a length with a value in no category."""
     if all(type(value) in (int, float, bool) for value in values):
         finite = [value for value in values if value == value]
         other: Any = max(finite, default=0) + 1

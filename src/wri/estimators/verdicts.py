@@ -1,7 +1,7 @@
-"""The part of an estimator that says how much evidence there is for a row's prediction.
+"""Mix-in class for the evidence behind predictions: scores, rarity and verdicts.
 
-Densities and thresholds are fitted after the predictor, whatever its objective, on what the
-predictor makes of the rows; see `wri.ood.evidence`. One sign: higher is more common.
+Densities and thresholds are fitted after the predictor, for every objective, on the predictor's
+representation of the rows; see `wri.ood.evidence`. Higher scores are more common.
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +30,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Assessment:
-    """Everything that a model says of single rows."""
+    """Prediction and evidence of each row.
+
+    Attributes
+    ----------
+    predictions : ndarray of shape (n_rows,)
+        Predicted classes or numbers.
+    probabilities : ndarray of shape (n_rows, n_classes) or None
+        Class probabilities; None for a regressor.
+    scores : ndarray of shape (n_rows,)
+        Log density; higher is more common.
+    rarity : ndarray of shape (n_rows,)
+        Percentage of held-out rows that score at most as high.
+    verdicts : ndarray of shape (n_rows,)
+        "supported", "rare" or "outside".
+    nearest : ndarray of shape (n_rows,)
+        Training environment in which the row is most common.
+    """
 
     predictions: np.ndarray  # [n], classes or numbers
     probabilities: np.ndarray | None  # [n, C], of a classifier
@@ -41,7 +57,7 @@ class Assessment:
 
 
 class EvidenceMixin(ABC):
-    """Scores, rarity and verdicts for an estimator that standardises and has a network."""
+    """Mix-in with scores, rarity and verdicts of an estimator with a network."""
 
     evidence_on: Seen
     evidence_on_: Seen
@@ -60,63 +76,104 @@ class EvidenceMixin(ABC):
     parameters_: np.ndarray
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Log density of every row in the mixture of the training environments, equal shares.
+        """Return the log density of each row in the equal mixture of the training environments.
 
         Parameters
         ----------
-        X
+        X : DataFrame or array-like of shape (n_rows, n_features)
             Table like the one in `fit`, with or without the environment column.
 
         Returns
         -------
-        scores
-            `[n_rows]`, higher = more common.
+        scores : ndarray of shape (n_rows,)
+            Log densities; higher is more common.
         """
         seen = self._seen(X)
         return self.evidence_.score(seen)
 
     def score_environments(self, X: Any) -> np.ndarray:
-        """Log density of every row in each training environment, `[n_rows, n_environments_]`."""
+        """Return the log density of each row in each training environment.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows, n_environments_)
+            Log densities; higher is more common.
+        """
         seen = self._seen(X)
         return self.evidence_.score_environments(seen)
 
     def rarity(self, X: Any) -> np.ndarray:
-        """Percentage of the training environments' held-out rows that score at most as high.
+        """Return the percentage of held-out training rows that score at most as high as each row.
 
-        Higher = more common: 3 says that three rows in a hundred were as rare or rarer.
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        rarity : ndarray of shape (n_rows,)
+            Percentages; higher is more common. 3 means that 3 % of the held-out rows were as rare
+            or rarer.
         """
         seen = self._seen(X)
         return self.evidence_.rarity(seen)
 
     def verdict(self, X: Any) -> np.ndarray:
-        """ "supported", "rare" or "outside" for every row: were there such rows in training?
+        """Tell for each row whether training held rows like it.
 
-        By default the evidence sees the predictor's outputs, and a rare row is one whose prediction
-        is more extreme than nearly all in training. For classifiers that is a confident row, which
-        at sites like those seen loses *less* than others: rare says that training holds little to
-        judge the prediction by, not that it is likely to be wrong. `evidence_on="x"` calls strange
-        combinations of columns rare.
+        By default the evidence sees the predictor's outputs: a row is rare if its prediction is
+        more extreme than nearly all in training. For classifiers these are confident rows, which at
+        sites like those seen have a *smaller* loss than others. So "rare" means that training holds
+        little to judge the prediction by, not that it is likely to be wrong. With `evidence_on="x"`
+        unusual combinations of columns are rare.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        verdicts : ndarray of shape (n_rows,)
+            "supported", "rare" or "outside".
         """
         seen = self._seen(X)
         return self.evidence_.verdict(seen)
 
     def nearest_environment(self, X: Any) -> np.ndarray:
-        """Label of the training environment in which every row is most common."""
-        seen = self._seen(X)
-        return self.environments_[self.evidence_.nearest(seen)]
-
-    def assess(self, X: Any) -> Assessment:
-        """Prediction, probabilities, rarity, verdict and nearest environment from one pass.
+        """Return the training environment in which each row is most common.
 
         Parameters
         ----------
-        X
+        X : DataFrame or array-like of shape (n_rows, n_features)
             Table like the one in `fit`, with or without the environment column.
 
         Returns
         -------
-        assessment
-            The same numbers as from the single methods, at a fraction of their cost.
+        environments : ndarray of shape (n_rows,)
+            Labels out of `environments_`.
+        """
+        seen = self._seen(X)
+        return self.environments_[self.evidence_.nearest(seen)]
+
+    def assess(self, X: Any) -> Assessment:
+        """Return prediction, probabilities, rarity, verdict and nearest environment of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        assessment : Assessment
+            The same numbers as from the single methods, computed in one pass.
         """
         standardised = self._standardised(X)
         outputs = self._outputs(standardised)
@@ -131,22 +188,22 @@ class EvidenceMixin(ABC):
         )
 
     def score_new_site(self, X: Any, *, level: float = 0.95) -> "NewSite":
-        """What to expect at a site whose outcomes are not known yet.
+        """Estimate the loss and describe the rows of a site without known outcomes.
 
         Parameters
         ----------
-        X
+        X : DataFrame or array-like of shape (n_rows, n_features)
             Rows of the site, like those in `fit`.
-        level
-            Of the interval for the site's mean loss.
+        level : float, default=0.95
+            Level of the interval for the site's mean loss.
 
         Returns
         -------
-        site
-            The mean loss to expect with an interval that contains the spread between sites, shares
-            of rows that are rare or outside, the nearest training environment, columns beyond their
-            range in training, and the mean prediction; `meaning` says it in words, `plot()` in a
-            picture. The interval needs three training sites or more and `site_spread=True`.
+        site : NewSite
+            Expected mean loss with an interval that contains the spread between sites, shares of
+            rare and outside rows, nearest training environment, columns beyond their range in
+            training, and the mean prediction. `meaning` describes it in words, `plot()` draws it.
+            The interval needs at least three training sites and `site_spread=True`.
         """
         from wri.diagnosis.new_site import describe_new_site  # it draws, and so loads Matplotlib
 
@@ -170,31 +227,32 @@ class EvidenceMixin(ABC):
 
     @abstractmethod
     def _take(self, run: Run, record: Record) -> None:
-        """Become the predictor that a run has trained."""
+        """Keep the predictor that a run has trained."""
 
     @abstractmethod
     def _standardised(self, X: Any) -> np.ndarray:
-        """A table as the network takes it."""
+        """Return the checked table in the units of the network."""
 
     @abstractmethod
     def _outputs(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
-        """What the network gives."""
+        """Return the outputs of the network."""
 
     @abstractmethod
     def _decide(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
-        """The most probable classes, or numbers in the target's unit."""
+        """Return the most probable classes, or numbers in the unit of the target."""
 
     @abstractmethod
     def _predictions(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C]
-        """Class probabilities, or numbers in the target's unit."""
+        """Return class probabilities, or numbers in the unit of the target."""
 
     @abstractmethod
     def _losses(self, outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
-        """Log-losses, or squared errors in the target's unit."""
+        """Return log-losses, or squared errors in the unit of the target."""
 
     def _fit_evidence(
         self, X: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, rows: RowSplit
     ) -> None:
+        """Fit densities, thresholds and column ranges; keep the held-out rows."""
         self.evidence_on_ = self.evidence_on
         self.n_held_out_ = sum(len(own) for own in rows.held_out)
         standardised = self.input_scaling_.apply(X)
@@ -220,7 +278,7 @@ class EvidenceMixin(ABC):
         )
 
     def _leave_sites_out(self, problem: Problem) -> None:
-        """Keep what the specification loses at each environment when trained without it."""
+        """Measure the loss at each environment when the specification is trained without it."""
         self.left_out_ = None
         possible = problem.can_leave_one_out and self.n_held_out_ > 0
         # an exact density is given for all environments at once
@@ -235,7 +293,7 @@ class EvidenceMixin(ABC):
         for fold, run, record in runs:
             if record.diverged_at is not None:
                 return
-            without = copy(self)  # the same estimator, as it would be without these sites
+            without = copy(self)  # the estimator trained without these sites
             without._take(run, record)
             others = [e for e in range(self.n_environments_) if e not in fold]
             known = without._known(bank, [rows.held_out[e] for e in others], weights)
@@ -250,25 +308,25 @@ class EvidenceMixin(ABC):
         self.left_out_ = LeftOutSites(*found.T)
 
     def _known(self, bank: Bank, rows: Sequence[np.ndarray], weights: np.ndarray) -> HeldOutRows:
-        """Predictions and losses of some rows of each environment."""
+        """Return predictions and losses of some rows of each environment."""
         every = np.concatenate(rows)
         outputs = self._outputs(self.input_scaling_.apply(bank.features[every]))
         losses = self._losses(outputs, bank.targets[every])
         return HeldOutRows.of(self._predictions(outputs), losses, [weights[own] for own in rows])
 
     def _seen(self, X: Any) -> np.ndarray:  # [n, F]
-        """What the evidence sees of a table."""
+        """Return what the evidence sees of a table."""
         return self._represent(self._standardised(X))
 
     def _represent(
         self, standardised: np.ndarray, outputs: np.ndarray | None = None
     ) -> np.ndarray:  # [n, D] -> [n, F]
-        """The same of standardised rows, and of their outputs where these are known already."""
+        """Return what the evidence sees of standardised rows, or of their known outputs."""
         if self.evidence_on_ == "outputs":
             return self._free_outputs(self._outputs(standardised) if outputs is None else outputs)
         flat, rows = torch.as_tensor(self.parameters_)[None], torch.as_tensor(standardised)[None]
         return self.network_.views(flat, rows).seen(self.evidence_on_)[0].numpy()
 
     def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:
-        """Outputs without what the prediction does not depend on."""
+        """Drop the part of the outputs that the prediction does not depend on."""
         return outputs

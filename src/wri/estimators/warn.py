@@ -1,4 +1,4 @@
-"""What `fit` refuses or warns of when rows say little: environments, weights, overlap."""
+"""Warnings and errors of `fit` about environments, weights and overlap."""
 
 import warnings
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from wri.errors import InputError, shorten
 from wri.rows import Environments
 from wri.training.runs import FEWEST_ROWS
 
-SMALL = 0.1  # mean weight below which weights were hardly meant as counts
-NOTHING_SHARED = 0.05  # overlap below which a pair has next to nothing in common
+SMALL = 0.1  # mean weight below which weights are probably not meant as counts
+NOTHING_SHARED = 0.05  # overlap below which a pair counts as separate
 BUILTIN = 4  # pairs in a warning
 
 
 def check_environments(
     environments: Environments, targets: np.ndarray, classes: bool, stacklevel: int
 ) -> None:
-    """Refuse environments that are too small, warn of those that say little."""
+    """Refuse environments that are too small; warn of those with a single class."""
     for label, rows in zip(environments.labels, environments.rows, strict=True):
         if len(rows) < FEWEST_ROWS:
             raise InputError(
@@ -35,7 +35,7 @@ def check_environments(
 
 
 def warn_of_one_environment(name: str, stacklevel: int) -> None:
-    """One environment cannot be compared with others."""
+    """Warn that one environment cannot be compared with others."""
     warnings.warn(
         f"{name} compares environments and was given one: it trains plain ERM. Give fit groups=, "
         "or the constructor environment='column'",
@@ -44,31 +44,35 @@ def warn_of_one_environment(name: str, stacklevel: int) -> None:
 
 
 def warn_of_small_weights(weights: np.ndarray, stacklevel: int) -> None:
-    """Weights that sum to one would let the decay of the predictor's weights win over all rows."""
+    """Warn of small weights, for instance weights that sum to one.
+
+    The weight decay of the predictor would then outweigh all rows.
+    """
     total = weights.sum()
     if 0 < total < SMALL * len(weights):
         warnings.warn(
-            f"sample_weight sums to {total:.3g} for {len(weights)} rows: weights are how often a "
-            "row counts, and so few rows hardly move a predictor; multiply them by "
+            f"sample_weight sums to {total:.3g} for {len(weights)} rows: a weight is how often a "
+            "row counts, and so few rows hardly train a predictor; multiply the weights by "
             f"{len(weights) / total:.3g} to count every row once on average",
             stacklevel=stacklevel + 1,
         )
 
 
 def overlap_by_means(inputs: Sequence[np.ndarray]) -> np.ndarray | None:
-    """ρ_ij of Gaussians with the environments' means and their common covariance, `[E, E]`.
+    """Return ρ_ij `[E, E]` of Gaussians with the environments' means and a common covariance.
 
-    With Mahalanobis distance Δ, estimated without bias, log p_j/p_i at i's rows is N(−Δ²/2, Δ²), so
+    With Mahalanobis distance Δ, estimated without bias, log p_j/p_i at the rows of i is
+    N(−Δ²/2, Δ²), so
 
         ρ = E_i[2 p_j / (p_i + p_j)] = 2 E[σ(Δ·z − Δ²/2)],   z ~ N(0, 1)
 
-    None where there are too few rows to tell. A classifier with a weight decay, as WRI learns with,
-    parts environments less than they are.
+    Return None if there are too few rows. A classifier with weight decay, as WRI uses, would
+    separate environments less than they are.
 
     Parameters
     ----------
-    inputs
-        Rows of each environment, `[n_e, D]`.
+    inputs : sequence of ndarray of shape (n_e, D)
+        Rows of each environment.
     """
     counts = np.array([len(rows) for rows in inputs])
     width, freedom = inputs[0].shape[1], counts.sum() - len(inputs)
@@ -77,7 +81,7 @@ def overlap_by_means(inputs: Sequence[np.ndarray]) -> np.ndarray | None:
     means = np.stack([rows.mean(0) for rows in inputs])  # [E, D]
     spread = np.concatenate(inputs).var(0)
     within = sum((rows - mean).T @ (rows - mean) for rows, mean in zip(inputs, means, strict=True))
-    # a column that is constant in every site parts them all the same
+    # a column that is constant within every site still separates the sites
     covariance = within / freedom + np.diag(1e-6 * spread + (spread == 0))
     apart = means[:, None] - means  # [E, E, D]
     squared = (apart * np.linalg.solve(covariance, apart[..., None])[..., 0]).sum(-1)
@@ -89,7 +93,7 @@ def overlap_by_means(inputs: Sequence[np.ndarray]) -> np.ndarray | None:
 
 
 def warn_of_little_overlap(overlap: np.ndarray | None, labels: np.ndarray, stacklevel: int) -> None:
-    """Say so where most pairs of environments share nothing, and name them."""
+    """Warn if most pairs of environments hardly overlap, and name them."""
     if overlap is None:
         return
     pairs = list(combinations(range(len(labels)), 2))
@@ -99,7 +103,7 @@ def warn_of_little_overlap(overlap: np.ndarray | None, labels: np.ndarray, stack
     names = [f"{shorten(labels[i])} and {shorten(labels[j])}" for _, i, j in apart]
     more = f" and {len(names) - BUILTIN} more" if len(names) > BUILTIN else ""
     warnings.warn(
-        f"{len(apart)} of {len(pairs)} pairs of environments share next to nothing "
+        f"{len(apart)} of {len(pairs)} pairs of environments hardly overlap "
         f"({'; '.join(names[:BUILTIN])}{more}), so WRI has little to compare there and is closer "
         "to ERM; see wri.diagnosis.environment_overlap(X, groups)",
         stacklevel=stacklevel + 1,

@@ -1,4 +1,4 @@
-"""Experiments: one file for each table or figure of the paper, or for those that share runs."""
+"""Experiments: one module per table or figure of the paper, or for several that share runs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,21 @@ if TYPE_CHECKING:
 
 
 class Experiment(NamedTuple):
-    """Tables and figures that are computed together, with the options of all of them."""
+    """Tables and figures that are computed together, with their options.
+
+    Attributes
+    ----------
+    outputs : mapping of str to str
+        Name of each table or figure, and a line about it.
+    options : tuple of Option, default=()
+        Options of the experiment.
+
+    Examples
+    --------
+    >>> from wri.experiments import EXPERIMENTS
+    >>> list(EXPERIMENTS["density_quality"].outputs)
+    ['figureD3', 'figureD4']
+    """
 
     outputs: Mapping[str, str]  # name of each table or figure, and a line about it
     options: tuple[Option, ...] = ()
@@ -23,19 +37,19 @@ FILTERED = Option(
     name="filtered",
     kind=bool,
     flags="--filtered/--unfiltered",
-    help="Only data seeds that pass the paper's filter, or all. Shows both if not given.",
+    help="Only data seeds that pass the paper's filter, or all. By default both are shown.",
 )
 PRESET = Option(
     name="preset",
     kind=Literal["paper", "published", "coloured"],
     default="coloured",
-    help="Hyper-parameters: as printed, as the paper's code ran them, or chosen for this data.",
+    help="Hyper-parameters: as printed in the paper, as in its code, or chosen for these data.",
 )
 FEATURES = (
     Option(
         name="features",
         kind=Literal["ae", "cnn", "pca"],
-        help="Autoencoder, convolutional network or PCA. PCA by default with --quick.",
+        help="Autoencoder, convolutional network or PCA. With --quick the default is PCA.",
     ),
     Option(name="width", kind=int, least=1, help="Number of features."),
     Option(
@@ -50,7 +64,7 @@ EVIDENCE = (
         name="combine",
         kind=Literal["mean", "maximum"],
         default="mean",
-        help="How the densities of the environments become one score.",
+        help="How the densities of the environments are combined to one score.",
     ),
     Option(
         name="negatives",
@@ -64,17 +78,17 @@ BACKEND = Option(
     name="backend",
     kind=Literal["local", "ray"],
     default="local",
-    help="Train sweeps in threads here, or in Ray's workers, here or on RAY_ADDRESS.",
+    help="Train sweeps in threads here, or in Ray's workers (local, or at RAY_ADDRESS).",
 )
 PICTURES = (
     Option(
         name="datasets",
         kind=str,
-        help="Some of VLCS, PACS, OfficeHome, TerraIncognita, DomainNet, with commas. All if not "
-        "given.",
+        help="Some of VLCS, PACS, OfficeHome, TerraIncognita, DomainNet, separated by commas. By "
+        "default all.",
     ),
-    Option(name="data", kind=str, help="Folder that holds them, in place of WRI_DATA."),
-    Option(name="backbone", kind=str, help="Its name; efficientnet-lite0 if not given."),
+    Option(name="data", kind=str, help="Folder of the data sets, in place of WRI_DATA."),
+    Option(name="backbone", kind=str, help="Name of the backbone; default efficientnet-lite0."),
     BACKEND,
 )
 
@@ -83,7 +97,7 @@ EXPERIMENTS = {
         {"figure1": "two Gaussian features: ERM, IRM, VREx and WRI under invariant covariate shift"}
     ),
     "figure3": Experiment(
-        {"figure3": "finite samples under large shift: how spurious each algorithm stays"}
+        {"figure3": "finite samples under large shift: remaining spurious weight per algorithm"}
     ),
     "figure4": Experiment(
         {"figure4": "IRM's and WRI's penalties of slightly spurious predictors as the shift grows"}
@@ -106,18 +120,16 @@ EXPERIMENTS = {
     ),
     "table3": Experiment(
         {
-            "table3": "mirrored digits told from common ones, by WRI's density and the others' "
-            "confidence"
+            "table3": "detection of mirrored digits by WRI's density and by the confidence of "
+            "the others"
         },
         (PRESET, *FEATURES, *EVIDENCE),
     ),
-    "ablation": Experiment(
-        {"ablation": "table 2's WRI with one thing changed at a time, and why it wins"}, FEATURES
-    ),
+    "ablation": Experiment({"ablation": "WRI of table 2 with one change at a time"}, FEATURES),
     "pictures": Experiment(
         {
             "table4": "DomainBed's pictures, each domain held out: ERM, IRM, VREx and WRI",
-            "tableE4": "the same with all eight algorithms, and every set's domains",
+            "tableE4": "the same with all eight algorithms, per domain",
         },
         PICTURES,
     ),
@@ -125,7 +137,7 @@ EXPERIMENTS = {
         {
             "tableE1": "accuracy in a simulation as the invariant means move apart",
             "tableE2": "accuracy in a simulation as the invariant covariances differ",
-            "tableE3": "accuracy in a simulation as the spurious features agree ever more in "
+            "tableE3": "accuracy in a simulation as the spurious features agree more and more in "
             "training",
             "figureE5": "tables E.1 to E.3 as a figure",
         },
@@ -151,12 +163,29 @@ A module's function `run` takes an `ExperimentTask` and returns a `Result` per o
 
 
 def run_experiment(task: ExperimentTask) -> "list[Result]":
-    """Run one experiment and write its figures into the task's folder.
+    """Run one experiment and write its figures to the folder of the task.
+
+    Parameters
+    ----------
+    task : ExperimentTask
+        Name, size, seed and folder.
 
     Returns
     -------
-    results
-        One for each of the task's outputs. What they share is computed once.
+    results : list of Result
+        One per output of the task. Shared parts are computed once.
+
+    Raises
+    ------
+    InputError
+        If the experiment, an output, an option or a value is unknown.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from wri.experiments import ExperimentTask, run_experiment
+    >>> task = ExperimentTask(name="figure1", folder=Path("results"))
+    >>> results = run_experiment(task)  # doctest: +SKIP
     """
     check_task(task)
     experiment = EXPERIMENTS[task.name]
@@ -171,7 +200,29 @@ def run_experiment(task: ExperimentTask) -> "list[Result]":
 
 
 def check_task(task: ExperimentTask) -> None:
-    """Refuse an unknown experiment, output, option or value."""
+    """Refuse an unknown experiment, output, option or value.
+
+    Parameters
+    ----------
+    task : ExperimentTask
+        The task.
+
+    Raises
+    ------
+    InputError
+        If the experiment, an output, an option or a value is unknown.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from wri import InputError
+    >>> from wri.experiments import ExperimentTask, check_task
+    >>> try:
+    ...     check_task(ExperimentTask(name="figure1", folder=Path("."), options={"width": 3}))
+    ... except InputError as error:
+    ...     print(error)
+    figure1 has no option 'width'; it has no options
+    """
     check_option("experiment", task.name, tuple(EXPERIMENTS))
     experiment = EXPERIMENTS[task.name]
     for output in task.outputs:

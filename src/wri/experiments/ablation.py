@@ -1,21 +1,21 @@
-"""The ablation: table 2's WRI of preset `coloured`, with one thing changed at a time.
+"""Ablation: WRI of table 2 with the preset `coloured`, with one change at a time.
 
-Every line is trained with its preset's defaults on the same draws of everything (rows and colours,
+Each line is trained with its preset's defaults on the same draws of everything (rows and colours,
 extractor, split, initial weights), so nothing is chosen. `--seed N` is the number of the first
-draw; the settings were chosen on draws 0 to 9. Beside the accuracies at the last step stands what
-the line's penalty says of two ideal predictors under the logistic loss, on all training rows and
-with the weights as they are at the end of training:
+draw; the settings were chosen on draws 0 to 9. Beside the accuracies at the last step are the
+penalties that the line gives two ideal predictors under the logistic loss, on all training rows and
+with the weights at the end of training:
 
     digit     p(y | digit), the label noise known: the penalty should be zero
     colour    p(y | colour) of the two training environments together: it should not
 
-Weights on all of x are not covered by the paper's Proposition 1; these columns show how much the
-digit predictor is blamed for it. The line `weights: true digit group` has the exact weights of easy
-and hard digits, which no density on x can have. The lines `paper` and `published` are the paper's
-objective as printed and as its code ran it, with its own defaults, on the same features
-(`--features ae` has all lines on the paper's). On top stands what can be reached: the ideal digit
-predictor, the exact minima with infinitely many rows, and the table's network and a linear one
-trained by ERM on the digit's side. A quick look has HCMNIST-CS only, no other features.
+Weights on all of x are not covered by the paper's Proposition 1; these columns show how large a
+penalty the digit predictor gets for that reason. The line `weights: true digit group` has the exact
+weights of easy and hard digits, which no density on x can have. The lines `paper` and `published`
+are the paper's objective as printed and as in its code, with its own defaults, on the same features
+(`--features ae` has all lines on the paper's). The first lines show what can be reached: the ideal
+digit predictor, the exact minima with infinitely many rows, and the table's network and a linear
+one trained by ERM on the digit's side. A quick run has HCMNIST-CS only, and no other features.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ def _variant(
     features: str | None = None,
     **hyper: float,
 ) -> Variant:
-    """WRI with one thing changed: an option, a hyper-parameter, the preset or the features."""
+    """Return WRI with one change: an option, a hyper-parameter, the preset or the features."""
     chosen = objective or make_objective("wri", preset)
     return Variant(ModelSpec.of(chosen, preset=preset, hyper=hyper), features)
 
@@ -174,7 +174,7 @@ def run(task: ExperimentTask) -> list[Result]:
 
 
 class AblationRuns(NamedTuple):
-    """What a line's runs left behind, by the number of the draw."""
+    """Records of a line's runs, by the number of the draw."""
 
     outcomes: dict[int, Outcome]
     infos: dict[int, DatasetInfo]
@@ -189,7 +189,7 @@ def table(
     full: bool,
     progress: Progress,
 ) -> tuple[list[ResultCell], list[str]]:
-    """All lines of one data set, and which draws they lack."""
+    """Return all lines of one data set, and the draws they lack."""
     trained = {name: AblationRuns({}, {}, {}) for name in variants}
     for n, draw in enumerate(draws):
         train_draw(dataset, variants, own, draw, full, part(progress, n, len(draws)), trained)
@@ -221,7 +221,7 @@ def train_draw(
     progress: Progress,
     trained: Mapping[str, AblationRuns],
 ) -> None:
-    """One run per line on one draw, all trained at once, and added to `trained`."""
+    """Train one run per line on one draw, all at once, and add them to `trained`."""
     kinds = {variant.features for variant in variants.values()} - {GROUP}
     data: dict[str | None, ColouredData] = {
         kind: load_features(
@@ -248,7 +248,7 @@ def train_draw(
 
 
 def with_group(data: ColouredData, dataset: str) -> ColouredData:
-    """The features with the digit group's exact log-odds of the two training environments."""
+    """Return the features with the exact log-odds of the digit group between environments."""
     first, second = np.log(digit_shares(dataset))[list(TRAINING)]  # [10] each
     column = TINY * (first - second)[data.digits]
     features = np.concatenate([data.bank.features, column[:, None]], axis=1, dtype=np.float32)
@@ -258,7 +258,7 @@ def with_group(data: ColouredData, dataset: str) -> ColouredData:
 def ideal_losses(
     environments: Sequence[ColouredDigits], dataset: str
 ) -> dict[str, list[np.ndarray]]:
-    """Losses of the ideal predictors on the rows of each training environment."""
+    """Return losses of the ideal predictors on the rows of each training environment."""
     chosen = [environments[e] for e in TRAINING]
     noise = COLOURED_MNIST[dataset].label_noise
     agree = float(np.mean(np.concatenate([e.colour == e.y for e in chosen])))
@@ -275,7 +275,7 @@ def _log_loss(right: np.ndarray, probability: np.ndarray) -> np.ndarray:
 def penalty(
     variant: Variant, losses: Sequence[np.ndarray], data: SweepData, record: Record
 ) -> float:
-    """Of a predictor with these losses, under the weights that a run ended with."""
+    """Return the penalty of a predictor with these losses, with the weights at the end of a run."""
     objective = cast(WRI, variant.spec.objective)
     count = min(len(own) for own in losses)  # environments differ by a row
     rows = [data.rows[e][:count] for e in TRAINING]

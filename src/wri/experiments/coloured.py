@@ -1,4 +1,4 @@
-"""What tables 2, 3 and the ablation share: coloured digits as features, presets by their names."""
+"""Shared parts of tables 2, 3 and the ablation: coloured digits as features, and presets."""
 
 from dataclasses import dataclass, replace
 
@@ -31,7 +31,7 @@ EPOCHS = {"ae": 5, "cnn": 2}
 
 
 def make_extractor(kind: str, width: int | None = None, epochs: int | None = None) -> Extractor:
-    """Of the tables' width and epochs unless others are given."""
+    """Make an extractor with the tables' width and epochs unless others are given."""
     size = {"width": width or WIDTHS[kind]}
     if kind in EPOCHS:
         size["epochs"] = epochs or EPOCHS[kind]
@@ -41,7 +41,7 @@ def make_extractor(kind: str, width: int | None = None, epochs: int | None = Non
 
 
 def choose_extractor(task: ExperimentTask, at_full_size: str) -> Extractor:
-    """As the task says; when it does not, the given kind, and PCA for a quick look."""
+    """Make the extractor of the task; by default the given kind, and PCA for a quick run."""
     kind = task.options["features"] or (at_full_size if task.full else "pca")
     return make_extractor(kind, task.options["width"], task.options["epochs"])
 
@@ -54,8 +54,8 @@ def digits(name: str, full: bool, draw: int) -> list[ColouredDigits]:
 class ColouredData(SweepData):
     """One draw of a data set of coloured digits, for a sweep.
 
-    Behind the environments' rows the bank has those of the test environment in colours that are
-    unrelated to the label. They are measured and never trained on.
+    After the environments' rows the bank has those of the test environment in colours that are
+    unrelated to the label. They are measured and never used for training.
     """
 
     digits: np.ndarray  # [N], the digit of each row of the bank
@@ -68,10 +68,10 @@ class ColouredData(SweepData):
 def load_features(
     name: str, full: bool, extractor: Extractor, progress: Progress, draw: int
 ) -> ColouredData:
-    """A data set of a sweep; the extractor has seen the training environments only.
+    """Return a data set of a sweep; the extractor has seen the training environments only.
 
-    Draws differ in everything: rows and colours, the extractor's seed, and the name of the data,
-    on which the seeds of a sweep's runs depend.
+    Draws differ in everything: rows and colours, the extractor's seed, and the name of the data, on
+    which the seeds of a sweep's runs depend.
     """
     environments = digits(name, full, draw)
     shown = [*environments, recoloured(environments[TEST], draw)]
@@ -87,11 +87,11 @@ def load_features(
 
 
 def recoloured(environment: ColouredDigits, draw: int) -> ColouredDigits:
-    """The same digits and labels in colours drawn by a coin."""
+    """Return the same digits and labels in random colours."""
     random = np.random.default_rng([draw, 1])
     return replace(environment, name=UNRELATED, colour=random.integers(0, 2, len(environment)))
 
 
 def draw_name(name: str, draw: int) -> str:
-    """What a sweep calls a draw of a data set."""
+    """Return a sweep's name of a draw of a data set."""
     return f"{name}, draw {draw}"

@@ -1,14 +1,14 @@
 """Coloured digits with infinitely many rows and perfect features: the exact minimum.
 
-Up to symmetry a row is one of four kinds for each environment and label: an easy or a hard digit,
-in the colour of its side or not. A predictor is its logit towards the digit's side in these four
-cells, f = (easy agree, easy disagree, hard agree, hard disagree), and minimises
+Up to symmetry a row is one of four kinds per environment and label: an easy or a hard digit, in the
+colour of its side or not. A predictor is its logit towards the digit's side in these four cells,
+f = (easy agree, easy disagree, hard agree, hard disagree), and minimises
 
     mean_e R_e + λ · (gap / mean weighted risk)²
 
 under the logistic loss, with normalised weighted risks of the two training environments. Weights
 are uniform (VREx), overlap weights of the cells (a classifier on x) or of the digit groups (of what
-is invariant). What runs lack to these numbers is estimation.
+is invariant). The difference between runs and these numbers is estimation error.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class ExactMinimum(NamedTuple):
 
 
 def cell_shares(dataset: str, environment: int, flips: float) -> np.ndarray:  # [right, 4]
-    """How often the label is the digit's side (row 0) or not (row 1) in each cell."""
+    """Return how often the label is the digit's side (row 0) or not (row 1) in each cell."""
     easy = is_easy(np.arange(10))
     shares, noise = digit_shares(dataset)[environment], COLOURED_MNIST[dataset].label_noise
     table = []
@@ -47,7 +47,7 @@ def cell_shares(dataset: str, environment: int, flips: float) -> np.ndarray:  # 
 
 
 def exact_minimum(dataset: str, weighting: CellWeights, penalty_weight: float) -> ExactMinimum:
-    """The predictor that infinitely many rows lead to."""
+    """Return the predictor for infinitely many rows."""
     check_option("weighting", weighting, get_args(CellWeights))
     flips = list(COLOUR_FLIPS.values())
     tables = [cell_shares(dataset, e, flips[e]) for e in range(len(flips))]
@@ -74,7 +74,7 @@ def exact_minimum(dataset: str, weighting: CellWeights, penalty_weight: float) -
 
 
 def _overlap(pair: Sequence[np.ndarray], weighting: CellWeights) -> list[np.ndarray]:  # [4] each
-    """p_other / (p_0 + p_1) of each cell, or of the group that it is in."""
+    """Return p_other / (p_0 + p_1) of each cell, or of its group."""
     cells = np.stack([table.sum(0) for table in pair])  # [2, 4]
     if weighting == "uniform":
         return [np.ones(4), np.ones(4)]

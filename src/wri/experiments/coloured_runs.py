@@ -1,4 +1,4 @@
-"""Runs on coloured digits that are not drawn: variants with fixed numbers, one run per draw."""
+"""Runs on coloured digits with fixed hyper-parameters: variants, one run per draw."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ SIDE = "digit's side"
 
 
 class Variant(NamedTuple):
-    """A line of a table: what is trained, and on which features."""
+    """Line of a table: what is trained, and on which features."""
 
     spec: ModelSpec
     features: str | None = None  # others than the table's
@@ -29,7 +29,7 @@ def train_variants(
     draw: int,
     progress: Progress,
 ) -> dict[str, Record]:
-    """One record per variant; the split, initial weights and batches are common."""
+    """Train one run per variant; split, initial weights and batches are the same."""
     kinds = {variant.features for variant in variants.values() if variant.on_digits}
     sides = {kind: with_digit_sides(data[kind]) for kind in kinds}
     runs = []
@@ -48,7 +48,7 @@ def train_variants(
 
 
 def with_digit_sides(data: ColouredData) -> Bank:
-    """The bank, and all its rows once more with the digit's side, 1[digit < 5], as the target."""
+    """Return the bank, and all its rows again with the digit's side, 1[digit < 5], as target."""
     bank, sides = data.bank, (data.digits < 5).astype(data.bank.targets.dtype)
     return replace(
         bank,
@@ -58,7 +58,7 @@ def with_digit_sides(data: ColouredData) -> Bank:
 
 
 def as_outcome(name: str, dataset: str, draw: int, record: Record) -> Outcome:
-    """A record as the selections read it: a sweep with a single draw of hyper-parameters."""
+    """Return a record for the selections: a sweep with a single draw of hyper-parameters."""
     return Outcome(
         dataset=dataset,
         algorithm=name,

@@ -1,15 +1,15 @@
-"""From the runs on coloured digits to the lines of a table.
+"""Lines of a table from runs on coloured digits.
 
-    regret   how far the accuracy lies below the ideal digit predictor's, in the worst environment
+    regret   how far the accuracy is below the ideal digit predictor's, in the worst environment
 
 A repetition is a draw of everything: rows and colours, extractor, split, initial weights. Training
-environments are measured on the rows that are held back (from the predictor; extractors have seen
-them), the test on all others than those that choose. `unrelated` is the test environment in colours
-that a coin decides: it cannot be won by reading the colour, in either direction. `worst draw` is
-the smallest test accuracy. A checkpoint is `anti-colour` if it loses to the constant predictor in a
-training environment, which the guarded oracle does not admit, and beats it in the test: it reads
-the colour the wrong way round and is not invariant. Lines that learned the digit's side say last
-how often they tell it in the test environment.
+environments are measured on held-back rows (held back from the predictor; extractors have seen
+them), the test on all rows but those that choose. `unrelated` is the test environment in random
+colours: reading the colour, in either direction, does not help there. `worst draw` is the smallest
+test accuracy. A checkpoint is `anti-colour` if it is worse than the constant predictor in a
+training environment, which the guarded oracle does not allow, and better in the test: it reads the
+colour in the opposite direction and is not invariant. Lines that learned the digit's side show last
+how often they predict it in the test environment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ COLUMNS = (*ACCURACIES, "worst draw", "worst regret", "anti-colour")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SelectedRuns:
-    """What a selection chose in every draw of the data."""
+    """Choice of a selection in each draw of the data."""
 
     accuracy: np.ndarray  # [draw, environment], %
     unrelated: np.ndarray  # [draw], %
@@ -62,7 +62,7 @@ def choose_each(
     data: Mapping[int, DatasetInfo],
     algorithm: str,
 ) -> SelectedRuns:
-    """The checkpoint that counts for each draw of the data, which is a trial of its number."""
+    """Return the selected checkpoint of each draw of the data; a draw is a trial."""
     choices = [
         choose(selection, outcomes, info, algorithm=algorithm, held_out=TEST, trial_seed=draw)
         for draw, info in data.items()
@@ -98,7 +98,7 @@ def regrets(accuracy: np.ndarray, dataset: str) -> np.ndarray:  # [draw, E] -> [
 def lines(
     name: str, chosen: SelectedRuns, dataset: str, paper: tuple[float, float] | None, table: str
 ) -> list[ResultCell]:
-    """One line: accuracies, the worst draw, the regret, how many checkpoints are anti-colour."""
+    """Return one line: accuracies, worst draw, regret, number of anti-colour checkpoints."""
     if not len(chosen.accuracy):
         return []
     test = chosen.accuracy[:, TEST]
@@ -125,7 +125,7 @@ def _single(name: str, column: str, value: float, table: str) -> ResultCell:
 
 
 def refused(name: str, chosen: SelectedRuns, where: str) -> list[str]:
-    """Why draws have no checkpoint in a line."""
+    """Return why draws have no checkpoint in a line."""
     of = len(chosen.accuracy) + len(chosen.refusals)
     return [
         f"{where}, {name}: {reason} ({chosen.refusals.count(reason)} of {of} draws)."
@@ -139,7 +139,7 @@ def ideal_line(dataset: str, table: str) -> list[ResultCell]:
 
 
 def limit_lines(dataset: str, table: str) -> list[ResultCell]:
-    """What WRI's objective leads to with infinitely many rows and perfect features."""
+    """Return lines of WRI's objective with infinitely many rows and perfect features."""
     rows = []
     for name, (weighting, penalty_weight) in LIMITS.items():
         _, accuracy, unrelated = exact_minimum(dataset, weighting, penalty_weight)
@@ -159,7 +159,7 @@ def _exact_line(
 
 
 def against(name: str, ours: SelectedRuns, others: dict[str, SelectedRuns], where: str) -> str:
-    """Paired intervals of the test accuracy, ours minus the others'."""
+    """Return paired intervals of the test accuracy, ours minus the others'."""
     parts = []
     for other, chosen in others.items():
         if chosen.refusals or ours.refusals:

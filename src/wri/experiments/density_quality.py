@@ -1,8 +1,8 @@
-"""Figures D.3 and D.4: what alternating minimisation makes of an unconstrained density network.
+"""Figures D.3 and D.4: an unconstrained density network under alternating minimisation.
 
-The model is that of appendix C, f(x) = g·Φ(x) with one linear feature, now with a network on
-Φ(x) for each environment instead of exact densities. At each step the learned density is
-compared with the exact one of Φ, with the constant C that fits best, in the region of overlap:
+The model is that of appendix C, f(x) = g·Φ(x) with one linear feature, here with one network on
+Φ(x) per environment instead of exact densities. At each step the learned density is compared with
+the exact one of Φ, with the best constant C, in the region of overlap:
 
     min_C mean (C·d_e − p_e)² / min_c mean (c − p_e)²,   1 = as good as a constant
 
@@ -12,20 +12,20 @@ their peaks, weighted evenly.
 Chosen here, since the paper gives no numbers: two environments, x_inv ~ N(±1.5, 1), slopes 1 and
 −½; networks 1 → 16 → 1 within [1e-3, 10], so wide that the bounds do not matter; 2 density steps
 of 512 rows on λ_d·g² + β·E[−log d] with λ_d = 100, β = 0.1 after each step of the model, whose
-gap is scaled by the mean loss and weighs λ = 10 on 1024 rows; Adam with step size 0.01, 3000
-steps. The density steps' gap is *not* scaled. Figure D.3 also shows the paper's code's scaling,
-(g/(d̄·l̄))²: it does not change with the density's size, so that nothing but −log d and the bounds
-set it, and the error hardly falls.
+gap is scaled by the mean loss and has the weight λ = 10 on 1024 rows; Adam with step size 0.01,
+3000 steps. The gap of the density steps is *not* scaled. Figure D.3 also shows the scaling of the
+paper's code, (g/(d̄·l̄))²: it does not change with the size of the density, so only −log d and the
+bounds determine that size, and the error hardly falls.
 
-Why it works where it does: a squared gap of a batch of B rows holds the variance of its two
+Why it works where it does: a squared gap of a batch of B rows contains the variance of its two
 means, so d_j's expected loss is pointwise λ_d/B · p_i·E[l²|x]·d_j² − β/2 · p_j·log d_j, up to the
-squared expectations, which cancel or are small. It is least at
+squared expectations, which cancel or are small. Its minimum is at
 
     d_j ∝ √(p_j / p_i)     where E[l² | x] is the same everywhere.
 
-These weights satisfy α·p_i = β·p_j = √(p_i·p_j), so weighted risk invariance holds with them,
-but they are not p_j: they look like it between two equally wide environments and grow without
-end beyond. The error of that limit is drawn beside the learned one.
+These weights satisfy α·p_i = β·p_j = √(p_i·p_j), so weighted risk invariance holds with them, but
+they are not p_j: they look like p_j between two environments of equal width and grow without bound
+beyond. The error of that limit is drawn beside the learned one.
 """
 
 from collections.abc import Mapping
@@ -64,20 +64,20 @@ GRID = torch.linspace(-6, 6, 601, dtype=torch.float64)  # values of x_inv
 
 
 class DensityComparison(NamedTuple):
-    """Learned and true densities of Φ at the values that x_inv on the grid gives it."""
+    """Learned and true densities of Φ at the values of x_inv on the grid."""
 
     learned: Tensor  # [R, E, G]
     true: Tensor  # [R, E, G]
 
     @property
     def overlap(self) -> Tensor:  # [R, E, G] bool
-        """Where an environment and another one are both common."""
+        """Return where an environment and another one are both common."""
         common = self.true > SHARE_OF_PEAK * self.true.amax(-1, keepdim=True)
         return common & (common.sum(1, keepdim=True) > 1)
 
     @property
     def proportional(self) -> Tensor:  # [R, E, G]
-        """C·d with the constant that fits best in the region of overlap."""
+        """Return C·d with the best constant in the region of overlap."""
         inside = self.overlap.to(self.true)
         product = (inside * self.learned * self.true).sum(-1, keepdim=True)
         return self.learned * product / (inside * self.learned.square()).sum(-1, keepdim=True)
@@ -102,7 +102,7 @@ SCALINGS: dict[str, Scaling] = {"unscaled gap": "none", "scaled as in the paper'
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    """Both figures show the same training."""
+    """Make both figures from the same training."""
     start = perf_counter()
     count, steps = (10, STEPS) if task.full else (3, 1000)
     seeds, limit = range(task.seed, task.seed + count), limit_error()
@@ -138,7 +138,7 @@ def run(task: ExperimentTask) -> list[Result]:
 
 
 def error_rows(trained: Mapping[str, DensityTraining]) -> list[ResultCell]:
-    """Errors at the first and the last step, and at two between."""
+    """Return errors at the first and the last step, and at two between."""
     return [
         ResultCell.of(label, f"step {each.steps[n]}", each.errors[n])
         for label, each in trained.items()
@@ -147,7 +147,7 @@ def error_rows(trained: Mapping[str, DensityTraining]) -> list[ResultCell]:
 
 
 def density_rows(last: DensityComparison) -> list[ResultCell]:
-    """Error of each environment's density at the last step."""
+    """Return the error of each environment's density at the last step."""
     return [
         ResultCell.of(f"environment {e + 1}", "relative MSE", last.relative_error[:, e].numpy())
         for e in range(SETTING.environments)
@@ -187,7 +187,7 @@ def compare(model: Tensor, densities: LearnedDensities) -> DensityComparison:
 
 
 def limit_error() -> float:
-    """Relative error of √(p_j / p_i) for an invariant model, mean over environments."""
+    """Return the relative error of √(p_j / p_i) for an invariant model, mean over environments."""
     invariant = torch.tensor([[1.0, 0.0, 1.0]], dtype=torch.float64)
     logs = TRUE_LOGS(invariant, GRID[None, None])[:, :, 0]  # [1, E, G]
     root = (0.5 * (logs - logs.flip(1))).exp()
@@ -195,7 +195,7 @@ def limit_error() -> float:
 
 
 def draw_errors(trained: Mapping[str, DensityTraining], limit: float) -> Figure:
-    """Mean over seeds, and a band from the least to the greatest."""
+    """Draw the mean over seeds, and a band from the smallest to the largest."""
     with style.figure(5, 3.2) as drawn:
         ax = drawn.subplots()
         colours = (style.ALGORITHM_COLOURS["wri"], style.PURPLE)
@@ -218,7 +218,7 @@ def draw_densities(last: DensityComparison) -> Figure:
 
 
 def draw_density(ax: Axes, last: DensityComparison, e: int) -> None:
-    """Every seed's learned density beside the true one of x_inv."""
+    """Draw each seed's learned density beside the true one of x_inv."""
     x = GRID.numpy()
     true = norm.pdf(x, SETTING.invariant_mean[e, 0], SETTING.invariant_covariance[e, 0, 0] ** 0.5)
     inside = x[last.overlap[0, e].numpy()]

@@ -1,14 +1,14 @@
 """Figure 1: two Gaussian features, heteroskedastic, with invariant covariate shift.
 
 Linear predictors are fitted on environments 1 and 2 with SciPy's BFGS and tested on environment 3,
-where the spurious feature points the other way. As the paper ran it: the logistic loss, the mean
-of the two risks, exact *joint* densities p_e(x_inv, x_spu) as WRI's weights (so Proposition 1 does
-not cover them), the gap scaled as g²/(d̄·l̄) with λ = 1500, and VREx's penalty (R_1 − R_2)² with
-λ = 1. IRM's λ is 1e5 in the paper's text and 1e4 in its code; the solutions agree to three digits.
+where the spurious feature has the opposite sign. As in the paper: the logistic loss, the mean of
+the two risks, exact *joint* densities p_e(x_inv, x_spu) as WRI's weights (so Proposition 1 does not
+cover them), the gap scaled as g²/(d̄·l̄) with λ = 1500, and VREx's penalty (R_1 − R_2)² with λ = 1.
+IRM's λ is 1e5 in the paper's text and 1e4 in its code; the solutions agree to three digits.
 
-Chosen here, since the paper is silent: every solve starts from equal weights (1, 1) and no offset.
+Chosen here, since the paper does not say: every fit starts from equal weights (1, 1) and offset 0.
 From zero IRM stays there, as the constant predictor has no penalty. The full size is the paper's
-10,000 points an environment, over five seeds; the quick one 3,000 points and two seeds.
+10,000 points per environment, with five seeds; the quick size is 3,000 points and two seeds.
 """
 
 from time import perf_counter
@@ -72,7 +72,7 @@ def run(task: ExperimentTask) -> list[Result]:
 def draw(
     setting: Gaussian2D, environments: list[Environment], weights: dict[str, np.ndarray]
 ) -> Figure:
-    """Top: the environments and what they share. Bottom: each algorithm's prediction."""
+    """Draw the environments and what they share (top), and the predictions (bottom)."""
     with style.figure(10, 5.2) as drawn:
         axes = drawn.subplots(2, 4)
         titles = ("Environment 1 (train)", "Environment 2 (train)", "Environment 3 (test)")

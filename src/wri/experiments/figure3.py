@@ -1,4 +1,4 @@
-"""Figure 3: finite samples under a large shift; how spurious each algorithm stays.
+"""Figure 3: remaining spurious weight of each algorithm with finite samples under a large shift.
 
     min_w  mean_e R_e + λ · penalty,        spurious share = |w_spu| / (|w_inv| + |w_spu|)
 
@@ -9,7 +9,7 @@ The paper shows a picture, without parameters and numbers. Chosen here:
   (With means ±1 they agree, and VREx comes down to a share of 0.1 to 0.2.) X_spu | Y ~ N(±1.5, 1)
   and N(±0.5, 1); in the test environment it is N(∓1, 1), with X_inv ~ N(0, 1).
 * Losses, penalties and BFGS are those of Figure 1. IRM has several minima, so every solve starts
-  once with and once without a spurious weight, and the lower objective counts.
+  once with and once without a spurious weight, and the smaller objective counts.
 * λ is chosen for each algorithm and size from 10, 100, 1e3, 1e4 by the smallest mean share on seeds
   that are not reported: the best an algorithm can do, not what training data would choose.
 * WRI's weights are the exact joint densities, as in Figure 1. Proposition 1 does not cover them,
@@ -17,8 +17,8 @@ The paper shows a picture, without parameters and numbers. Chosen here:
   −w_spu · ∫ p_1 p_2 · x_spu · (p_1(1|x) − p_2(1|x)) dx, as the terms of w_inv and the offset cancel
   under x_spu → −x_spu. The row p(x_inv) has the weights that the proposition covers.
 * The limit of infinitely many samples is the same objective with λ = 1e4, integrated over a grid.
-  There WRI's share goes on to 0 as λ grows, but not the others': IRM's two conditions on three
-  numbers leave a curve of predictors, of which the best is spurious.
+  There WRI's share goes to 0 as λ grows, but not those of the others: IRM's two conditions on three
+  numbers leave a curve of predictors, and the best of these is spurious.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ SETTING = Gaussian2D(
 
 
 def tuned(name: str, tuning: Sequence[Points]) -> float:
-    """The λ whose solutions have the smallest mean spurious share."""
+    """Return the λ whose solutions have the smallest mean spurious share."""
     if name == "erm":
         return 0.0
     shares = [np.mean([share_of(solve(name, each, p, STARTS)) for p in tuning]) for each in LAMBDAS]
@@ -129,7 +129,7 @@ def run(task: ExperimentTask) -> list[Result]:
 
 
 def draw(setting: Gaussian2D, sizes: Sequence[int], measured: Measured, ceiling: float) -> Figure:
-    """What becomes of the spurious weight, what that costs, and where the data come from."""
+    """Draw the spurious weight, its cost, and the distributions of the data."""
     with style.figure(10, 3) as drawn:
         axes = drawn.subplots(1, 4, width_ratios=[1.4, 1.4, 1, 1])
         for ax, values in zip(axes, measured.values(), strict=False):
@@ -154,7 +154,7 @@ def draw(setting: Gaussian2D, sizes: Sequence[int], measured: Measured, ceiling:
 def draw_growth(
     ax: Axes, name: str, sizes: Sequence[int], values: Mapping[tuple[str, float], Sequence[float]]
 ) -> None:
-    """Mean and standard error over the seeds; a diamond for the limit."""
+    """Draw mean and standard error over the seeds; a diamond for the limit."""
     over_seeds = np.array([values[name, n] for n in sizes])  # [sizes, seeds]
     mean, error = over_seeds.mean(1), over_seeds.std(1, ddof=1) / over_seeds.shape[1] ** 0.5
     colour, line = style.ALGORITHM_COLOURS[name.split("_")[0]], "--" if "_" in name else "-"
@@ -166,7 +166,7 @@ def draw_growth(
 
 
 def draw_environments(ax: Axes, setting: Gaussian2D, which: Sequence[int]) -> None:
-    """Each environment's classes by contours of their densities."""
+    """Draw each environment's classes by contours of their densities."""
     axis = torch.linspace(-5, 5, 201, dtype=torch.float64)
     x = torch.cartesian_prod(axis, axis)
     density, probability = setting.log_joint(x).exp(), setting.probability(x)  # [G, E]

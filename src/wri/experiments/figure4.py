@@ -1,4 +1,4 @@
-"""Figure 4: what IRM and WRI charge slightly spurious predictors as the shift grows.
+"""Figure 4: penalties of IRM and WRI for slightly spurious predictors as the shift grows.
 
     min_w penalty(w)   over   R(w) ≤ 1.01 · min R,       w = (w_inv, w_spu, offset),  R = mean_e R_e
 
@@ -16,11 +16,11 @@ The paper shows a picture, without parameters and numbers. Chosen here:
 
 The scaling decides how WRI looks. A predictor's gap is a constant times exp(−δ²/4), as is d̄: both
 are integrals against p_1·p_2, whose shape does not depend on δ. Unscaled, g² falls as exp(−δ²/2);
-g²/(d̄·l̄) as exp(−δ²/4)/l̄; the relative (g/(d̄·l̄))² as 1/l̄², so it grows: l̄ falls as the cases get
-easier. Each is a row. Penalties have no common unit, so the figure divides them by their value at
-δ = 0. A last table has the strong feature of Figure 3, N(±1.5, 1) and N(±0.5, 1), where all that is
-near-optimal is thoroughly spurious: there IRM falls about as WRI does, a little less for sets well
-within 1 % and more for wider ones.
+g²/(d̄·l̄) as exp(−δ²/4)/l̄; the relative (g/(d̄·l̄))² as 1/l̄², so it grows: l̄ falls as the cases
+get easier. Each is a row. Penalties have no common unit, so the figure divides them by their value
+at δ = 0. A last table has the strong feature of Figure 3, N(±1.5, 1) and N(±0.5, 1), where all that
+is near-optimal is thoroughly spurious: there IRM falls about as WRI does, a little less for sets
+well within 1 % and more for wider ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ NOTHING = 1e-6  # of a penalty, relative to distance 0
 
 
 class PenaltySpec(NamedTuple):
-    """A penalty: IRM's, or WRI's under one kind of density and scaling."""
+    """Penalty of IRM, or of WRI with one kind of density and scaling."""
 
     name: str
     scaling: Scaling = "product"
@@ -101,12 +101,12 @@ class NearOptimal(NamedTuple):
         return cls(points, best, smallest, directions * (2 * TOLERANCE * smallest / values).sqrt())
 
     def slack(self, u: Tensor) -> Tensor:
-        """1 at ERM's predictor, 0 on the border, negative outside."""
+        """Return 1 at ERM's predictor, 0 on the border, negative outside."""
         risk, _ = risk_and_penalty("erm", self.best + self.axes @ u, self.points)
         return 1 - (risk / self.smallest_risk - 1) / TOLERANCE
 
     def smallest(self, charge: PenaltySpec) -> tuple[float, np.ndarray]:
-        """The smallest penalty in the set and a predictor that has it."""
+        """Return the smallest penalty in the set and a predictor that has it."""
 
         def penalty(u: Tensor) -> Tensor:
             w = self.best + self.axes @ u
@@ -187,7 +187,7 @@ def relative_to_start(smallest: Smallest) -> dict[float, dict[str, float]]:
 
 
 def draw(distances: Sequence[float], relative: Smallest) -> Figure:
-    """Left: penalties by distance. Right: the environments at both ends."""
+    """Draw penalties by distance (left) and the environments at both ends (right)."""
     with style.figure(10, 3) as drawn:
         axes = drawn.subplots(1, 3, width_ratios=[1.7, 1, 1])
         for label, (line, width) in LINES.items():

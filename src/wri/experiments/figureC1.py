@@ -1,14 +1,14 @@
 """Figure C.1: with exact densities of Φ(x) WRI discards the spurious weight, ERM does not.
 
 The model is f(x) = g·(a·x_inv + b·x_spu) on the regression of equation 5; the density is that of
-the scalar feature Φ(x) = a·x_inv + b·x_spu, exact and Gaussian, and moves with a and b. (The
+the scalar feature Φ(x) = a·x_inv + b·x_spu, exact and Gaussian, and changes with a and b. (The
 paper's two features scaled by one weight each have no density once a weight is zero.)
 
-Chosen here, since the paper gives no numbers: three environments, as two give one equation for
+Chosen here, since the paper gives no numbers: three environments, because two give one equation for
 two weights and leave a curve of solutions; they differ in the invariant distribution and in the
-spurious slope. 10,000 rows an environment, full batches, Adam with step size 0.01, the gap
-scaled as (g/(d̄·l̄))², which does not change with the unit of Φ, and λ = 10. Starts: a = b = ½
-and a = 0, b = 1, with g = 1. The lines are g·a and g·b.
+spurious slope. 10,000 rows per environment, full batches, Adam with step size 0.01, the gap scaled
+as (g/(d̄·l̄))², which does not change with the unit of Φ, and λ = 10. Starts: a = b = ½ and a = 0,
+b = 1, with g = 1. The lines are g·a and g·b.
 """
 
 from itertools import islice
@@ -98,7 +98,7 @@ def draw(found: Paths) -> Figure:
 
 
 def draw_path(ax: Axes, name: str, path: np.ndarray) -> None:
-    """Mean over seeds, and a band from the least to the greatest."""
+    """Draw the mean over seeds, and a band from the smallest to the largest."""
     colour = style.ALGORITHM_COLOURS[name]
     steps = np.arange(1, len(path) + 1)
     for n, (what, dashes) in enumerate((("w_{inv}", "-"), ("w_{spu}", "--"))):

@@ -1,8 +1,8 @@
 """Figure E.6: digits of the test environment above the same digits mirrored.
 
-Left to right 3, 4, 7 and 9, upside down 4, 6, 7 and 9: the out-of-domain examples of table 3, from
-CMNIST's test environment. Shown are the first of each digit in each colour, the two channels in
-vermillion and green. The table counts how many of each there are. Both sizes are the same.
+3, 4, 7 and 9 are mirrored left to right, 4, 6, 7 and 9 upside down: the out-of-domain examples of
+table 3, from CMNIST's test environment. The figure shows the first of each digit in each colour,
+the two channels in vermillion and green. The table counts them. Both sizes are the same.
 """
 
 from time import perf_counter
@@ -72,7 +72,7 @@ def draw(test: ColouredDigits, flipped: Mirrored) -> Figure:
 
 
 def examples(flipped: Mirrored, direction: str) -> np.ndarray:
-    """The first row of each digit in each colour."""
+    """Return the first row of each digit in each colour."""
     digits, own = flipped.digits, flipped.direction == direction
     return np.array(
         [
@@ -84,7 +84,7 @@ def examples(flipped: Mirrored, direction: str) -> np.ndarray:
 
 
 def sheet(above: ColouredDigits, below: ColouredDigits) -> np.ndarray:  # [height, width, rgb]
-    """Two lines of pictures with white between them."""
+    """Return two lines of pictures with white between them."""
     lines = []
     for digits in (above, below):
         pictures = np.einsum("nchw,cr->nhwr", digits.images / 255, CHANNELS)

@@ -1,15 +1,16 @@
-"""Heart disease (UCI), each of four hospitals held out in turn: does anything beat plain models?
+"""Heart disease (UCI), each of four hospitals held out in turn: wri's estimators and plain models.
 
     for each hospital h:  fit on the other three ─► predict h's patients, who chose nothing
 
 Settings are the defaults, or chosen among four by the log-loss on each *training* hospital left out
-in turn, the same number for everybody. A seed draws 80 % of every training hospital's patients and
-the networks' initial weights, so spreads say how much a result owes to the patients that happened
-to be there; they say nothing of hospitals beyond these four.
+in turn, the same number for all models. A seed draws 80 % of each training hospital's patients and
+the networks' initial weights, so the spread shows how much a result depends on the patients in the
+sample; it does not include hospitals beyond these four.
 
-Gaps are filled by the training hospitals' medians or most frequent categories. `slope`, `ca` and
-`thal`, which hardly anybody outside Cleveland has, are left out, and so is whether a value is
-missing: it tells the hospital. No rows are held back for verdicts, so all models see the same ones.
+Missing values are filled with the training hospitals' medians or most frequent categories. `slope`,
+`ca` and `thal`, which are rare outside Cleveland, are left out, and so are indicators of missing
+values, because they reveal the hospital. No rows are held back for verdicts, so all models see the
+same rows.
 """
 
 import warnings
@@ -51,21 +52,21 @@ MEASURES = ("log-loss", "AUROC", "balanced accuracy")
 
 
 class EstimatorLine(NamedTuple):
-    """A line of the tables: an estimator, and what it chooses from if it chooses."""
+    """Line of the tables: an estimator, and the settings it chooses from."""
 
     estimator: Any
     settings: Mapping[str, Sequence[float]] | None = None
 
 
 def _around_default(objective: str) -> list[float]:
-    """λ from a hundredth of the default for tables to ten times it."""
+    """Return λ from a hundredth of the default for tables to ten times it."""
     known = {each.name: each for each in OBJECTIVES[objective].hyperparameters()}
     centre = known["penalty_weight"].setting("table").resolve(None)
     return [centre * factor for factor in (0.01, 0.1, 1.0, 10.0)]
 
 
 def _networks() -> dict[str, EstimatorLine]:
-    """Ours, by default and tuned."""
+    """Return wri's estimators, with defaults and tuned."""
     tuned = {
         "ERM": (ERMClassifier, "weight_decay", [1e-4, 1e-3, 1e-2, 1e-1]),
         "IRM": (IRMClassifier, "penalty_weight", _around_default("irm")),
@@ -85,7 +86,7 @@ def _networks() -> dict[str, EstimatorLine]:
 
 
 def _plain() -> dict[str, EstimatorLine]:
-    """scikit-learn's own."""
+    """Return scikit-learn's own estimators."""
     logistic, boosting = LogisticRegression(max_iter=2000), HistGradientBoostingClassifier()
     strengths = [0.01, 0.1, 1.0, 10.0]
     rates = [0.01, 0.03, 0.1, 0.3]
@@ -156,7 +157,7 @@ class Patients(NamedTuple):
 
 
 def split(table: pd.DataFrame, hospital: str, seed: int) -> tuple[Patients, Patients]:
-    """Some patients of the other hospitals, and all of this one in the others' units."""
+    """Return some patients of the other hospitals, and all of this one in their units."""
     away = table["hospital"] == hospital
     drawn = table[~away].groupby("hospital", sort=False).sample(frac=DRAWN, random_state=seed)
     prepare = make_column_transformer(
@@ -180,13 +181,13 @@ def split(table: pd.DataFrame, hospital: str, seed: int) -> tuple[Patients, Pati
 
 
 def prevalence(patients: Patients) -> float:
-    """Share of the sick, hospitals counted alike."""
+    """Return the share of sick patients, hospitals with equal weight."""
     sites = np.unique(patients.site)
     return float(np.mean([np.mean(patients.y[patients.site == site]) for site in sites]))
 
 
 def predicted(way: EstimatorLine, known: Patients, new: Patients, seed: int) -> np.ndarray:
-    """Probability of disease for the new hospital's patients."""
+    """Return the probability of disease of the new hospital's patients."""
     model = way.estimator.set_params(random_state=seed)
     if way.settings is not None:
         model = GridSearchCV(model, way.settings, scoring="neg_log_loss", cv=LeaveOneGroupOut())
@@ -205,7 +206,7 @@ def measured(y: np.ndarray, probability: np.ndarray) -> dict[str, float]:
 
 
 def _against(scores: Scores, names: Sequence[str], hospitals: Sequence[str]) -> list[str]:
-    """WRI's log-loss beside each rival's, paired by seed, hospitals counted alike."""
+    """Compare WRI's log-loss with each other model, paired by seed, hospitals equal."""
 
     def means(name: str) -> np.ndarray:
         return np.mean([scores["log-loss", name, hospital] for hospital in hospitals], 0)

@@ -1,12 +1,12 @@
 """Simulated hospitals: the estimators with the preset's λ, and WRI with its λ chosen.
 
-Every algorithm is fitted on the patients of four hospitals and tested on others: at a new hospital
-whose marker is reversed, at one whose marker has nothing to do with the diagnosis, and at the four
-themselves. An accuracy above that of the cause alone at the first is no merit: it takes the marker
-the wrong way round, and loses at the second. Once for the hospitals of `wri.datasets.hospitals`,
-once for others that are drawn for every seed. Evidence: how many patients `verdict` flags among
-those of the training hospitals, among those whose marker alone is shifted, and among those who
-smoke as nobody in training did.
+Each algorithm is fitted on the patients of four hospitals and tested on others: at a new hospital
+whose marker is reversed, at one whose marker is unrelated to the diagnosis, and at the four
+themselves. An accuracy above that of the cause alone at the first is not a success: it uses the
+marker in the opposite direction, and is worse at the second. The experiment is run for the
+hospitals of `wri.datasets.hospitals`, and for others that are drawn per seed. Evidence: how many
+patients `verdict` flags among those of the training hospitals, among those with only the marker
+shifted, and among those who smoke more than anybody in training.
 
 The paper has no numbers here, only the example. Defaults were chosen on hospitals drawn with other
 seeds, from 1000 on (`benchmarks/estimator_defaults.py`).
@@ -128,7 +128,7 @@ def run(task: ExperimentTask) -> list[Result]:
 
 
 def sites_tested(chosen: HospitalDraw, seed: int) -> dict[str, Environment]:
-    """Patients that no model has seen, by column of the table."""
+    """Return patients that no model has seen, by column of the table."""
     new = zip(NEW, (chosen.reversed_marker, chosen.unrelated_marker), strict=True)
     known = joined(others(chosen.training, seed))
     return {
@@ -138,12 +138,12 @@ def sites_tested(chosen: HospitalDraw, seed: int) -> dict[str, Environment]:
 
 
 def others(training: Sequence[Hospital], seed: int) -> list[Environment]:
-    """Further patients of the training hospitals: the seeds from a million on are theirs."""
+    """Return other patients of the training hospitals, from seeds of at least one million."""
     return hospitals(TESTED // len(training), 1_000_000 + seed, training)
 
 
 def strange_rows(seed: int) -> dict[str, np.ndarray]:
-    """Rows for the evidence, by column of the table."""
+    """Return rows for the evidence, by column of the table."""
     usual = joined(others(TRAINING, seed)).x
     shifted, turned = usual.copy(), usual.copy()
     shifted[:, 1] += SHIFT
@@ -160,14 +160,14 @@ def strange_rows(seed: int) -> dict[str, np.ndarray]:
 
 
 def best(chosen: HospitalDraw) -> dict[str, float]:
-    """Accuracy of the cause alone in per cent, by column."""
+    """Return the accuracy of the cause alone in per cent, by column."""
     new = (chosen.reversed_marker.best_accuracy, chosen.unrelated_marker.best_accuracy)
     known = np.mean([hospital.best_accuracy for hospital in chosen.training])
     return dict(zip((*NEW, KNOWN), (100 * float(each) for each in (*new, known)), strict=True))
 
 
 def against(name: str, cells: Cells, title: str) -> str:
-    """WRI's advantage in points, with paired 95 % intervals."""
+    """Return WRI's advantage in points, with paired 95 % intervals."""
     parts = []
     for column in NEW:
         pair = ([np.array(cells[title, each, column])] for each in ("wri", name))

@@ -1,4 +1,4 @@
-"""Linear classifiers of two Gaussian features, for figures 1, 3 and 4: risks, penalties, solving.
+"""Linear classifiers of two Gaussian features for figures 1, 3 and 4: risks and penalties.
 
 A classifier is w = (w_inv, w_spu, offset) with the logistic loss. Two training environments are
 weighted points, a sample or a grid, and the penalties are those of `wri.objectives.functional`.
@@ -36,14 +36,14 @@ class Points:
 
 
 def sampled(setting: Gaussian2D, environments: Sequence[Environment]) -> Points:
-    """The rows of a sample's first two environments."""
+    """Return the rows of a sample's first two environments."""
     x = torch.tensor(np.stack([e.x for e in environments[:2]]))
     y = torch.tensor(np.stack([e.y for e in environments[:2]]))
     return Points.of(setting, x, y, torch.full(y.shape, 1 / y.shape[1], dtype=x.dtype))
 
 
 def integrated(setting: Gaussian2D, step: float = 0.4, reach: float = 8.0) -> Points:
-    """The population on an even grid, where sums of such smooth functions are all but exact."""
+    """Return the population on an even grid, where sums of smooth functions are nearly exact."""
     axis = torch.arange(-reach, reach + step / 2, step, dtype=torch.float64)
     x = torch.cartesian_prod(axis, axis)  # [G, 2]
     mass = setting.log_joint(x).exp()[:, :2].T  # [E, G]
@@ -57,7 +57,7 @@ def integrated(setting: Gaussian2D, step: float = 0.4, reach: float = 8.0) -> Po
 def risk_and_penalty(
     name: str, w: Tensor, points: Points, scaling: Scaling = "product"
 ) -> tuple[Tensor, Tensor]:  # [3] -> [], []
-    """Mean risk of two weights and an offset, and what IRM, VREx or WRI charge for them."""
+    """Return the mean risk of weights and offset, and the penalty of IRM, VREx or WRI."""
     outputs = (points.x @ w[:2] + w[2])[..., None]  # [E, B, 1]
     losses = LOGISTIC.per_example(outputs, points.y)
     risks = (points.weight * losses).sum(-1)  # [E]
@@ -79,9 +79,9 @@ def solve(
     points: Points,
     starts: Sequence[tuple[float, float, float]] = ((1.0, 1.0, 0.0),),
 ) -> np.ndarray:
-    """Weights of x_inv and x_spu and the offset that minimise risk + λ · penalty.
+    """Return weights of x_inv and x_spu and the offset that minimise risk + λ · penalty.
 
-    By BFGS; the lowest of several starts counts.
+    Uses BFGS; the smallest of several starts counts.
     """
 
     def objective(w: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ def solve(
 def with_gradient(
     function: Callable[[Tensor], Tensor],
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
-    """The function with its gradient, as SciPy wants them."""
+    """Return the function with its gradient, for SciPy."""
 
     def value_and_gradient(at: np.ndarray) -> tuple[float, np.ndarray]:
         w = torch.tensor(at, requires_grad=True)

@@ -3,8 +3,8 @@
     Φ(x) = a·x_inv + b·x_spu,   f(x) = g·Φ(x)
 
 on the linear-Gaussian data of equation 5 with one invariant and one spurious dimension. Φ is
-Gaussian in every environment, so its density is exact and moves with a and b. Runs differ in
-rows, start and λ and are descended together; a model is a, b, g for each run, `[R, 3]`.
+Gaussian in every environment, so its density is exact and changes with a and b. Runs differ in
+rows, start and λ and are minimised together; a model is a, b, g per run, `[R, 3]`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ LogDensities = Callable[[Tensor, Tensor], Tensor]
 def coupling(
     mean: Sequence[float], sd: Sequence[float], slope: Sequence[float], noise: Sequence[float]
 ) -> LinearGaussian:
-    """x_inv ~ N(mean, sd²), y = x_inv + N(0, 1), x_spu = slope·y + N(0, noise²)."""
+    """Return x_inv ~ N(mean, sd²), y = x_inv + N(0, 1), x_spu = slope·y + N(0, noise²)."""
 
     def column(values: Sequence[float]) -> np.ndarray:
         return np.array(values, dtype=float)[:, None]
@@ -49,7 +49,7 @@ def coupling(
 
 
 class FeatureBatch(NamedTuple):
-    """Rows of every run's environments."""
+    """Rows of all environments of all runs."""
 
     x: Tensor  # [R, E, n, 2]
     y: Tensor  # [R, E, n]
@@ -62,7 +62,7 @@ class FeatureBatch(NamedTuple):
         return cls(torch.tensor(x), torch.tensor(y))
 
     def batches(self, size: int, seeds: Sequence[int], purpose: str) -> Iterator["FeatureBatch"]:
-        """`size` rows of each environment at a time, each run's drawn by its own seed."""
+        """Yield `size` rows of each environment at a time, drawn by each run's own seed."""
         environments, n = self.y.shape[1:]
         generators = [generator(seed, purpose) for seed in seeds]
         while True:
@@ -85,12 +85,12 @@ def losses(model: Tensor, rows: FeatureBatch) -> Tensor:  # [R, E, B]
 
 
 def weights_of(model: Tensor) -> Tensor:  # [R, 3] -> [R, 2]
-    """What the prediction gives to x_inv and x_spu: g·a and g·b."""
+    """Return the weights of x_inv and x_spu in the prediction: g·a and g·b."""
     return model[:, 2:] * model[:, :2]
 
 
 def exact_log_densities(setting: LinearGaussian) -> LogDensities:
-    """The Gaussian density of Φ(x) in each environment, at the model's current a and b."""
+    """Return the Gaussian density of Φ(x) in each environment, at the current a and b."""
     moments = [setting.joint_moments(e) for e in range(setting.environments)]
     means = torch.tensor(np.stack([mean for mean, _ in moments]))  # [E, 2]
     covariances = torch.tensor(np.stack([covariance for _, covariance in moments]))  # [E, 2, 2]
@@ -106,7 +106,7 @@ def exact_log_densities(setting: LinearGaussian) -> LogDensities:
 
 @dataclass(kw_only=True)
 class LearnedDensities:
-    """A bounded network for each run and environment on Φ(x), learned along with the model.
+    """One bounded network on Φ(x) per run and environment, learned along with the model.
 
     The step's loss is λ_d · penalty + β · mean_e E_e[−log d_e], as in `wri.objectives.wri`.
     """
@@ -157,10 +157,10 @@ def descend(
     scaling: Scaling,
     batch_size: int,
 ) -> Iterator[Tensor]:
-    """Models after 1, 2, 3, … steps of Adam on risk + λ · penalty, densities as given.
+    """Yield models after 1, 2, 3, … steps of Adam on risk + λ · penalty, with the given densities.
 
-    No gradient flows through the densities, as in Algorithm 1; learned ones are updated after
-    every step, and there is no penalty before their first update.
+    No gradient flows through the densities, as in Algorithm 1; learned ones are updated after each
+    step, and there is no penalty before their first update.
     """
     model = start.clone()
     adam = Adam.initial(model)
@@ -186,5 +186,5 @@ def descend(
 
 
 def _rates(model: Tensor) -> tuple[Tensor, Tensor]:
-    """Step size and weight decay of every run."""
+    """Return step size and weight decay of each run."""
     return torch.full_like(model[:, 0], LEARNING_RATE), torch.zeros_like(model[:, 0])

@@ -1,4 +1,4 @@
-"""Table 3's mixtures: densities of the training environments, fitted by likelihood alone."""
+"""Mixtures of table 3: densities of the training environments, fitted by likelihood."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -36,12 +36,12 @@ def as_it_is(x: np.ndarray) -> np.ndarray:
 
 
 def ladder(what: str, full: bool) -> tuple[int, ...]:
-    """Numbers of components to choose from; a quick look leaves out the largest."""
+    """Return the numbers of components to choose from; a quick run leaves out the largest."""
     return COMPONENTS[what] if full else COMPONENTS[what][:-1]
 
 
 def fit_densities(environments: Sequence[np.ndarray], view: OfRows, components: int) -> Densities:
-    """Mixtures of what a view makes of the rows of each environment."""
+    """Fit mixtures to a view of the rows of each environment."""
     rows = [view(own[:MOST_ROWS]).astype(np.float32) for own in environments]  # EM is faster
     distinct = min(len(np.unique(own, axis=0)) for own in rows)  # one where Φ is dead
     form = Mixture(min(components, distinct), tolerance=TOLERANCE)
@@ -51,13 +51,13 @@ def fit_densities(environments: Sequence[np.ndarray], view: OfRows, components: 
 def mean_likelihood(
     densities: Densities, view: OfRows, environments: Sequence[np.ndarray]
 ) -> float:
-    """Mean log density of the environments' rows under their own mixtures."""
+    """Return the mean log density of the environments' rows under their own mixtures."""
     own = [densities.logs(view(rows))[:, e].mean() for e, rows in enumerate(environments)]
     return float(np.mean(own))
 
 
 def fit_best(rows: Seen, view: OfRows, components: Sequence[int], progress: Progress) -> Densities:
-    """Held-back rows choose the number of components."""
+    """Fit mixtures with the number of components that held-back rows choose."""
     tried = []
     for n, number in enumerate(components, 1):
         tried.append(fit_densities(rows.train, view, number))
@@ -66,5 +66,5 @@ def fit_best(rows: Seen, view: OfRows, components: Sequence[int], progress: Prog
 
 
 def mixed(densities: Densities, view: OfRows, by: Combination, x: np.ndarray) -> np.ndarray:
-    """Scores of rows seen through a view."""
+    """Return the scores of rows seen through a view."""
     return combine(densities.logs(view(x)), by)

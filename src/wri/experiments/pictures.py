@@ -2,19 +2,19 @@
 
     pictures ─► backbone ─► feature layer of 32 or 64, ERM on the training domains ─► sweep
 
-Features of the backbone are computed once and kept. For every trial, held-out domain and width a
-feature layer is trained on the rows that train (`features.featurizer`, the backbone frozen), so
-repetitions draw split, featurizer and initial weights anew; the pictures are what they are. The
-width is a hyper-parameter as in the paper, 64 by default, else drawn. On the features run the
-algorithms of the paper: 10 draws × 5 trials of 500 steps with DomainBed's preset. A second line of
-WRI has the weights that we recommend, overlap weights of a classifier that sees the label, with the
-numbers of preset `coloured`.
+Features of the backbone are computed once and kept. Per trial, held-out domain and width a feature
+layer is trained on the training rows (`features.featurizer`, the backbone fixed), so repetitions
+draw split, featurizer and initial weights; the pictures are the same. The width is a
+hyper-parameter as in the paper, 64 by default, else drawn. The algorithms of the paper run on the
+features: 10 draws × 5 trials of 500 steps with DomainBed's preset. A second line of WRI has the
+weights that we recommend, overlap weights of a classifier that sees the label, with the numbers of
+the preset `coloured`.
 
-The paper trained a ResNet-50 as a whole, and does not say by which selection it chose; its numbers
-stand beside both. Leave-one-out is not offered: it would need featurizers that have seen neither of
-two domains. All runs are kept in stores in the output folder, and an interrupted table goes on.
-Sets that are not on this machine are named and left out. A quick look has 12 pictures of every
-class and domain, 2 draws and 2 trials.
+The paper trained a ResNet-50 as a whole, and does not name its selection; its numbers are shown
+beside both. Leave-one-out is not offered: it would need featurizers that have seen neither of two
+domains. All runs are kept in stores in the output folder, and an interrupted table continues. Sets
+that are not on this machine are named and left out. A quick run has 12 pictures per class and
+domain, 2 draws and 2 trials.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ FULL, QUICK = PictureTableSize(10, 5, 500, 500), PictureTableSize(2, 2, 60, 60)
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmLine:
-    """A line of the tables: an algorithm under a preset."""
+    """Line of the tables: an algorithm with a preset."""
 
     algorithm: str
     preset: str = "domainbed"
@@ -116,7 +116,7 @@ def run(task: ExperimentTask) -> list[Result]:
 
 
 def find_sets(task: ExperimentTask) -> tuple[list[str], list[str]]:
-    """Names of the sets that are here, and for the others what to do."""
+    """Return the names of the sets that are here, and the remedies for the others."""
     asked = task.options["datasets"]
     names = [find_image_set(each.strip()).name for each in asked.split(",")] if asked else None
     present, absent = [], []
@@ -131,7 +131,7 @@ def find_sets(task: ExperimentTask) -> tuple[list[str], list[str]]:
 
 
 def folder_of(task: ExperimentTask, name: str) -> Path | None:
-    """Where a set lies: below --data if given, else below WRI_DATA."""
+    """Return the folder of a set: below --data if given, else below WRI_DATA."""
     if task.options["data"] is None:
         return find_images(name)
     folders = [Path(task.options["data"]) / each for each in find_image_set(name).folders]
@@ -139,7 +139,7 @@ def folder_of(task: ExperimentTask, name: str) -> Path | None:
 
 
 def load_set(task: ExperimentTask, name: str, progress: Progress) -> tuple[SweepData, list[str]]:
-    """A set with the backbone's features, and what there is to say of them."""
+    """Return a set with the backbone's features, and notes on them."""
     start = perf_counter()
     folder = load_images(name, folder_of(task, name))
     if not task.full:
@@ -164,7 +164,7 @@ def trials_of(task: ExperimentTask) -> range:
 
 
 def width_of(draw: int, trial: int) -> int:
-    """By DomainBed's rule for hyper-parameters: the default in the first draw."""
+    """Return the width by DomainBed's rule for hyper-parameters: the default in the first draw."""
     if draw == 0:
         return WIDTHS[0]
     random = np.random.RandomState(seed_hash(seed_hash(draw, trial), "featurizer_width"))
@@ -174,7 +174,7 @@ def width_of(draw: int, trial: int) -> int:
 def sweep(
     task: ExperimentTask, data: SweepData, lines: Sequence[AlgorithmLine], progress: Progress
 ) -> list[Outcome]:
-    """All runs on a set; what they are measured on bears the set's name."""
+    """Train all runs on a set; the results have the set's name."""
     size = "full" if task.full else "quick"
     with ExitStack() as opened:
         backend = opened.enter_context(open_backend(task.options["backend"]))
@@ -208,14 +208,14 @@ def sweep(
 
 
 def draws_of(task: ExperimentTask, trial: int, width: int) -> tuple[int, ...]:
-    """The draws of a trial that have a width."""
+    """Return the draws of a trial that have a width."""
     return tuple(n for n in range(size_of(task).draws) if width_of(n, trial) == width)
 
 
 def plan(
     task: ExperimentTask, algorithms: tuple[str, ...], preset: str, place: tuple[int, int, int]
 ) -> SweepSpec:
-    """The runs of one trial, held-out domain and width."""
+    """Return the runs of one trial, held-out domain and width."""
     trial, held_out, width = place
     size = size_of(task)
     return SweepSpec(
@@ -232,7 +232,7 @@ def plan(
 
 
 def featurized(data: SweepData, trial: int, held_out: int, width: int, *, steps: int) -> SweepData:
-    """The set behind a feature layer that has seen training rows of the other domains only."""
+    """Return the set behind a feature layer that has seen training rows of the other domains."""
     splits, bank = data.splits(trial), data.bank
     train = [splits[f"env{e}_in"] for e in range(len(data.names)) if e != held_out]
     head = Featurizer(width=width, steps=steps).fit_head(
@@ -279,7 +279,7 @@ def score(
 
 
 def table_rows(output: str, scores: Mapping[str, Scores]) -> list[ResultCell]:
-    """Averages of the sets, and below them the domains of every set."""
+    """Return averages of the sets, and below them the domains of each set."""
     keys = {ALGORITHM_NAMES[name]: name for name in ALGORITHMS[output]} | {RECOMMENDED: ""}
     rows = []
     for selection in SHOWN:
@@ -311,7 +311,7 @@ def cell(
 
 
 def differences(output: str, scores: Mapping[str, Scores]) -> list[str]:
-    """Paired over trials: every line minus ERM, on the average over the domains."""
+    """Return each line minus ERM on the average over the domains, paired over trials."""
     labels = [ALGORITHM_NAMES[name] for name in ALGORITHMS[output] if name != "erm"]
     said = []
     for name, found in scores.items():

@@ -1,19 +1,19 @@
-"""Appendix B made visible: how well weighted risks are estimated under three kinds of weight.
+"""Appendix B as an experiment: how well weighted risks are estimated with three kinds of weights.
 
     R̂_α = mean over 1's rows of α·l,   R̂_β = mean over 2's rows of β·l,   α·p_1 = β·p_2
 
-density (α = p_2, β = p_1), overlap (p_2/(p_1 + p_2), p_1/(p_1 + p_2)) and ratio (1, p_1/p_2). What
-the penalty sees is the gap R̂_α − R̂_β, so its standard deviation is shown, in units of the weighted
-risk R that both estimate: weights may be multiplied by any number without changing it.
+density (α = p_2, β = p_1), overlap (p_2/(p_1 + p_2), p_1/(p_1 + p_2)) and ratio (1, p_1/p_2). The
+penalty uses the gap R̂_α − R̂_β, so its standard deviation is shown, in units of the weighted risk
+R that both estimate: a factor of the weights does not change it.
 
 Chosen here, since the appendix has no experiment: p_1 = N(0, 1) and p_2 = N(δ, 1), δ from 0 to 3,
 n = 1000 rows of each; the predictor sign(x) of y = 1[x + N(0, 1) > 0] with the 0-1 loss, so
-P(l = 1 | x) = Φ(−|x|). Curves are integrals over a grid; points the spread over repeated samples.
-The bound is Bernstein's for both sides at once, each failing with probability 2.5 %. Ratio weights
-have no largest value, so for their bound they are cut at their 99.9th percentile; how much of the
-weighted risk that cuts away is in the table. The last panel adds dimensions in which the
-environments agree: they change nothing for overlap and ratio weights, but each costs density
-weights a factor √3/2 of the effective sample size.
+P(l = 1 | x) = Φ(−|x|). Curves are integrals over a grid; points are the spread over repeated
+samples. The bound is Bernstein's for both sides at once, each failing with probability 2.5 %. Ratio
+weights have no largest value, so for their bound they are cut at their 99.9th percentile; the table
+shows how much of the weighted risk is cut off. The last panel adds dimensions in which the
+environments agree: they change nothing for overlap and ratio weights, but each reduces the
+effective sample size of density weights by a factor √3/2.
 """
 
 from functools import cache
@@ -104,7 +104,7 @@ def run(task: ExperimentTask) -> list[Result]:
 
 
 def weights_at(x: np.ndarray, distance: float) -> dict[Weighting, tuple[np.ndarray, np.ndarray]]:
-    """α and β at points x, for each weighting."""
+    """Return α and β at points x, for each weighting."""
     logs = torch.tensor(np.stack([norm.logpdf(x), norm.logpdf(x, distance)]))  # [density, n]
     both = logs[:, None].expand(-1, 2, -1)  # the same points as rows of either environment
     weights = {w: pair_weights(both, w).numpy() for w in WEIGHTINGS}  # [j, i, n]
@@ -132,7 +132,7 @@ def exact(weighting: Weighting, distance: float) -> WeightingIntegrals:
 
 
 def truncated(weighting: Weighting, weight: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """Ratio weights cut at a percentile; the others are bounded as they are."""
+    """Return ratio weights cut at a percentile; the others are bounded already."""
     if weighting != "ratio":
         return weight
     order = weight.argsort()
@@ -143,7 +143,7 @@ def truncated(weighting: Weighting, weight: np.ndarray, mass: np.ndarray) -> np.
 def simulate(
     distance: float, repeats: int, random: np.random.Generator
 ) -> dict[Weighting, tuple[float, np.ndarray]]:
-    """Spread of the gap over repeated samples, relative to R, and effective shares `[repeats]`."""
+    """Return the spread of the gap over samples, relative to R, and effective shares."""
     gaps = {weighting: np.zeros(repeats) for weighting in WEIGHTINGS}
     shares = {weighting: np.ones(repeats) for weighting in WEIGHTINGS}
     risks = dict.fromkeys(WEIGHTINGS, 0.0)

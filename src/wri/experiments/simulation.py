@@ -1,22 +1,22 @@
 """Tables E.1 to E.3 and Figure E.5: the multi-dimensional simulation of appendix E.2.
 
 Five environments, the last for testing, 5 classes, 10 invariant and 10 spurious dimensions,
-1000 rows an environment; networks 20 → 10 → 5 → 5, 100 steps on full batches, λ = 10 for all
-penalties, the densities' numbers as the paper ran them: preset `simulation`. The lines:
+1000 rows per environment; networks 20 → 10 → 5 → 5, 100 steps on full batches, λ = 10 for all
+penalties, the densities' numbers as in the paper: preset `simulation`. The lines:
 
 - ERM, IRM (DomainBed's half-batches), VREx and WRI as in the paper, WRI's weights on each example;
 - WRI published: the paper's code, in which the weights act through their means only. The
-  paper's WRI numbers come from this variant and stand beside both;
+  paper's WRI numbers come from this variant and are shown beside both;
 - tuned on other data, the same λ offered to all (`benchmarks/simulation_lambda.py`): WRI with
   λ = 3; WRI overlap, overlap weights from an environment classifier on Φ(x), with λ = 3; VREx
   relative, VREx with gaps relative to the mean loss (WRI with uniform weights), with λ = 30, which
   is better than VREx with any λ. IRM's best λ is the paper's;
 - WRI with the true invariant densities, and the oracle, ERM on the true invariant features; the
-  paper's numbers for these stand in its TeX source as comments.
+  paper's numbers for these are comments in its TeX source.
 
-The paper kept only data seeds that pass a filter on ERM's and the oracle's accuracies without
-mentioning it; here both tables are given. A cell is the mean over data sets of means over
-seeds; its standard error is taken over the data sets, since runs on one share its luck.
+The paper kept only data seeds that pass a filter on ERM's and the oracle's accuracies, without
+mentioning it; here both tables are given. A cell is the mean over data sets of means over seeds;
+its standard error is taken over the data sets, since runs on one data set are not independent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ MARKS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One table: what varies, and what the paper prints, "mean±spread" for each value."""
+    """One table: what varies, and the paper's "mean±spread" per value."""
 
     symbol: str
     math: str  # the same for a figure
@@ -141,7 +141,7 @@ Cells = dict[float, dict[str, np.ndarray]]
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    """Tables and figure from the same runs; the figure needs those of all three tables."""
+    """Make tables and figure from the same runs; the figure needs those of all three tables."""
     start = perf_counter()
     size = FULL if task.full else QUICK
     filtered = task.options["filtered"]
@@ -181,7 +181,7 @@ def train_table(
     task: ExperimentTask,
     progress: Progress,
 ) -> dict[str, Cells]:
-    """Accuracies by kind of data seeds; each data set is trained on once for both kinds."""
+    """Return accuracies by kind of data seeds; each data set is trained on once for both kinds."""
     series = SERIES[name]
     values = series.values if task.full else series.values[:: len(series.values) // 2]
     settings = [series.at(value) for value in values]
@@ -212,7 +212,7 @@ def train_table(
 
 
 def table_cells(name: str, by_kind: Mapping[str, Cells]) -> tuple[list[ResultCell], list[str]]:
-    """Rows of one table for every kind of data seeds, and comparisons as notes."""
+    """Return rows of one table for each kind of data seeds, and comparisons as notes."""
     rows, notes = [], []
     for kind, cells in by_kind.items():
         rows += table_rows(name, cells, kind)
@@ -223,7 +223,7 @@ def table_cells(name: str, by_kind: Mapping[str, Cells]) -> tuple[list[ResultCel
 def figure_cells(
     trained: Mapping[str, Mapping[str, Cells]], kinds: Sequence[str]
 ) -> tuple[list[ResultCell], list[str]]:
-    """The averages of all tables, and comparisons over several tables as notes."""
+    """Return the averages of all tables, and comparisons over several tables as notes."""
     rows, notes = [], []
     for kind in kinds:
         tables = {name: by_kind[kind] for name, by_kind in trained.items()}
@@ -246,7 +246,7 @@ def table_rows(name: str, cells: Cells, kind: str) -> list[ResultCell]:
 
 
 def averages(name: str, cells: Cells, kind: str) -> list[ResultCell]:
-    """Every line over all columns; the paper's average is that of its cells."""
+    """Average each line over all columns; the paper's average is that of its cells."""
     series, rows = SERIES[name], []
     for line in LINES:
         printed = [mean for v in cells if (mean := series.paper(line, v)[0]) is not None]
@@ -261,7 +261,7 @@ def columns(cells: Cells) -> list[dict[str, np.ndarray]]:
 
 
 def comparisons(label: str, cells: Sequence[Mapping[str, np.ndarray]], kind: str) -> list[str]:
-    """Tuned WRI against every baseline on the same data sets."""
+    """Compare tuned WRI with each baseline on the same data sets."""
 
     def of(line: str) -> list[np.ndarray]:
         return [accuracy[line] for accuracy in cells]
@@ -287,7 +287,7 @@ def far_cells(rows: Sequence[ResultCell]) -> list[str]:
 
 
 def draw(trained: Mapping[str, Mapping[str, Cells]]) -> Figure:
-    """A panel for each table and kind of data seeds: points with standard errors."""
+    """Draw one panel per table and kind of data seeds: points with standard errors."""
     kinds = list(next(iter(trained.values())))
     with style.figure(10, 1 + 2.6 * len(kinds)) as drawn:
         axes = drawn.subplots(len(kinds), len(trained), squeeze=False, sharex="col", sharey="col")

@@ -1,10 +1,11 @@
-"""The runs behind tables E.1 to E.3: data sets, the published filter, training in stacks.
+"""Runs of tables E.1 to E.3: data sets, the published filter, training in stacks.
 
-Every cell (a column of a table) has data sets of its own, drawn from (data seed, setting), and
-every training its own weights, drawn from (seed, data seed, setting): cells are independent, but
-for the first columns of tables E.1 and E.2, which have the same setting. 80 % of each environment's
-rows train; the step is chosen on 20 % of the test environment, as the paper did, and the rest of it
-is what is shown. Rows are independent draws, so the splits are the first rows and the others.
+Each cell (a column of a table) has its own data sets, drawn from (data seed, setting), and each
+training its own weights, drawn from (seed, data seed, setting). So cells are independent, except
+the first columns of tables E.1 and E.2, which have the same setting. 80 % of each environment's
+rows are used for training; the step is chosen on 20 % of the test environment, as in the paper, and
+the rest of it is shown. Rows are independent draws, so the splits are the first rows and the
+others.
 """
 
 from collections.abc import Sequence
@@ -79,7 +80,7 @@ class Dataset:
         self.true_densities = Exact(lambda x: self.simulation.log_invariant(x)[..., :-1])
 
     def run(self, line: str, seed: int | str, steps: int = 100) -> Run:
-        """Training of one line; equal seeds on one data set start from equal weights."""
+        """Make the training of one line; equal seeds on one data set start from equal weights."""
         bank = self.all_features
         hyper: dict[str, float] = {}
         objective: Objective = ERM()
@@ -101,7 +102,7 @@ def accuracies(
     seed: int,
     progress: Progress,
 ) -> dict[str, np.ndarray]:
-    """Accuracy (%) in the test environment for every line, `[data set, seed]`."""
+    """Return the accuracy (%) in the test environment of each line, `[data set, seed]`."""
     seeds = range(seed, seed + size.seeds)
     runs = [d.run(line, s, size.steps) for line in lines for d in datasets for s in seeds]
     records = train(runs, checkpoint_every=1, progress=progress)
@@ -110,7 +111,7 @@ def accuracies(
 
 
 def chosen_accuracy(record: Record) -> float:
-    """Shown accuracy at the first step that is best on the rows to choose by; NaN never is."""
+    """Return the accuracy at the first step that is best on the rows to choose by; NaN never is."""
     accuracy = record.measures["accuracy"]
     chosen = np.where(np.isnan(accuracy["select"]), -1.0, accuracy["select"]).argmax()
     return float(accuracy["shown"][chosen])
@@ -119,7 +120,7 @@ def chosen_accuracy(record: Record) -> float:
 def passing(
     settings: Sequence[SimulationSetting], first: int, size: SimulationSize
 ) -> list[list[Dataset]]:
-    """For each setting the first data sets, by their seeds, that pass the published filter."""
+    """Return for each setting the first data sets, by seed, that pass the published filter."""
     kept: list[list[Dataset]] = [[] for _ in settings]
     for _ in range(MOST_ROUNDS):
         wanting = [n for n, found in enumerate(kept) if len(found) < size.datasets]
@@ -143,10 +144,10 @@ def passing(
 
 
 def passes(erm: Record, oracle: Record) -> bool:
-    """The filter behind the paper's tables, which the paper does not mention.
+    """Return whether a data set passes the filter of the paper's tables, which it does not mention.
 
-    ERM's best test accuracy must lie between 1.5 times chance and 90 %, come at step 3 or later,
-    and stay at least a tenth below the best of a classifier on the true invariant features.
+    ERM's best test accuracy must be between 1.5 times chance and 90 %, occur at step 3 or later,
+    and be at least a tenth below the best of a classifier on the true invariant features.
     """
     curves = [
         (SELECT * r.measures["accuracy"]["select"] + TRAIN * r.measures["accuracy"]["shown"]) / ROWS

@@ -1,15 +1,15 @@
-"""Table 1: what WRI and VREx penalise when digit and colour are seen as such, without pixels.
+"""Table 1: penalties of WRI and VREx when digit and colour are known, without pixels.
 
-Three predictors under the 0-1 loss, each optimal for what it sees of the two training
-environments together: the digit alone, 1[digit < 5]; the colour alone, the colour; both (`mixed`,
-which the paper speaks of and does not print), for each digit whichever of the two errs less, so
-the digit where it is easy and the colour where it is hard. With p_e(d) the share of digit d in
-environment e, as the density, and l_e(d) the predictor's error on it:
+Three predictors under the 0-1 loss, each optimal for what it sees of the two training environments
+together: the digit alone, 1[digit < 5]; the colour alone, the colour; both (`mixed`, which the
+paper mentions and does not print), for each digit the one of the two that errs less, so the digit
+where it is easy and the colour where it is hard. With p_e(d) the share of digit d in environment e,
+as the density, and l_e(d) the predictor's error on it:
 
     R_12 = Σ_d p_1(d)·p_2(d)·l_1(d),   g = R_12 − R_21,   R_e = Σ_d p_e(d)·l_e(d)
     WRI = (g / ½(R_1 + R_2))²,   VREx = (R_1 − R̄)² + (R_2 − R̄)² = ½(R_1 − R_2)²
 
-Ours are draws of the data set with its own shares and errors. The derivation puts in their
+Ours are draws of the data set with their own shares and errors. The derivation uses their
 expectations, ε(d) for errors of the digit and the flip c_e for those of the colour:
 
     digit     g = 0, so WRI = 0;                      VREx = ½(Σ_d (p_1(d) − p_2(d))·ε(d))²
@@ -48,7 +48,7 @@ Cells = Mapping[tuple[str, str], np.ndarray]
 
 
 class GroupShares(NamedTuple):
-    """All that the penalties depend on, of one data set or several in front."""
+    """All that the penalties depend on, of one data set, or of several in front."""
 
     shares: np.ndarray  # [..., E, 10], p_e(d)
     errors: np.ndarray  # [..., predictor, E, 10], l_e(d)
@@ -95,7 +95,7 @@ def run(task: ExperimentTask) -> list[Result]:
 
 
 def draw(seeds: range, task: ExperimentTask) -> dict[str, GroupShares]:
-    """Shares and errors in every draw, draws in front."""
+    """Return shares and errors in each draw, draws in front."""
     mnist = load_mnist()
     shapeless = mnist._replace(images=mnist.images[:, :0, :0])  # digit and colour are enough
     found = {}
@@ -110,7 +110,7 @@ def draw(seeds: range, task: ExperimentTask) -> dict[str, GroupShares]:
 
 
 def measure(environments: Sequence[ColouredDigits], trust: np.ndarray) -> GroupShares:
-    """The shares of the digits and the three predictors' error rates on each of them."""
+    """Return the shares of the digits and the three predictors' error rates on each."""
     shares, wrong = [], []
     for environment in environments:
         digits, y = environment.digits, environment.y
@@ -125,7 +125,7 @@ def measure(environments: Sequence[ColouredDigits], trust: np.ndarray) -> GroupS
 
 
 def expectation(name: str) -> GroupShares:
-    """The same in expectation."""
+    """Return shares and errors in expectation."""
     by_digit = np.tile(COLOURED_MNIST[name].label_noise, (TRAINING, 1))
     by_colour = np.tile(flips()[:, None], 10)
     errors = np.stack([by_digit, by_colour, np.where(trusts_digit(name), by_digit, by_colour)])
@@ -133,7 +133,7 @@ def expectation(name: str) -> GroupShares:
 
 
 def trusts_digit(name: str) -> np.ndarray:  # [10]
-    """Where the digit errs less than the colour, both training environments together."""
+    """Return where the digit errs less than the colour, both training environments together."""
     shares = digit_shares(name)[:TRAINING]
     together: np.ndarray = flips() @ shares / shares.sum(0)
     return COLOURED_MNIST[name].label_noise < together
@@ -157,7 +157,7 @@ def risks(ideal: GroupShares) -> np.ndarray:  # [..., predictor, E]
 
 
 def wri_penalties(ideal: GroupShares) -> np.ndarray:  # [..., predictor]
-    """(g / l̄)²."""
+    """Return (g / l̄)²."""
     both = ideal.shares.prod(-2)[..., None, :]  # p_1(d)·p_2(d)
     gap = (both * (ideal.errors[..., 0, :] - ideal.errors[..., 1, :])).sum(-1)
     penalties: np.ndarray = np.square(gap / risks(ideal).mean(-1))
@@ -165,14 +165,14 @@ def wri_penalties(ideal: GroupShares) -> np.ndarray:  # [..., predictor]
 
 
 def vrex_penalties(ideal: GroupShares) -> np.ndarray:  # [..., predictor]
-    """Sum of squared deviations of the two risks from their mean."""
+    """Return the sum of squared deviations of the two risks from their mean."""
     each = risks(ideal)
     penalties: np.ndarray = np.square(each - each.mean(-1, keepdims=True)).sum(-1)
     return penalties
 
 
 def agreement(ours: Cells, expected: Cells) -> str:
-    """Which cells lie within two standard deviations over draws of the derivation."""
+    """Return which cells are within two standard deviations over draws of the derivation."""
     far = []
     for (penalty, name), values in ours.items():
         away = np.abs(values.mean(0) - expected[penalty, name]) / values.std(0, ddof=1)
@@ -190,7 +190,7 @@ def agreement(ours: Cells, expected: Cells) -> str:
 
 
 def choices(ours: Cells) -> str:
-    """Which predictor has the least penalty, and in how many draws."""
+    """Return which predictor has the smallest penalty, and in how many draws."""
     found = []
     for (penalty, name), values in ours.items():
         least = np.bincount(values.argmin(-1), minlength=len(PREDICTORS))
@@ -202,7 +202,7 @@ def choices(ours: Cells) -> str:
 
 
 def against_paper(ours: Cells, expected: Cells) -> str:
-    """How far the printed numbers lie from the derivation, if the paper made one draw."""
+    """Return how far the printed numbers are from the derivation, if the paper made one draw."""
     distances = [
         f"{penalty} of {predictor} on {DATASETS[name]} "
         f"{(cell - expected[penalty, name][n]) / ours[penalty, name][:, n].std(ddof=1):+.1f}"
@@ -214,7 +214,7 @@ def against_paper(ours: Cells, expected: Cells) -> str:
 
 
 def misprint(ours: Cells, expected: Cells) -> str:
-    """The two cells that do not follow from the definitions."""
+    """Return the two cells that do not follow from the definitions."""
     cell = ("VREx", "hcmnist-cs")
     values, (digit, colour, _) = ours[cell], expected[cell]
     printed = [PRINTED[cell][predictor] for predictor in ("digit", "colour")]

@@ -3,24 +3,24 @@
 ERM, IRM, VREx and WRI on HCMNIST and HCMNIST-CS, the environment with the misleading colour held
 out: 10 draws of everything (rows and colours, extractor, split, initial weights) × 10 draws of
 hyper-parameters, 500 steps, a checkpoint every 10. `--seed N` is the number of the first draw of
-everything; the settings were chosen on draws 0 to 9, so a report should begin elsewhere
-(`docs/results.md` shows 20 to 29). All runs are kept in one store that goes on where it was
-interrupted (`<output>/table2-….db`, which `wri results` reads too, each draw as a data set).
+everything; the settings were chosen on draws 0 to 9, so a report should use others
+(`docs/results.md` shows 20 to 29). All runs are kept in one store, which continues after an
+interruption (`<output>/table2-….db`; `wri results` reads it too, each draw as a data set).
 Presets:
 
     paper       the objective as printed and the paper's hyper-parameters, on its autoencoder's
                 features; weights act on single examples
-    published   the same with WRI's weights as the paper's code ran them
-    coloured    ours: the ablation says what differs; all four algorithms get the same features,
+    published   the same with WRI's weights as in the paper's code
+    coloured    ours: the ablation shows the differences; all four algorithms get the same features,
                 batches, annealing, ramp and decay, and draws of λ over two decades around the
                 default that was chosen for each on draws 0 to 9
 
 The first tables have the default numbers of each algorithm at the last step, where nothing is
 chosen; the others have the selections of sweeps. An oracle chooses on rows of the test environment
-and may be won by reading the colour the wrong way round, so the guarded one admits only checkpoints
-that beat the constant predictor in both training environments. The paper does not say which
-selection it printed; its numbers stand beside each that sees the test environment. Below them
-stands what the features allow: the same network, and a linear predictor, trained by ERM on the
+and may prefer a predictor that reads the colour in the opposite direction, so the guarded one
+allows only checkpoints that beat the constant predictor in both training environments. The paper
+does not name its selection; its numbers are shown beside each that sees the test environment. Below
+them is what the features allow: the same network, and a linear predictor, trained by ERM on the
 digit's side, at their last step.
 """
 
@@ -148,7 +148,7 @@ Found = dict[tuple[str, str], dict[str, SelectedRuns]]
 def tables(
     datasets: Mapping[str, Draws], outcomes: Sequence[Outcome]
 ) -> tuple[list[ResultCell], Found, list[str]]:
-    """The lines of every data set under every selection, what they show, and notes."""
+    """Return the lines of each data set and selection, what they show, and notes."""
     rows: list[ResultCell] = []
     shown: Found = {}
     notes: list[str] = []
@@ -174,7 +174,7 @@ def chosen_by(
     infos: Mapping[int, DatasetInfo],
     algorithm: str,
 ) -> SelectedRuns:
-    """By a selection, or the last checkpoint of the default numbers."""
+    """Choose by a selection, or take the last checkpoint of the default numbers."""
     if selection != DEFAULTS:
         return choose_each(selection, outcomes, infos, algorithm)
     first = [each for each in outcomes if each.hparams_seed == 0]
@@ -182,7 +182,7 @@ def chosen_by(
 
 
 def load_draws(task: ExperimentTask, extractor: Extractor, progress: Progress) -> dict[str, Draws]:
-    """Every draw of every data set."""
+    """Load each draw of each data set."""
     count = len(UNEQUAL) * len(numbers(task))
     return {
         name: {
@@ -202,7 +202,7 @@ def load_draws(task: ExperimentTask, extractor: Extractor, progress: Progress) -
 def train_on_digits(
     task: ExperimentTask, preset: str, datasets: Mapping[str, Draws]
 ) -> list[Outcome]:
-    """The preset's network and a linear one by ERM on the digit's side, one run per draw."""
+    """Train the preset's network and a linear one by ERM on the digit's side, one run per draw."""
     spec = ModelSpec.of("erm", preset=PRESETS[preset], steps=size_of(task).steps)
     variants = {
         ON_DIGITS: Variant(spec, on_digits=True),
@@ -222,7 +222,7 @@ def file_name(task: ExperimentTask, preset: str, extractor: Extractor) -> str:
 
 
 def sweep_key(sweeps: Sequence[Sweep]) -> str:
-    """Of what a preset and an extractor stand for: other objectives or rows are another store."""
+    """Return a key of preset and extractor: other objectives or rows are another store."""
     objectives = {repr(planned.model.objective) for sweep in sweeps for planned in sweep.planned}
     rows = [fingerprint for sweep in sweeps for fingerprint in sweep.infos]
     return f"{seed_hash(*sorted(objectives), *rows):08x}"
@@ -233,12 +233,12 @@ def size_of(task: ExperimentTask) -> Table2Size:
 
 
 def numbers(task: ExperimentTask) -> range:
-    """Of the draws of everything."""
+    """Return the numbers of the draws of everything."""
     return range(task.seed, task.seed + size_of(task).repetitions)
 
 
 def sweep_spec(task: ExperimentTask, preset: str, draw: int) -> SweepSpec:
-    """One trial, whose number is that of the draw of everything."""
+    """Return a sweep of one trial, whose number is that of the draw of everything."""
     size = size_of(task)
     return SweepSpec(
         tuple(ALGORITHMS),
@@ -259,7 +259,7 @@ def table_rows(
     found: Mapping[str, SelectedRuns],
     on_digits: Mapping[str, SelectedRuns],
 ) -> list[ResultCell]:
-    """A data set under a selection: a line for each algorithm below what can be reached."""
+    """Return a data set under a selection: one line per algorithm below what can be reached."""
     described = "last checkpoint of the default numbers, nothing chosen"
     if selection != DEFAULTS:
         described = SELECTIONS[selection].description
@@ -274,7 +274,7 @@ def table_rows(
 
 
 def table_notes(dataset: str, selection: str, found: Mapping[str, SelectedRuns]) -> list[str]:
-    """Which draws had no choice, and WRI against the others."""
+    """Return which draws had no choice, and WRI against the others."""
     where = f"{NAMES[dataset]}, {selection}"
     notes = [said for label, chosen in found.items() for said in refused(label, chosen, where)]
     others = {label: chosen for label, chosen in found.items() if label != "WRI"}
@@ -282,7 +282,7 @@ def table_notes(dataset: str, selection: str, found: Mapping[str, SelectedRuns])
 
 
 def draw_figure(found: Mapping[tuple[str, str], Mapping[str, SelectedRuns]]) -> Figure:
-    """Accuracy in every environment, a row of panels for each selection in `DRAWN`."""
+    """Draw the accuracy in each environment, one row of panels per selection in `DRAWN`."""
     with style.figure(8, 5.6) as drawn:
         grid = drawn.subplots(len(DRAWN), len(UNEQUAL), sharex=True, sharey=True)
         for axes, (selection, label) in zip(grid, DRAWN.items(), strict=True):

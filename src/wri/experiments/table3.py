@@ -1,4 +1,4 @@
-"""Table 3: mirrored digits told from common ones, by WRI's density and the others' confidence.
+"""Table 3: detection of mirrored digits by WRI's density and by the confidence of the others.
 
 ERM, IRM, VREx and WRI learn from features of CMNIST's two training environments, with the preset's
 default hyper-parameters. Common rows are the unaltered digits of the test environment, or with
@@ -8,20 +8,20 @@ default hyper-parameters. Common rows are the unaltered digits of the test envir
     confidence   log max_c softmax(f(x))_c
     density      log of the mean over e of d_e(x), or with `combine` "maximum" max_e log d_e(x)
 
-The paper leaves `negatives` and `combine` open. Whose densities d_e are, the preset says:
+The paper does not specify `negatives` and `combine`. The densities d_e depend on the preset:
 
-    paper, published   the bounded networks that WRI's training leaves behind
-    coloured           Gaussian mixtures of the training environments, fitted by likelihood alone:
-                       WRI's weights come from a classifier of environments, which knows no density
+    paper, published   the bounded networks from WRI's training
+    coloured           Gaussian mixtures of the training environments, fitted by likelihood only:
+                       WRI's weights come from a classifier of environments, which has no density
 
-Such mixtures owe nothing to WRI and would serve any predictor. A second table therefore fits them
-on the last hidden layer Φ(x) of each of the four: what a density brings in the place of confidence,
-and what the predictor does.
+Such mixtures do not depend on WRI and could be used with any predictor. A second table therefore
+fits them on the last hidden layer Φ(x) of each of the four: it shows the effect of a density in
+place of confidence, and the effect of the predictor.
 
-A mixture is fitted on rows that train, 10,000 of an environment at most. The number of its
-components is the one of `COMPONENTS` (no larger ones are tried, for time) under which the rows of
-the training environments that the draw holds back are likeliest. No row of the test environment
-takes part.
+A mixture is fitted on training rows, at most 10,000 per environment. The number of its components
+is the one of `COMPONENTS` (no larger ones are tried, to save time) with the largest likelihood of
+the rows of the training environments that the draw holds back. No row of the test environment is
+used.
 
 A repetition is a draw of everything: rows and colours, extractor, split, initial weights and
 mixtures. `--seed N` is the number of the first. Full: 10 draws of 500 steps, quick: 2 of 250, each
@@ -97,29 +97,29 @@ FULL, QUICK = Table3Size(10, 500), Table3Size(2, 250)
 
 
 class NoveltyFeatures(NamedTuple):
-    """Features of what is told apart."""
+    """Features of common and strange rows."""
 
     common: np.ndarray  # [n, D]
     strange: np.ndarray  # [m, D]
 
 
 class TrainedRun(NamedTuple):
-    """One run, trained."""
+    """One trained run."""
 
     run: Run
     record: Record
 
     def confidence(self, x: np.ndarray) -> np.ndarray:  # [n, D] -> [n]
-        """Logarithm of the largest softmax output; in double precision few are tied at 1."""
+        """Return the log of the largest softmax output; in double precision few are tied at 1."""
         outputs = self.record.network.outputs(_double(self.record.parameters), _double(x))[0]
         return outputs.log_softmax(-1).max(-1).values.numpy()
 
     def represent(self, x: np.ndarray) -> np.ndarray:  # [n, D] -> [n, F]
-        """Φ(x)."""
+        """Return Φ(x)."""
         return self.record.network.represent(_double(self.record.parameters), _double(x))[0].numpy()
 
     def own_density(self, by: Combination, x: np.ndarray) -> np.ndarray:  # [n, D] -> [n]
-        """By the networks that WRI's training leaves behind."""
+        """Return scores by the networks from WRI's training."""
         density, flat = cast(WRI, self.run.objective).density, _double(self.record.state[0])
         bounds = {name: _double(self.run.hyper[name]) for name in ("min_density", "max_density")}
         logs = density.log_density(flat, _double(x), len(TRAINING), bounds)
@@ -132,7 +132,7 @@ Trained = dict[str, TrainedRun]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DrawResult:
-    """What one draw of everything gave."""
+    """Results of one draw of everything."""
 
     shown: NoveltyFeatures
     accuracy: Values  # of each algorithm in the environments, %
@@ -174,7 +174,7 @@ def run(task: ExperimentTask) -> list[Result]:
 def measure(
     task: ExperimentTask, extractor: Extractor, draw: int, progress: Progress
 ) -> DrawResult:
-    """One draw: features, the four predictors, and what their scores tell apart."""
+    """Measure one draw: features, the four predictors, and their detection of strange rows."""
     preset, by, negatives = (task.options[k] for k in ("preset", "combine", "negatives"))
     size = FULL if task.full else QUICK
     stage = partial(part, progress, parts=4 if preset == "coloured" else 2)
@@ -209,7 +209,7 @@ def measure(
 def load_shown(
     data: SweepData, full: bool, extractor: Extractor, negatives: str, draw: int
 ) -> NoveltyFeatures:
-    """The test environment's digits as they are, and mirrored."""
+    """Return the test environment's digits, unaltered and mirrored."""
     environments = digits("cmnist", full, draw)
     test = environments[TEST]
     mirrored = mirror(test).digits
@@ -219,14 +219,14 @@ def load_shown(
 
 
 def are_negatives(unaltered: np.ndarray, mirrored: np.ndarray, negatives: str) -> np.ndarray:
-    """Which unaltered digits count as common: "all", or the "same" digits as are mirrored."""
+    """Return which unaltered digits count as common: "all", or the "same" digits as mirrored."""
     if negatives == "all":
         return np.ones(len(unaltered), bool)
     return np.isin(unaltered, mirrored)
 
 
 def train_all(data: SweepData, preset: str, draw: int, steps: int, progress: Progress) -> Trained:
-    """A run for each algorithm: those of a sweep with the default numbers."""
+    """Train one run per algorithm: those of a sweep with the default numbers."""
     spec = SweepSpec(
         tuple(ALGORITHMS),
         steps=steps,
@@ -246,7 +246,7 @@ def train_all(data: SweepData, preset: str, draw: int, steps: int, progress: Pro
 
 
 def survivors(found: Mapping[int, DrawResult]) -> dict[int, DrawResult]:
-    """The draws in which no run diverged, so that comparisons stay paired."""
+    """Return the draws in which no run diverged, so that comparisons stay paired."""
     kept = {draw: each for draw, each in found.items() if not each.diverged}
     if len(kept) < 2:
         raise InputError(
@@ -265,7 +265,7 @@ def left_out(found: Mapping[int, DrawResult]) -> list[str]:
 
 
 def measured(score: OfRows, shown: NoveltyFeatures) -> list[float]:
-    """Rates in % and the area."""
+    """Return rates in % and the area."""
     common, strange = score(shown.common), score(shown.strange)
     return [*(100 * detection_rates(common, strange, FALSE_RATES)), auroc(common, strange)]
 
@@ -294,7 +294,7 @@ def table_rows(table: str, lines: Lines) -> list[ResultCell]:
 
 
 def against(table: str, lines: Lines) -> str:
-    """Paired intervals of WRI's AUROC minus the others'."""
+    """Return paired intervals of WRI's AUROC minus the others'."""
     ours, parts = lines["WRI"][:, -1], []
     for line, values in lines.items():
         if line != "WRI":
@@ -324,7 +324,7 @@ def last_accuracies(one: TrainedRun) -> list[float]:
 
 
 def accuracies(found: Sequence[DrawResult]) -> str:
-    """What kind of predictors these are."""
+    """Return the accuracies of the predictors."""
     parts = []
     for label in found[0].accuracy:
         means = np.mean([each.accuracy[label] for each in found], axis=0)
@@ -333,7 +333,7 @@ def accuracies(found: Sequence[DrawResult]) -> str:
 
 
 def components(found: Sequence[DrawResult]) -> list[str]:
-    """Which numbers the draws chose."""
+    """Return the numbers of components that the draws chose."""
     parts = []
     for what in found[0].components:
         numbers = sorted({each.components[what] for each in found})
@@ -353,5 +353,5 @@ def never_in_force(preset: str, steps: int) -> list[str]:
 
 
 def _double(values: np.ndarray | float) -> torch.Tensor:  # […] -> [1, …]
-    """With the axis of runs, of which there is one."""
+    """Return the array with an axis of one run."""
     return torch.as_tensor(values, dtype=torch.float64)[None]

@@ -58,7 +58,7 @@ Residuals = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class DescentEnds(NamedTuple):
-    """Where the starts end under one weighting, with d_spu dimensions and k environments."""
+    """End points of the starts for one weighting, with d_spu dimensions and k environments."""
 
     gap: np.ndarray  # [couplings, starts + 1], the last from what `smallest_spurious_gap` finds
     spurious: np.ndarray  # [couplings, starts + 1], |w_spu|
@@ -66,7 +66,7 @@ class DescentEnds(NamedTuple):
 
     @property
     def largest(self) -> float:
-        """|w_spu| of a coupling's most spurious zero; the median over couplings."""
+        """Return |w_spu| of a coupling's most spurious zero; the median over couplings."""
         zeros = np.where(self.gap < ZERO_GAP, self.spurious, 0)
         reached = zeros[:, :-1].max(1)
         return float(np.median(np.where(reached > SMALL, reached, zeros[:, -1])))
@@ -107,14 +107,14 @@ def run(task: ExperimentTask) -> list[Result]:
 def drawn(
     weightings: Sequence[ClosedForm], d_spu: int, k: int, n: int, seed: int, d_inv: int = D_INV
 ) -> list[WeightedMoments]:
-    """Moments of n random couplings under each weighting."""
+    """Return moments of n random couplings for each weighting."""
     settings = [LinearGaussian.random(d_inv, d_spu, k, seed + each) for each in range(n)]
     parameters = {name: np.stack([getattr(s, name) for s in settings]) for name in PARAMETERS}
     return [gaussian_moments(noise_sd=1.0, weighting=w, **parameters) for w in weightings]
 
 
 def gaps_of(moments: WeightedMoments) -> Residuals:
-    """Relative gaps of predictors `[N, S, d]`, and their derivatives."""
+    """Return relative gaps of predictors `[N, S, d]`, and their derivatives."""
     second, cross, target = moments.differences()
 
     def gaps(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -141,7 +141,7 @@ def solve(weighting: ClosedForm, d_spu: int, k: int, n: int, starts: int, seed: 
 def penalise(
     weighting: ClosedForm, d_spu: int, k: int, n: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """|w_spu| of ERM and of the mean risk + λ·Σ gaps² at the largest λ, in n couplings."""
+    """Return |w_spu| of ERM and of the mean risk + λ·Σ gaps² at the largest λ, in n couplings."""
     moments, plain = drawn([weighting, "uniform"], d_spu, k, n, seed)
     second = plain.second[:, :, 0].mean(1)  # [N, d, d]
     root = np.linalg.cholesky(second)
@@ -156,7 +156,7 @@ def penalise(
 def penalised(
     gaps: Residuals, erm: np.ndarray, root: np.ndarray, strength: float, w: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Residuals whose squares sum to λ·Σ gaps² and the mean risk in excess of ERM's."""
+    """Return residuals whose squares sum to λ·Σ gaps² and the mean risk in excess of ERM's."""
     gap, slope = gaps(w)
     values = np.concatenate([strength * gap, (w - erm) @ root], 2)
     return values, np.concatenate([strength * slope, root.swapaxes(1, 2)[:, None]], 2)
@@ -171,7 +171,7 @@ def search(
     seed: int,
     d_inv: int = D_INV,
 ) -> np.ndarray:
-    """What a search of `general_position` finds in n draws, in blocks that fit into memory."""
+    """Return the result of a search of `general_position` in n draws, in blocks that fit memory."""
     values = []
     for first in range(0, n, 100):
         (moments,) = drawn([weighting], d_spu, k, min(100, n - first), seed + first, d_inv)
@@ -180,19 +180,19 @@ def search(
 
 
 def enough(weighting: ClosedForm, d_spu: int) -> int:
-    """The fewest environments with more independent gaps than unknowns."""
+    """Return the smallest number of environments with more independent gaps than unknowns."""
     if weighting == "ratio":
         return d_spu + 2
     return next(k for k in ENVIRONMENTS if comb(k, 2) > D_INV + d_spu)
 
 
 def by_definition(d_spu: int) -> int:
-    """The fewest environments with C(k, 2) > 2 d_spu."""
+    """Return the smallest number of environments with C(k, 2) > 2 d_spu."""
     return next(k for k in ENVIRONMENTS if comb(k, 2) > 2 * d_spu)
 
 
 def by_counts(d_spu: int) -> int:
-    """The fewest environments that the theorem and the definition both allow."""
+    """Return the smallest number of environments that theorem and definition both allow."""
     return max(d_spu + 1, by_definition(d_spu))
 
 
@@ -241,7 +241,7 @@ def end_rows(ends: AllEnds) -> list[ResultCell]:
 
 
 def penalty_rows(d_spu: int, n: int, seed: int) -> list[ResultCell]:
-    """ERM, and below it the penalised risk on the same couplings."""
+    """Return ERM, and below it the penalised risk on the same couplings."""
     table = f"|w_spu| that minimises the mean risk + λ Σ gaps², λ = {STRENGTHS[-1]:.0e}"
     rows = []
     for w in WEIGHTINGS:
@@ -272,7 +272,7 @@ def position_rows(d_spu: int, draws: int, seed: int) -> list[ResultCell]:
 
 
 def singular_values(d_spu: int, draws: int, seed: int) -> tuple[np.ndarray, list[ResultCell]]:
-    """M's smallest under ratio weights, where k − 1 = 2 d_spu."""
+    """Return M's smallest singular values with ratio weights, where k − 1 = 2 d_spu."""
     k, more = 2 * d_spu + 1, partial(smallest_singular_value, starts=150, seed=1)
     values = search(smallest_singular_value, "ratio", d_spu, k, draws, seed)
     others = search(more, "ratio", d_spu, k, draws, seed)

@@ -1,4 +1,4 @@
-"""What turns images into feature matrices, with its own plain fitting."""
+"""Features of images: PCA, autoencoder, CNN, and fixed backbones for files of pictures."""
 
 from wri.features.autoencoder import Autoencoder
 from wri.features.backbones import BACKBONES, Backbone, load_backbone

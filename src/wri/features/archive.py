@@ -1,7 +1,7 @@
-"""Arrays on disk under the hash of all that they depend on: whole, or not there.
+"""Arrays on disk, named by the hash of all that they depend on.
 
-An archive is written under a temporary name and renamed, holds its own key, and is made anew when
-it cannot be read. Nothing in it is pickled.
+An archive is written to a temporary name and renamed, holds its own key, and is made again if it
+cannot be read. Nothing in it is pickled.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def content_key(*parts: object) -> str:
-    """A hash of arrays (type, shape, bytes) and of other things as `repr` shows them."""
+    """Return a hash of arrays (type, shape, bytes) and of other objects by their `repr`."""
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
@@ -39,23 +39,23 @@ def remembered(
     make: Callable[[], Mapping[str, np.ndarray]],
     use: Callable[[dict[str, np.ndarray]], T],
 ) -> T:
-    """What `use` gives for the arrays of that key: read where they are, made where they are not.
+    """Return the result of `use` for the arrays of a key, which are read or, if missing, made.
 
-    `use` raises ValueError or KeyError on arrays that it does not know.
+    `use` raises ValueError or KeyError for arrays that it does not know.
     """
     path = folder / f"{key}.npz"
     if path.exists():
         try:
             return use(_read(path, key))
         except (zipfile.BadZipFile, *UNREADABLE) as error:
-            warnings.warn(f"{path} is damaged or not ours, and made anew ({error})", stacklevel=2)
+            warnings.warn(f"{path} is damaged or foreign and is made again ({error})", stacklevel=2)
     arrays = dict(make())
     try:
         write_arrays(path, arrays | {KEY: np.array(key)})
     except OSError as error:
         warnings.warn(
             f"{path} cannot be written ({error}), so these features will be made again next time; "
-            "name a folder with free space by WRI_CACHE",
+            "set WRI_CACHE to a folder with free space",
             stacklevel=2,
         )
     return use(arrays)
@@ -63,7 +63,7 @@ def remembered(
 
 def _read(path: Path, key: str) -> dict[str, np.ndarray]:
     if not zipfile.is_zipfile(path):
-        raise ValueError("it is no archive")
+        raise ValueError("it is not an archive")
     with np.load(path, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     if str(arrays.pop(KEY)) != key:

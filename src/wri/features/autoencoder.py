@@ -1,12 +1,12 @@
-"""The autoencoder behind the paper's ColoredMNIST tables.
+"""Convolutional autoencoder of the paper's ColoredMNIST tables.
 
     encoder   conv5-16, ReLU, conv5-32, batch norm, ReLU, linear to the width
     loss      mean (x − decoder(encoder(x)))²,  Adam 4e-4, weight decay 2e-5, batches of 64
 
-The features are the encoder's output. Stride 1 without padding is our reading: 28 × 28 pixels
-become 32 × 20 × 20 numbers before the linear layer. The paper says nothing of the decoder; ours
-has one hidden layer, of 512 units, and tanh at the end. `benchmarks/autoencoder_decoders.py`
-compares it with others, the encoder's mirror image among them, which takes twice the time.
+The features are the output of the encoder. Stride 1 without padding is our reading: 28 × 28 pixels
+become 32 × 20 × 20 numbers before the linear layer. The paper does not describe the decoder; ours
+has one hidden layer of 512 units and tanh at the end. `benchmarks/autoencoder_decoders.py` compares
+it with others, for instance the mirror image of the encoder, which takes twice the time.
 """
 
 from collections.abc import Mapping
@@ -23,19 +23,33 @@ from wri.progress import Progress
 
 LEARNING_RATE, WEIGHT_DECAY = 4e-4, 2e-5
 HIDDEN = 512  # units of the decoder
-SMALLEST = 10  # pixels a side, for two 5 × 5 convolutions and the batch norm behind them
+SMALLEST = 10  # pixels per side, for two 5 × 5 convolutions and a batch norm
 
 
 @dataclass(frozen=True)
 class Autoencoder(Extractor):
-    """A convolutional autoencoder; its features are the bottleneck.
+    """Convolutional autoencoder; its features are the bottleneck.
 
     Parameters
     ----------
-    width
-        Of the bottleneck; the paper's are 64 and 32.
-    epochs
-        Passes over the training images; the paper's are 20.
+    width : int, default=64
+        Width of the bottleneck; 64 and 32 in the paper.
+    epochs : int, default=20
+        Passes over the training images; 20 in the paper.
+
+    References
+    ----------
+    G. Wong, J. Gleason, R. Chellappa, Y. Wald and A. Liu, "Weighted Risk Invariance: Domain
+    Generalization under Invariant Feature Shift", TMLR, 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.features import Autoencoder
+    >>> images = np.random.default_rng(0).integers(0, 255, (8, 1, 12, 12), dtype=np.uint8)
+    >>> fitted = Autoencoder(width=2, epochs=1).fit(images, np.zeros(8, int))
+    >>> fitted.transform(images).shape, fitted.reconstruct(images).shape
+    ((8, 2), (8, 1, 12, 12))
     """
 
     width: int = 64
@@ -45,11 +59,37 @@ class Autoencoder(Extractor):
         check_whole(self, width=self.width, epochs=self.epochs)
 
     def restore(self, parameters: Mapping[str, np.ndarray], shape: Shape) -> "FittedAutoencoder":
+        """Restore a fitted autoencoder from its parameters.
+
+        Parameters
+        ----------
+        parameters : mapping of str to ndarray
+            From `FeatureMap.parameters`.
+        shape : tuple of int
+            Channels, height and width of an image.
+
+        Returns
+        -------
+        fitted : FittedAutoencoder
+            The feature map.
+        """
         network = self._network(shape)
         load_arrays(network, parameters)
         return FittedAutoencoder(network, shape)
 
     def encoder(self, shape: Shape) -> nn.Module:
+        """Make the encoder.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Channels, height and width of an image.
+
+        Returns
+        -------
+        encoder : torch.nn.Module
+            From images to the bottleneck.
+        """
         channels, height, width = shape
         return nn.Sequential(
             nn.Conv2d(channels, 16, 5),
@@ -62,6 +102,18 @@ class Autoencoder(Extractor):
         )
 
     def decoder(self, shape: Shape) -> nn.Module:
+        """Make the decoder.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Channels, height and width of an image.
+
+        Returns
+        -------
+        decoder : torch.nn.Module
+            From the bottleneck to images.
+        """
         return nn.Sequential(
             nn.Linear(self.width, HIDDEN),
             nn.ReLU(),
@@ -100,7 +152,7 @@ class Autoencoder(Extractor):
 
 
 class FittedAutoencoder(InvertibleFeatureMap):
-    """A trained encoder and decoder."""
+    """Trained encoder and decoder."""
 
     def __init__(self, network: nn.ModuleDict, shape: Shape) -> None:
         super().__init__(shape)

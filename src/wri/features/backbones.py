@@ -1,7 +1,7 @@
-"""Backbones: networks with fixed weights and the preprocessing that they were trained with.
+"""Backbones: networks with fixed weights and the preprocessing of their training.
 
-A backbone's digest covers its name, its layers, their weights and the preprocessing. What was
-learned from its features belongs to that digest.
+The digest of a backbone covers its name, layers, weights and preprocessing. A model trained on its
+features is valid for that digest only.
 """
 
 import hashlib
@@ -24,17 +24,25 @@ DEFAULT = "efficientnet-lite0"
 
 @dataclass(frozen=True, eq=False)
 class Backbone:
-    """A network that makes features of pictures.
+    """Network with fixed weights that computes features of pictures.
 
     Parameters
     ----------
-    name
-        What saved models call it.
-    network
-        Any module that takes `[B, 3, side, side]` and gives `[B, width]`. It is copied to the CPU
-        and put in evaluation mode for extraction; the module itself is left as it is.
-    preprocessing
-        As the network was trained; ImageNet's usual one when not given.
+    name : str
+        Name in saved models.
+    network : torch.nn.Module
+        Module from `[B, 3, side, side]` to `[B, width]`. For extraction it is copied to the CPU and
+        put in evaluation mode; the module itself is not changed.
+    preprocessing : Preprocessing, default=Preprocessing()
+        Preprocessing that the network was trained with; by default the usual one of ImageNet.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from wri.features import Backbone, Preprocessing
+    >>> backbone = Backbone("pixels", nn.Flatten(), Preprocessing(side=2))
+    >>> len(backbone.digest)
+    64
     """
 
     name: str
@@ -43,7 +51,7 @@ class Backbone:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that decides the features; another one after further training."""
+        """SHA-256 of all that determines the features; it changes with further training."""
         digest = hashlib.sha256(f"{self.name};{self.preprocessing!r}".encode())
         for name, module in self.network.named_modules():
             digest.update(f"{name}:{type(module).__name__};".encode())
@@ -54,16 +62,39 @@ class Backbone:
         return digest.hexdigest()
 
     def for_extraction(self) -> "Backbone":
-        """A copy on the CPU that evaluates."""
+        """Return a copy on the CPU in evaluation mode.
+
+        Returns
+        -------
+        backbone : Backbone
+            The copy.
+        """
         network: Any = deepcopy(self.network).cpu().eval().requires_grad_(False)
         network = network.to(memory_format=torch.channels_last)
         return Backbone(self.name, network, self.preprocessing)
 
     def features(self, data: bytes) -> np.ndarray:  # -> [width], float32
-        """Features of one picture's file; UnreadableError where it is none.
+        """Compute the features of one picture's file.
 
-        One picture at a time: so its features depend on nothing else, neither on what is read
-        beside it nor on the number of workers. On CPUs this is as fast as batches are.
+        Pictures are processed one at a time, so features depend neither on other pictures nor on
+        the number of workers. On CPUs this is as fast as batches.
+
+        Parameters
+        ----------
+        data : bytes
+            Contents of the file.
+
+        Returns
+        -------
+        features : ndarray of shape (width,)
+            Features, float32.
+
+        Raises
+        ------
+        UnreadableError
+            If the file is not a picture.
+        InputError
+            If the network returns another shape.
         """
         pixels = self.preprocessing.pixels(data)[None]
         with torch.inference_mode():
@@ -78,20 +109,36 @@ class Backbone:
 
 
 def load_backbone(name: str = DEFAULT) -> Backbone:
-    """A backbone with ImageNet weights.
+    """Load a backbone with ImageNet weights.
 
     Parameters
     ----------
-    name
-        "efficientnet-lite0", whose weights come with the extra `[images]`, or "resnet18" or
-        "resnet50" with torchvision's or timm's weights, where one of the two is installed.
+    name : {"efficientnet-lite0", "resnet18", "resnet50"}, default="efficientnet-lite0"
+        "efficientnet-lite0" has its weights in the extra `[images]`. The others need torchvision or
+        timm, which download the weights.
+
+    Returns
+    -------
+    backbone : Backbone
+        The backbone.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown or the weights are not available.
+
+    Examples
+    --------
+    >>> from wri.features import load_backbone
+    >>> load_backbone().preprocessing.side
+    224
     """
     check_option("backbone", name, tuple(BACKBONES))
     return BACKBONES[name](name)
 
 
 def as_backbone(given: "Backbone | str | None") -> Backbone:
-    """A backbone, or the one of that name."""
+    """Return a backbone, given or by its name."""
     if isinstance(given, Backbone):
         return given
     if given is None or isinstance(given, str):
@@ -108,7 +155,7 @@ def _efficientnet(name: str) -> Backbone:
 
 
 def _resnet(name: str) -> Backbone:
-    """ResNet without its last layer, from torchvision, else the same weights from timm."""
+    """Load a ResNet without its last layer from torchvision, else from timm."""
     failures = []
     for make in (_torchvision_resnet, _timm_resnet):
         try:
@@ -120,8 +167,8 @@ def _resnet(name: str) -> Backbone:
         else:
             return Backbone(name, network, Preprocessing(interpolation="bilinear"))
     raise InputError(
-        f"{name} and its weights are not to be had: {'; '.join(failures)}. Install torchvision or "
-        f"timm and let it fetch the weights once, or take {DEFAULT!r}"
+        f"{name} and its weights are not available: {'; '.join(failures)}. Install torchvision or "
+        f"timm and let it download the weights once, or use {DEFAULT!r}"
     )
 
 
@@ -143,4 +190,4 @@ BACKBONES: dict[str, Callable[[str], Backbone]] = {
     "resnet18": _resnet,
     "resnet50": _resnet,
 }
-"""What makes each of them, by name."""
+"""Functions that make the backbones, by name."""

@@ -1,11 +1,11 @@
-"""Environments of images as environments of features, fitted once and kept.
+"""Features of environments of images, fitted once and kept on disk.
 
     x = (f(image) − m) / s,    m and s: mean and spread of f on the training environments' images
 
-The extractor f is fitted on the training environments alone. It and the features are kept in
-`cache_folder()/features`, in files whose names are hashes of all that they depend on: the
-extractor with its options, the seed, this package's version and the images (and labels, where f
-uses them). Other data, another split or another seed can only miss.
+The extractor f is fitted on the training environments only. The extractor and the features are kept
+in `cache_folder()/features`, in files whose names are hashes of all that they depend on: the
+extractor with its options, the seed, the version of this package and the images (and labels, if f
+uses them). Other data, another split or another seed have other names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,13 @@ from wri.features.archive import content_key, remembered
 from wri.features.extractor import Extractor, FeatureMap, Shape, check_images
 from wri.progress import Progress, silent
 
-VERSION = 4  # of all that decides the features; raise it when the code gives others
+VERSION = 4  # raise it when the code computes other features
 MEAN, SPREAD = "feature mean", "feature spread"
-FLAT = 1e-6  # of the largest spread: what is below is rounding
+FLAT = 1e-6  # share of the largest spread below which a column is constant up to rounding
 
 
 class ImageEnvironment(Protocol):
-    """An environment before its features."""
+    """Protocol of an environment before its features."""
 
     @property
     def name(self) -> str: ...
@@ -40,16 +40,29 @@ class ImageEnvironment(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FittedFeatures:
-    """A fitted extractor and the scale of its features on the images it was fitted on.
+    """Fitted extractor with the scale of its features on the training images.
 
     Parameters
     ----------
-    fitted
-        Gives the features as they come; reconstructs, where the extractor can.
-    mean, spread
-        m and s, `[width]`.
-    key
-        The hash under which it is kept.
+    fitted : FeatureMap
+        The feature map, without standardisation.
+    mean : ndarray of shape (width,)
+        Mean m of the features.
+    spread : ndarray of shape (width,)
+        Standard deviation s of the features.
+    key : str
+        Hash under which it is kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.features import PCA, FittedFeatures
+    >>> images = np.random.default_rng(0).integers(0, 255, (8, 1, 4, 4), dtype=np.uint8)
+    >>> fitted = PCA(width=2).fit(images, np.zeros(8, int))
+    >>> x = fitted.transform(images)
+    >>> features = FittedFeatures(fitted, x.mean(0), x.std(0), key="")
+    >>> features.transform(images).std(0).round(3)
+    array([1., 1.], dtype=float32)
     """
 
     fitted: FeatureMap
@@ -58,11 +71,33 @@ class FittedFeatures:
     key: str
 
     def transform(self, images: np.ndarray) -> np.ndarray:  # [N, C, H, W] -> [N, width]
-        """Standardised features, float32."""
+        """Compute standardised features of images.
+
+        Parameters
+        ----------
+        images : ndarray of shape (N, C, H, W)
+            uint8 images.
+
+        Returns
+        -------
+        features : ndarray of shape (N, width)
+            Features, float32.
+        """
         return self.standardised(self.fitted.transform(images))
 
     def standardised(self, features: np.ndarray) -> np.ndarray:  # [N, width]
-        """(f − m) / s; 0 in columns without spread."""
+        """Standardise features: (f − m) / s; 0 in columns without spread.
+
+        Parameters
+        ----------
+        features : ndarray of shape (N, width)
+            Features of `fitted`.
+
+        Returns
+        -------
+        features : ndarray of shape (N, width)
+            Standardised features, float32.
+        """
         flat = self.spread <= FLAT * self.spread.max()
         scale = np.where(flat, 0, 1 / np.where(flat, 1, self.spread))
         return ((features - self.mean) * scale).astype(np.float32)
@@ -76,9 +111,47 @@ def fitted_features(
     folder: Path | None = None,
     progress: Progress = silent,
 ) -> FittedFeatures:
-    """The extractor fitted on the training environments, for these and for further images.
+    """Fit an extractor on the training environments, for these and for other images.
 
-    The parameters are those of `feature_environments`.
+    Parameters
+    ----------
+    environments : sequence
+        Environments with `name`, uint8 `images` `[n, C, H, W]` and labels `y`.
+    extractor : Extractor
+        `PCA()`, `Autoencoder()`, `CNN()` or another.
+    train : sequence of int, default=(0, 1)
+        Numbers of the environments to fit on.
+    seed : int, default=0
+        Seed of the fit.
+    folder : Path or None, default=None
+        Folder for the results. None: `cache_folder()/features`.
+    progress : callable, default=silent
+        Called with (done, of) during the fit.
+
+    Returns
+    -------
+    features : FittedFeatures
+        The fitted extractor.
+
+    Raises
+    ------
+    InputError
+        If images or numbers do not fit.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from wri.datasets import Mnist, coloured_mnist
+    >>> from wri.features import PCA, fitted_features
+    >>> pixels = np.random.default_rng(0).integers(0, 255, (30, 8, 8), dtype=np.uint8)
+    >>> digits = Mnist(pixels, (np.arange(30) % 10).astype(np.uint8))
+    >>> environments = coloured_mnist("cmnist", mnist=digits)
+    >>> with TemporaryDirectory() as folder:
+    ...     features = fitted_features(environments, PCA(width=2), folder=Path(folder))
+    >>> features.transform(environments[2].images).shape
+    (10, 2)
     """
     return _fitted(_training(environments, train), extractor, seed, _folder(folder), progress)
 
@@ -92,25 +165,51 @@ def feature_environments(
     folder: Path | None = None,
     progress: Progress = silent,
 ) -> list[Environment]:
-    """Features of all environments, from an extractor fitted on some.
+    """Compute features of all environments with an extractor fitted on some of them.
 
     Parameters
     ----------
-    environments
-        Each with a `name`, uint8 `images` `[n, C, H, W]` and labels `y`.
-    extractor
+    environments : sequence
+        Environments with `name`, uint8 `images` `[n, C, H, W]` and labels `y`.
+    extractor : Extractor
         `PCA()`, `Autoencoder()`, `CNN()` or another.
-    train
-        Numbers of the environments to fit on; the others' images have no influence.
-    seed
-        Of the fitting.
-    standardise
-        Give every column mean 0 and spread 1 in the training environments together; columns
-        without spread there become 0 everywhere.
-    folder
-        Where to keep what was computed; `cache_folder()/features` when not given.
-    progress
-        Of the fitting, which takes nearly all of the time.
+    train : sequence of int, default=(0, 1)
+        Numbers of the environments to fit on; images of the others have no influence.
+    seed : int, default=0
+        Seed of the fit.
+    standardise : bool, default=True
+        Whether to give each column mean 0 and spread 1 over all training environments; columns
+        without spread become 0.
+    folder : Path or None, default=None
+        Folder for the results. None: `cache_folder()/features`.
+    progress : callable, default=silent
+        Called with (done, of) during the fit, which takes most of the time.
+
+    Returns
+    -------
+    environments : list of Environment
+        Environments of features.
+
+    Raises
+    ------
+    InputError
+        If images or numbers do not fit.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from wri.datasets import Mnist, coloured_mnist
+    >>> from wri.features import PCA, feature_environments
+    >>> pixels = np.random.default_rng(0).integers(0, 255, (30, 8, 8), dtype=np.uint8)
+    >>> digits = Mnist(pixels, (np.arange(30) % 10).astype(np.uint8))
+    >>> with TemporaryDirectory() as folder:
+    ...     made = feature_environments(
+    ...         coloured_mnist("cmnist", mnist=digits), PCA(width=2), folder=Path(folder)
+    ...     )
+    >>> [each.x.shape for each in made]
+    [(10, 2), (10, 2), (10, 2)]
     """
     pictured = [CachedPictures(e.name, e.images, e.y) for e in environments]
     for each in pictured:
@@ -125,7 +224,7 @@ def feature_environments(
 
 
 class CachedPictures(NamedTuple):
-    """Pictures that are made only once, where `images` is computed on demand."""
+    """Images that are computed only once."""
 
     name: str
     images: np.ndarray
@@ -133,6 +232,8 @@ class CachedPictures(NamedTuple):
 
 
 class TrainingImages(NamedTuple):
+    """Images and labels of the training environments."""
+
     images: np.ndarray  # [N, C, H, W]
     labels: np.ndarray  # [N]
 
@@ -142,7 +243,7 @@ def _folder(given: Path | None) -> Path:
 
 
 def _training(environments: Sequence[ImageEnvironment], train: Sequence[int]) -> TrainingImages:
-    """Images and labels of the training environments, one after the other."""
+    """Join images and labels of the training environments."""
     if not train or len(set(train)) < len(train) or not set(train) <= set(range(len(environments))):
         raise InputError(
             f"train must name environments by number, 0 to {len(environments) - 1}, each once, "
@@ -194,6 +295,6 @@ def _transformed(
             raise ValueError(f"it holds {x.dtype} of the shape {x.shape}")
         return x
 
-    parameters = features.fitted.parameters()  # not their recipe: fitted elsewhere they may differ
+    parameters = features.fitted.parameters()  # a fit on another machine may give others
     key = content_key("features", *(parameters[name] for name in sorted(parameters)), images)
     return remembered(folder, key, lambda: {"x": features.fitted.transform(images)}, use)

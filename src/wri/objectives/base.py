@@ -1,10 +1,10 @@
-"""The contract of an objective: a loss for each run, written in the paper's terms.
+"""The contract of an objective: one loss per run, written in the paper's terms.
 
     loss(model, batch, state, context) -> ([R], state)
 
-An objective is a frozen set of options; numbers that runs may differ in are hyper-parameters,
-tensors `[R]` in `context.hyper`. What it carries between steps is `state`, any value it likes.
-Risks are means over the last axis, `batch.mean`, so a shorter environment counts right.
+An objective is a frozen set of options. Numbers that may differ between runs are hyper-parameters,
+tensors `[R]` in `context.hyper`. `state` is any value that it carries from step to step. Risks are
+means over the last axis, `batch.mean`, so that shorter environments are weighted correctly.
 """
 
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ from wri.stacked import AnyNetwork, Loss, Streams, Views
 
 
 class Batch(NamedTuple):
-    """Rows of every run's environments; `weight` is None when no row is padding."""
+    """Rows of all environments of all runs; `weight` is None if no row is padding."""
 
     x: Tensor  # [R, E, B, D]
     y: Tensor  # [R, E, B]
@@ -31,16 +31,17 @@ class Batch(NamedTuple):
     places: Tensor | None = None  # [R, E, B], numbers among a run's training rows, if they are some
 
     def mean(self, values: Tensor) -> Tensor:  # [R, E, B] -> [R, E]
+        """Return means over the rows, without padding."""
         return weighted_mean(values, self.weight)
 
 
 def weighted_mean(values: Tensor, weight: Tensor | None) -> Tensor:  # [..., B] -> [...]
-    """Mean over the last axis, with weights that sum to one or none."""
+    """Return the mean over the last axis, with weights that sum to one, or without."""
     return values.mean(-1) if weight is None else (values * weight).sum(-1)
 
 
 class Model(NamedTuple):
-    """The networks of a stack at their current parameters."""
+    """Networks of a stack at their current parameters."""
 
     network: AnyNetwork
     flat: Tensor  # [R, P]
@@ -63,7 +64,7 @@ class Model(NamedTuple):
 
 
 class StepContext(NamedTuple):
-    """One step of a stack: its number, counted from 0, and every run's hyper-parameters."""
+    """One step of a stack: its number, counted from 0, and the hyper-parameters of the runs."""
 
     step: int
     hyper: HyperValues
@@ -72,7 +73,7 @@ class StepContext(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What an objective may know before the first step."""
+    """What an objective knows before the first step."""
 
     seeds: Sequence[int]
     environments: int
@@ -83,7 +84,7 @@ class Start:
 
 
 class DrawnRows(NamedTuple):
-    """Rows of n runs, of one step or of some."""
+    """Rows of n runs, of one step or of several."""
 
     rows: Tensor  # [n, (S,) E, B], numbers for `Draws.batch`
     places: Tensor  # [n, (S,) E, B], numbers among a run's training rows
@@ -91,63 +92,89 @@ class DrawnRows(NamedTuple):
 
 
 class Draws(ABC):
-    """The rows of a stack's runs, for what happens beside the predictor's steps."""
+    """Rows of a stack's runs, for steps beside the predictor's."""
 
     @property
     @abstractmethod
     def rows_per_step(self) -> int:
-        """Rows that a density step takes from all environments together."""
+        """Number of rows per density step, all environments together."""
 
     @abstractmethod
     def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[DrawnRows]:
-        """Fresh rows for `steps[k]` density steps of run `runs[k]`; `steps` descends.
+        """Yield new rows for `steps[k]` density steps of run `runs[k]`; `steps` descends.
 
-        Each part holds some steps of the first n runs, those that still have steps to go.
+        Each part holds some steps of the first n runs, which still have steps to make.
         """
 
     @abstractmethod
     def batch(self, rows: Tensor) -> Batch:
-        """Features and targets of rows `[n, …]` by their numbers."""
+        """Return features and targets of rows `[n, …]` by their numbers."""
 
     def features(self, rows: Tensor) -> Tensor:
-        """The features alone."""
+        """Return the features of rows."""
         return self.batch(rows).x
 
     @abstractmethod
     def n_learned(self, run: int) -> int:
-        """Number of a run's training rows."""
+        """Return the number of a run's training rows."""
 
     @abstractmethod
     def learned(self, runs: Sequence[int]) -> Iterator[Tensor]:
-        """Numbers of all training rows of some runs in pieces, `[n, …]`, padded by the first."""
+        """Yield the numbers of all training rows of some runs in parts `[n, …]`, padded."""
 
     @abstractmethod
     def environments(self, run: int) -> list[np.ndarray]:
-        """A run's whole training environments, `[n_e, D]` each; rows repeat by their weights."""
+        """Return a run's training environments, `[n_e, D]` each; rows repeat by weight."""
 
     @abstractmethod
     def targets(self, run: int) -> list[np.ndarray]:
-        """Targets of the same rows, `[n_e]` each: class numbers (integers) or floats."""
+        """Return the targets of the same rows, `[n_e]` each: class numbers or floats."""
 
     @abstractmethod
     def split(self, run: int) -> Hashable:
-        """Equal for runs with the same training rows."""
+        """Return a key that is equal for runs with the same training rows."""
 
     def once(self, run: int, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
-        """What `make` gives for a run's rows; it may be kept for runs of other stacks."""
+        """Return the result of `make` for a run's rows; it may be kept for other stacks."""
         return make()
 
 
 class SideSteps(NamedTuple):
     """Steps of something else than the predictor."""
 
-    rows: int = 1  # of each environment, in one of them
-    steps: int = 0  # how many at a time
-    every: int = 1  # steps of the predictor
+    rows: int = 1  # per environment and step
+    steps: int = 0  # steps at a time
+    every: int = 1  # predictor steps between them
 
 
 class Objective(ABC):
-    """What a run minimises."""
+    """Base class of objectives: the loss that a run minimises.
+
+    Subclasses are frozen dataclasses; their fields are the options. They implement `loss` and, if
+    needed, the hooks `initial`, `resets_at`, `after_step` and `state_of`.
+
+    Attributes
+    ----------
+    name : str
+        Name in the registry.
+    own_hyperparameters : tuple of HyperParameter
+        Hyper-parameters besides the common ones.
+    least_environments : int
+        Smallest number of environments.
+    needs_hidden : bool
+        Whether a predictor without hidden layers makes no sense.
+    presets : mapping of str to mapping
+        Options that a preset sets, where they differ from the defaults of the class.
+
+    Examples
+    --------
+    >>> from wri.objectives import OBJECTIVES, Objective
+    >>> vrex = OBJECTIVES["vrex"]()
+    >>> isinstance(vrex, Objective), vrex.name
+    (True, 'vrex')
+    >>> [parameter.name for parameter in vrex.hyperparameters()][:2]
+    ['learning_rate', 'final_rate']
+    """
 
     name: ClassVar[str]
     own_hyperparameters: ClassVar[tuple[HyperParameter, ...]] = ()
@@ -160,75 +187,189 @@ class Objective(ABC):
 
     @classmethod
     def preset_options(cls, preset: str, hidden: tuple[int, ...] | None) -> Mapping[str, Any]:
-        """Options of a preset for a network with these hidden layers (None: not known yet)."""
+        """Return the options of a preset for a network with these hidden layers.
+
+        Parameters
+        ----------
+        preset : str
+            Name of the preset.
+        hidden : tuple of int or None
+            Hidden layers; None if they are not known yet.
+
+        Returns
+        -------
+        options : mapping of str to Any
+            Options that differ from the defaults of the class.
+        """
         return cls.presets.get(preset, {})
 
     @property
     def whole(self) -> Literal["whole", "shuffled", "resampled"]:
-        """How an environment that fits into a batch is used.
+        """How an environment that fits into one batch is used.
 
-        Every row once, as it is or shuffled (where it matters which rows stand side by side), or
-        drawn from with replacement like a larger one (where halves must be independent).
+        "whole": each row once, in order. "shuffled": each row once, in random order, for objectives
+        in which neighbouring rows matter. "resampled": drawn with replacement like a larger
+        environment, for objectives whose two halves must be independent.
         """
         return "whole"
 
     @property
     def overhead(self) -> float:
-        """Fixed cost of a step, whatever its rows, in steps of ERM: large stacks share it."""
+        """Fixed cost per step, in steps of ERM; the runs of a stack share it."""
         return 1.0
 
     def side_steps(self, hyper: Mapping[str, float]) -> SideSteps:
-        """What a run does between the predictor's steps, for the forecast of its cost."""
+        """Return the steps between the predictor's steps, for the forecast of the cost.
+
+        Parameters
+        ----------
+        hyper : mapping of str to float
+            Hyper-parameters of a run.
+
+        Returns
+        -------
+        steps : SideSteps
+            Number and size of the steps.
+        """
         return SideSteps()
 
     @classmethod
     def hyperparameters(cls) -> tuple[HyperParameter, ...]:
+        """Return all hyper-parameters, the common ones first.
+
+        Returns
+        -------
+        parameters : tuple of HyperParameter
+            Hyper-parameters of the objective.
+        """
         return COMMON + cls.own_hyperparameters
 
     def check(self, values: Mapping[str, float]) -> None:
-        """Refuse hyper-parameters that do not fit together."""
+        """Refuse hyper-parameters that contradict each other.
+
+        Parameters
+        ----------
+        values : mapping of str to float
+            Hyper-parameters of a run.
+
+        Raises
+        ------
+        InputError
+            If values contradict each other.
+        """
 
     def initial(self, start: Start) -> Any:
-        """The state before the first step."""
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        start : Start
+            Seeds, environments, network and rows of the stack.
+
+        Returns
+        -------
+        state : Any
+            State of all runs; None by default.
+        """
         return None
 
     @abstractmethod
     def loss(
         self, model: Model, batch: Batch, state: Any, context: StepContext
     ) -> tuple[Tensor, Any]:
-        """Every run's loss `[R]` and the state after it."""
+        """Compute the loss of each run.
+
+        Parameters
+        ----------
+        model : Model
+            Networks of the stack at their current parameters.
+        batch : Batch
+            Rows of all environments, `[R, E, B, D]`.
+        state : Any
+            State after the last step.
+        context : StepContext
+            Number of the step and hyper-parameters.
+
+        Returns
+        -------
+        losses : Tensor of shape (R,)
+            Loss per run.
+        state : Any
+            State after this step.
+        """
 
     def resets_at(self, hyper: HyperValues) -> Tensor | None:  # [R]
-        """The step before which a run's Adam is started anew, if any."""
+        """Return the step before which a run's Adam starts again.
+
+        Parameters
+        ----------
+        hyper : mapping of str to Tensor
+            Hyper-parameters of the runs.
+
+        Returns
+        -------
+        steps : Tensor of shape (R,) or None
+            Step per run; None for no reset.
+        """
         return None
 
     def after_step(self, model: Model, state: Any, context: StepContext, draws: Draws) -> Any:
-        """What happens between the predictor's steps; the state after it."""
+        """Do what happens between the predictor's steps, such as density steps.
+
+        Parameters
+        ----------
+        model : Model
+            Networks of the stack at their current parameters.
+        state : Any
+            State after the predictor's step.
+        context : StepContext
+            Number of the step and hyper-parameters.
+        draws : Draws
+            Source of rows.
+
+        Returns
+        -------
+        state : Any
+            State afterwards.
+        """
         return state
 
     def state_of(self, state: Any, run: int) -> Any:
-        """What is worth keeping of one run's state when training ends."""
+        """Return the part of one run's state that is kept after training.
+
+        Parameters
+        ----------
+        state : Any
+            State of all runs.
+        run : int
+            Number of the run in its stack.
+
+        Returns
+        -------
+        kept : Any
+            State to keep; None by default.
+        """
         return None
 
 
 def penalised(risk: Tensor, weight: Tensor, penalty: Tensor, divided: bool) -> Tensor:  # [R]
-    """Risk + λ · penalty, divided by max(1, λ) on request: a large λ then takes small steps."""
+    """Return risk + λ · penalty; if `divided`, over max(1, λ): a large λ takes small steps."""
     loss = risk + weight * penalty
     return loss / weight.clamp_min(1) if divided else loss
 
 
 def halves(values: Tensor) -> tuple[Tensor, Tensor]:  # [..., B] -> twice [..., B/2]
-    """Every second example and the others."""
+    """Return every second example and the others."""
     if values.shape[-1] < 2:
         raise InputError(
-            f"form='halves' needs two rows of each environment, and the batch size is "
+            f"form='halves' needs two rows per environment, but the batch size is "
             f"{values.shape[-1]}; use form='square'"
         )
     return values[..., ::2], values[..., 1::2]
 
 
 def half_weights(weight: Tensor | None) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    """Weights of the two halves, each summing to one."""
+    """Return the weights of the two halves, each with sum one."""
     if weight is None:
         return None, None
     first, second = halves(weight)
@@ -237,14 +378,14 @@ def half_weights(weight: Tensor | None) -> tuple[Tensor, Tensor] | tuple[None, N
     if empty.any():
         environment = int(empty.nonzero()[0, -2]) if empty.dim() > 1 else 0
         raise InputError(
-            f"form='halves' needs rows with weight in both halves of each environment's batch, and "
+            f"form='halves' needs rows with weight in both halves of each environment's batch, but "
             f"environment {environment} has too few rows; use form='square'"
         )
     return first / sums[0], second / sums[1]
 
 
 def scheduled(context: StepContext, before: float) -> Tensor:  # [R]
-    """λ at this step: `before` until the annealing step, then along the ramp up to λ."""
+    """Return λ at this step: `before` until the annealing step, then along the ramp up to λ."""
     hyper = context.hyper
     since = context.step - hyper["anneal_steps"]
     grown = ((since + 1) / hyper["ramp_steps"].clamp_min(1)).clamp(0, 1)

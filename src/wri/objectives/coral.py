@@ -1,4 +1,4 @@
-"""Deep CORAL: the same mean and covariance of Φ(x) in every environment.
+"""Deep CORAL: alignment of the means and covariances of Φ(x) between environments.
 
     mean_e R_e + γ · mean over pairs of [mean (m_i − m_j)² + mean (C_i − C_j)²]
                                                           (Sun & Saenko, 2016)
@@ -28,7 +28,8 @@ from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
 class _Moments(Function):
     """Means `[L, E, F]` and covariances `[L, E, F, F]` of features `[L, E, B, F]`.
 
-    Environment by environment, whose rows lie apart in memory: one product for all would copy them.
+    Computed per environment: their rows lie apart in memory, and one product for all would copy
+    them.
     """
 
     @staticmethod
@@ -58,16 +59,34 @@ class _Moments(Function):
 
 
 def coral_penalty(features: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Mean squared difference of means and covariances over pairs of environments.
+    """Compute the mean squared difference of means and covariances over pairs of environments.
 
     It can be differentiated once.
 
     Parameters
     ----------
-    features
-        `[..., E, B, F]`.
-    weight
-        `[..., E, B]`, summing to one over B; equal when not given.
+    features : Tensor of shape (..., E, B, F)
+        Representations Φ(x) of the rows of each environment.
+    weight : Tensor of shape (..., E, B) or None, default=None
+        Weights of the rows, which sum to one over B. None: equal weights.
+
+    Returns
+    -------
+    penalty : Tensor of shape (...)
+        Zero if means and covariances agree.
+
+    References
+    ----------
+    B. Sun and K. Saenko, "Deep CORAL: Correlation Alignment for Deep Domain Adaptation", ECCV
+    Workshops, 2016.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.objectives.functional import coral_penalty
+    >>> features = torch.tensor([[[0.0], [2.0]], [[1.0], [3.0]]])
+    >>> coral_penalty(features).item()
+    1.0
     """
     *leading, environments, rows, width = features.shape
     if weight is None:
@@ -79,7 +98,7 @@ def coral_penalty(features: Tensor, weight: Tensor | None = None) -> Tensor:
 
 
 def _spread(values: Tensor, axes: int) -> Tensor:  # [..., E, F] or [..., E, F, F] -> [...]
-    """Mean over pairs of environments of the mean squared difference."""
+    """Return the mean over pairs of environments of the mean squared difference."""
     environments = values.shape[-axes - 1]
     deviation = values - values.mean(-axes - 1, keepdim=True)
     return 2 / (environments - 1) * deviation.square().flatten(-axes).mean(-1).sum(-1)
@@ -87,6 +106,14 @@ def _spread(values: Tensor, axes: int) -> Tensor:  # [..., E, F] or [..., E, F, 
 
 @dataclass(frozen=True)
 class CORAL(Objective):
+    """Deep CORAL: alignment of the means and covariances of the representation.
+
+    References
+    ----------
+    B. Sun and K. Saenko, "Deep CORAL: Correlation Alignment for Deep Domain Adaptation", ECCV
+    Workshops, 2016.
+    """
+
     name = "coral"
     needs_hidden = True
     own_hyperparameters = (

@@ -1,8 +1,8 @@
-"""WRI's density updates: some steps on the densities while the predictor stands still.
+"""Density updates of WRI: some steps of the densities with a fixed predictor.
 
     λ_d · mean over pairs of (R_ij − R_ji)² + β · mean_e E_e[−log d_e(x)]
 
-The gradient with respect to log densities is small and formed by hand where it can be
+The gradient at the log densities is small and computed by hand where possible
 (`weighted_risks.penalty_slope`); the density takes it back to its parameters.
 """
 
@@ -19,7 +19,7 @@ from wri.objectives.pairs import arrange, circle, mean_over_circle, rows_around
 from wri.objectives.weighted_risks import Scaling, Weighting, penalty_slope, wri_penalty
 from wri.stacked import Adam, Seen, clip_norm
 
-# every pair is compared up to so many environments, then a circle; ratio weights have one reference
+# with more environments pairs are compared in a circle; ratio weights have one reference
 ALL_PAIRS = 8
 
 DENSITY_CLIP = 10.0  # norm of a step's gradient
@@ -34,7 +34,7 @@ class DensityRule(NamedTuple):
     scaling: Scaling
 
     def circle(self, environments: int, context: StepContext) -> Tensor | None:
-        """Whom each environment is compared with, `[R, E]`; None for all, or a reference."""
+        """Return the partner of each environment, `[R, E]`; None for all pairs or a reference."""
         if environments <= ALL_PAIRS or self.weighting == "ratio":
             return None
         return circle(context.random.permutations(environments))
@@ -42,7 +42,7 @@ class DensityRule(NamedTuple):
     def slope(
         self, logs: Tensor, losses: Tensor, weight: Tensor | None, terms: "LossTerms"
     ) -> Tensor:  # [R, E, E, B]
-        """Gradient at the log densities of all environments at all rows."""
+        """Return the gradient at the log densities of all environments at all rows."""
         if self.density.penalised:
             slope = penalty_slope(
                 losses,
@@ -61,7 +61,7 @@ class DensityRule(NamedTuple):
     def slope_in_circle(
         self, logs: Tensor, losses: Tensor, weight: Tensor | None, terms: "LossTerms", after: Tensor
     ) -> Tensor:  # [R, E, 3, B]
-        """The same where each environment meets those around it."""
+        """Return the gradient for environments compared in a circle."""
         logs = logs.detach().requires_grad_()
         with torch.enable_grad():
             compared = arrange(logs, after)
@@ -79,7 +79,7 @@ class DensityRule(NamedTuple):
 
 
 class LossTerms(NamedTuple):
-    """How much the parts of the loss count."""
+    """Weights of the terms of the loss."""
 
     penalty: Tensor  # [R, 1, 1], λ_d
     own: Tensor  # [R, E or 1, B or 1], of log d_e at a row of e
@@ -92,7 +92,7 @@ class LossTerms(NamedTuple):
 
 
 class StandingPredictor:
-    """What the predictors of some runs, which do not move, give at the rows of density steps.
+    """Losses of fixed predictors at the rows of density steps.
 
     Of runs that draw more rows than they have, the losses at all their rows are found once.
 
@@ -114,7 +114,7 @@ class StandingPredictor:
         self._model, self._seen, self._draws = model, seen, draws
         self._known: Tensor | None = None  # [m, T], losses at all rows of the first m runs
         drawn = draws.rows_per_step
-        # a stack's runs have about as many rows each, so these are the first ones
+        # runs of a stack have similar numbers of rows, so these are the first ones
         m = sum(n * drawn >= draws.n_learned(run) for run, n in zip(runs, steps, strict=True))
         if seen == "x" and m:
             pieces = [self._losses(rows, 0) for rows in draws.learned(runs[:m])]
@@ -122,14 +122,14 @@ class StandingPredictor:
 
     @torch.no_grad()
     def _losses(self, rows: Tensor, start: int) -> Tensor:  # [n, …] -> [n, …]
-        """Of the runs from `start` on, at rows of theirs."""
+        """Return the losses of the runs from `start` on at rows of theirs."""
         batch = self._draws.batch(rows)
         model = self._model._replace(flat=self._model.flat[start : start + len(rows)])
         return model.losses(batch.x, batch.y)
 
     @torch.no_grad()
     def at(self, drawn: DrawnRows) -> tuple[Callable[[int], Tensor], Tensor]:
-        """What the densities see in each step, `[n, E, B, …]`, and all losses, `[n, S, E, B]`."""
+        """Return what the densities see per step, `[n, E, B, …]`, and losses `[n, S, E, B]`."""
         n = len(drawn.rows)
         if self._seen != "x":
             batch = self._draws.batch(drawn.rows)
@@ -158,7 +158,7 @@ def density_steps(
     context: StepContext,
     draws: Draws,
 ) -> None:
-    """Move `flat` and `adam` by every run's `density_steps`; runs drop out when theirs are made.
+    """Make the `density_steps` of each run in place; runs drop out when theirs are made.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
     mean_e R_e                                            (Vapnik, 1991)
 
-Every environment counts the same, however many rows it has.
+All environments have the same weight, whatever their number of rows.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,13 @@ from wri.objectives.base import Batch, Model, Objective, StepContext
 
 @dataclass(frozen=True)
 class ERM(Objective):
+    """Empirical risk minimisation.
+
+    References
+    ----------
+    V. Vapnik, "Principles of Risk Minimization for Learning Theory", NIPS, 1991.
+    """
+
     name = "erm"
     least_environments = 1
 

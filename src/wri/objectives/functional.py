@@ -1,10 +1,10 @@
-"""Plain penalty functions for your own training loop, on tensors with any leading axes.
+"""Penalty functions for your own training loop, on tensors with any leading axes.
 
     losses = loss(model(x), y)                      # [E, B]
     penalty = wri_penalty(losses, log_densities)    # [E, E, B] -> []
     (losses.mean() + 10 * penalty).backward()
 
-`irm_penalty` takes `CROSS_ENTROPY.scale_gradient(outputs, y)`, or the same of the other losses.
+`irm_penalty` takes `CROSS_ENTROPY.scale_gradient(outputs, y)`, or that of another loss.
 """
 
 from wri.objectives.coral import coral_penalty

@@ -15,13 +15,48 @@ from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
 
 
 def groupdro_weights(weights: Tensor, risks: Tensor, eta: Tensor | float) -> Tensor:
-    """The next weights of the environments, `[..., E]`; they sum to one."""
+    """Compute the next weights of the environments.
+
+    Parameters
+    ----------
+    weights : Tensor of shape (..., E)
+        Weights before, positive.
+    risks : Tensor of shape (..., E)
+        Risk of each environment; gradients do not flow through it.
+    eta : Tensor of shape (...) or float
+        η, the rate of the update.
+
+    Returns
+    -------
+    weights : Tensor of shape (..., E)
+        Weights afterwards; they sum to one.
+
+    References
+    ----------
+    S. Sagawa, P. W. Koh, T. B. Hashimoto and P. Liang, "Distributionally Robust Neural Networks for
+    Group Shifts", ICLR, 2020.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.objectives.functional import groupdro_weights
+    >>> groupdro_weights(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 2.0]), eta=1.0)
+    tensor([0.1192, 0.8808])
+    """
     rate = eta[..., None] if isinstance(eta, Tensor) else eta
     return (weights.log() + rate * risks.detach()).softmax(-1)
 
 
 @dataclass(frozen=True)
 class GroupDRO(Objective):
+    """Group distributionally robust optimisation.
+
+    References
+    ----------
+    S. Sagawa, P. W. Koh, T. B. Hashimoto and P. Liang, "Distributionally Robust Neural Networks for
+    Group Shifts", ICLR, 2020.
+    """
+
     name = "groupdro"
     own_hyperparameters = (
         HyperParameter(

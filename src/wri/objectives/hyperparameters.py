@@ -1,8 +1,8 @@
-"""The one place that says what a hyper-parameter is: its range, defaults and distributions.
+"""Hyper-parameters: ranges, defaults and distributions.
 
-Each objective lists its own; `COMMON` belongs to every run. A value is set for each preset
-(`wri.presets`), as a number or as a rule on the size of the fit; unset values fall back to
-`domainbed`. What a preset changes beyond numbers is in each objective's `presets`.
+Each objective lists its own; `COMMON` belongs to every run. Each preset (`wri.presets`) sets a
+value as a number or as a rule on the size of the fit; unset values fall back to `domainbed`.
+Changes of a preset beyond numbers are in each objective's `presets`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,14 +21,14 @@ Rule = Callable[[FitSize], float]
 
 
 class Distribution(Protocol):
-    """A draw, given the default."""
+    """Protocol of a random draw, given the default."""
 
     def __call__(self, random: np.random.RandomState, default: float) -> float: ...
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """Uniform between two numbers."""
+    """Uniform distribution between two numbers."""
 
     low: float
     high: float
@@ -39,7 +39,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class LogUniform:
-    """Uniform in the logarithm."""
+    """Uniform distribution of the logarithm."""
 
     low: float
     high: float
@@ -52,7 +52,7 @@ class LogUniform:
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of some values."""
+    """Uniform choice of one of several values."""
 
     values: tuple[float, ...]
 
@@ -62,7 +62,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class AroundDefault:
-    """Log-uniform from default / factor to default · factor."""
+    """Log-uniform distribution from default / factor to default · factor."""
 
     factor: float
 
@@ -72,13 +72,13 @@ class AroundDefault:
 
 @dataclass(frozen=True)
 class Setting:
-    """A preset's default and what it draws from; without a distribution it is fixed."""
+    """Default of a preset and its distribution; without a distribution the value is fixed."""
 
     default: float | Rule
     distribution: Distribution | None = None
 
     def resolve(self, size: FitSize | None) -> float:
-        """The default as a number."""
+        """Return the default as a number."""
         if not callable(self.default):
             return self.default
         if size is None:
@@ -88,7 +88,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class HyperParameter:
-    """A number that runs of one stack may differ in."""
+    """Number that may differ between runs of one stack."""
 
     name: str
     meaning: str
@@ -98,12 +98,12 @@ class HyperParameter:
     whole: bool = False
 
     def setting(self, preset: str) -> Setting:
-        """What a preset says, or what it falls back to."""
+        """Return the setting of a preset, or of its fallback."""
         numbers = find_preset(preset).numbers_of or preset
         return self.settings.get(numbers, self.settings[FALLBACK])
 
     def check(self, value: float) -> float:
-        """The value, or an error that names the parameter and its range."""
+        """Return the value, or raise an error that names the parameter and its range."""
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         if not number or np.isnan(value):
             raise InputError(f"hyper-parameter {self.name} must be a number, not {value!r}")
@@ -170,7 +170,7 @@ COMMON = (
 
 
 def annealing(domainbed: Setting, cmnist: Setting) -> tuple[HyperParameter, HyperParameter]:
-    """When a penalty comes into force: at once at a step, or along a ramp from there."""
+    """Make the hyper-parameters of when a penalty starts: at one step, or along a ramp."""
     return (
         HyperParameter(
             name="anneal_steps",
@@ -203,7 +203,7 @@ def complete(
     preset: str = FALLBACK,
     size: FitSize | None = None,
 ) -> dict[str, float]:
-    """`given` checked, and filled up with the preset's defaults."""
+    """Check `given` and fill it up with the preset's defaults."""
     known = {parameter.name: parameter for parameter in declared}
     check_names(known, given)
     return {
@@ -220,5 +220,5 @@ def check_names(known: Iterable[str], given: Iterable[str]) -> None:
     for name in given:
         if name not in names:
             raise InputError(
-                f"unknown hyper-parameter {name!r}; this objective knows {', '.join(names)}"
+                f"unknown hyper-parameter {name!r}; this objective has {', '.join(names)}"
             )

@@ -1,12 +1,12 @@
-"""Invariant risk minimisation: no environment's risk may want another scale of the outputs.
+"""Invariant risk minimisation: a penalty on the gradient of each risk in a scale of the outputs.
 
     mean_e R_e + λ · mean_e (d R_e(w·f)/dw at w = 1)²     (Arjovsky et al., 2019)
 
 The gradient in the dummy scale w has a closed form (`stacked.losses`), so no second backward
 pass is needed. `form="halves"` multiplies the gradients of two half-batches, which is unbiased
-and DomainBed's choice; `form="square"` squares the gradient of the whole, as the paper of IRM
-writes. Before the annealing step λ is 1, as in DomainBed, or 0 with `early_weight=0`.
-`divided` divides the loss by max(1, λ).
+and used by DomainBed; `form="square"` squares the gradient of the whole batch, as in the IRM paper.
+Before the annealing step λ is 1, as in DomainBed, or 0 with `early_weight=0`. `divided` divides the
+loss by max(1, λ).
 """
 
 from collections.abc import Mapping
@@ -34,16 +34,40 @@ from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, 
 def irm_penalty(
     scale_gradients: Tensor, form: str = "square", weight: Tensor | None = None
 ) -> Tensor:  # [..., B] -> [...]
-    """Squared mean gradient of the loss in a dummy scale of the outputs.
+    """Compute the squared mean gradient of the loss in a dummy scale of the outputs.
 
     Parameters
     ----------
-    scale_gradients
-        d loss(w·f, y)/dw at w = 1 for each example, from `Loss.scale_gradient`.
-    form
-        "square", or "halves" for the product of the two interleaved half-batches' means.
-    weight
-        Weights that sum to one over the examples; equal when not given.
+    scale_gradients : Tensor of shape (..., B)
+        d loss(w·f, y)/dw at w = 1 per example, from `Loss.scale_gradient`.
+    form : {"square", "halves"}, default="square"
+        "square": square of the mean. "halves": product of the means of the two interleaved
+        half-batches.
+    weight : Tensor of shape (..., B) or None, default=None
+        Weights that sum to one over the examples. None: equal weights.
+
+    Returns
+    -------
+    penalty : Tensor of shape (...)
+        Penalty per environment.
+
+    Raises
+    ------
+    InputError
+        If `form` is unknown, or "halves" has too few rows.
+
+    References
+    ----------
+    M. Arjovsky, L. Bottou, I. Gulrajani and D. Lopez-Paz, "Invariant Risk Minimization",
+    arXiv:1907.02893, 2019.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.objectives.functional import SQUARED, irm_penalty
+    >>> outputs, y = torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 1.0])
+    >>> irm_penalty(SQUARED.scale_gradient(outputs, y)).item()
+    4.0
     """
     check_option("form", form, ("square", "halves"))
     if form == "square":
@@ -55,6 +79,23 @@ def irm_penalty(
 
 @dataclass(frozen=True)
 class IRM(Objective):
+    """Invariant risk minimisation.
+
+    Parameters
+    ----------
+    form : {"halves", "square"}, default="halves"
+        Product of two half-batches, or square of the whole batch.
+    early_weight : float, default=1.0
+        λ before the annealing step.
+    divided : bool, default=False
+        Whether to divide the loss by max(1, λ).
+
+    References
+    ----------
+    M. Arjovsky, L. Bottou, I. Gulrajani and D. Lopez-Paz, "Invariant Risk Minimization",
+    arXiv:1907.02893, 2019.
+    """
+
     form: Literal["halves", "square"] = "halves"
     early_weight: float = 1.0
     divided: bool = False

@@ -1,6 +1,6 @@
 """Log densities at all training rows, for densities that are fitted once and see x.
 
-They stay as they are while the predictor trains, so every row is asked for once and then looked up.
+They do not change while the predictor trains, so they are computed once per row and looked up.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -12,11 +12,11 @@ from torch import Tensor
 from wri.objectives.base import Draws
 from wri.objectives.pairs import ComparedPairs, arrange, rows_around
 
-MOST = 2**24  # numbers in a table; where there would be more, none is made
+MOST = 2**24  # largest number of entries of a table
 
 
 class KnownDensities(NamedTuple):
-    """What every environment's log density is at the training rows of a stack's runs."""
+    """Log densities of all environments at the training rows of a stack's runs."""
 
     logs: Tensor  # [S, T, E], for each split
     split: Tensor  # [R], number of a run's split
@@ -29,7 +29,7 @@ class KnownDensities(NamedTuple):
         draws: Draws,
         log_density: Callable[[int, Tensor], Tensor],
     ) -> Self | None:
-        """Made once for each split, or None where the table would be too large.
+        """Compute the table once per split; return None if it would be too large.
 
         Parameters
         ----------
@@ -56,7 +56,7 @@ class KnownDensities(NamedTuple):
         return cls(torch.stack(tables), split)
 
     def compare(self, places: Tensor, after: Tensor | None) -> ComparedPairs:
-        """At rows by their places `[R, E, B]`, like `pairs.compare`."""
+        """Look up rows by their places `[R, E, B]`, like `pairs.compare`."""
         if after is None:
             found = self.logs[self.split[:, None, None], places]  # [R, E rows, B, E]
             return arrange(found.movedim(-1, 1), None)

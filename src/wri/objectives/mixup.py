@@ -1,10 +1,10 @@
-"""Inter-environment mixup: train between the examples of two environments.
+"""Inter-environment mixup: training on interpolations between rows of two environments.
 
     x̃ = κ x_e + (1 − κ) x_e',   mean_e [κ l(x̃, y_e) + (1 − κ) l(x̃, y_e')],   κ ~ Beta(α, α)
 
-Environments stand in a random circle at every step; e' follows e (DomainBed's pairing; its κ
-is one number for each pair and step). Where the partner's batch is shorter, the rows that both
-have are used.                                            (Zhang et al., 2018; Wang et al., 2020)
+At each step the environments form a random circle; e' follows e (DomainBed's pairing, with one κ
+per pair and step). If the partner's batch is shorter, only the rows that both have are used.
+                                                          (Zhang et al., 2018; Wang et al., 2020)
 """
 
 from dataclasses import dataclass
@@ -20,6 +20,16 @@ from wri.objectives.pairs import circle, take_environments
 
 @dataclass(frozen=True)
 class Mixup(Objective):
+    """Inter-environment mixup.
+
+    References
+    ----------
+    H. Zhang, M. Cisse, Y. N. Dauphin and D. Lopez-Paz, "mixup: Beyond Empirical Risk Minimization",
+    ICLR, 2018.
+    Y. Wang, H. Li and A. C. Kot, "Heterogeneous Domain Generalization via Domain Mixup", ICASSP,
+    2020.
+    """
+
     name = "mixup"
     own_hyperparameters = (
         HyperParameter(

@@ -2,11 +2,11 @@
 
     1/E · Σ_(i, j) [R_i(θ) + β · R_j(θ′_ij)],   θ′ = θ after a step on R_i   (Li et al., 2018)
 
-Environments are split at random into meta-train ones i and meta-test ones j, which take turns.
-`inner="adam"` is DomainBed's: the step is Adam's first one and its derivative is left out.
-`inner="sgd"` is the paper's: θ′ = θ − η ∇R_i(θ), differentiated through. Deviations from
-DomainBed: every environment keeps its whole batch where sizes differ, and at least one
-environment always stays meta-train.
+Environments are split at random into meta-train ones i and meta-test ones j, which are used in
+turn. `inner="adam"` is DomainBed's form: the step is Adam's first one, and its derivative is
+omitted. `inner="sgd"` is the paper's form: θ′ = θ − η ∇R_i(θ), differentiated through. Differences
+from DomainBed: each environment keeps its whole batch if sizes differ, and at least one environment
+is always meta-train.
 """
 
 from dataclasses import dataclass
@@ -23,6 +23,19 @@ from wri.stacked.adam import EPSILON
 
 @dataclass(frozen=True)
 class MLDG(Objective):
+    """Meta-learning for domain generalisation.
+
+    Parameters
+    ----------
+    inner : {"adam", "sgd"}, default="adam"
+        Inner step: Adam's first step without its derivative, or a gradient step with it.
+
+    References
+    ----------
+    D. Li, Y. Yang, Y.-Z. Song and T. M. Hospedales, "Learning to Generalize: Meta-Learning for
+    Domain Generalization", AAAI, 2018.
+    """
+
     inner: Literal["adam", "sgd"] = "adam"
     name = "mldg"
     own_hyperparameters = (
@@ -68,12 +81,12 @@ class MLDG(Objective):
 
 
 def _known_gradient(risks: Tensor, flat: Tensor, gradient: Tensor) -> Tensor:
-    """The risks `[K]` with a gradient that need not be computed again."""
+    """Return the risks `[K]` with a known gradient, which is not computed again."""
     return risks.detach() + (gradient * (flat - flat.detach())).sum(1)
 
 
 def meta_pairs(order: Tensor, meta_test: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """All runs' (run, meta-train, meta-test) environments from random orders `[R, E]`."""
+    """Return (run, meta-train, meta-test) environments of all runs from random orders `[R, E]`."""
     environments = order.shape[1]
     pairs = []
     for r, (row, held_out) in enumerate(zip(order.tolist(), meta_test.tolist(), strict=True)):
@@ -85,7 +98,7 @@ def meta_pairs(order: Tensor, meta_test: Tensor) -> tuple[Tensor, Tensor, Tensor
 
 
 def _risks(model: Model, batch: Batch, run: Tensor, environment: Tensor) -> Tensor:  # [K]
-    """The risk of copy k in environment `environment[k]` of run `run[k]`."""
+    """Return the risk of copy k in environment `environment[k]` of run `run[k]`."""
     weight = None if batch.weight is None else batch.weight[run, environment]
     losses = model.losses(batch.x[run, environment], batch.y[run, environment])  # [K, B]
     return weighted_mean(losses, weight)

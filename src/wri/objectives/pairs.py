@@ -1,4 +1,4 @@
-"""Which environments are compared: all with all, or E pairs in a circle."""
+"""Pairs of environments that are compared: all pairs, or E pairs in a circle."""
 
 from typing import NamedTuple
 
@@ -9,18 +9,18 @@ from wri.densities.base import Density, HyperValues
 
 
 def circle(order: Tensor) -> Tensor:  # [R, E] -> [R, E]
-    """For each environment the one that follows it when they stand round in `order`."""
+    """Return for each environment the next one in the circle `order`."""
     return torch.empty_like(order).scatter_(-1, order, order.roll(-1, -1))
 
 
 def take_environments(values: Tensor, which: Tensor) -> Tensor:  # [R, E, ...], [R, ...]
-    """Environments `which` of every run, in the shape of `which`."""
+    """Return the environments `which` of each run, in the shape of `which`."""
     runs = torch.arange(len(which), device=which.device)
     return values[runs.view(-1, *[1] * (which.dim() - 1)), which]
 
 
 class ComparedPairs(NamedTuple):
-    """Whose densities meet whose rows: all environments, or a circle of pairs."""
+    """Log densities of all environments, or of a circle of pairs, at each other's rows."""
 
     log_densities: Tensor  # [R, E, E, B] or [R, P, 2, 2, B]: whose density, whose rows
     own: Tensor  # [R, E, B], log d_e on e's own rows
@@ -35,20 +35,20 @@ class ComparedPairs(NamedTuple):
 def compare(
     density: Density, flat: Tensor, seen: Tensor, after: Tensor | None, hyper: HyperValues
 ) -> ComparedPairs:
-    """Densities at the rows `[R, E, B, D]` of those they are compared with, `after` in a circle."""
+    """Return the densities at the rows `[R, E, B, D]` of all, or of the neighbours in a circle."""
     if after is None:
         return arrange(density.log_density(flat, seen, seen.shape[1], hyper), None)
     return arrange(density.log_density_own(flat, rows_around(seen, after), hyper), after)
 
 
 def rows_around(seen: Tensor, after: Tensor) -> Tensor:  # [R, E, B, …] -> [R, E, 3, B, …]
-    """Each environment's rows, those of the one before it and of the one after it."""
+    """Return each environment's rows and those of the one before and the one after."""
     own = torch.arange(seen.shape[1], device=after.device).expand_as(after)
     return take_environments(seen, torch.stack([own, after.argsort(-1), after], -1))
 
 
 def arrange(logs: Tensor, after: Tensor | None) -> ComparedPairs:
-    """Log densities of all at all rows, `[R, E, E, B]`, or of each at the rows around it."""
+    """Arrange log densities at all rows, `[R, E, E, B]`, or at the rows around each."""
     if after is None:
         return ComparedPairs(logs, logs.diagonal(dim1=1, dim2=2).movedim(-1, 1), None)
     partners = take_environments(logs, after)  # [R, E, 3, B]

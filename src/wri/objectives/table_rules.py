@@ -1,24 +1,24 @@
 """Hyper-parameters of the preset `table` that depend on the size of a fit.
 
-Chosen on simulated hospitals (`benchmarks/estimator_defaults.py`), not on anybody's data. Adam
-takes whole environments where they are small, its rate along half a cosine; penalties come into
-force after a quarter of the steps and grow over another quarter. Weight decay acts like k pseudo-
-rows with target zero, so small tables are held tighter than large ones. Linear predictors take
-steps that are large enough to arrive. Losses are not divided by λ, or decay would be λ times as
+They were chosen on simulated hospitals (`benchmarks/estimator_defaults.py`), not on real data. Adam
+uses small environments completely, with a step size along half a cosine. Penalties start after a
+quarter of the steps and grow over another quarter. Weight decay acts like k pseudo-rows with target
+zero, so small tables are regularised more than large ones. The step size of linear predictors is
+large enough to converge. Losses are not divided by λ, because then weight decay would be λ times as
 strong beside the risk.
 
-WRI takes overlap weights from a classifier of environments. Before a linear predictor it is a
-logistic regression that sees the label, and only the part of the shift that does not depend on the
-label is weighted by (`benchmarks/table_weights.py`). With hidden layers the classifier sees Φ(x)
-alone, and is fitted anew as Φ moves: an invariant predictor's Φ holds nothing spurious, and so
-neither do its weights. Both are fitted briefly or with a strong decay, because sharper weights
+WRI takes overlap weights from a classifier of environments. For a linear predictor it is a logistic
+regression that sees the label, and only the part of the shift that does not depend on the label
+enters the weights (`benchmarks/table_weights.py`). With hidden layers the classifier sees only Φ(x)
+and is fitted again as Φ changes: Φ of an invariant predictor holds nothing spurious, so neither do
+the weights. Both are fitted for few steps or with strong weight decay, because sharper weights
 leave fewer effective rows.
-Pairs of environments count by the square of their overlap, so that pairs with nothing in common,
-whose gap is noise, count for nothing (`docs/results.md`, "The price of insurance").
+Pairs of environments count by the square of their overlap, so that pairs without overlap, whose gap
+is noise, do not count (`docs/results.md`, "The price of insurance").
 IRM and WRI square the mean over a whole batch. The product of two half-batches is an unbiased
-guess, the square less its variance, and over rows that come again at every step a predictor learns
+estimate: the square minus its variance. When the same rows return at every step, a predictor learns
 to make that variance large (R² below 0 on simulated sites of 100 rows). WRI's squared gap is
-divided by the loss, not by its square, and so has the unit of the risk that it is added to,
+divided by the loss, not by its square, and so has the unit of the risk to which it is added,
 however small.
 """
 
@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 from wri.densities import FittedClassifier, LabelAwareClassifier
 
-WHOLE = 2048  # rows up to which environments are taken whole
-BATCH = 1024  # rows of an environment in a step otherwise
+WHOLE = 2048  # rows up to which environments are used completely
+BATCH = 1024  # otherwise, rows per environment and step
 MOST_DECAY = 0.1
 WRI_DENSITY = LabelAwareClassifier(
     hidden=0,
@@ -45,7 +45,7 @@ WRI_WITH_HIDDEN: Mapping[str, Any] = {
 
 
 class FitSize(NamedTuple):
-    """What a preset's rules may depend on."""
+    """Size of a fit, on which the rules of a preset may depend."""
 
     weight: float  # training rows of all environments, as many as they weigh
     largest: int  # training rows of the largest environment

@@ -18,12 +18,50 @@ from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, 
 
 
 def vrex_penalty(risks: Tensor) -> Tensor:  # [..., E] -> [...]
-    """Variance of the environments' risks; zero when the risks agree."""
+    """Compute the variance of the environments' risks.
+
+    Parameters
+    ----------
+    risks : Tensor of shape (..., E)
+        Risk of each environment.
+
+    Returns
+    -------
+    penalty : Tensor of shape (...)
+        Variance; zero if the risks agree.
+
+    References
+    ----------
+    D. Krueger et al., "Out-of-Distribution Generalization via Risk Extrapolation (REx)", ICML,
+    2021.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.objectives.functional import vrex_penalty
+    >>> vrex_penalty(torch.tensor([1.0, 3.0])).item()
+    1.0
+    """
     return risks.var(-1, unbiased=False)
 
 
 @dataclass(frozen=True)
 class VREx(Objective):
+    """Variance risk extrapolation.
+
+    Parameters
+    ----------
+    early_weight : float, default=1.0
+        λ before the annealing step.
+    divided : bool, default=False
+        Whether to divide the loss by max(1, λ).
+
+    References
+    ----------
+    D. Krueger et al., "Out-of-Distribution Generalization via Risk Extrapolation (REx)", ICML,
+    2021.
+    """
+
     early_weight: float = 1.0
     divided: bool = False
     name = "vrex"

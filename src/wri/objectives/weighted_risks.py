@@ -2,16 +2,16 @@
 
     R_ij = E_i[α_ij(x) · l(x, y)],   gap g_ij = R_ij − R_ji,   where α_ij p_i = α_ji p_j
 
-Weights α_ij on i's rows:
+Weights α_ij on the rows of i:
 
     density     d_j
     overlap     o = d_j / (d_i + d_j)
-    tilted      two at once for every pair: overlap weights times d_i / (d_i + d_j), so o·(1 − o) on
-                i's rows and o² on j's, and the same with i and j exchanged
+    tilted      two per pair: overlap weights times d_i / (d_i + d_j), so o·(1 − o) on the rows of
+                i and o² on those of j, and the same with i and j exchanged
     ratio       d_j / d_i towards the reference environment j, the first; everywhere else 1
-    uniform     1: WRI is VREx then
-    published   density weights as the paper's code ran them: weight and loss are averaged before
-                they are multiplied, so the weights never act on single examples
+    uniform     1: then WRI is VREx
+    published   density weights as in the paper's code: weight and loss are averaged before they
+                are multiplied, so the weights never act on single examples
 
 A weighted risk may be `normalised`, divided by the mean weight of its own rows: R_ij / E_i[α_ij].
 Scalings of a squared gap, with l̄, d̄ and R̄ the pair's mean loss, weight and weighted risk:
@@ -19,21 +19,21 @@ Scalings of a squared gap, with l̄, d̄ and R̄ the pair's mean loss, weight an
     none g²,   product g²/(d̄·l̄),   loss (g/l̄)²,   relative (g/(d̄·l̄))²,   risk (g/R̄)²
 
 relative and risk do not depend on the unit of the weights, nor does any scaling of normalised
-risks: there weights are taken in units of their largest, and log densities of any size give a
+risks: there weights are divided by their largest value, and log densities of any size give a
 finite penalty. none, product and loss depend on it, as the paper's penalty does: the penalty
-changes with d², d and d². There weights are taken as they are: a penalty beyond the range of
-numbers is not finite, one below it is zero, and `WRI` warns where λ times the penalty is too small
-to be seen beside the risk. Without overlap a pair has no penalty, whatever the scaling.
+changes with d², d and d². There weights are not rescaled: a penalty above the range of floats is
+not finite, one below it is zero, and `WRI` warns if λ times the penalty is too small beside the
+risk. A pair without overlap has no penalty, whatever the scaling.
 
-A pair that has little in common has few effective rows, and the gap of its normalised risks is
-noise. So a pair's squared gap may count by a power k of its overlap,
+A pair with little overlap has few effective rows, and the gap of its normalised risks is noise. So
+the squared gap of a pair may be weighted with a power k of its overlap,
 
     ρ_ij^k · g_ij²,   ρ_ij = E_i[o_ij] + E_j[o_ji],   1 for equal densities, 0 for disjoint ones
 
-which goes to zero with the overlap; with k = 0 all pairs count alike.
+which goes to zero with the overlap; with k = 0 all pairs count the same.
 
-Gradients flow through l̄, d̄ and R̄. The square of a batch's gap is too large by the gap's variance;
-`form="halves"` multiplies the gaps of two half-batches instead, which is not.
+Gradients flow through l̄, d̄ and R̄. The expected square of a batch's gap exceeds the squared gap
+by the variance of the gap; `form="halves"` multiplies the gaps of two half-batches, which does not.
 """
 
 from math import log
@@ -52,9 +52,21 @@ Form = Literal["square", "halves"]
 
 
 class WeightedGaps(NamedTuple):
-    """Weighted risks side by side: entry [j, i] belongs to i's rows weighted towards j.
+    """Gaps of weighted risks; entry [j, i] belongs to the rows of i weighted towards j.
 
-    Under tilted weights [j, i] is the pair's gap where i is common, [i, j] that where j is.
+    With tilted weights [j, i] is the pair's gap where i is common, [i, j] the gap where j is
+    common.
+
+    Attributes
+    ----------
+    gap : Tensor of shape (..., E, E)
+        R_ij − R_ji.
+    mean_weight : Tensor of shape (..., E, E)
+        d̄, the pair's mean weight.
+    mean_loss : Tensor of shape (..., E, E)
+        l̄, the pair's mean loss.
+    mean_risk : Tensor of shape (..., E, E)
+        R̄, the pair's mean weighted risk.
     """
 
     gap: Tensor  # [..., E, E], R_ij − R_ji
@@ -64,9 +76,30 @@ class WeightedGaps(NamedTuple):
 
 
 def pair_weights(log_densities: Tensor, weighting: Weighting = "density") -> Tensor:
-    """α_ij at i's rows, `[..., j, i, B]`, from log d_e there, `[..., e, i, B]`.
+    """Compute the weights α_ij of all pairs from log densities.
 
-    Of tilted weights the overlap weights that both are made of.
+    Parameters
+    ----------
+    log_densities : Tensor of shape (..., E, E, B)
+        Log density of each environment at each row: first whose density, then whose row.
+    weighting : {"density", "overlap", "tilted", "ratio", "uniform", "published"}, default="density"
+        Kind of weights: d_j; d_j / (d_i + d_j); the same; d_j / d_i towards the first environment;
+        1; d_j.
+
+    Returns
+    -------
+    weights : Tensor of shape (..., E, E, B)
+        α_ij at the rows of i, `[..., j, i, B]`. For tilted weights these are the overlap weights
+        that both sides are made of.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.objectives.functional import pair_weights
+    >>> densities = torch.tensor([[[0.2], [0.5]], [[0.6], [0.5]]])
+    >>> pair_weights(densities.log(), "overlap")[..., 0]
+    tensor([[0.5000, 0.5000],
+            [0.7500, 0.5000]])
     """
     if weighting in ("density", "published"):
         return log_densities.exp()
@@ -78,35 +111,36 @@ def pair_weights(log_densities: Tensor, weighting: Weighting = "density") -> Ten
 
 
 def _towards(log_densities: Tensor) -> Tensor:  # [..., j, i, B]
-    """log d_j/d_i at i's rows."""
+    """Return log d_j/d_i at the rows of i."""
     own = log_densities.diagonal(dim1=-3, dim2=-2).movedim(-1, -2)  # [..., i, B]
     return log_densities - own.unsqueeze(-3)
 
 
 def _log_ratios(log_densities: Tensor) -> Tensor:  # [..., j, i, B]
-    """log d_j/d_i towards the first environment; zero where nothing is compared by ratios."""
+    """Return log d_j/d_i towards the first environment; zero for all other pairs."""
     own = log_densities.diagonal(dim1=-3, dim2=-2).movedim(-1, -2)  # [..., i, B]
     towards = log_densities[..., 0, :, :] - own
     return torch.cat([towards.unsqueeze(-3), torch.zeros_like(log_densities[..., 1:, :, :])], -3)
 
 
 Sides = tuple[Tensor, Tensor]
-"""Weights `[..., j, i, B]` where i is common and where j is; one and the same unless tilted."""
+"""Weights `[..., j, i, B]` where i is common and where j is; the same tensor unless tilted."""
 
 Unit = Literal["given", "pair", "own"]
-"""Weights as they are, or divided by the largest of a pair or of a pair's one environment."""
+"""Weights unchanged, or divided by the largest of the pair or of one environment of the pair."""
 
 
 def _weights(
     log_densities: Tensor, weighting: Weighting, row_weight: Tensor | None, unit: Unit
 ) -> Sides:
+    """Return the weights of both sides in the given unit."""
     if weighting == "uniform" or (weighting in ("overlap", "tilted") and unit != "own"):
         weights = pair_weights(log_densities, weighting)  # never above one
         if weighting == "tilted":
             return weights * (1 - weights), weights.square()
         return weights, weights
     logs = _log_weights(log_densities, weighting)
-    if row_weight is not None:  # padding has no weight, however large the densities are there
+    if row_weight is not None:  # padding has no weight, whatever the densities there
         real = (row_weight > 0).unsqueeze(-3)  # [..., 1, i, B]
         logs = tuple(torch.where(real, side, -torch.inf) for side in logs)
     if unit == "own":
@@ -119,7 +153,7 @@ def _weights(
 
 
 def _log_weights(log_densities: Tensor, weighting: Weighting) -> tuple[Tensor, ...]:
-    """Of tilted weights both sides; otherwise the one that serves for both."""
+    """Return both sides of tilted weights; otherwise the one that serves for both."""
     if weighting == "tilted":
         towards = _towards(log_densities)
         there = logsigmoid(towards)
@@ -130,7 +164,7 @@ def _log_weights(log_densities: Tensor, weighting: Weighting) -> tuple[Tensor, .
 
 
 def _largest(logs: Tensor) -> Tensor:  # [..., B] -> [..., 1]
-    """The largest over the rows, a number even where every weight is zero."""
+    """Return the largest over the rows; finite also if every weight is zero."""
     return logs.detach().amax(-1, keepdim=True).clamp_min(torch.finfo(logs.dtype).min)
 
 
@@ -142,7 +176,37 @@ def weighted_gaps(
     normalised: bool = False,
     any_unit: bool = False,
 ) -> WeightedGaps:
-    """Gaps of all pairs; with `any_unit` weights are in units of each pair's largest."""
+    """Compute the gaps of the weighted risks of all pairs.
+
+    Parameters
+    ----------
+    losses : Tensor of shape (..., E, B)
+        Loss of each example.
+    log_densities : Tensor of shape (..., E, E, B)
+        Log density of each environment at each example: first whose density, then whose example.
+    weighting : {"density", "overlap", "tilted", "ratio", "uniform", "published"}, default="density"
+        Kind of weights; see `pair_weights`.
+    row_weight : Tensor of shape (..., E, B) or None, default=None
+        Weights that sum to one over the examples of each environment. None: equal weights.
+    normalised : bool, default=False
+        Whether to divide each weighted risk by the mean weight of its rows.
+    any_unit : bool, default=False
+        Whether to divide weights by the largest of each pair.
+
+    Returns
+    -------
+    gaps : WeightedGaps
+        Gaps, mean weights, mean losses and mean risks, `[..., E, E]` each.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.objectives.functional import weighted_gaps
+    >>> losses = torch.tensor([[1.0, 3.0], [2.0, 2.0]])
+    >>> weighted_gaps(losses, torch.zeros(2, 2, 2), "uniform").gap
+    tensor([[0., 0.],
+            [0., 0.]])
+    """
     unit: Unit = "own" if normalised else "pair" if any_unit else "given"
     here, there = _weights(log_densities, weighting, row_weight, unit)  # [..., j, i, B]
     shares = None if row_weight is None else row_weight.unsqueeze(-3)
@@ -157,7 +221,7 @@ def weighted_gaps(
     own_weight, own = weigh(here)
     other_weight, other = (own_weight, own) if there is here else weigh(there)
     other_weight, other = other_weight.transpose(-1, -2), other.transpose(-1, -2)
-    if normalised or weighting == "ratio":  # elsewhere both risks are zero without overlap
+    if normalised or weighting == "ratio":  # otherwise both risks are zero without overlap
         least = _least(own) if normalised else 0.0
         compared = (own_weight > least) & (other_weight > least)
         own, other = torch.where(compared, own, 0.0), torch.where(compared, other, 0.0)
@@ -174,7 +238,7 @@ def weighted_gaps(
 
 
 def scaled_gaps(gaps: WeightedGaps, scaling: Scaling) -> Tensor:  # [..., E, E]
-    """Gaps in the unit in which they are squared."""
+    """Return gaps in the unit in which they are squared."""
     if scaling == "none":
         return gaps.gap
     unit = {
@@ -192,7 +256,7 @@ def scaled_gaps(gaps: WeightedGaps, scaling: Scaling) -> Tensor:  # [..., E, E]
 def pair_overlap(
     log_densities: Tensor, row_weight: Tensor | None = None
 ) -> Tensor:  # [..., E, E, B] -> [..., E, E]
-    """ρ_ij, the share of their cases that two environments have in common; symmetric."""
+    """Return ρ_ij, the share of cases that two environments have in common; symmetric."""
     shares = None if row_weight is None else row_weight.unsqueeze(-3)
     weights = _towards(log_densities).sigmoid()  # 1/2 where i is j
     if shares is not None:  # densities at padding may be anything
@@ -202,7 +266,7 @@ def pair_overlap(
 
 
 def over_pairs(squares: Tensor, weighting: Weighting) -> Tensor:  # [..., E, E] -> [...]
-    """Mean over the pairs that the weighting compares."""
+    """Return the mean over the pairs that the weighting compares."""
     environments = squares.shape[-1]
     if weighting == "ratio":  # only the pairs with the reference environment
         return squares[..., 0, 1:].mean(-1)
@@ -212,7 +276,7 @@ def over_pairs(squares: Tensor, weighting: Weighting) -> Tensor:  # [..., E, E] 
 def largest_elsewhere(
     log_densities: Tensor, row_weight: Tensor | None
 ) -> Tensor:  # [..., E, E, B] -> [..., E, E]
-    """The largest log density of j at i's rows; −inf where i is j."""
+    """Return the largest log density of j at the rows of i; −inf for i = j."""
     if row_weight is not None:
         real = (row_weight > 0).unsqueeze(-3)
         log_densities = torch.where(real, log_densities, -torch.inf)
@@ -221,9 +285,10 @@ def largest_elsewhere(
 
 
 def is_out_of_sight(largest: Tensor, scaling: Scaling, penalty_weight: Tensor) -> Tensor:  # [R]
-    """Whether weights up to e^`largest` leave λ times the penalty below the risk's last digit.
+    """Return whether λ times the penalty of weights up to e^`largest` is below rounding.
 
-    Relative scaling takes any weight above zero; it depends on the unit with a running mean only.
+    Relative scaling works with any weight above zero; it depends on the unit only with a running
+    mean.
     """
     limits = torch.finfo(largest.dtype)
     if scaling == "relative":
@@ -233,7 +298,7 @@ def is_out_of_sight(largest: Tensor, scaling: Scaling, penalty_weight: Tensor) -
 
 
 def _least(like: Tensor) -> float:
-    """What is divided by lies above this, so that gradients stay in the range of numbers."""
+    """Return the smallest divisor, so that gradients stay in the range of floats."""
     return torch.finfo(like.dtype).tiny ** 0.75
 
 
@@ -247,31 +312,50 @@ def wri_penalty(
     form: Form = "square",
     overlap_power: float = 0.0,
 ) -> Tensor:
-    """Mean squared gap of the pairwise weighted risks, for any leading axes.
+    """Compute the WRI penalty: the mean squared gap of pairwise weighted risks.
 
     Parameters
     ----------
-    losses
-        Loss of every example, `[..., E, B]`: environment, then example.
-    log_densities
-        Every environment's log density at every example, `[..., E, E, B]`: first whose
-        density, then whose example.
-    weighting, scaling
-        See the head of `weighted_risks`.
-    row_weight
-        Weights that sum to one over each environment's examples; equal when not given. Examples
+    losses : Tensor of shape (..., E, B)
+        Loss of each example: environment, then example.
+    log_densities : Tensor of shape (..., E, E, B)
+        Log density of each environment at each example: first whose density, then whose example.
+    weighting : {"density", "overlap", "tilted", "ratio", "uniform", "published"}, default="density"
+        Kind of weights; see `pair_weights`.
+    scaling : {"none", "product", "loss", "relative", "risk"}, default="none"
+        Scaling of a squared gap g²: g²; g²/(d̄·l̄); (g/l̄)²; (g/(d̄·l̄))²; (g/R̄)².
+    row_weight : Tensor of shape (..., E, B) or None, default=None
+        Weights that sum to one over the examples of each environment. None: equal weights. Examples
         of weight zero are padding; their losses must be finite, their densities may be anything.
-    normalised
-        Divide every weighted risk by the mean weight of its rows.
-    form
-        "square", or "halves" for the product of the gaps of the two interleaved half-batches.
-    overlap_power
-        Pairs count by this power of their overlap; 0 lets all count alike.
+    normalised : bool, default=False
+        Whether to divide each weighted risk by the mean weight of its rows.
+    form : {"square", "halves"}, default="square"
+        "halves": product of the gaps of the two interleaved half-batches.
+    overlap_power : float, default=0.0
+        Power of the overlap by which pairs count; with 0 all pairs count the same.
 
     Returns
     -------
-    Tensor
-        The penalty, `[...]`; zero when all weighted risks agree, and without overlap.
+    penalty : Tensor of shape (...)
+        Zero if all weighted risks agree, and without overlap.
+
+    Raises
+    ------
+    InputError
+        If an option is unknown or shapes do not fit.
+
+    References
+    ----------
+    G. Wong, J. Gleason, R. Chellappa, Y. Wald and A. Liu, "Weighted Risk Invariance: Domain
+    Generalization under Invariant Feature Shift", TMLR, 2024.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.objectives.functional import wri_penalty
+    >>> losses = torch.tensor([[1.0, 1.0], [3.0, 3.0]])
+    >>> wri_penalty(losses, torch.zeros(2, 2, 2)).item()
+    4.0
     """
     check_option("weighting", weighting, get_args(Weighting))
     check_option("scaling", scaling, get_args(Scaling))
@@ -308,10 +392,11 @@ def penalty_slope(
     factor: Tensor,
     moderate: bool = False,
 ) -> Tensor:
-    """Gradient of `factor` times `wri_penalty` at the log densities, `[..., E, E, B]`.
+    """Return the gradient of `factor` times `wri_penalty` at the log densities, `[..., E, E, B]`.
 
-    By hand for density and published weights in relative scaling, by automatic differentiation for
-    the others. With sums d̄ and r over i's rows of d_j and of d_j·l, which need no common unit,
+    By hand for density and published weights with relative scaling, by automatic differentiation
+    for the others. With sums d̄ and r over the rows of i of d_j and of d_j·l, which need no common
+    unit,
 
         s = (r_ij − r_ji)/U,   U = (d̄_ij + d̄_ji)·(l̄_i + l̄_j)/4,   ∂s²/∂r = 2·s/U,   ∂s²/∂U = −2·s²/U
 
@@ -340,7 +425,7 @@ def penalty_slope(
     units = (weight + weight.transpose(-1, -2)).mul_(both)  # 4·U
     inverse = torch.where(units > 4 * _least(units), units.reciprocal(), 0.0)
     scaled = (risk - risk.transpose(-1, -2)).mul_(inverse)  # s/4
-    # a pair stands in the sum over pairs twice, and each of its risks with it
+    # each pair, and so each of its risks, is in the sum over pairs twice
     at_risk = scaled * inverse * (factor * (64 / (environments * (environments - 1))))
     at_weight = (scaled * both).mul_(at_risk)
     return torch.addcmul(-at_weight.unsqueeze(-1), at_risk.unsqueeze(-1), row_losses) * weights

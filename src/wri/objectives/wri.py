@@ -1,15 +1,15 @@
 """Weighted risk invariance by alternating minimisation (Algorithm 1; Wong et al., 2024).
 
-The predictor's step, densities as they are:
+Step of the predictor, with fixed densities:
 
     mean_e R_e + λ · mean over pairs of (R_ij − R_ji)²,   R_ij = E_i[α_ij(x) · l(x, y)]
 
-and every ω steps n_d steps of the densities, the predictor as it is:
+and every ω steps n_d steps of the densities, with a fixed predictor:
 
     λ_d · mean over pairs of (R_ij − R_ji)² + β · mean_e E_e[−log d_e(x)]
 
-Both squared gaps are scaled; weights and scalings are in `weighted_risks`. There is no penalty
-before the densities' first update. The paper prints sums where its code has means; means here.
+Both squared gaps are scaled; `weighted_risks` defines weights and scalings. There is no penalty
+before the first update of the densities. The paper prints sums, its code has means; here are means.
 """
 
 import warnings
@@ -60,6 +60,8 @@ RUNNING = 0.9  # share of the past in the running mean of d̄
 
 @dataclass(frozen=True, kw_only=True)
 class State:
+    """State of the densities of all runs."""
+
     flat: Tensor  # [R, P], the densities' parameters
     adam: Adam
     fitted: Tensor  # [R] bool: whether a run's densities have been fitted
@@ -70,33 +72,42 @@ class State:
 
 @dataclass(frozen=True)
 class WRI(Objective):
-    """WRI by alternating minimisation (Algorithm 1).
+    """Weighted risk invariance by alternating minimisation (Algorithm 1).
 
     Parameters
     ----------
-    weighting, scaling
-        Of the predictor's penalty; see `weighted_risks`. With density weights and scaling none,
-        product or loss it changes with their unit; one too small to matter is warned of.
-    density
-        How the densities are modelled; the paper's bounded network by default.
-    density_on
-        What the densities see: the inputs "x", as the paper's experiments ran, Φ(x), "phi", or the
-        predictor's "outputs". The predictor's steps take the densities as given and send no
-        gradient through them.
-    density_scaling
+    weighting : {"density", "overlap", "tilted", "ratio", "uniform", "published"}, default="density"
+        Weights of the predictor's penalty; see `weighted_risks`.
+    scaling : {"none", "product", "loss", "relative", "risk"}, default="loss"
+        Scaling of the predictor's penalty; see `weighted_risks`. With density weights and the
+        scaling none, product or loss the penalty depends on the unit of the densities; a penalty
+        too small to have an effect gives a warning.
+    density : Density, default=Bounded()
+        Model of the densities; by default the paper's bounded network.
+    density_on : {"x", "phi", "outputs"}, default="x"
+        What the densities see: the inputs, as in the paper's experiments, the representation Φ(x),
+        or the predictor's outputs. No gradient flows through them in the predictor's steps.
+    density_scaling : {"none", "product", "loss", "relative", "risk"}, default="relative"
         Scaling of the penalty in the density steps.
-    running_mean
-        Scale with a running mean of d̄ over steps instead of the batch's (the paper's
+    running_mean : bool, default=False
+        Whether to scale with a running mean of d̄ over steps instead of the batch's (the paper's
         multi-dimensional simulation).
-    early_weight
+    early_weight : float, default=0.0
         λ before the annealing step.
-    normalised, form
-        Of the predictor's penalty; see `weighted_risks`.
-    divided
-        Divide the predictor's loss by max(1, λ).
-    overlap_power
-        Pairs of environments count by this power of their overlap in the predictor's penalty; see
-        `weighted_risks`. 0 lets all count alike.
+    normalised : bool, default=False
+        Whether to divide each weighted risk by the mean weight of its rows.
+    form : {"square", "halves"}, default="square"
+        Square of the gap, or product of the gaps of two half-batches.
+    divided : bool, default=False
+        Whether to divide the predictor's loss by max(1, λ).
+    overlap_power : float, default=0.0
+        Power of the overlap by which pairs of environments count in the predictor's penalty; with 0
+        all pairs count the same.
+
+    References
+    ----------
+    G. Wong, J. Gleason, R. Chellappa, Y. Wald and A. Liu, "Weighted Risk Invariance: Domain
+    Generalization under Invariant Feature Shift", TMLR, 2024.
     """
 
     weighting: Weighting = "density"
@@ -149,7 +160,7 @@ class WRI(Objective):
     @classmethod
     def preset_options(cls, preset: str, hidden: tuple[int, ...] | None) -> Mapping[str, Any]:
         options = super().preset_options(preset, hidden)
-        # an invariant predictor's Φ holds nothing spurious, and so neither do its weights
+        # Φ of an invariant predictor holds nothing spurious, so neither do weights of Φ
         return {**options, **WRI_WITH_HIDDEN} if preset == "table" and hidden else options
 
     def __post_init__(self) -> None:
@@ -161,12 +172,12 @@ class WRI(Objective):
         if not 0 <= self.overlap_power < inf:
             raise InputError(f"overlap_power must be 0 or more, not {self.overlap_power!r}")
         if self.running_mean and self.overlap_power:
-            raise InputError("running_mean is for overlap_power=0, where all pairs count alike")
+            raise InputError("running_mean needs overlap_power=0, where all pairs count the same")
         if self.running_mean and self.form != "square":
-            raise InputError("running_mean is for form='square'; half-batches have no mean weight")
+            raise InputError("running_mean needs form='square'; half-batches have no mean weight")
         if self.running_mean and self.scaling not in ("product", "relative"):
             raise InputError(
-                f"running_mean is for scalings with a mean weight, product and relative, "
+                f"running_mean needs a scaling with a mean weight, 'product' or 'relative', "
                 f"not {self.scaling!r}"
             )
         if self.weighting in ("density", "published") and not self.density.comparable_over_x:
@@ -216,6 +227,7 @@ class WRI(Objective):
 
     @property
     def _fitted_once(self) -> bool:
+        """Whether the densities are fitted once, before the first step."""
         on_x = self.density.learning == "refit" and self.density_on == "x"
         return on_x and self.weighting != "uniform"
 
@@ -256,7 +268,7 @@ class WRI(Objective):
         return hyper["anneal_steps"]
 
     def state_of(self, state: State, run: int) -> np.ndarray:
-        """The densities' parameters, `[1, P]`."""
+        """Return the parameters of the densities, `[1, P]`."""
         return state.flat[run : run + 1].cpu().numpy()
 
     def loss(
@@ -265,7 +277,7 @@ class WRI(Objective):
         views = model.views(batch.x)  # [R, E, B, …] each
         losses = model.loss.per_example(views.outputs, batch.y)  # [R, E, B]
         risk = batch.mean(losses).mean(-1)
-        # drawn at every step, needed or not
+        # drawn at every step, so that later draws do not depend on whether it is needed
         after = self._density_rule.circle(losses.shape[1], context)
         weight = torch.where(state.fitted, scheduled(context, self.early_weight), 0.0)
         if not weight.any():
@@ -277,7 +289,7 @@ class WRI(Objective):
         else:
             compared = state.known.compare(batch.places, after)
         logs, in_force = compared.log_densities, weight != 0
-        if not in_force.all():  # nothing may come back from runs without a penalty, NaN least
+        if not in_force.all():  # no gradient, and no NaN, from runs without a penalty
             losses = torch.where(in_force[:, None, None], losses, 1.0)
             logs = torch.where(in_force.view(-1, *[1] * (logs.dim() - 1)), logs, 0.0)
         row_weight = None if batch.weight is None else compared.pair(batch.weight)
@@ -309,10 +321,10 @@ class WRI(Objective):
     def _warn_of_no_effect(
         self, logs: Tensor, row_weight: Tensor | None, runs: Tensor, hyper: HyperValues
     ) -> None:
-        """Warn of `runs` whose first penalty disappears beside the risk: they would be ERM."""
+        """Warn of `runs` whose first penalty is too small to matter: they would be ERM."""
         largest = largest_elsewhere(logs, row_weight).flatten(1).amax(1)  # [R], of all pairs
         small = is_out_of_sight(largest, self.scaling, hyper["penalty_weight"])
-        small &= runs & largest.isfinite()  # no overlap at all is no matter of units
+        small &= runs & largest.isfinite()  # without any overlap the unit does not matter
         if small.any():
             warnings.warn(
                 f"densities are at most e^{float(largest[small].max()):.0f}, so WRI's penalty with "
@@ -341,7 +353,7 @@ class WRI(Objective):
     def _density_steps(
         self, model: Model, state: State, runs: Tensor, context: StepContext, draws: Draws
     ) -> None:
-        """n_d steps of the densities of `runs`."""
+        """Make n_d steps of the densities of `runs`."""
         steps = context.hyper["density_steps"]
         runs = runs[steps[runs].argsort(descending=True, stable=True)]
         numbers = runs.tolist()
@@ -357,9 +369,9 @@ class WRI(Objective):
         state.adam.put(runs, adam)
 
     def _refit(self, model: Model, state: State, runs: Tensor, draws: Draws) -> None:
-        """Fit the densities of `runs` on what they see of their whole environments.
+        """Fit the densities of `runs` on their whole environments.
 
-        Where Φ has run away there is nothing to fit: the run's next loss is NaN and marks it.
+        If Φ is not finite there is nothing to fit: the next loss of the run is NaN and marks it.
         """
         for run in runs.tolist():
             alone = model._replace(flat=model.flat.detach()[run : run + 1])
@@ -372,16 +384,16 @@ class WRI(Objective):
                 continue
             try:
                 state.flat[run] = torch.as_tensor(self._fit(features, run, draws)).to(state.flat)
-            except InputError:  # the user's to mend, and not a matter of Φ
+            except InputError:  # wrong input of the user
                 raise
-            except ValueError:  # scikit-learn's word for covariances beyond repair
+            except ValueError:  # scikit-learn's error for singular covariances
                 continue
 
     def _fit_once(self, run: int, draws: Draws) -> np.ndarray:  # [P]
         return draws.once(run, self.density, lambda: self._fit(draws.environments(run), run, draws))
 
     def _fit(self, seen: list[np.ndarray], run: int, draws: Draws) -> np.ndarray:  # [P]
-        """The density of one run, from what it sees of the run's whole environments."""
+        """Fit the density of one run on its whole environments."""
         if self.density.needs_targets:
             return self.density.fit_with_targets(seen, draws.targets(run))
         return self.density.fit(seen)

@@ -1,4 +1,4 @@
-"""What is common and what is strange: evidence for rows, and measures of scores."""
+"""Out-of-distribution scores: evidence for rows, and measures of scores."""
 
 from wri.ood.evidence import Densities, Evidence, combine, common_scaling
 from wri.ood.measures import RiskCoverage, auroc, detection_rates, risk_coverage

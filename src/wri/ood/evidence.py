@@ -1,18 +1,17 @@
-"""Evidence: how common a row is in the training environments, and from where on it is too rare.
+"""Evidence: how common a row is in the training environments, and thresholds for rare rows.
 
     score(z) = log 1/E Σ_e d_e(z)
 
-with a Gaussian mixture d_e for each environment, so the score falls without bound in every
-direction away from the training rows. Held-out rows tell what is usual: rarity is the percentage of
-them that score at most as high, each environment counted alike. Below the k = 10 lowest of them
-it is what these foretell of a further row when scores have exponential tails, as a Gaussian's log
-density has:
+with one Gaussian mixture d_e per environment, so the score falls without bound in every direction
+away from the training rows. Rarity is the percentage of held-out rows that score at most as high,
+all environments with the same weight. Below the k = 10 lowest of them it is extrapolated as if
+scores had exponential tails, as the log density of a Gaussian has:
 
     share(s) = share(s_k) · (1 + (s_k − s) / Σ_{i<k} (s_k − s_i))^{−(k − 1)}
 
-so thresholds for few in a thousand need no thousands of rows.
+so thresholds for a few in a thousand do not need thousands of rows.
 
-One sign: **higher is more common**, for scores and for rarity.
+**Higher is more common**, for scores and for rarity.
 """
 
 import warnings
@@ -30,23 +29,23 @@ from wri.errors import InputError
 from wri.rows import Scaling
 
 VERDICTS = ("supported", "rare", "outside")
-LOWEST = 10  # rows that tell how the tail falls
+LOWEST = 10  # rows from which the tail is estimated
 ROUNDING = 1e-12  # of cumulated shares
-ROWS_A_NUMBER = 10  # rows of the smallest environment for each number of a component
-NUMBERS_AT_ONCE = 1_000_000  # of double precision in one step of scoring
+ROWS_A_NUMBER = 10  # rows of the smallest environment per parameter of a component
+NUMBERS_AT_ONCE = 1_000_000  # doubles per step of scoring
 
 Combination = Literal["mean", "maximum"]
 
 
 def equal_shares(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Weights of each environment's rows as shares of all: they sum to one, environments alike."""
+    """Return weights of each environment's rows as shares that sum to one, environments equal."""
     there = sum(len(own) > 0 for own in weights)
     return [own / (own.sum() * there) for own in weights]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ScoreTail:
-    """The distribution of the scores of held-out rows."""
+    """Distribution of the scores of held-out rows."""
 
     scores: np.ndarray  # [n], ascending
     shares: np.ndarray  # [n], of the rows that score at most as high
@@ -57,11 +56,11 @@ class ScoreTail:
 
     @classmethod
     def of(cls, scores: Sequence[np.ndarray], weights: Sequence[np.ndarray] | None = None) -> Self:
-        """From the scores of each environment's rows, and their weights if they have any."""
+        """Make the distribution from the scores of each environment's rows and their weights."""
         everything = np.concatenate(scores)
         if len(everything) < 2:
             raise InputError(
-                "one row cannot set thresholds; give more rows, or validation_fraction=0"
+                "one row is too few for thresholds; give more rows, or validation_fraction=0"
             )
         weight = np.concatenate(equal_shares(weights or [np.ones(len(own)) for own in scores]))
         order = everything.argsort(kind="stable")
@@ -70,7 +69,7 @@ class ScoreTail:
         power = max(1, min(LOWEST, len(everything) // 2) - 1)
         start = float(everything[power])
         below = np.average(start - everything[:power], weights=weight[:power])
-        least = 1e-6 * max(1.0, abs(start))  # where all are alike
+        least = 1e-6 * max(1.0, abs(start))  # if all are equal
         spread = power * max(float(below), least)
         return cls(
             scores=everything,
@@ -82,14 +81,14 @@ class ScoreTail:
         )
 
     def share(self, scores: np.ndarray) -> np.ndarray:
-        """Share of the rows that score at most as high, in (0, 1]."""
+        """Return the share of rows that score at most as high, in (0, 1]."""
         place = np.searchsorted(self.scores, scores, "right") - 1
         inside = self.shares[place.clip(0)].clip(max=1.0)
         depth = np.maximum(self.start - scores, 0) / self.spread
         return np.where(scores < self.start, self.start_share * (1 + depth) ** -self.power, inside)
 
     def threshold(self, share: float) -> float:
-        """The score that only this share of the rows does not exceed."""
+        """Return the score that this share of the rows does not exceed."""
         if share < self.start_share:
             depth = (self.start_share / share) ** (1 / self.power) - 1
             return self.start - self.spread * depth
@@ -98,7 +97,27 @@ class ScoreTail:
 
 
 def common_scaling(environments: Sequence[np.ndarray]) -> Scaling:
-    """One scale for all columns, the spread within environments; their proportions stay."""
+    """Return one scale for all columns: the spread within environments.
+
+    The proportions between columns stay the same.
+
+    Parameters
+    ----------
+    environments : sequence of ndarray of shape (n_e, F)
+        Rows of each environment.
+
+    Returns
+    -------
+    scaling : Scaling
+        Mean 0 and one common scale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.ood import common_scaling
+    >>> common_scaling([np.array([[0.0, 0.0], [2.0, 4.0]])]).scale.round(3)
+    array([1.581, 1.581])
+    """
     spread = np.sqrt(np.mean([own.var(0).mean() for own in environments])) or 1
     columns = environments[0][0]
     return Scaling(np.zeros_like(columns), np.full_like(columns, spread))
@@ -106,7 +125,30 @@ def common_scaling(environments: Sequence[np.ndarray]) -> Scaling:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Densities:
-    """A mixture for each environment, of the representation in given units."""
+    """Gaussian mixtures of the representation, one per environment.
+
+    Attributes
+    ----------
+    form : Mixture
+        Kind of density.
+    parameters : ndarray of shape (P,)
+        Fitted parameters of all mixtures.
+    mean : ndarray of shape (F,)
+        Mean that is subtracted from rows.
+    scale : ndarray of shape (F,)
+        Scale by which rows are divided.
+    n_environments : int
+        Number of environments.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.ood import Densities
+    >>> random = np.random.default_rng(0)
+    >>> densities = Densities.fit([random.normal(size=(60, 1)), 5 + random.normal(size=(60, 1))])
+    >>> densities.logs(np.array([[0.0], [5.0]])).argmax(1)
+    array([0, 1])
+    """
 
     form: Mixture
     parameters: np.ndarray  # [P]
@@ -121,20 +163,25 @@ class Densities:
         form: Mixture | None = None,
         units: Scaling | None = None,
     ) -> Self:
-        """Fit the densities by likelihood.
+        """Fit the densities by maximum likelihood.
 
         Parameters
         ----------
-        environments
-            Rows `[n, F]` of each environment.
-        form
-            The mixture; when not given, two components, or one where rows are few.
-        units
-            Of the representation; when not given, each column's own mean and spread.
+        environments : sequence of ndarray of shape (n_e, F)
+            Rows of each environment.
+        form : Mixture or None, default=None
+            The mixture. None: two components, or one if there are few rows.
+        units : Scaling or None, default=None
+            Units of the representation. None: mean and spread of each column.
+
+        Returns
+        -------
+        densities : Densities
+            The fitted densities.
         """
         mean, scale = units or Scaling.of(np.concatenate(environments))
         form = form or _small_mixture(environments)
-        with warnings.catch_warnings():  # EM that has not quite settled is still a density
+        with warnings.catch_warnings():  # EM that has not quite converged still gives a density
             warnings.simplefilter("ignore", ConvergenceWarning)
             parameters = form.fit([(own - mean) / scale for own in environments])
         return cls(
@@ -146,7 +193,18 @@ class Densities:
         )
 
     def logs(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n, E]
-        """Log densities, in chunks of rows so that memory stays bounded."""
+        """Return log densities, computed in chunks of rows to bound memory.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n_rows, F)
+            Rows.
+
+        Returns
+        -------
+        logs : ndarray of shape (n_rows, E)
+            Log density of each row in each environment.
+        """
         with np.errstate(over="ignore", invalid="ignore"):  # rows beyond all bounds score −∞
             rows = torch.as_tensor((np.asarray(z, float) - self.mean) / self.scale)[None]
         flat = torch.as_tensor(self.parameters, dtype=torch.float64)[None]
@@ -159,25 +217,48 @@ class Densities:
         return found
 
     def mixed(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
+        """Return log densities in the equal mixture of all environments.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n_rows, F)
+            Rows.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,)
+            Log densities.
+        """
         return combine(self.logs(z))
 
 
 def _small_mixture(environments: Sequence[np.ndarray]) -> Mixture:
-    """Two components, or one where the smallest environment has few rows for their numbers."""
+    """Make a mixture of two components, or one if the smallest environment has few rows."""
     fewest, width = min(len(own) for own in environments), environments[0].shape[1]
     return Mixture(int(np.clip(fewest // (ROWS_A_NUMBER * (width + 1)), 1, 2)))
 
 
 def combine(logs: np.ndarray, by: Combination = "mean") -> np.ndarray:  # [n, E] -> [n]
-    """The environments' log densities as one score.
+    """Combine the log densities of the environments into one score.
 
     Parameters
     ----------
-    logs
+    logs : ndarray of shape (n_rows, E)
         Log density of each row in each environment.
-    by
-        "mean": log density in the mixture of all environments, equal shares; "maximum": the
-        largest.
+    by : {"mean", "maximum"}, default="mean"
+        "mean": log density in the equal mixture of all environments. "maximum": the largest.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_rows,)
+        Scores; higher is more common.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.ood import combine
+    >>> combine(np.log([[0.5, 0.1]])).round(3), combine(np.log([[0.5, 0.1]]), "maximum").round(3)
+    (array([-1.204]), array([-0.693]))
     """
     if by == "maximum":
         return logs.max(1)
@@ -186,7 +267,19 @@ def combine(logs: np.ndarray, by: Combination = "mean") -> np.ndarray:  # [n, E]
 
 
 class RowEvidence(NamedTuple):
-    """Everything that the evidence says of rows, from one look at their densities."""
+    """Evidence of rows, from one evaluation of their densities.
+
+    Attributes
+    ----------
+    environments : ndarray of shape (n_rows, E)
+        Log density in each environment.
+    scores : ndarray of shape (n_rows,)
+        Log density in their mixture.
+    rarity : ndarray of shape (n_rows,)
+        Percentage of the held-out rows that score at most as high.
+    verdicts : ndarray of shape (n_rows,)
+        "supported", "rare" or "outside".
+    """
 
     environments: np.ndarray  # [n, E], log density in every environment
     scores: np.ndarray  # [n], in their mixture
@@ -196,9 +289,29 @@ class RowEvidence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Densities of the training environments, and two thresholds for their mixture.
+    """Densities of the training environments with two thresholds for their mixture.
 
-    Rows that score at most `rare` are rare, at most `outside` outside the evidence.
+    Rows that score at most `rare` are rare, rows that score at most `outside` are outside.
+
+    Attributes
+    ----------
+    densities : Densities
+        Densities of the environments.
+    tail : ScoreTail
+        Distribution of the scores of held-out rows.
+    rare : float
+        Threshold of rare rows.
+    outside : float
+        Threshold of rows outside the evidence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.ood import Evidence
+    >>> random = np.random.default_rng(0)
+    >>> evidence = Evidence.fit([random.normal(size=(80, 1))], [random.normal(size=(80, 1))])
+    >>> evidence.verdict(np.array([[0.0], [50.0]]))
+    array(['supported', 'outside'], dtype=object)
     """
 
     densities: Densities
@@ -219,18 +332,30 @@ class Evidence:
 
         Parameters
         ----------
-        fitted
-            Representations `[n, F]` of each environment that the densities are fitted on.
-        held_out
-            Others of each environment, which set the thresholds.
-        rare, outside
-            Shares of the held-out rows that are to be called at least rare, and outside.
-        weights
-            Of the held-out rows; equal when not given.
+        fitted : sequence of ndarray of shape (n_e, F)
+            Representations of each environment for the densities.
+        held_out : sequence of ndarray of shape (m_e, F)
+            Other rows of each environment for the thresholds.
+        rare : float, default=0.05
+            Share of the held-out rows called rare or outside.
+        outside : float, default=0.005
+            Share of the held-out rows called outside.
+        weights : sequence of ndarray of shape (m_e,) or None, default=None
+            Weights of the held-out rows. None: equal.
+
+        Returns
+        -------
+        evidence : Evidence
+            The fitted evidence.
+
+        Raises
+        ------
+        InputError
+            If not 0 < outside <= rare < 1.
         """
         if not 0 < outside <= rare < 1:
             raise InputError(
-                f"rare and outside are shares of rows with 0 < outside <= rare < 1, not "
+                f"rare and outside must be shares with 0 < outside <= rare < 1, not "
                 f"{rare:g} and {outside:g}"
             )
         densities = Densities.fit(fitted)
@@ -238,14 +363,48 @@ class Evidence:
         return cls(densities, tail, tail.threshold(rare), tail.threshold(outside))
 
     def score_environments(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n, E]
-        """Log density of every row in every environment."""
+        """Return the log density of each row in each environment.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n_rows, F)
+            Rows.
+
+        Returns
+        -------
+        logs : ndarray of shape (n_rows, E)
+            Log densities.
+        """
         return self.densities.logs(z)
 
     def score(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
-        """Log density in the mixture of all environments, equal shares."""
+        """Return the log density of each row in the equal mixture of all environments.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n_rows, F)
+            Rows.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,)
+            Log densities.
+        """
         return self.densities.mixed(z)
 
     def judge(self, z: np.ndarray) -> RowEvidence:  # [n, F]
+        """Return densities, scores, rarity and verdicts of rows.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n_rows, F)
+            Rows.
+
+        Returns
+        -------
+        evidence : RowEvidence
+            Arrays with one entry per row.
+        """
         logs = self.score_environments(z)
         parts = np.array_split(logs, max(1, logs.size // NUMBERS_AT_ONCE))  # memory stays bounded
         scores = np.concatenate([combine(part) for part in parts])
@@ -254,20 +413,53 @@ class Evidence:
         return RowEvidence(logs, scores, 100 * self.tail.share(scores), verdicts)
 
     def rarity(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
-        """Percentage of the held-out rows that score at most as high: 100 is the most common."""
+        """Return the percentage of held-out rows that score at most as high.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n_rows, F)
+            Rows.
+
+        Returns
+        -------
+        rarity : ndarray of shape (n_rows,)
+            Percentages; 100 is the most common.
+        """
         return self.judge(z).rarity
 
     def verdict(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
-        """ "supported", "rare" or "outside"."""
+        """Return the verdict on each row.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n_rows, F)
+            Rows.
+
+        Returns
+        -------
+        verdicts : ndarray of shape (n_rows,)
+            "supported", "rare" or "outside".
+        """
         return self.judge(z).verdicts
 
     def nearest(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
-        """Number of the environment in which every row is most common."""
+        """Return the environment in which each row is most common.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n_rows, F)
+            Rows.
+
+        Returns
+        -------
+        environment : ndarray of shape (n_rows,)
+            Numbers of environments.
+        """
         return self.score_environments(z).argmax(1)
 
 
 class HeldOutRows(NamedTuple):
-    """Rows of the training environments that were held out, and what became of them."""
+    """Held-out rows of the training environments with predictions and losses."""
 
     predictions: np.ndarray  # [n, C], class probabilities, or [n, 1] numbers
     losses: np.ndarray  # [n]
@@ -276,6 +468,6 @@ class HeldOutRows(NamedTuple):
 
     @classmethod
     def of(cls, predictions: np.ndarray, losses: np.ndarray, weights: Sequence[np.ndarray]) -> Self:
-        """Rows in the order of environments, with the weights of each environment's."""
+        """Make the record of rows in the order of environments, with the weights of each."""
         environment = np.repeat(np.arange(len(weights)), [len(own) for own in weights])
         return cls(predictions, losses, environment, np.concatenate(equal_shares(weights)))

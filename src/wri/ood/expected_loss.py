@@ -1,11 +1,11 @@
-"""Loss to expect of rows by their predictions, from rows whose losses are known.
+"""Expected loss of rows by their predictions, from rows with known losses.
 
     m(f) = Σ_{j near f} s_j l_j / Σ_{j near f} s_j
 
-near f: the k rows whose predictions stand next to f in sorted order, and all that are tied with it;
-s_j: the row's share, every environment counted alike. Predictions are sorted by one number: the
-number predicted, the probability of the second of two classes, and for more classes the loss that
-the model's own probabilities expect, −Σ_c p_c log p_c. Sorting and cumulated sums take
+near f: the k rows whose predictions are next to f in sorted order, and all rows tied with it;
+s_j: the share of the row, all environments with the same weight. Predictions are sorted by one
+number: the predicted number, the probability of the second of two classes, and for more classes the
+loss expected by the model's own probabilities, −Σ_c p_c log p_c. Sorting and cumulated sums take
 O((n + n_known) log n_known) time and a few numbers per row.
 """
 
@@ -17,18 +17,18 @@ from scipy.special import entr
 
 from wri.ood.evidence import HeldOutRows
 
-NEIGHBOURS = 10  # k at least; the root of the known rows where that is more
+NEIGHBOURS = 10  # smallest k; the square root of the known rows if that is larger
 
 
 class LeftOutSites(NamedTuple):
-    """Training sites, each as a new one: left out of training, then met."""
+    """Losses of training sites, each left out of training once."""
 
     losses: np.ndarray  # [E], mean loss there
-    expected: np.ndarray  # [E], what its predictions let expect, by the other sites
+    expected: np.ndarray  # [E], expected loss there, by the other sites
 
 
 def sorting_number(predictions: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
-    """The one number by which predictions are sorted."""
+    """Return the number by which predictions are sorted."""
     classes = predictions.shape[1]
     if classes == 1:
         return predictions[:, 0]
@@ -36,7 +36,7 @@ def sorting_number(predictions: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
 
 
 class NearRows(NamedTuple):
-    """For every row, which of the sorted known rows are near: from `start` up to `end`."""
+    """Near rows among the sorted known rows, per row: from `start` up to `end`."""
 
     start: np.ndarray  # [n]
     end: np.ndarray  # [n]
@@ -44,7 +44,7 @@ class NearRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExpectedLoss:
-    """m(f), from known rows in the order of their predictions."""
+    """Expected loss m(f) from known rows, sorted by their predictions."""
 
     numbers: np.ndarray  # [n_known], ascending
     losses: np.ndarray  # [n_known]
@@ -54,7 +54,7 @@ class ExpectedLoss:
 
     @classmethod
     def of(cls, known: HeldOutRows) -> Self:
-        """From rows whose losses are known; there must be at least one."""
+        """Make the curve from rows with known losses; at least one."""
         numbers = sorting_number(known.predictions)
         order = numbers.argsort(kind="stable")
         return cls(
@@ -66,18 +66,19 @@ class ExpectedLoss:
         )
 
     def near(self, predictions: np.ndarray) -> NearRows:  # [n, C]
+        """Return the near rows of each prediction."""
         at = sorting_number(predictions)
         first, last = (np.searchsorted(self.numbers, at, side) for side in ("left", "right"))
         start = ((first + last) // 2 - self.k // 2).clip(0, len(self.numbers) - self.k)
         return NearRows(np.minimum(start, first), np.maximum(start + self.k, last))
 
     def mean(self, window: NearRows, values: np.ndarray) -> np.ndarray:  # [n], [n_known] -> [n]
-        """Means of the near rows' values, by their shares."""
+        """Return means of the near rows' values, weighted by their shares."""
         mass, total = (_cumulated(part) for part in (self.shares, self.shares * values))
         return _between(total, window) / _between(mass, window)
 
     def weights(self, window: NearRows) -> np.ndarray:  # [n_known]
-        """W_j, the weight of every known row in the mean of m over the rows."""
+        """Return W_j, the weight of each known row in the mean of m over the rows."""
         each = 1 / _between(_cumulated(self.shares), window)
         ends = len(self.shares) + 1
         steps = np.bincount(window.start, each, ends) - np.bincount(window.end, each, ends)

@@ -1,12 +1,12 @@
-"""How well a score tells strange rows from common ones, and safe predictions from poor ones.
+"""Measures of scores: detection of strange rows, and risk by coverage.
 
-One sign for the whole package: **a higher score is more common**. A threshold flags the rows that
-score at most as high:
+**A higher score is more common** in the whole package. A threshold flags the rows that score at
+most as high:
 
     fpr(t) = P(common ≤ t),   tpr(t) = P(strange ≤ t),   auroc = ∫ tpr d fpr
 
-Where scores are tied a threshold takes all or none of them; between the two the curve is straight,
-as if the tie were drawn by lot. So the area counts a tied pair half:
+A threshold flags all tied scores or none; between the two the curve is straight, as if ties were
+broken at random. So the area counts a tied pair half:
 
     auroc = P(common > strange) + ½·P(common = strange)
 
@@ -27,26 +27,64 @@ Scores = Sequence[float] | np.ndarray
 
 
 def auroc(common: Scores, strange: Scores) -> float:
-    """Probability that a common row scores higher than a strange one, ties counted half.
+    """Compute the area under the ROC curve: the probability that common rows score higher.
+
+    Ties count half.
 
     Parameters
     ----------
-    common, strange
-        Scores of the two kinds of rows, higher = more common; infinite ones are fine.
+    common : array-like of shape (n,)
+        Scores of common rows; higher is more common, infinite ones are allowed.
+    strange : array-like of shape (m,)
+        Scores of strange rows.
+
+    Returns
+    -------
+    area : float
+        Area from 0 to 1.
+
+    Raises
+    ------
+    InputError
+        If a list is empty or holds NaN.
+
+    Examples
+    --------
+    >>> from wri.ood import auroc
+    >>> auroc(common=[3.0, 2.0], strange=[1.0, 2.0])
+    0.875
     """
     return float(auc(*_curve(common, strange)))
 
 
 def detection_rates(common: Scores, strange: Scores, false_rates: Scores) -> np.ndarray:
-    """Share of the strange rows that is flagged when a given share of the common rows is.
+    """Compute the share of strange rows flagged at given shares of flagged common rows.
 
     Parameters
     ----------
-    common, strange
-        Scores of the two kinds of rows, higher = more common.
-    false_rates
-        Shares of the common rows, in [0, 1]. Where several thresholds flag the same share, the
-        highest of them counts.
+    common : array-like of shape (n,)
+        Scores of common rows; higher is more common.
+    strange : array-like of shape (m,)
+        Scores of strange rows.
+    false_rates : array-like of shape (k,)
+        Shares of the common rows, in [0, 1]. If several thresholds flag the same share, the highest
+        of them counts.
+
+    Returns
+    -------
+    rates : ndarray of shape (k,)
+        Shares of the strange rows.
+
+    Raises
+    ------
+    InputError
+        If a list is empty or holds NaN, or a share is out of range.
+
+    Examples
+    --------
+    >>> from wri.ood import detection_rates
+    >>> detection_rates(common=[1.0, 2.0, 3.0, 4.0], strange=[0.0, 2.5], false_rates=[0.25, 0.5])
+    array([0.5, 1. ])
     """
     wanted = np.asarray(false_rates, float)
     outside = wanted[~((wanted >= 0) & (wanted <= 1))]
@@ -56,7 +94,24 @@ def detection_rates(common: Scores, strange: Scores, false_rates: Scores) -> np.
 
 
 class RiskCoverage(NamedTuple):
-    """Mean loss of the rows that are kept, by how many are."""
+    """Risk–coverage curve: mean loss of the rows that are kept, by their share.
+
+    Attributes
+    ----------
+    coverage : ndarray of shape (T,)
+        Share of kept rows, ascending to 1.
+    risk : ndarray of shape (T,)
+        Mean loss of the kept rows.
+    area : float
+        Mean risk over all coverages.
+
+    Examples
+    --------
+    >>> from wri.ood import risk_coverage
+    >>> curve = risk_coverage(scores=[2.0, 1.0], losses=[0.0, 1.0])
+    >>> curve.coverage, curve.risk, curve.area
+    (array([0.5, 1. ]), array([0. , 0.5]), 0.25)
+    """
 
     coverage: np.ndarray  # [T], ascending to 1
     risk: np.ndarray  # [T]
@@ -64,25 +119,42 @@ class RiskCoverage(NamedTuple):
 
 
 def risk_coverage(scores: Scores, losses: Scores) -> RiskCoverage:
-    """The risk of predicting only for the rows that score highest.
+    """Compute the risk of predicting only for the rows that score highest.
+
+    Tied rows are kept together; between two thresholds they enter at random, so each counts with
+    their mean loss. Random scores have about the mean loss as their area.
 
     Parameters
     ----------
-    scores
-        One a row, higher = more common.
-    losses
-        What predicting the row costs, such as 1 for an error.
+    scores : array-like of shape (n,)
+        One score per row; higher is more common.
+    losses : array-like of shape (n,)
+        Loss of predicting each row, for instance 1 for an error.
 
     Returns
     -------
-    curve
-        Coverage and risk at every threshold, and the area: the mean risk over all coverages. Tied
-        rows are kept together; between two thresholds they come in by lot, so each counts with
-        their mean loss. Random scores have about the mean loss as their area.
+    curve : RiskCoverage
+        Coverage and risk at each threshold, and the area.
+
+    Raises
+    ------
+    InputError
+        If lengths differ, or a list is empty or holds NaN.
+
+    References
+    ----------
+    R. El-Yaniv and Y. Wiener, "On the Foundations of Noise-free Selective Classification", JMLR 11,
+    2010.
+
+    Examples
+    --------
+    >>> from wri.ood import risk_coverage
+    >>> risk_coverage(scores=[3.0, 2.0, 1.0], losses=[0.0, 0.0, 3.0]).risk
+    array([0., 0., 1.])
     """
     common, costs = _checked("scores", scores), _checked("losses", losses)
     if len(common) != len(costs):
-        raise InputError(f"there are {len(common)} scores and {len(costs)} losses; give one a row")
+        raise InputError(f"{len(common)} scores and {len(costs)} losses; give one of each per row")
     values, group, counts = np.unique(-common, return_inverse=True, return_counts=True)
     sums = np.bincount(group, costs, len(values))
     each = np.repeat(sums / counts, counts)  # row by row, from the highest score
@@ -92,7 +164,7 @@ def risk_coverage(scores: Scores, losses: Scores) -> RiskCoverage:
 
 
 def _curve(common: Scores, strange: Scores) -> tuple[np.ndarray, np.ndarray]:
-    """fpr and tpr at every threshold from below the lowest score to the highest."""
+    """Return fpr and tpr at each threshold from below the lowest score to the highest."""
     kinds = [_checked("common scores", common), _checked("strange scores", strange)]
     thresholds = np.unique(np.concatenate(kinds))
     fpr, tpr = (
@@ -103,6 +175,7 @@ def _curve(common: Scores, strange: Scores) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _checked(name: str, scores: Scores) -> np.ndarray:
+    """Return scores as an array; refuse empty lists and NaN."""
     values = np.asarray(scores, float)
     if values.ndim != 1:
         raise InputError(f"{name} must be a list, not of the shape {values.shape}")
@@ -111,7 +184,6 @@ def _checked(name: str, scores: Scores) -> np.ndarray:
     lost = np.flatnonzero(np.isnan(values))
     if len(lost):
         raise InputError(
-            f"{name} hold NaN: row {lost[0]}, {len(lost)} in all; drop such rows, or look "
-            "for what made them"
+            f"{name} hold NaN: row {lost[0]}, {len(lost)} in all; drop these rows or correct them"
         )
     return values

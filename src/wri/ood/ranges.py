@@ -1,9 +1,9 @@
-"""Ranges of columns in the training environments: a check on x that names what is strange.
+"""Ranges of columns in the training environments.
 
     beyond: x_d < q_d(α/2)  or  x_d > q_d(1 − α/2),   α = 1 %
 
-with quantiles of the rows of all training environments, each counted alike. Evidence on the
-predictor's outputs cannot see a strange row with an ordinary prediction; this sees it, column by
+with quantiles of the rows of all training environments, which have the same weight. Evidence on the
+predictor's outputs cannot see an unusual row with an ordinary prediction; ranges find it, column by
 column.
 """
 
@@ -18,14 +18,14 @@ USUAL_BEYOND = 0.01  # α
 
 
 class ColumnRanges(NamedTuple):
-    """From where to where nearly all training rows lie, in each column."""
+    """Range of nearly all training rows per column."""
 
     low: np.ndarray  # [D]
     high: np.ndarray  # [D]
 
     @classmethod
     def of(cls, environments: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> Self:
-        """From rows `[n, D]` of each environment and their weights."""
+        """Compute the ranges from rows `[n, D]` of each environment and their weights."""
         shares = np.concatenate(equal_shares(weights))
         rows = np.concatenate(environments)
         low, high = np.empty(rows.shape[1]), np.empty(rows.shape[1])
@@ -37,7 +37,7 @@ class ColumnRanges(NamedTuple):
         return cls(low, high)
 
     def beyond(self, rows: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
-        """Which values lie beyond their column's range."""
+        """Return which values lie beyond their column's range."""
         found = rows < self.low
         found |= rows > self.high
         return found

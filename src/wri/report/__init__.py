@@ -1,1 +1,1 @@
-"""How results look: colours, figures, tables."""
+"""Form of results: colours, figures, tables and pages."""

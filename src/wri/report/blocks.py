@@ -1,7 +1,7 @@
-"""What a page is made of: a page has sections, a section has blocks.
+"""Parts of a page: a page has sections, a section has blocks.
 
-A block is a plain string (a paragraph) or one of the classes here. All texts are plain text: what
-looks like HTML in the name of a column or a site is shown as it stands.
+A block is a plain string (a paragraph) or one of the classes here. All texts are plain text: HTML
+in the name of a column or a site is shown as it is written.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Tone = Literal["warning", "note", "good"]
 
 @dataclass(frozen=True)
 class Notice:
-    """A paragraph that stands out; its tone is said in words and by an icon, not by colour alone.
+    """Highlighted paragraph; its tone is shown in words and by an icon, not by colour alone.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class PageCell:
-    """One cell of a table where a plain string does not do.
+    """Cell of a table with more than a plain text.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class PageCell:
 
 @dataclass(frozen=True, kw_only=True)
 class PageTable:
-    """A table whose first column names the rows.
+    """Table whose first column names the rows.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class PageTable:
 
 @dataclass(frozen=True, kw_only=True)
 class PagePicture:
-    """A figure with its text alternative.
+    """Figure with its text alternative.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class PagePicture:
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small photograph.
+    """Small photograph.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class BulletList:
 
 @dataclass(frozen=True)
 class CommandBlock:
-    """A command to copy: one click selects the whole of it."""
+    """Command to copy: one click selects all of it."""
 
     kind: ClassVar = "command"
     command: str
@@ -178,13 +178,13 @@ class Section:
 
     @property
     def warnings(self) -> int:
-        """How many of the blocks are warnings."""
+        """Number of warnings among the blocks."""
         return sum(isinstance(each, Notice) and each.tone == "warning" for each in self.blocks)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A page that stands alone.
+    """Self-contained page.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Standard errors and intervals of means over groups, and of differences on the same data."""
+"""Standard errors and intervals of means over groups, and of paired differences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from wri.errors import InputError
 
 
 def standard_error(values: Sequence[float] | np.ndarray) -> float | None:
-    """Of the mean of independent values, s/√n with s² = Σ (x − x̄)²/(n − 1); None for one value."""
+    """Return s/√n with s² = Σ (x − x̄)²/(n − 1); None for one value."""
     n = len(values)
     return float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else None
 
@@ -30,14 +30,14 @@ class Interval:
 
 
 def interval(groups: Sequence[np.ndarray]) -> Interval:
-    """For independent values in fixed groups, whose means count alike and may differ.
+    """Return the interval for independent values in fixed groups, whose means count the same.
 
-    The error comes from the spread within groups, pooled: s·√(Σ_g 1/n_g)/G.
+    The error comes from the pooled spread within groups: s·√(Σ_g 1/n_g)/G.
     """
     sizes = [len(group) for group in groups]
     freedom = sum(sizes) - len(groups)
     if not groups or min(sizes) < 1 or freedom < 1:
-        raise InputError("an interval needs values in every group and at least two in one")
+        raise InputError("an interval needs values in every group, and at least two in one group")
     mean = float(np.mean([np.mean(group) for group in groups]))
     pooled = sum(float(np.sum((group - np.mean(group)) ** 2)) for group in groups) / freedom
     error = float(np.sqrt(pooled * sum(1 / n for n in sizes))) / len(groups)
@@ -46,7 +46,7 @@ def interval(groups: Sequence[np.ndarray]) -> Interval:
 
 
 def paired_interval(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> Interval:
-    """Of first − second, value by value, in groups of equal length."""
+    """Return the interval of first − second, value by value, in groups of equal length."""
     if [len(group) for group in first] != [len(group) for group in second]:
-        raise InputError("paired groups must be equally many and equally long")
+        raise InputError("paired groups must have the same number and the same lengths")
     return interval([np.subtract(a, b) for a, b in zip(first, second, strict=True)])

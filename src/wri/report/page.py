@@ -1,6 +1,6 @@
-"""One self-contained HTML page: no external resource, and no script is needed to read it.
+"""Self-contained HTML page: no external resources, and readable without scripts.
 
-`Page` and the blocks in it are in `blocks.py`; the look is in `page.html` and `page.css`.
+`Page` and its blocks are in `blocks.py`; the layout is in `page.html` and `page.css`.
 """
 
 import os
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[+\-−±<>≤≥~≈]?\s?\d|[–—-]?$|not finite$")
 
 
 def write_page(page: Page, path: Path) -> Path:
-    """Write a page to a file; a reader meets the whole file or none.
+    """Write a page to a file, completely or not at all.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def write_page(page: Page, path: Path) -> Path:
 
 
 def render_page(page: Page) -> str:
-    """The page as HTML; equal pages give equal text."""
+    """Return the page as HTML; equal pages give equal text."""
     templates = Environment(
         loader=PackageLoader("wri.report", "."),
         autoescape=True,
@@ -67,7 +67,7 @@ def render_page(page: Page) -> str:
 
 
 class ShownBlock(NamedTuple):
-    """A block with what the template needs beside it."""
+    """Block with what the template needs beside it."""
 
     block: Block
     label: str = ""  # the accessible name of its scrolling box
@@ -76,7 +76,7 @@ class ShownBlock(NamedTuple):
 
 
 class ShownTable(NamedTuple):
-    """A table with all its cells as `PageCell`."""
+    """Table with all its cells as `PageCell`."""
 
     table: PageTable
     label: str
@@ -85,7 +85,7 @@ class ShownTable(NamedTuple):
 
 
 class ShownSection(NamedTuple):
-    """A section with its id."""
+    """Section with its id."""
 
     id: str
     section: Section
@@ -119,7 +119,7 @@ class _Names:
 
 
 def _numbered(text: str, form: str) -> Iterator[str]:
-    """The text, then the text with 2, 3, … behind it."""
+    """Yield the text, then the text with 2, 3, … added."""
     yield text
     number = 2
     while True:

@@ -21,7 +21,7 @@ _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
 def inline_svg(figure: Figure | Path, prefix: str, title: str, description: str) -> str:
-    """A figure as an SVG element that can stand beside others in one page.
+    """Return a figure as an SVG element that can be in one page with others.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ def inline_svg(figure: Figure | Path, prefix: str, title: str, description: str)
 
 
 def read_description(path: Path) -> str:
-    """What an SVG file says of itself; empty where it says nothing."""
+    """Return the description in an SVG file; empty if there is none."""
     return ElementTree.fromstring(path.read_text("utf-8")).findtext(DESCRIPTION, "").strip()
 
 
 def data_uri(image: bytes) -> str:
-    """PNG or JPEG as an address that holds the image itself."""
+    """Return PNG or JPEG as an address that holds the image itself."""
     for start, kind in _KINDS.items():
         if image.startswith(start):
             return f"data:image/{kind};base64,{b64encode(image).decode()}"
@@ -72,7 +72,7 @@ def data_uri(image: bytes) -> str:
 
 
 def read_thumbnail(path: Path, size: int = 192) -> bytes:
-    """A photograph in JPEG, upright and at most `size` pixels wide and high.
+    """Return a photograph as JPEG, upright and at most `size` pixels wide and high.
 
     Needs Pillow, from the extra `[images]`.
     """
@@ -109,7 +109,7 @@ def _prefix_ids(root: ElementTree.Element, prefix: str) -> None:
 
 
 def _name(root: ElementTree.Element, prefix: str, title: str, description: str) -> None:
-    """Title and description as elements, to which the figure refers."""
+    """Add title and description as elements, to which the figure refers."""
     for old in root.findall(f"{{{SVG}}}title"):
         root.remove(old)
     for place, (tag, text) in enumerate((("title", title), ("desc", description))):
@@ -122,5 +122,5 @@ def _name(root: ElementTree.Element, prefix: str, title: str, description: str) 
 
 
 def _pixels(length: str) -> float:
-    """CSS pixels of a length in points."""
+    """Return the CSS pixels of a length in points."""
     return float(length.removesuffix("pt")) * 96 / 72 if length.endswith("pt") else 0.0

@@ -1,4 +1,4 @@
-"""The page of `wri reproduce`: tables and figures of experiments beside the paper's numbers."""
+"""Page of `wri reproduce`: tables and figures of experiments beside the paper's numbers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

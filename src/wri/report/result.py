@@ -1,4 +1,4 @@
-"""What every experiment gives back, for people and for machines."""
+"""Results of experiments, for people and for machines."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,7 +16,7 @@ FAR = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class ResultCell:
-    """One cell of a table: ours, and the paper's where it prints one."""
+    """Cell of a table: our number, and the paper's if it prints one."""
 
     algorithm: str
     column: str
@@ -37,7 +37,7 @@ class ResultCell:
         paper_spread: float | None = None,
         table: str = "",
     ) -> "ResultCell":
-        """Mean and standard error of repeated values."""
+        """Make a cell with mean and standard error of repeated values."""
         mean, spread = float(np.mean(values)), standard_error(values)
         return cls(
             algorithm=algorithm,
@@ -59,7 +59,7 @@ class ResultCell:
         paper: float | None = None,
         table: str = "",
     ) -> "ResultCell":
-        """Mean of the means of fixed groups, such as columns, with its standard error."""
+        """Make a cell with the mean over fixed groups, such as columns, and its error."""
         found = interval(groups)
         return cls(
             algorithm=algorithm,
@@ -74,14 +74,14 @@ class ResultCell:
 
     @property
     def far_from_paper(self) -> bool:
-        """Whether the paper's number lies more than three of our standard errors away."""
+        """Whether the paper's number is more than three of our standard errors away."""
         if self.paper is None or self.spread is None:
             return False
         return abs(self.ours - self.paper) > FAR * self.spread
 
     @property
     def text(self) -> str:
-        """Ours with its spread, to the spread's second digit."""
+        """Our number with its spread, to the second digit of the spread."""
         if not isfinite(self.ours):
             return "not finite"
         if not self.spread:
@@ -93,7 +93,7 @@ class ResultCell:
 
     @property
     def paper_text(self) -> str:
-        """The paper's number as printed; empty where it prints none."""
+        """The paper's number as printed; empty if there is none."""
         if self.paper is None:
             return ""
         return f"{self.paper:g}" + (
@@ -103,7 +103,7 @@ class ResultCell:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Cells in order: a line for each algorithm."""
+    """Cells in order: one line per algorithm."""
 
     title: str
     columns: list[str]
@@ -121,7 +121,7 @@ class Result:
 
     @property
     def tables(self) -> list[ResultTable]:
-        """The rows as tables of algorithms by columns, in the order of their first cells."""
+        """Rows as tables of algorithms by columns, in the order of their first cells."""
         return [self._table(title) for title in dict.fromkeys(row.table for row in self.rows)]
 
     def _table(self, title: str) -> ResultTable:
@@ -152,7 +152,7 @@ class Result:
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON knows no NaN and no infinity: null instead."""
+    """Return None for NaN and infinity, which JSON does not have."""
     return {
         key: None if isinstance(value, float) and not isfinite(value) else value
         for key, value in row.items()

@@ -1,4 +1,4 @@
-"""One look for all figures: colour-blind-safe, the same colour for the same algorithm."""
+"""Style of all figures: colour-blind-safe, with one colour per algorithm."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,13 +68,13 @@ _SIDES: tuple[Literal["left", "center", "right"], ...] = ("left", "center", "rig
 
 @contextmanager
 def figure(width: float, height: float) -> Iterator[Figure]:
-    """An empty figure in the style of the package, `width` by `height` inches."""
+    """Make an empty figure in the style of the package, `width` by `height` inches."""
     with mpl.rc_context(_STYLE):
         yield Figure(figsize=(width, height), layout="constrained")
 
 
 def save(drawn: Figure, folder: Path, name: str) -> list[Path]:
-    """Write PNG, PDF and SVG; the paths written. Equal figures give equal files."""
+    """Write PNG, PDF and SVG and return the paths. Equal figures give equal files."""
     folder.mkdir(parents=True, exist_ok=True)
     described = {"Date": None, "Description": describe(drawn)}
     metadata = {"png": {}, "pdf": {"CreationDate": None}, "svg": described}
@@ -97,7 +97,7 @@ def as_svg(drawn: Figure) -> str:
 
 
 def describe(drawn: Figure) -> str:
-    """Titles, axes and legends in words: what a text alternative can begin with."""
+    """Describe titles, axes and legends in words, as the start of a text alternative."""
     panels = [axes for axes in drawn.axes if axes.get_label() != "<colorbar>"]
     parts = [f"{len(panels)} panels."] if len(panels) > 1 else []
     for place, axes in enumerate(panels, 1):

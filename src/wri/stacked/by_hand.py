@@ -1,4 +1,4 @@
-"""Forward and backward of small networks by hand, for steps that are many and cheap.
+"""Forward and backward pass of small networks by hand, for many cheap steps.
 
     h = relu(W x + b),   o = v·h + c
 
@@ -7,8 +7,8 @@ With g the gradient at o, and G = g where h > 0 and zero elsewhere:
     at W   v ⊙ (G xᵀ)              at b   v ⊙ ΣG
     at v   (W ⊙ G xᵀ)·1 + b ⊙ ΣG   at c   Σg
 
-Two products with the rows are all that grows with them. No graph is kept, nothing is differentiated
-with respect to x, and activations are overwritten where they lie.
+Only two products grow with the number of rows. No graph is kept, there is no gradient with respect
+to x, and activations are overwritten in place.
 """
 
 from collections.abc import Callable
@@ -19,18 +19,28 @@ from torch import Tensor
 from wri.stacked.network import Network
 
 Pullback = Callable[[Tensor], Tensor]
-"""From the gradient at some values to the gradient at the parameters, `[R, P]`; called once."""
+"""Function from the gradient at some values to the gradient at the parameters; called once."""
 
 
 class OneHiddenLayer:
-    """Networks with one hidden layer and one output, at the current values of `flat`.
+    """Networks with one hidden layer and one output, differentiated by hand.
 
     Parameters
     ----------
-    network
-        K copies, widths (D, H, 1).
-    flat
-        `[R, P]`; may change in place between calls.
+    network : Network
+        K copies with widths (D, H, 1).
+    flat : Tensor of shape (R, P)
+        Parameters; they may change in place between calls.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.stacked import Network, OneHiddenLayer
+    >>> network = Network((2, 3, 1))
+    >>> flat = torch.as_tensor(network.initial([0])).float()
+    >>> outputs, pullback = OneHiddenLayer(network, flat).forward(torch.ones(1, 4, 2))
+    >>> outputs.shape, pullback(torch.ones_like(outputs)).shape == flat.shape
+    (torch.Size([1, 1, 4]), True)
     """
 
     def __init__(self, network: Network, flat: Tensor) -> None:
@@ -39,9 +49,19 @@ class OneHiddenLayer:
         self._pieces = flat.split(network.packing.sizes, 1)  # weight, bias, and those of the output
 
     def forward(self, x: Tensor) -> tuple[Tensor, Pullback]:
-        """Outputs `[R, K, N]`, and the way back from their gradient; under `no_grad`.
+        """Compute outputs and their pullback; call it under `no_grad`.
 
-        x are rows that all copies of a run see, `[R, N, D]`, or rows for each copy, `[R·K, N, D]`.
+        Parameters
+        ----------
+        x : Tensor of shape (R, N, D) or (R·K, N, D)
+            Rows that all copies of a run see, or rows per copy.
+
+        Returns
+        -------
+        outputs : Tensor of shape (R, K, N)
+            Outputs.
+        pullback : callable
+            From the gradient at the outputs to the gradient at the parameters; call it once.
         """
         groups, rows, _ = x.shape
         runs, units = len(self._flat), self._copies * self._hidden

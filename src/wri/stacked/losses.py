@@ -1,8 +1,8 @@
 """Element-wise losses and their gradients in a dummy scale.
 
-IRM asks how the risk changes when the outputs f are multiplied by a scale w at w = 1:
+IRM needs the change of the risk when the outputs f are multiplied by a scale w, at w = 1:
 
-    cross-entropy   Σ_c p_c · log p_c − log p_y, with p = softmax(f): the loss less the entropy
+    cross-entropy   Σ_c p_c · log p_c − log p_y, with p = softmax(f): the loss minus the entropy
     logistic        f · (σ(f) − y)
     squared         2 f · (f − y)
 """
@@ -16,7 +16,28 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """A loss for outputs `[…, C]` and targets `[…]`; its functions give `[…]`."""
+    """Element-wise loss of outputs `[..., C]` and targets `[...]`.
+
+    Parameters
+    ----------
+    name : str
+        Name in `LOSSES`.
+    per_example : callable
+        Loss of each example, from outputs and targets to `[...]`.
+    scale_gradient : callable
+        Derivative of the loss in a scale of the outputs, per example.
+    correct : callable
+        1 for a right and 0 for a wrong prediction, per example.
+    classes : bool
+        Whether targets are class numbers with one output each.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.stacked import SQUARED
+    >>> SQUARED.per_example(torch.tensor([[1.0], [2.0]]), torch.tensor([0.0, 2.0]))
+    tensor([1., 0.])
+    """
 
     name: str
     per_example: Callable[[Tensor, Tensor], Tensor]
@@ -25,11 +46,26 @@ class Loss:
     classes: bool  # targets are class numbers, one output each
 
     def __reduce__(self) -> tuple[Callable[[str], "Loss"], tuple[str]]:
-        """By its name, so that it is the same object in another process."""
+        """Pickle by name, so that another process has the same object."""
         return _find_loss, (self.name,)
 
     def with_scale_gradient(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """`per_example` and `scale_gradient` at once; cross-entropy needs one softmax for both."""
+        """Return `per_example` and `scale_gradient`; cross-entropy needs one softmax for both.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (..., C)
+            Outputs of a network.
+        targets : Tensor of shape (...)
+            Targets.
+
+        Returns
+        -------
+        losses : Tensor of shape (...)
+            Loss per example.
+        gradients : Tensor of shape (...)
+            Derivative in the scale per example.
+        """
         if self.classes:
             return _cross_entropy_and_scale(outputs, targets)
         return self.per_example(outputs, targets), self.scale_gradient(outputs, targets)
@@ -50,7 +86,7 @@ def _cross_entropy_scale(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _most_likely(outputs: Tensor, targets: Tensor) -> Tensor:
-    """1 where the target's output is the largest; ties share the point."""
+    """Return 1 if the target's output is the largest; ties share the point."""
     largest = outputs.amax(-1)
     hit = outputs.gather(-1, targets[..., None])[..., 0] == largest
     return hit / (outputs == largest[..., None]).sum(-1).clamp_min(1)
@@ -68,7 +104,7 @@ def _logistic_scale(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _right_side(outputs: Tensor, targets: Tensor) -> Tensor:
-    """1 where the logit lies on the target's side of 0, half a point on 0."""
+    """Return 1 if the logit is on the target's side of 0, and one half at 0."""
     return ((2 * targets - 1) * outputs[..., 0].sign() + 1) / 2
 
 

@@ -1,8 +1,8 @@
 """Multi-layer perceptrons `head ∘ Φ` with a leading axis of runs.
 
-Shapes are written `[R, E, B, features]`, but activations lie in memory with the features before
-the rows, `[R, features, rows]`: with few classes and many rows the last product and the softmax
-are several times faster that way.
+Shapes are written `[R, E, B, features]`, but activations are stored with the features before the
+rows, `[R, features, rows]`: with few classes and many rows the last product and the softmax are
+several times faster in this order.
 """
 
 from collections.abc import Sequence
@@ -23,47 +23,156 @@ Seen = Literal["x", "phi", "outputs"]
 
 
 class Views(NamedTuple):
-    """Rows on their way through a network: inputs, Φ(x), outputs."""
+    """Rows at three stages of a network: inputs, Φ(x) and outputs.
+
+    Attributes
+    ----------
+    x : Tensor of shape (R, ..., D)
+        Inputs.
+    phi : Tensor of shape (R, ..., F)
+        Representation Φ(x).
+    outputs : Tensor of shape (R, ..., C)
+        Outputs head(Φ(x)).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.stacked import Views
+    >>> Views(torch.zeros(1, 2), torch.ones(1, 3), torch.zeros(1, 1)).seen("phi")
+    tensor([[1., 1., 1.]])
+    """
 
     x: Tensor  # [R, …, D]
     phi: Tensor  # [R, …, F]
     outputs: Tensor  # [R, …, C]
 
     def seen(self, what: Seen) -> Tensor:
-        """The view of that name."""
+        """Return the view of that name.
+
+        Parameters
+        ----------
+        what : {"x", "phi", "outputs"}
+            Name of the view.
+
+        Returns
+        -------
+        view : Tensor
+            The view.
+        """
         found: Tensor = getattr(self, what)
         return found
 
 
 class AnyNetwork(Protocol):
-    """What objectives ask of a network `head ∘ Φ` whose parameters are rows `flat [R, P]`."""
+    """Protocol of a network `head ∘ Φ` whose parameters are rows `flat [R, P]`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.stacked import AnyNetwork, Network
+    >>> network: AnyNetwork = Network((2, 3, 1))
+    >>> network.width_seen("phi")
+    3
+    """
 
     def width_seen(self, what: Seen) -> int:
-        """The width of a view."""
+        """Return the width of a view.
+
+        Parameters
+        ----------
+        what : {"x", "phi", "outputs"}
+            Name of the view.
+
+        Returns
+        -------
+        width : int
+            Number of columns.
+        """
 
     def represent(self, flat: Tensor, x: Tensor) -> Tensor:
-        """Φ(x): `[R, …, D]` to `[R, …, F]`."""
+        """Return Φ(x).
+
+        Parameters
+        ----------
+        flat : Tensor of shape (R, P)
+            Parameters.
+        x : Tensor of shape (R, ..., D)
+            Inputs.
+
+        Returns
+        -------
+        phi : Tensor of shape (R, ..., F)
+            Representation.
+        """
 
     def head(self, flat: Tensor, phi: Tensor) -> Tensor:
-        """`[R, …, F]` to `[R, …, C]`."""
+        """Return the outputs of a representation.
+
+        Parameters
+        ----------
+        flat : Tensor of shape (R, P)
+            Parameters.
+        phi : Tensor of shape (R, ..., F)
+            Representation.
+
+        Returns
+        -------
+        outputs : Tensor of shape (R, ..., C)
+            Outputs.
+        """
 
     def outputs(self, flat: Tensor, x: Tensor) -> Tensor:
-        """head(Φ(x)): `[R, …, D]` to `[R, …, C]`."""
+        """Return head(Φ(x)).
+
+        Parameters
+        ----------
+        flat : Tensor of shape (R, P)
+            Parameters.
+        x : Tensor of shape (R, ..., D)
+            Inputs.
+
+        Returns
+        -------
+        outputs : Tensor of shape (R, ..., C)
+            Outputs.
+        """
 
     def views(self, flat: Tensor, x: Tensor) -> Views:
-        """x, Φ(x) and head(Φ(x))."""
+        """Return x, Φ(x) and head(Φ(x)).
+
+        Parameters
+        ----------
+        flat : Tensor of shape (R, P)
+            Parameters.
+        x : Tensor of shape (R, ..., D)
+            Inputs.
+
+        Returns
+        -------
+        views : Views
+            The three stages.
+        """
 
 
 @dataclass(frozen=True)
 class Network:
-    """A perceptron with ReLU between its layers; Φ is everything before the last layer.
+    """Multi-layer perceptron with ReLU, stacked over runs; Φ is all but the last layer.
 
     Parameters
     ----------
-    widths
+    widths : tuple of int
         Inputs, hidden layers, outputs. With `(D, C)` Φ is the identity.
-    copies
-        Independent networks in each run, K of them (one for each environment's density).
+    copies : int, default=1
+        Number K of independent networks per run (one per environment's density).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.stacked import Network
+    >>> network = Network((2, 4, 3))
+    >>> flat = torch.as_tensor(network.initial(seeds=[0, 1])).float()
+    >>> network.outputs(flat, torch.zeros(2, 5, 2)).shape
+    torch.Size([2, 5, 3])
     """
 
     widths: tuple[int, ...]
@@ -71,17 +180,42 @@ class Network:
 
     @cached_property
     def packing(self) -> Packing:
+        """Shapes of the weights and biases."""
         shapes: list[tuple[int, ...]] = []
         for inputs, outputs in pairwise(self.widths):
             shapes += [(self.copies, outputs, inputs), (self.copies, outputs, 1)]
         return Packing(tuple(shapes))
 
     def width_seen(self, what: Seen) -> int:
-        """The width of a view."""
+        """Return the width of a view.
+
+        Parameters
+        ----------
+        what : {"x", "phi", "outputs"}
+            Name of the view.
+
+        Returns
+        -------
+        width : int
+            Number of columns.
+        """
         return {"x": self.widths[0], "phi": self.widths[-2], "outputs": self.widths[-1]}[what]
 
     def initial(self, seeds: Sequence[int], purpose: str = "weights") -> np.ndarray:  # [R, P]
-        """Uniform in ±1/√inputs, weights and biases, as PyTorch's linear layers start."""
+        """Draw initial parameters, uniform in ±1/√inputs like PyTorch's linear layers.
+
+        Parameters
+        ----------
+        seeds : sequence of int
+            Seed of each run.
+        purpose : str, default="weights"
+            Purpose of the random stream.
+
+        Returns
+        -------
+        parameters : ndarray of shape (R, P)
+            One row per run.
+        """
         bound = np.concatenate(
             [
                 np.full(self.copies * outputs * (inputs + 1), inputs**-0.5)
@@ -91,26 +225,90 @@ class Network:
         return np.stack([generator(s, purpose).uniform(-bound, bound) for s in seeds])
 
     def represent(self, flat: Tensor, x: Tensor) -> Tensor:
-        """Φ(x): `[R·K, …, D]` (or `[1, …, D]`, shared by all) to `[R·K, …, F]`."""
+        """Return Φ(x).
+
+        Parameters
+        ----------
+        flat : Tensor of shape (R, P)
+            Parameters.
+        x : Tensor of shape (R·K, ..., D) or (1, ..., D)
+            Inputs, or inputs that all runs share.
+
+        Returns
+        -------
+        phi : Tensor of shape (R·K, ..., F)
+            Representation.
+        """
         return self._through(self._parts(flat)[:-1], x)
 
     def head(self, flat: Tensor, phi: Tensor) -> Tensor:
-        """The last layer: `[R·K, …, F]` to `[R·K, …, C]`."""
+        """Return the outputs of a representation: the last layer.
+
+        Parameters
+        ----------
+        flat : Tensor of shape (R, P)
+            Parameters.
+        phi : Tensor of shape (R·K, ..., F)
+            Representation.
+
+        Returns
+        -------
+        outputs : Tensor of shape (R·K, ..., C)
+            Outputs.
+        """
         return self._through(self._parts(flat)[-1:], phi, last=True)
 
     def outputs(self, flat: Tensor, x: Tensor) -> Tensor:
-        """head(Φ(x)): `[R·K, …, D]` to `[R·K, …, C]`."""
+        """Return head(Φ(x)).
+
+        Parameters
+        ----------
+        flat : Tensor of shape (R, P)
+            Parameters.
+        x : Tensor of shape (R·K, ..., D) or (1, ..., D)
+            Inputs, or inputs that all runs share.
+
+        Returns
+        -------
+        outputs : Tensor of shape (R·K, ..., C)
+            Outputs.
+        """
         return self._through(self._parts(flat), x, last=True)
 
     def views(self, flat: Tensor, x: Tensor) -> Views:
-        """x, Φ(x) and head(Φ(x))."""
+        """Return x, Φ(x) and head(Φ(x)).
+
+        Parameters
+        ----------
+        flat : Tensor of shape (R, P)
+            Parameters.
+        x : Tensor of shape (R·K, ..., D)
+            Inputs.
+
+        Returns
+        -------
+        views : Views
+            The three stages.
+        """
         phi = self.represent(flat, x)
         return Views(x, phi, self.head(flat, phi))
 
     def outputs_of_copies(self, flat: Tensor, x: Tensor) -> Tensor:
-        """Every copy on the same x: `[R, …, D]` to `[R, K, …, C]`.
+        """Return the outputs of all copies at the same x.
 
-        The copies' first layers stand side by side in one product.
+        The first layers of the copies are computed in one product.
+
+        Parameters
+        ----------
+        flat : Tensor of shape (R, P)
+            Parameters.
+        x : Tensor of shape (R, ..., D)
+            Inputs.
+
+        Returns
+        -------
+        outputs : Tensor of shape (R, K, ..., C)
+            Outputs.
         """
         (weight, bias), *others = self._parts(flat)
         runs = len(flat)
@@ -119,7 +317,7 @@ class Network:
         return outputs.unflatten(0, (-1, self.copies))
 
     def _parts(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Each layer's weight `[R·K, out, in]` and bias `[R·K, out, 1]`."""
+        """Return weight `[R·K, out, in]` and bias `[R·K, out, 1]` of each layer."""
         pieces = flat.split(self.packing.sizes, dim=1)
         return [
             (weight.reshape(-1, outputs, inputs), bias.reshape(-1, outputs, 1))
@@ -131,10 +329,10 @@ class Network:
     def _through(
         self, parts: Sequence[tuple[Tensor, Tensor]], x: Tensor, last: bool = False
     ) -> Tensor:
-        """x through some layers, ReLU behind each; not behind the `last` of the network."""
+        """Apply some layers to x, with ReLU after each but the `last` of the network."""
         hidden = _columns(x)  # [R, F, N]
         for k, (weight, bias) in enumerate(parts):
-            if k == 0 and len(hidden) == 1 < len(weight):  # rows that all share: one product
+            if k == 0 and len(hidden) == 1 < len(weight):  # all runs share the rows: one product
                 product = torch.mm(weight.flatten(0, 1), hidden[0])
                 hidden = product.view(*weight.shape[:2], -1).add_(bias)
             else:

@@ -1,4 +1,4 @@
-"""The contract of a back end: where the stacks of a sweep are trained."""
+"""The contract of a back end, which trains the stacks of a sweep."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
@@ -13,19 +13,26 @@ from wri.sweep.sweep import Sweep
 
 
 class TrainedStack(NamedTuple):
-    """A stack that is trained: its runs, and what they left behind in the same order."""
+    """Trained stack: its runs and their results in the same order."""
 
     runs: Sequence[RunSpec]
     results: Sequence[Checkpoints]
 
 
 class Backend(ABC):
-    """Where stacks are trained. As a context it ends what it started.
+    """Base class of back ends, which train stacks; as a context manager it ends what it started.
 
     Attributes
     ----------
-    status
-        Called with a line about the stacks that are done and at work; may be set at any time.
+    status : callable or None
+        Called with a line about finished and running stacks; may be set at any time.
+
+    Examples
+    --------
+    >>> from wri.sweep import Backend, open_backend
+    >>> with open_backend("local") as backend:
+    ...     isinstance(backend, Backend)
+    True
     """
 
     def __init__(self) -> None:
@@ -35,13 +42,38 @@ class Backend(ABC):
     def train(
         self, sweep: Sweep, stacks: Sequence[Sequence[RunSpec]], progress: Progress | None = None
     ) -> Generator[TrainedStack, None, None]:
-        """Train stacks on one thread each, and yield every one when it is done.
+        """Train stacks on one thread each, and yield each when it is done.
 
         An error or an interruption, here or where the stacks are consumed, ends the others.
+
+        Parameters
+        ----------
+        sweep : Sweep
+            The sweep.
+        stacks : sequence of sequence of RunSpec
+            Runs of each stack.
+        progress : callable or None, default=None
+            Called with (steps done, steps in all).
+
+        Yields
+        ------
+        stack : TrainedStack
+            A trained stack.
         """
 
     def overhead(self, datasets: Sequence[SweepData]) -> float:
-        """Bytes that it takes on this machine outside of this process, beside the stacks."""
+        """Return the bytes needed on this machine outside of this process, besides the stacks.
+
+        Parameters
+        ----------
+        datasets : sequence of SweepData
+            Data sets of the sweep.
+
+        Returns
+        -------
+        size : float
+            Bytes.
+        """
         return 0.0
 
     def close(self) -> None:
@@ -59,5 +91,16 @@ class Backend(ABC):
         self.close()
 
     def show_status(self, done: int, of: int, at_work: int) -> None:
+        """Report finished and running stacks.
+
+        Parameters
+        ----------
+        done : int
+            Finished stacks.
+        of : int
+            All stacks.
+        at_work : int
+            Running stacks.
+        """
         if self.status is not None:
             self.status(f"{done} of {of} stacks, {at_work} at work")

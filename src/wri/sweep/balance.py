@@ -1,19 +1,20 @@
-"""Held-back rows in which the label's unstable companions are balanced out.
+"""Held-back rows in which spurious companions of the label are balanced.
 
-Where environments differ in p_e(x_spu | y), a classifier of environments that sees the label knows
-the difference: b(x, y), the part of its log-odds that depends on y (`densities.label_aware`). Each
-training environment's held-back rows are weighted by
+If environments differ in p_e(x_spu | y), a classifier of environments that sees the label learns
+the difference b(x, y), the part of its log-odds that depends on y (`densities.label_aware`). The
+held-back rows of each training environment get the weights
 
     w(x, y) ∝ exp(t · b(x, y)),    t = argmin log Σ exp(t · b)
 
-so that the mean of b is zero, as it is where x_spu says nothing of y. It is the environment of that
-kind nearest to the given one in relative entropy, and often lies outside the range of the training
-environments: colours that agree with the label in 90 and 80 % of the rows become colours that agree
-in about half of them. A predictor that leans on them loses there, and none of it needs the test
-environment. Weights become rows by drawing evenly along their sum, so every measure applies.
+so that the mean of b is zero, as it is if x_spu holds no information about y. It is the environment
+of this kind that is nearest to the given one in relative entropy, and it often lies outside the
+range of the training environments: colours that agree with the label in 90 and 80 % of the rows
+become colours that agree in about half of them. A predictor that relies on them has a larger loss
+there, and no row of the test environment is needed. Weights become rows by drawing evenly along
+their sum, so every measure applies.
 
-Where b is strong or badly known, few rows would carry all the weight. Then t is shortened until the
-effective sample size is at least `LEAST_SHARE` of the rows.
+If b is strong or badly estimated, few rows would carry all the weight. Then t is shortened until
+the effective sample size is at least `LEAST_SHARE` of the rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,16 +28,16 @@ from wri.rows import Scaling
 from wri.sweep.data import SweepData
 from wri.threads import one_thread
 
-LEAST_SHARE = 0.1  # of the rows, as effective sample size
-RIDGE = 1e-3  # on t², so that it stays finite where b has one sign
-DRAWN = 2  # rows for each held-back one
+LEAST_SHARE = 0.1  # smallest effective sample size, as a share of the rows
+RIDGE = 1e-3  # on t², so that it stays finite if b has one sign
+DRAWN = 2  # drawn rows per held-back row
 SHORTER = 0.9
 
 
 def balanced_splits(
     data: SweepData, splits: Mapping[str, np.ndarray], held_out: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """ "env0_balanced", …: rows of the bank for each environment; none for those held out."""
+    """Return balanced rows "env0_balanced", … of each environment; none for held-out ones."""
     environments = [e for e in range(len(data.names)) if e not in held_out]
     features, targets = data.bank.features, data.bank.targets
     train = [splits[f"env{e}_in"] for e in environments]
@@ -54,7 +55,7 @@ def balanced_splits(
 
 
 def balancing_weights(b: np.ndarray) -> np.ndarray:  # [n, E − 1] -> [n], of mean 1
-    """Weights that bring the mean of b to zero, or as near as the sample size allows."""
+    """Return weights that bring the mean of b to zero, or as near as the sample size allows."""
 
     def height(t: np.ndarray) -> tuple[float, np.ndarray]:
         logs = b @ t
@@ -71,6 +72,6 @@ def balancing_weights(b: np.ndarray) -> np.ndarray:  # [n, E − 1] -> [n], of m
 
 
 def draw_evenly(weights: np.ndarray, count: int) -> np.ndarray:  # [n] -> [count], indices
-    """Each index in proportion to its weight, rounded up or down."""
+    """Return each index in proportion to its weight, rounded up or down."""
     ends = np.cumsum(weights) / weights.sum()
     return np.searchsorted(ends, (np.arange(count) + 0.5) / count).clip(max=len(weights) - 1)

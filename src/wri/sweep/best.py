@@ -1,10 +1,11 @@
-"""From a sweep to one model: which draw and step to train on all environments.
+"""The best model of a sweep: draw and step to train on all environments.
 
-A table shows what each held-out environment and trial chose. For use one specification is needed:
+A table shows the choice of each held-out environment and trial. For use one specification is
+needed:
 
     value of (model, step) = mean over held-out environments and trials of the selection's value
 
-The best one is trained on all environments. A model must have run with every held-out environment.
+The best one is trained on all environments. A model must have run with every environment held out.
 """
 
 import json
@@ -23,7 +24,44 @@ from wri.training import ModelSpec
 
 @dataclass(frozen=True, kw_only=True)
 class BestModel:
-    """What to train on all environments, and how it was found."""
+    """Best model of a sweep, to be trained on all environments.
+
+    Attributes
+    ----------
+    dataset : str
+        Name of the data set.
+    algorithm : str
+        Name of the algorithm.
+    selection : str
+        Selection method.
+    measure : str
+        Measure of the selection.
+    draw : int
+        Number of the hyper-parameter draw.
+    step : int
+        Step, counted from 0.
+    value : float
+        Mean of the selection's values.
+    model : ModelSpec
+        Specification that stops after the step.
+
+    Examples
+    --------
+    >>> from wri.sweep import BestModel
+    >>> from wri.training import ModelSpec
+    >>> best = BestModel(
+    ...     dataset="hospitals",
+    ...     algorithm="erm",
+    ...     selection="training-domain",
+    ...     measure="accuracy",
+    ...     draw=0,
+    ...     step=9,
+    ...     value=0.8,
+    ...     model=ModelSpec.of("erm", steps=10),
+    ... )
+    >>> best.model.last_step
+    10
+    """
 
     dataset: str
     algorithm: str
@@ -36,6 +74,8 @@ class BestModel:
 
 
 class _TriedModel(NamedTuple):
+    """Model with its candidates, one per held-out environment and trial."""
+
     draw: int
     found: list[Candidate]  # one for each held-out environment and trial
 
@@ -43,20 +83,53 @@ class _TriedModel(NamedTuple):
 def best_model(
     outcomes: Iterable[Outcome], data: DatasetInfo, algorithm: str, selection: str, measure: str
 ) -> BestModel:
-    """The model and step with the best mean over held-out environments and trials.
+    """Find the model and step with the best mean over held-out environments and trials.
 
     Parameters
     ----------
-    outcomes
+    outcomes : iterable of Outcome
         Runs of a store.
-    data
+    data : DatasetInfo
         The data set.
-    algorithm
-        Whose draws are compared.
-    selection
-        A name in `SELECTIONS`.
-    measure
-        A name in `wri.measures`.
+    algorithm : str
+        Algorithm whose draws are compared.
+    selection : str
+        Name in `SELECTIONS`.
+    measure : str
+        Name in `wri.measures`.
+
+    Returns
+    -------
+    best : BestModel
+        The best model.
+
+    Raises
+    ------
+    InputError
+        If no checkpoint can be chosen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.sweep import DatasetInfo, Outcome, best_model
+    >>> from wri.training import ModelSpec
+    >>> data = DatasetInfo(name="toy", environments=("a", "b"), constant={}, held_back=(0.2, 0.2))
+    >>> splits = {f"env{e}_{part}": np.array([0.6, 0.7]) for e in (0, 1) for part in ("in", "out")}
+    >>> runs = [
+    ...     Outcome(
+    ...         dataset="toy",
+    ...         algorithm="erm",
+    ...         test_envs=(e,),
+    ...         hparams_seed=0,
+    ...         trial_seed=0,
+    ...         steps=np.array([0, 9]),
+    ...         measures={"accuracy": splits},
+    ...         model=ModelSpec.of("erm", steps=10),
+    ...     )
+    ...     for e in (0, 1)
+    ... ]
+    >>> best_model(runs, data, "erm", "training-domain", "accuracy").step
+    9
     """
     runs = [run for run in outcomes if (run.dataset, run.algorithm) == (data.name, algorithm)]
     if not runs:
@@ -70,7 +143,7 @@ def best_model(
         if np.isfinite(values[at]) and (best is None or values[at] > best[0]):
             run = found[0].run
             if run.model is None:
-                raise InputError(f"the records of {algorithm} do not say what was trained")
+                raise InputError(f"the records of {algorithm} have no model specification")
             step = int(run.steps[at])
             chosen = BestModel(
                 dataset=data.name,
@@ -89,7 +162,7 @@ def best_model(
 
 
 def _stopped(model: ModelSpec, step: int) -> ModelSpec:
-    """The model as it was after a step, counted from 0."""
+    """Return the model that stops after a step, counted from 0."""
     return model if step + 1 == model.last_step else replace(model, stop_after=step + 1)
 
 
@@ -101,7 +174,7 @@ def _tried(
     measure: str,
     held_out: Sequence[int],
 ) -> list[_TriedModel]:
-    """Models that ran with every environment held out, in the order of their draws."""
+    """Return models that ran with every environment held out, in the order of their draws."""
     groups: dict[str, _TriedModel] = {}
     environments: dict[str, set[int]] = {}
     for trial in sorted({run.trial_seed for run in runs}):

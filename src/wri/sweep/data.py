@@ -1,4 +1,4 @@
-"""The rows of a sweep: a built-in data set by name, or a table from a file."""
+"""Rows of a sweep: a built-in data set by name, or a table from a file."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -19,27 +19,40 @@ from wri.sweep.spaces import seed_hash
 from wri.training import Bank
 from wri.training.memory import give_back_freed_memory
 
-HOLDOUT = 0.2  # share of an environment's rows that is never trained on
+HOLDOUT = 0.2  # share of an environment's rows that is never used for training
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SweepData:
-    """A data set of a sweep: one bank of all environments' rows.
+    """Data set of a sweep: one bank with the rows of all environments.
 
     Parameters
     ----------
-    name
-        What records and tables call it.
-    names
-        Of the environments.
-    bank
-        Their rows one after the other.
-    sizes
-        Rows of each.
-    preset
-        What a sweep of it takes unless told otherwise.
-    source
-        How `reload` finds the rows again; empty where it cannot.
+    name : str
+        Name in records and tables.
+    names : tuple of str
+        Names of the environments.
+    bank : Bank
+        Their rows, one environment after the other.
+    sizes : tuple of int
+        Rows per environment.
+    preset : str, default="domainbed"
+        Preset of a sweep, unless another is given.
+    source : mapping of str to str, default={}
+        How `reload` finds the rows again; empty if it cannot.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two environments, or one has fewer than 5 rows.
+
+    Examples
+    --------
+    >>> from wri.datasets import hospitals
+    >>> from wri.sweep import gather
+    >>> data = gather("hospitals", hospitals(20, seed=0))
+    >>> data.names, data.sizes
+    (('north', 'east', 'south', 'west'), (20, 20, 20, 20))
     """
 
     name: str
@@ -64,7 +77,7 @@ class SweepData:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of names and rows, so that changed data are other runs."""
+        """Hash of names and rows: changed data are other runs."""
         digest = hashlib.sha256(repr((self.names, self.sizes, self.bank.loss.name)).encode())
         for rows in (self.bank.features, self.bank.targets):
             digest.update(np.ascontiguousarray(rows).data)
@@ -72,6 +85,7 @@ class SweepData:
 
     @cached_property
     def info(self) -> DatasetInfo:
+        """Description for selections and tables."""
         constants = [constant_measures(self.bank, rows) for rows in self.rows]
         return DatasetInfo(
             name=self.name,
@@ -83,21 +97,44 @@ class SweepData:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Those that its targets have."""
+        """Measures that apply to the targets."""
         return applicable_measures(self.bank.n_classes)
 
     @property
     def rows(self) -> list[np.ndarray]:
+        """Row numbers of each environment."""
         ends = np.cumsum(self.sizes)
         return [np.arange(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
 
     def training_sizes(self, held_out: Sequence[int]) -> list[int]:
-        """Rows that are trained on in each environment that is not held out."""
+        """Return the number of training rows of each environment that is not held out.
+
+        Parameters
+        ----------
+        held_out : sequence of int
+            Numbers of the held-out environments.
+
+        Returns
+        -------
+        sizes : list of int
+            Rows per training environment.
+        """
         kept = [size for e, size in enumerate(self.sizes) if e not in held_out]
         return [size - int(size * HOLDOUT) for size in kept]
 
     def splits(self, trial_seed: int) -> dict[str, np.ndarray]:
-        """ "env0_in", "env0_out", "env1_in", …: DomainBed's split of each environment."""
+        """Split each environment as DomainBed does.
+
+        Parameters
+        ----------
+        trial_seed : int
+            Number of the trial.
+
+        Returns
+        -------
+        splits : dict of str to ndarray of int
+            Rows of "env0_in", "env0_out", "env1_in", …
+        """
         splits = {}
         for e, rows in enumerate(self.rows):
             order = list(range(len(rows)))
@@ -108,7 +145,7 @@ class SweepData:
 
 
 def constant_measures(bank: Bank, rows: np.ndarray) -> dict[str, float]:
-    """What the best constant prediction has on some rows, by measure."""
+    """Return the measures of the best constant prediction on some rows."""
     targets = bank.targets[rows]
     if bank.n_classes is None:
         return {"squared_error": float(np.var(targets)), "r2": 0.0}
@@ -119,7 +156,29 @@ def constant_measures(bank: Bank, rows: np.ndarray) -> dict[str, float]:
 
 
 def gather(name: str, environments: Sequence[Environment], classes: int | None = None) -> SweepData:
-    """Environments with classes as one data set of a sweep."""
+    """Make a data set of a sweep from environments with classes.
+
+    Parameters
+    ----------
+    name : str
+        Name in records and tables.
+    environments : sequence of Environment
+        The environments.
+    classes : int or None, default=None
+        Number of classes. None: counted from the targets.
+
+    Returns
+    -------
+    data : SweepData
+        The data set.
+
+    Examples
+    --------
+    >>> from wri.datasets import hospitals
+    >>> from wri.sweep import gather
+    >>> gather("hospitals", hospitals(20, seed=0)).bank.features.shape
+    (80, 3)
+    """
     return _join(name, environments, Bank(*_stack(environments), classes=classes))
 
 
@@ -146,13 +205,13 @@ def _join(
 
 
 def builtin_data(name: str) -> SweepData:
-    """A built-in table by its name."""
+    """Return a built-in table by its name."""
     environments = load_builtin(name)
     return _join(name, environments, Bank(*_stack(environments)), "table", {"builtin": name})
 
 
 def load_file(path: Path, target: str, environment: str, task: str | None = None) -> SweepData:
-    """A table from a file by its columns."""
+    """Return a table from a file by its columns."""
     table = read_table(path, target, environment, task)
     give_back_freed_memory()
     return _from_file(path, table, target, environment)
@@ -178,7 +237,37 @@ def load_data(
     environment: str | None,
     task: str | None = None,
 ) -> list[SweepData]:
-    """Built-in data sets by their names, and a file by its columns."""
+    """Load built-in data sets by their names, and a file by its columns.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of built-in data sets.
+    path : Path or None
+        File of rows.
+    target : str or None
+        Column of targets in the file.
+    environment : str or None
+        Column of environments in the file.
+    task : {"classes", "numbers"} or None, default=None
+        Kind of the target. None: detected.
+
+    Returns
+    -------
+    datasets : list of SweepData
+        The data sets.
+
+    Raises
+    ------
+    InputError
+        If nothing is named, or the file cannot be used.
+
+    Examples
+    --------
+    >>> from wri.sweep import load_data
+    >>> [data.name for data in load_data(["gaussian2d"], None, None, None)]
+    ['gaussian2d']
+    """
     found = [builtin_data(name) for name in dict.fromkeys(names)]
     if path is not None:
         if target is None or environment is None:
@@ -187,12 +276,24 @@ def load_data(
             )
         found.append(load_file(path, target, environment, task))
     if not found:
-        raise InputError("name a data set by --datasets, or a file by --data")
+        raise InputError("name a data set with --datasets, or a file with --data")
     return found
 
 
 class LabelledRows(NamedTuple):
-    """The rows of a data set as estimators take them."""
+    """Rows of a data set for estimators.
+
+    Attributes
+    ----------
+    x : ndarray of shape (n, D)
+        Features.
+    y : ndarray of shape (n,)
+        Class labels or numbers.
+    site : ndarray of shape (n,)
+        Names of environments.
+    columns : tuple of str or None
+        Names of the columns; None if they have none.
+    """
 
     x: np.ndarray  # [n, D]
     y: np.ndarray  # [n], class labels or numbers
@@ -201,16 +302,33 @@ class LabelledRows(NamedTuple):
 
 
 def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> LabelledRows:
-    """The rows that a store's runs were trained on.
+    """Load the rows that a store's runs were trained on.
 
     Parameters
     ----------
-    info
+    info : DatasetInfo
         From the store.
-    fingerprint
-        Of the rows, from the store; other rows are refused.
-    path
-        Where the file is now, if it was moved.
+    fingerprint : str
+        Hash of the rows, from the store; other rows are refused.
+    path : Path or None, default=None
+        Present path of the file, if it was moved.
+
+    Returns
+    -------
+    rows : LabelledRows
+        The rows.
+
+    Raises
+    ------
+    InputError
+        If the rows cannot be found or were changed.
+
+    Examples
+    --------
+    >>> from wri.sweep import load_data, reload
+    >>> (data,) = load_data(["gaussian2d"], None, None, None)
+    >>> reload(data.info, data.fingerprint).x.shape
+    (3000, 2)
     """
     source = info.source
     columns, classes = None, None
@@ -226,8 +344,8 @@ def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> Lab
         raise InputError(f"{info.name!r} cannot be loaded again: its rows came from a program")
     if data.fingerprint != fingerprint:
         raise InputError(
-            f"the rows of {info.name!r} are not those of the sweep any more; name the file that "
-            "was swept by --data"
+            f"the rows of {info.name!r} differ from those of the sweep; name the file of the "
+            "sweep with --data"
         )
     y = data.bank.targets if classes is None else np.array(classes)[data.bank.targets]
     site = np.repeat(np.array(data.names), data.sizes)

@@ -1,4 +1,4 @@
-"""What a sweep will take, from a few steps of one stack of each algorithm."""
+"""Forecast of a sweep's cost, from a few steps of one stack per algorithm."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,30 @@ LIBRARIES = 5e7  # bytes that PyTorch takes when it first trains
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What a sweep will take."""
+    """Forecast of a sweep's cost.
+
+    Attributes
+    ----------
+    runs : int
+        Number of runs asked for.
+    finished : int
+        Number of finished runs among them.
+    to_train : int
+        Number of runs to train, with those that share a stack with them.
+    stacks : int
+        Number of stacks.
+    seconds : float
+        Duration.
+    memory : float
+        Peak memory of the process in bytes, with the rows and PyTorch.
+
+    Examples
+    --------
+    >>> from wri.sweep import Forecast
+    >>> cost = Forecast(runs=8, finished=0, to_train=8, stacks=2, seconds=30.0, memory=1e9)
+    >>> print(cost)
+    8 runs, 0 of them finished; 8 to train in 2 stacks, about 30 s and 1.0 GB
+    """
 
     runs: int  # that are asked for
     finished: int
@@ -36,7 +59,28 @@ class Forecast:
 
 
 def forecast(sweep: Sweep, store: Store | None) -> Forecast:
-    """Time a few steps of one stack of each algorithm, on one thread. Writes nothing."""
+    """Forecast a sweep's cost by timing a few steps of one stack per algorithm, on one thread.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The sweep.
+    store : Store or None
+        Store with finished runs; nothing is written to it.
+
+    Returns
+    -------
+    cost : Forecast
+        Number of runs, duration and memory.
+
+    Examples
+    --------
+    >>> from wri.datasets import hospitals
+    >>> from wri.sweep import Sweep, SweepSpec, forecast, gather
+    >>> sweep = Sweep(SweepSpec(("erm",), steps=2), [gather("hospitals", hospitals(20, seed=0))])
+    >>> forecast(sweep, None).runs
+    4
+    """
     if store is not None:
         store.check(sweep.spec.setting, sweep.infos)
     resident = resident_bytes() + LIBRARIES
@@ -67,7 +111,7 @@ def forecast(sweep: Sweep, store: Store | None) -> Forecast:
 
 
 def _seconds(stacks: Sequence[Sequence[Run]], checkpoint_every: int) -> float:
-    """Of all stacks of one algorithm one after the other, from one that is timed."""
+    """Estimate the duration of all stacks of one algorithm from one that is timed."""
     costs = [stack_cost(runs) for runs in stacks]
     chosen = sorted(range(len(stacks)), key=lambda n: costs[n])[len(stacks) // 2]
     steps = stacks[chosen][0].spec.last_step
@@ -79,7 +123,7 @@ def _seconds(stacks: Sequence[Sequence[Run]], checkpoint_every: int) -> float:
 
 
 def _time(runs: Sequence[Run], steps: int) -> float:
-    """Seconds for the first steps of a stack, with a checkpoint at the first and at the last."""
+    """Time the first steps of a stack, with a checkpoint at the first and at the last."""
     short = [replace(run, spec=replace(run.spec, stop_after=steps)) for run in runs]
     start = perf_counter()
     train_stack(short, checkpoint_every=steps)

@@ -1,8 +1,8 @@
-"""Digests of a store's rows: whether what is read is what was written, and what can be saved.
+"""Digests of a store's rows: detection and repair of damage.
 
-Every row of the plan has a digest of its fields. The digest of a result covers the planned text,
-steps, where the run diverged and every measured row. The seal is a digest of all these digests, so
-that a row that is missing is noticed as well.
+Each row of the plan has a digest of its fields. The digest of a result covers the planned text,
+steps, the step of divergence and all measured rows. The seal is a digest of all these digests, so
+that missing rows are noticed too.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ _DIGESTS = (
 
 
 def digest(*parts: Any) -> str:
-    """SHA-256 of some values with their types: texts, bytes, numbers, None."""
+    """Return the SHA-256 of some values with their types: texts, bytes, numbers, None."""
     found = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else repr(part).encode()
@@ -49,7 +49,7 @@ def digest(*parts: Any) -> str:
 
 
 def result_digest(planned: Any, steps: Any, diverged_at: Any, measured: Iterable[Any]) -> str:
-    """Of a finished run; `measured` holds (measure, split, values)."""
+    """Return the digest of a finished run; `measured` holds (measure, split, values)."""
     rows = sorted(measured, key=repr)
     return digest(planned, steps, diverged_at, *(part for row in rows for part in row))
 
@@ -66,7 +66,7 @@ def _whole(connection: sqlite3.Connection) -> str:
 
 @dataclass(kw_only=True)
 class StoreDamage:
-    """Rows of a store that are not what was written."""
+    """Rows of a store that differ from what was written."""
 
     runs: list[str] = field(default_factory=list)  # places of runs, or ids where these are unknown
     plan: list[int] = field(default_factory=list)  # rowids of `runs`
@@ -88,7 +88,7 @@ class StoreDamage:
 
 
 def find_damage(connection: sqlite3.Connection) -> StoreDamage:
-    """Compare every row with its digest, all in one state of the store."""
+    """Compare each row with its digest, in one state of the store."""
     connection.execute("BEGIN")
     try:
         return _compare(connection)
@@ -143,7 +143,7 @@ def _compare_results(
 
 
 def drop(connection: sqlite3.Connection, damage: StoreDamage) -> None:
-    """Delete damaged rows, with everything that belongs to their runs, and seal what is left."""
+    """Delete damaged rows with all rows of their runs, and seal the rest."""
     connection.executemany("DELETE FROM runs WHERE rowid = ?", [(row,) for row in damage.plan])
     names = [(name,) for name in damage.results]
     for table in ("results", "measured"):
@@ -154,12 +154,12 @@ def drop(connection: sqlite3.Connection, damage: StoreDamage) -> None:
 
 
 def check_integrity(connection: sqlite3.Connection, what: str, repair: bool) -> list[str]:
-    """Refuse a damaged store, or drop what is damaged; the runs that were dropped."""
+    """Refuse a damaged store, or drop what is damaged; return the dropped runs."""
     damage = find_damage(connection)
     if damage and not repair:
         raise InputError(
             f"{what} was changed or damaged: {damage}; `wri sweep` with the same options and "
-            "--repair drops and trains again what is damaged, or restore a copy"
+            "--repair trains the damaged runs again, or restore a copy"
         )
     if damage:
         with connection:

@@ -1,4 +1,4 @@
-"""The back end of this machine: threads of this process, and processes where they pay."""
+"""Back end of this machine: threads of this process, and processes if they pay."""
 
 from collections.abc import Generator, Sequence
 
@@ -10,7 +10,7 @@ from wri.training import finished_stacks
 
 
 class LocalBackend(Backend):
-    """Stacks train in threads of this process, on CUDA where there is one.
+    """Back end that trains stacks in threads of this process, on CUDA if it is available.
 
     Many density steps on the CPU train in worker processes, if there is memory for them.
     """

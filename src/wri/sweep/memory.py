@@ -1,11 +1,11 @@
-"""How much memory a stack takes, roughly, and how large stacks may be.
+"""Memory of a stack, estimated, and the largest size of stacks.
 
     rows as tensors, to train on and to measure
     + the larger of the doubles while they are standardised, and a step's batches
-    + parameters + what fitting the densities takes
+    + parameters + memory for fitting the densities
 
 Freed memory stays in the process while stacks train, so parts that follow one another add up unless
-they are alike.
+they have the same size.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from wri.training import Run
 from wri.training.runs import LARGE_BANK
 from wri.training.stacks import MOST_ROWS, overhead_of
 
-WORKER = 3.5e8  # bytes that PyTorch and wri take in a worker process
-COPIES = 12  # numbers that a step keeps for each unit and row of a batch
-INPUTS = 3  # the same for each input
-ADAM = 4  # numbers for each parameter: itself, its gradient and two moments
+WORKER = 3.5e8  # bytes of PyTorch and wri in a worker process
+COPIES = 12  # numbers per unit and row of a batch that a step keeps
+INPUTS = 3  # numbers per input and row of a batch
+ADAM = 4  # numbers per parameter: itself, its gradient and two moments
 BANKS = 2  # copies of the rows: to train on and to measure
 DOUBLES = 2  # copies of the rows while they are standardised
 DOUBLE, SINGLE = 8, 4  # bytes
@@ -28,7 +28,7 @@ FITTED = 3  # copies of a batch while a density is fitted, in single precision
 
 
 def stack_memory(runs: Sequence[Run]) -> float:
-    """Bytes that a stack takes at most, roughly."""
+    """Estimate the peak memory of a stack in bytes."""
     first = runs[0]
     rows = max(run.batch_rows for run in runs) * len(first.train) * len(runs)
     sources = 1 if len(runs) == 1 else len({run.source for run in runs})
@@ -41,27 +41,27 @@ def stack_memory(runs: Sequence[Run]) -> float:
 
 
 def most_rows(runs: Sequence[Run], memory: float) -> int:
-    """Rows of a stack's batch, so that as many stacks as there are threads fit into memory."""
+    """Return the rows of a stack's batch such that one stack per thread fits into memory."""
     copied = any(run.spec.standardise and not _is_large(run) for run in runs)
     bank = max(map(_bytes_of_bank, runs))
     each = memory / torch.get_num_threads() - (0 if copied else bank)
     each -= max(map(_bytes_of_fit, runs))
-    extra = sqrt(overhead_of(runs))  # `plan_stacks` allows so much more
-    fewest = min(run.batch_rows * len(run.train) for run in runs)  # rows that a run brings at least
+    extra = sqrt(overhead_of(runs))  # `plan_stacks` allows this factor more
+    fewest = min(run.batch_rows * len(run.train) for run in runs)  # rows per run
     own = max(map(_bytes_per_run, runs)) + (bank if copied else 0)
     bytes_per_row = max(map(_bytes_per_row, runs)) + own / fewest
     return max(1, min(MOST_ROWS, int(each / (extra * bytes_per_row))))
 
 
 def count_side_by_side(peaks: Sequence[float], memory: float) -> int:
-    """Stacks that may train at a time: one per thread, as long as the largest fit together."""
+    """Return how many stacks may train at the same time: one per thread, if they fit."""
     largest = sorted(peaks, reverse=True)[: torch.get_num_threads()]
     fitting = [n for n in range(1, len(largest) + 1) if sum(largest[:n]) <= memory]
     return max(fitting, default=1)
 
 
 def _is_large(run: Run) -> bool:
-    """Whether all runs of a stack see the same rows in the same units."""
+    """Return whether all runs of a stack see the same rows in the same units."""
     return run.bank.features.size > LARGE_BANK
 
 
@@ -87,7 +87,7 @@ def _bytes_of_doubles(run: Run) -> float:
 
 
 def _bytes_of_fit(run: Run) -> float:
-    """What a density that is fitted to whole environments takes: their rows, and batches."""
+    """Return the memory of fitting a density to whole environments: rows and batches."""
     density = getattr(run.objective, "density", None)
     if density is None or density.learning != "refit":
         return 0.0

@@ -1,4 +1,4 @@
-"""What a sweep knows of its data sets and of its finished runs."""
+"""Descriptions of data sets and of finished runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from wri.measures import MEASURES
 from wri.training import ModelSpec
 
 Values = Mapping[str, np.ndarray]
-"""Split ("env0_in", "env0_out", "env1_in", …) to `[T]`."""
+"""Values `[T]` by split ("env0_in", "env0_out", "env1_in", …)."""
 
 
 class Checkpoints(Protocol):
-    """What a store keeps of a trained run."""
+    """Protocol of the results of a trained run."""
 
     @property
     def steps(self) -> np.ndarray: ...  # [T]
@@ -29,7 +29,29 @@ class Checkpoints(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetInfo:
-    """What selections and tables need to know of a data set, and where its rows are."""
+    """Description of a data set for selections and tables.
+
+    Attributes
+    ----------
+    name : str
+        Name of the data set.
+    environments : tuple of str
+        Names of the environments.
+    constant : mapping of str to tuple of float
+        Measure of the best constant predictor per environment.
+    held_back : tuple of float
+        Share of each environment's rows that is never used for training.
+    source : mapping of str to str, default={}
+        How `wri.sweep.data` finds the rows again.
+
+    Examples
+    --------
+    >>> from wri.datasets import hospitals
+    >>> from wri.sweep import gather
+    >>> info = gather("hospitals", hospitals(20, seed=0)).info
+    >>> info.environments, info.held_back[0]
+    (('north', 'east', 'south', 'west'), 0.2)
+    """
 
     name: str
     environments: tuple[str, ...]
@@ -40,10 +62,47 @@ class DatasetInfo:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """One run: what it is, and its measures at every checkpoint; none before it is finished.
+    """Results of one run at each checkpoint; none before it is finished.
 
-    The split "env0_in" holds the rows of environment 0 that are trained on when it is not held out,
-    "env0_out" the others. From the step at which a run diverged, values are NaN.
+    The split "env0_in" holds the rows of environment 0 that are used for training if it is not held
+    out, "env0_out" the others. From the step of divergence on, values are NaN.
+
+    Attributes
+    ----------
+    dataset : str
+        Name of the data set.
+    algorithm : str
+        Name of the algorithm.
+    test_envs : tuple of int
+        Held-out environments, ascending; two for leave-one-out.
+    hparams_seed : int
+        Number of the hyper-parameter draw.
+    trial_seed : int
+        Number of the trial.
+    steps : ndarray of shape (T,)
+        Steps of the checkpoints.
+    measures : mapping of str to mapping of str to ndarray
+        Values `[T]` by measure and split.
+    diverged_at : int or None, default=None
+        Step of divergence.
+    model : ModelSpec or None, default=None
+        Specification; None for records of other programs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.sweep import Outcome
+    >>> run = Outcome(
+    ...     dataset="toy",
+    ...     algorithm="erm",
+    ...     test_envs=(0,),
+    ...     hparams_seed=0,
+    ...     trial_seed=0,
+    ...     steps=np.array([0, 9]),
+    ...     measures={"accuracy": {"env0_in": np.array([0.5, 0.8])}},
+    ... )
+    >>> run.measures["accuracy"]["env0_in"].max()
+    np.float64(0.8)
     """
 
     dataset: str
@@ -57,7 +116,18 @@ class Outcome:
     model: ModelSpec | None = None  # None where the records come from elsewhere
 
     def check(self, data: DatasetInfo | None) -> None:
-        """Refuse measures that no run has: unknown ones, or not one value for each checkpoint."""
+        """Refuse measures that are unknown or incomplete.
+
+        Parameters
+        ----------
+        data : DatasetInfo or None
+            The data set, if it is known.
+
+        Raises
+        ------
+        InputError
+            If a measure is unknown, or values of splits or checkpoints are missing.
+        """
         if not isinstance(self.diverged_at, int | None):
             raise InputError("diverged_at must be a step")
         for measure, splits in self.measures.items():

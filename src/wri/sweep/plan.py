@@ -1,9 +1,10 @@
-"""From what is asked for to runs: data sets × algorithms × held-out environments × draws × trials.
+"""Plan of a sweep: data sets × algorithms × held-out environments × draws × trials.
 
-A run's id is a hash of all that decides its result, without what a preset sets anyway. So the same
-sweep finds the same runs, one more algorithm or trial adds runs without touching the others, and a
-new option leaves old stores readable. Splits and draws follow DomainBed: in every environment a
-trial's shuffle holds out a fifth, and (hparams_seed, trial_seed, name) decide a hyper-parameter.
+The id of a run is a hash of all that determines its result, without the defaults of the preset. So
+the same sweep finds the same runs, one more algorithm or trial adds runs and does not change the
+others, and a new option does not invalidate old stores. Splits and draws follow DomainBed: in each
+environment the shuffle of a trial holds out a fifth, and (hparams_seed, trial_seed, name) determine
+a hyper-parameter.
 """
 
 import hashlib
@@ -25,14 +26,42 @@ from wri.sweep.spaces import drawn_values, run_seed
 from wri.training import ModelSpec, Run
 
 FORMAT = 5
-"""Raised when equal sweeps no longer give equal results; `tests/sweep/test_golden.py` tells."""
+"""Increased when equal sweeps no longer give equal results; see `tests/sweep/test_golden.py`."""
 
 MOST_RUNS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """One run of a sweep: all that decides its result."""
+    """One run of a sweep: all that determines its result.
+
+    Parameters
+    ----------
+    dataset : str
+        Name of the data set.
+    fingerprint : str
+        Hash of its rows.
+    model : ModelSpec
+        What is trained.
+    test_envs : tuple of int
+        Held-out environments.
+    hparams_seed : int, default=0
+        Number of the hyper-parameter draw.
+    trial_seed : int, default=0
+        Number of the trial.
+    checkpoint_every : int, default=10
+        Steps between checkpoints.
+    balanced : bool, default=False
+        Whether balanced rows are measured too, for the selection "invariance".
+
+    Examples
+    --------
+    >>> from wri.sweep import RunSpec
+    >>> from wri.training import ModelSpec
+    >>> run = RunSpec(dataset="toy", fingerprint="0", model=ModelSpec.of("erm"), test_envs=(1,))
+    >>> run.place
+    'erm on toy, environment 1 held out, draw 0, trial 0'
+    """
 
     dataset: str
     fingerprint: str  # of the data
@@ -45,14 +74,22 @@ class RunSpec:
 
     @cached_property
     def id(self) -> str:
+        """Hash of all that determines the result."""
         return hashlib.sha256(self.as_json().encode()).hexdigest()[:20]
 
     @property
     def algorithm(self) -> str:
+        """Name of the algorithm."""
         return self.model.objective.name
 
     def as_json(self) -> str:
-        """What differs from the defaults."""
+        """Return what differs from the defaults as JSON.
+
+        Returns
+        -------
+        text : str
+            JSON object.
+        """
         fields: dict[str, Any] = {
             "format": FORMAT,
             "dataset": self.dataset,
@@ -67,12 +104,28 @@ class RunSpec:
 
     @classmethod
     def from_json(cls, text: str) -> "RunSpec":
-        """What `as_json` wrote."""
+        """Make a run from the result of `as_json`.
+
+        Parameters
+        ----------
+        text : str
+            JSON object.
+
+        Returns
+        -------
+        run : RunSpec
+            The run.
+
+        Raises
+        ------
+        InputError
+            If the text is of another version or damaged.
+        """
         fields = dict(json.loads(text))
         if fields.pop("format", None) != FORMAT:
             raise InputError(
-                "this store was written by another version of wri, whose runs this one cannot "
-                "compare with its own; read it with that version, or name another store"
+                "this store was written by another version of wri, whose runs cannot be compared "
+                "with those of this one; read it with that version, or name another store"
             )
         model = ModelSpec.from_dict(fields.pop("model"))
         run = cls(model=model, test_envs=tuple(fields.pop("test_envs")), **fields)
@@ -87,7 +140,7 @@ class RunSpec:
 
     @property
     def place(self) -> str:
-        """Where it stands in a table; a store has one run for each."""
+        """Place of the run in a table; a store has one run per place."""
         held_out = " and ".join(map(str, self.test_envs))
         return (
             f"{self.algorithm} on {self.dataset}, environment {held_out} held out, draw "
@@ -96,13 +149,26 @@ class RunSpec:
 
     @property
     def seed(self) -> int:
-        """Of initial weights and batches."""
+        """Seed of initial weights and batches."""
         return run_seed(
             self.dataset, self.algorithm, self.test_envs, self.hparams_seed, self.trial_seed
         )
 
     def run(self, data: SweepData, splits: Mapping[str, np.ndarray]) -> Run:
-        """What is trained: the other environments' "in" rows; all splits are measured."""
+        """Make the run: trained on the "in" rows of the other environments, measured on all splits.
+
+        Parameters
+        ----------
+        data : SweepData
+            The data set.
+        splits : mapping of str to ndarray of int
+            Rows by split.
+
+        Returns
+        -------
+        run : Run
+            The run.
+        """
         environments = range(len(data.names))
         train = [splits[f"env{e}_in"] for e in environments if e not in self.test_envs]
         return Run(self.model, data.bank, train, seed=self.seed, evaluate=splits)
@@ -110,34 +176,51 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """What a sweep is asked for.
+    """Specification of a sweep.
 
     Parameters
     ----------
-    algorithms
-        By their names.
-    draws, trials
-        Hyper-parameter draws (the first is the defaults) and repetitions of everything.
-    steps
-        Of each run; the preset's when not given.
-    checkpoint_every
+    algorithms : tuple of str
+        Names of algorithms.
+    draws : int, default=1
+        Number of hyper-parameter draws; the first is the defaults.
+    trials : int, default=1
+        Number of repetitions.
+    steps : int or None, default=None
+        Steps per run. None: by the preset.
+    checkpoint_every : int, default=10
         Steps between checkpoints.
-    selections
-        Which ways of choosing are wanted: some need runs with pairs held out.
-    test_envs
-        Which environments are held out, by number; all when not given.
-    preset
-        Where defaults and distributions of hyper-parameters come from.
-    hidden, standardise
-        Of every run; the preset's when not given.
-    overrides
-        Hyper-parameters that no run draws but all have.
-    first_trial
-        Number of the first trial; the others follow it.
-    only_draws
-        Which of the draws, by number; all when not given.
-    measures
-        What is recorded; all that the targets have when not given.
+    selections : tuple of str, default=("training-domain",)
+        Selection methods; some need runs with pairs held out.
+    test_envs : tuple of int or None, default=None
+        Numbers of the environments to hold out. None: all, in turn.
+    preset : str, default="domainbed"
+        Preset of defaults and distributions.
+    hidden : tuple of int or None, default=None
+        Hidden layers of all runs. None: by the preset.
+    standardise : bool or None, default=None
+        Whether all runs standardise. None: by the preset.
+    overrides : mapping of str to float or None, default=None
+        Hyper-parameters with the same value in all runs, not drawn.
+    first_trial : int, default=0
+        Number of the first trial; the others follow.
+    measures : tuple of str or None, default=None
+        Recorded measures. None: all that the targets allow.
+    only_draws : tuple of int or None, default=None
+        Numbers of the draws to use. None: all.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown or a number is out of range.
+
+    Examples
+    --------
+    >>> from wri.datasets import hospitals
+    >>> from wri.sweep import SweepSpec, gather
+    >>> spec = SweepSpec(("erm", "wri"), trials=3)
+    >>> len(spec.plan([gather("hospitals", hospitals(20, seed=0))]))
+    24
     """
 
     algorithms: tuple[str, ...]
@@ -166,7 +249,7 @@ class SweepSpec:
             raise InputError(f"name at least one algorithm of {', '.join(OBJECTIVES)}")
         for selection in self.selections:
             check_option("selection", selection, tuple(SELECTIONS))
-        # presets, names and values outside their range say so here
+        # unknown presets and names, and values out of range, raise here
         known = {
             parameter.name
             for algorithm in self.algorithms
@@ -175,7 +258,7 @@ class SweepSpec:
         for name in self.overrides or {}:
             if name not in known:
                 raise InputError(
-                    f"no algorithm here knows {name!r}; hyper-parameters are "
+                    f"no algorithm here has {name!r}; hyper-parameters are "
                     f"{', '.join(sorted(known))}"
                 )
         for algorithm in self.algorithms:
@@ -183,7 +266,7 @@ class SweepSpec:
 
     @property
     def setting(self) -> dict[str, object]:
-        """What all runs of a store have in common."""
+        """Settings that all runs of a store share."""
         return {
             "steps": self._model(self.algorithms[0], {}).steps,
             "checkpoint_every": self.checkpoint_every,
@@ -196,15 +279,31 @@ class SweepSpec:
         }
 
     def plan(self, datasets: Iterable[SweepData]) -> list[RunSpec]:
-        """Every run that the wanted selections need, none twice."""
+        """Return all runs that the selections need, each once.
+
+        Parameters
+        ----------
+        datasets : iterable of SweepData
+            Data sets.
+
+        Returns
+        -------
+        runs : list of RunSpec
+            The runs.
+
+        Raises
+        ------
+        InputError
+            If there are too many runs or too few environments.
+        """
         datasets = list(datasets)
         algorithms = tuple(dict.fromkeys(self.algorithms))
         places = sum(len(self._held_out(data, name)) for data in datasets for name in algorithms)
         runs = places * self.draws * self.trials  # counted before any is made
         if runs > MOST_RUNS:
             raise InputError(
-                f"this sweep has {runs:,} runs, and a store holds at most {MOST_RUNS:,} runs; ask "
-                "for fewer trials, draws, algorithms or held-out environments"
+                f"this sweep has {runs:,} runs, but a store holds at most {MOST_RUNS:,} runs; use "
+                "fewer trials, draws, algorithms or held-out environments"
             )
         trials = range(self.first_trial, self.first_trial + self.trials)
         balanced = any(SELECTIONS[name].needs_balance for name in self.selections)
@@ -239,7 +338,7 @@ class SweepSpec:
     def _drawn(
         self, algorithm: str, data: SweepData, held_out: Sequence[int], draw: int, trial: int
     ) -> ModelSpec:
-        """An algorithm with the hyper-parameters of a draw."""
+        """Return an algorithm with the hyper-parameters of a draw."""
         plain = self._model(algorithm, {})
         sizes = data.training_sizes(held_out)
         size = plain.fit_size(data.bank.features.shape[1], float(sum(sizes)), max(sizes))
@@ -264,13 +363,13 @@ class SweepSpec:
             how = f"{paired[0]} holds out two" if paired else "a sweep holds out one"
             remedy = f"leave {algorithm}{f' or {paired[0]}' if paired else ''} out"
             raise InputError(
-                f"{how} of the {len(every)} environments of {data.name!r}, and {algorithm} needs "
-                f"{least} to train on; {remedy}"
+                f"{how} of the {len(every)} environments of {data.name!r}, but {algorithm} needs "
+                f"{least} for training; {remedy}"
             )
         balanced = [name for name in self.selections if SELECTIONS[name].needs_balance]
         if balanced and len(every) - (2 if paired else 1) < 2:
             raise InputError(
-                f"{balanced[0]} compares training environments, and of the {len(every)} of "
+                f"{balanced[0]} compares training environments, but of the {len(every)} of "
                 f"{data.name!r} too few are left; leave it out"
             )
         singles: list[tuple[int, ...]] = [(e,) for e in chosen]

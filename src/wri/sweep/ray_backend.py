@@ -1,10 +1,10 @@
-"""The back end on Ray: a stack is a task, tried again where its worker dies.
+"""Back end on Ray: a stack is a task, which is tried again if its worker dies.
 
     rows ─► object store, once ─┐
     stack ──────────────────────┴► task: 1 CPU, the stack's memory ─► checkpoints ─► this process
 
-Tasks get the runs' specifications and refer to rows in the object store. This process alone writes
-to the sweep's store. An actor counts the workers' steps; without it only progress is lost.
+Tasks get the runs' specifications and refer to rows in the object store. Only this process writes
+to the sweep's store. An actor counts the workers' steps; without it only the progress is lost.
 """
 
 import warnings
@@ -30,7 +30,7 @@ POLL = 0.2  # seconds between two looks at the workers
 
 
 class SubmittedStack(NamedTuple):
-    """A stack that Ray is to train."""
+    """Stack that was submitted to Ray."""
 
     number: int  # in this session
     runs: Sequence[RunSpec]
@@ -38,7 +38,7 @@ class SubmittedStack(NamedTuple):
 
 
 class RayBackend(Backend):
-    """Stacks train in Ray's workers, one CPU each. Ray starts with the first stack.
+    """Back end that trains stacks in Ray's workers, one CPU each; Ray starts with the first stack.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class RayBackend(Backend):
             while waiting:
                 ready, _ = ray.wait([*waiting], timeout=0)
                 if not ready:
-                    sleep(POLL)  # not in Ray, which would make SIGTERM a plain Ctrl-C
+                    sleep(POLL)  # not in Ray, which would turn SIGTERM into Ctrl-C
                 for ref in ready:
                     stack = waiting.pop(ref)
                     result = self._collect(ray, ref)
@@ -107,7 +107,7 @@ class RayBackend(Backend):
     def _submit(
         self, sweep: Sweep, stacks: Sequence[Sequence[RunSpec]]
     ) -> dict[Any, SubmittedStack]:
-        """Hand all stacks to Ray; rows and splits are put into the object store once."""
+        """Submit all stacks; rows and splits are put into the object store once."""
         session = self.start(sweep)
         most, task = session.node_memory, _make_task(session.ray)
         rows = {data.name: session.ray.put(data) for data in sweep.datasets}
@@ -127,7 +127,7 @@ class RayBackend(Backend):
                 measures=sweep.spec.measures or "all",
             )
             runs = [sweep.run(planned) for planned in stack]
-            memory = min(stack_memory(runs) + WORKER, most)  # more would wait for ever
+            memory = min(stack_memory(runs) + WORKER, most)  # a larger request would never start
             options = {"num_cpus": 1, "memory": int(memory), "max_retries": self._retries}
             submitted = SubmittedStack(next(self._numbers), stack, runs[0].spec.last_step)
             ref = task.options(**options).remote(
@@ -137,7 +137,7 @@ class RayBackend(Backend):
         return waiting
 
     def _collect(self, ray: Any, ref: Any) -> StackResult | Exception:
-        """What a task gave back, or why Ray gave it up."""
+        """Return the result of a task, or the reason why Ray gave it up."""
         try:
             result: StackResult = fetch_result(ray, ref)
         except ray.exceptions.RayError as error:
@@ -154,7 +154,7 @@ def _count_bytes(datasets: Sequence[SweepData]) -> int:
 
 
 def _make_task(ray: Any) -> Any:
-    """The task as a closure: Ray sends its code, so that a worker without wri can say so."""
+    """Make the task as a closure: Ray sends its code, and a worker without wri can report it."""
 
     def train_stack(job: Any, board: Any, number: int, data: Any, *splits: Any) -> Any:
         from wri.sweep.ray_worker import train_job
@@ -165,7 +165,7 @@ def _make_task(ray: Any) -> Any:
 
 
 def _start_board(ray: Any) -> Any:
-    """The actor that counts steps; a closure for the same reason, and so it needs no PyTorch."""
+    """Start the actor that counts steps; a closure too, so it needs no PyTorch."""
 
     class Board:
         def __init__(self) -> None:
@@ -181,7 +181,7 @@ def _start_board(ray: Any) -> Any:
 
 
 class _Watch:
-    """Progress of the stacks, from those that are finished and from the board."""
+    """Progress of the stacks, from finished ones and from the board."""
 
     def __init__(
         self,
@@ -204,14 +204,14 @@ class _Watch:
         self._done += stack.steps
 
     def look(self) -> None:
-        """Tell what is known, and ask the board for more without waiting."""
+        """Report the progress, and ask the board for more without waiting."""
         if self._asked is None:
             self._asked = self._board.read.remote()
         elif self._ray.wait([self._asked], timeout=0)[0]:
             try:
                 self._seen = self._ray.get(self._asked)
             except self._ray.exceptions.RayError:
-                self._seen = {}  # the board is started anew
+                self._seen = {}  # the board is started again
             self._asked = None
         at_work = {number: steps for number, steps in self._seen.items() if number in self._left}
         self._status(self._stacks - len(self._left), self._stacks, len(at_work))

@@ -1,4 +1,4 @@
-"""Ray on this machine or on a cluster: started or joined without a word, and left as found."""
+"""Ray session on this machine or on a cluster: started or joined quietly, and ended if started."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ ANSWER = 10.0  # seconds that a cluster may take to answer
 
 
 def check_ray() -> None:
-    """Refuse where Ray is not installed, or cannot be used as asked for."""
+    """Refuse if Ray is not installed or cannot be used as asked for."""
     if find_spec("ray") is None:
         raise InputError("--backend ray needs Ray: pip install 'weighted-risk-invariance[ray]'")
     if os.environ.get(ADDRESS, "").startswith("ray://"):
@@ -34,23 +34,23 @@ def check_ray() -> None:
 
 
 def starts_here() -> bool:
-    """Whether Ray would be started on this machine, not joined."""
+    """Return whether Ray would be started on this machine, not joined."""
     return os.environ.get(ADDRESS, "local") in ("local", "")
 
 
 class RaySession:
-    """Ray as long as it is needed.
+    """Ray session for the time it is needed.
 
-    Ray that is running in this process already is used and left running. Else `RAY_ADDRESS` names a
-    cluster to join, and without it Ray is started here and ended by `close`.
+    If Ray is already running in this process it is used and left running. Otherwise `RAY_ADDRESS`
+    names a cluster to join; without it Ray is started here and ended by `close`.
 
     Parameters
     ----------
-    workers
-        Stacks that may train at a time, where Ray is started here.
-    memory
-        Bytes that these stacks may take together, where Ray is started here.
-    shared
+    workers : int
+        Number of stacks at the same time, if Ray is started here.
+    memory : float
+        Bytes for these stacks together, if Ray is started here.
+    shared : float
         Bytes of the rows.
     """
 
@@ -94,7 +94,7 @@ class RaySession:
 
     @property
     def node_memory(self) -> float:
-        """Bytes that stacks may take on the machine that has most."""
+        """Bytes for stacks on the machine that has most."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         return max((node.get("memory", 0.0) for node in nodes), default=0.0)
 
@@ -121,7 +121,7 @@ def fetch_result(ray: Any, ref: Any) -> Any:
 
 
 def _check_reachable(address: str) -> None:
-    """Fail at once where nobody answers; Ray would try for minutes, and say so on the console."""
+    """Fail at once if nobody answers; Ray would try for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host, int(port)), timeout=ANSWER).close()
@@ -129,7 +129,7 @@ def _check_reachable(address: str) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No usage statistics, this process's modules for the workers, its SIGTERM handler kept."""
+    """Start without usage statistics, with this process's modules and its SIGTERM handler."""
     added = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -140,7 +140,7 @@ def _quiet() -> Iterator[None]:
     os.environ.update(added)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # Ray forgets processes it started
+            warnings.simplefilter("ignore", ResourceWarning)  # Ray does not close its processes
             yield
     finally:
         for name, value in before.items():

@@ -1,4 +1,4 @@
-"""What a Ray worker does: train one stack, and send back what the store keeps.
+"""Work of a Ray worker: train one stack and send back the results.
 
 Nothing here needs Ray.
 """

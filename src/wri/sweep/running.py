@@ -1,4 +1,4 @@
-"""Train what a store lacks, on a back end."""
+"""Training of the runs that a store does not hold yet, on a back end."""
 
 from contextlib import closing
 
@@ -14,13 +14,30 @@ BACKENDS: dict[str, type[Backend]] = {"local": LocalBackend, "ray": RayBackend}
 
 
 def open_backend(name: str = "local") -> Backend:
-    """A back end by its name, to be used in a `with` statement.
+    """Open a back end by its name, for a `with` statement.
 
     Parameters
     ----------
-    name
+    name : {"local", "ray"}, default="local"
         "local" trains in threads of this process. "ray" trains in processes that Ray starts on this
         machine, or on the cluster that `RAY_ADDRESS` names.
+
+    Returns
+    -------
+    backend : Backend
+        The back end.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown or Ray is not installed.
+
+    Examples
+    --------
+    >>> from wri.sweep import open_backend
+    >>> with open_backend() as backend:
+    ...     type(backend).__name__
+    'LocalBackend'
     """
     check_option("backend", name, tuple(BACKENDS))
     return BACKENDS[name]()
@@ -32,22 +49,39 @@ def run_sweep(
     progress: Progress | None = None,
     backend: Backend | None = None,
 ) -> int:
-    """Train every run that the store does not hold yet; how many were trained.
+    """Train all runs that the store does not hold yet.
 
-    Stacks are fixed in the store before they are trained, so that an interrupted sweep goes on as
-    if it had not been, on any back end. Each trains on one thread: sums are then taken in the same
-    order whatever trains beside it.
+    Stacks are fixed in the store before they are trained, so that an interrupted sweep continues as
+    if it had not been interrupted, on any back end. Each stack trains on one thread, so that sums
+    have the same order whatever else trains.
 
     Parameters
     ----------
-    sweep
-        What to train.
-    store
-        Open for writing. This process alone writes to it.
-    progress
-        Called with (steps done, steps in all) of the stacks that are not finished.
-    backend
-        Where to train, from `open_backend`; threads of this process when not given.
+    sweep : Sweep
+        The sweep.
+    store : Store
+        Store that is open for writing. Only this process writes to it.
+    progress : callable or None, default=None
+        Called with (steps done, steps in all) of the unfinished stacks.
+    backend : Backend or None, default=None
+        From `open_backend`. None: threads of this process.
+
+    Returns
+    -------
+    trained : int
+        Number of trained runs.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from wri.datasets import hospitals
+    >>> from wri.sweep import Store, Sweep, SweepSpec, gather, run_sweep
+    >>> sweep = Sweep(SweepSpec(("erm",), steps=2), [gather("hospitals", hospitals(20, seed=0))])
+    >>> with TemporaryDirectory() as folder, Store(Path(folder, "s.db"), write=True) as store:
+    ...     first, second = run_sweep(sweep, store), run_sweep(sweep, store)
+    >>> first, second
+    (4, 0)
     """
     store.plan(sweep.spec.setting, sweep.infos, sweep.new_stacks(store))
     pending = sweep.old_stacks(store)

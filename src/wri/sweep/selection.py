@@ -1,10 +1,10 @@
-"""Which draw of the hyper-parameters, and which checkpoint of its run, counts as the result.
+"""Selection of the hyper-parameter draw and the checkpoint that count as the result.
 
-Every method gives each checkpoint a value of the chosen measure, times its sign so that more is
-better, and NaN where the checkpoint may not be chosen. The best checkpoint of a run stands for its
-draw and the best draw is shown, by the measure on the *in* rows of the environment held out
-(Gulrajani & Lopez-Paz, 2021). Among equals the first counts: the smallest draw, then the smallest
-step. A run that diverged is never chosen, however good it was before.
+Each method gives each checkpoint a value of the measure, times its sign so that larger is better,
+and NaN if the checkpoint must not be chosen. The best checkpoint of a run represents its draw, and
+the best draw is shown, by the measure on the *in* rows of the environment held out (Gulrajani &
+Lopez-Paz, 2021). Among equal values the first counts: the smallest draw, then the smallest step. A
+run that diverged is never chosen, even if it was good before.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,12 +20,35 @@ from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.training import ModelSpec
 
 ROUNDING = 1e-6
-"""What single precision may add to the measure of a constant predictor."""
+"""Rounding of the measure of a constant predictor in single precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelectedCheckpoint:
-    """The checkpoint that counts for one trial, with the measure on every split."""
+    """Selected checkpoint of one trial, with the measure on each split.
+
+    Attributes
+    ----------
+    hparams_seed : int
+        Number of the draw.
+    step : int
+        Step, counted from 0.
+    value : float
+        Value by which it was chosen.
+    score : float
+        Measure on the "in" rows of the environment held out.
+    splits : mapping of str to float
+        Measure by split: "env0_in", "env0_out", …
+    model : ModelSpec or None, default=None
+        Specification, if it is known.
+
+    Examples
+    --------
+    >>> from wri.sweep import SelectedCheckpoint
+    >>> chosen = SelectedCheckpoint(hparams_seed=0, step=9, value=0.8, score=0.7, splits={})
+    >>> chosen.step
+    9
+    """
 
     hparams_seed: int
     step: int
@@ -37,7 +60,7 @@ class SelectedCheckpoint:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Candidate:
-    """A run with what a selection looks at."""
+    """Run with the values that a selection uses."""
 
     run: Outcome
     held_out: int
@@ -46,23 +69,23 @@ class Candidate:
     measure: str = "accuracy"
 
     def values(self, environment: int, rows: str, run: Outcome | None = None) -> np.ndarray:  # [T]
-        """The measure times its sign, on the rows "in" or "out" of an environment."""
+        """Return the measure times its sign, on the rows "in" or "out" of an environment."""
         found = (run or self.run).measures[self.measure][f"env{environment}_{rows}"]
         return MEASURES[self.measure].sign * np.asarray(found, float)
 
     @property
     def others(self) -> list[int]:
-        """The training environments."""
+        """Numbers of the training environments."""
         return _others(self.held_out, self.data)
 
 
 def training_domain(candidate: Candidate) -> np.ndarray:  # [T]
-    """Mean over the training environments on their out rows."""
+    """Return the mean over the training environments on their out rows."""
     return np.mean([candidate.values(k, "out") for k in candidate.others], axis=0)
 
 
 def leave_one_out(candidate: Candidate) -> np.ndarray:  # [T]
-    """Mean over v on the in rows of environment v when v is held out as well."""
+    """Return the mean over v on the in rows of environment v when v is held out as well."""
     validation = []
     for v, pair in zip(candidate.others, candidate.pairs, strict=True):
         values = candidate.values(v, "in", pair)
@@ -72,18 +95,18 @@ def leave_one_out(candidate: Candidate) -> np.ndarray:  # [T]
 
 
 def oracle(candidate: Candidate) -> np.ndarray:  # [T]
-    """On the out rows of the environment held out, at the last step only."""
+    """Return the measure on the out rows of the held-out environment, at the last step only."""
     steps = candidate.run.steps
     return np.where(steps == steps.max(), candidate.values(candidate.held_out, "out"), np.nan)
 
 
 def oracle_early(candidate: Candidate) -> np.ndarray:  # [T]
-    """On the out rows of the environment held out."""
+    """Return the measure on the out rows of the held-out environment."""
     return candidate.values(candidate.held_out, "out")
 
 
 def guarded_oracle(candidate: Candidate) -> np.ndarray:  # [T]
-    """As `oracle_early`, where the constant predictor is beaten in every training environment."""
+    """Return `oracle_early` where the constant predictor is beaten in all training environments."""
     splits = candidate.run.measures[candidate.measure]
     beaten = [
         beats_constant(splits, k, candidate.data, candidate.measure) for k in candidate.others
@@ -92,13 +115,13 @@ def guarded_oracle(candidate: Candidate) -> np.ndarray:  # [T]
 
 
 def invariance(candidate: Candidate) -> np.ndarray:  # [T]
-    """Worst training environment, on held-back rows that are balanced (`balance`)."""
+    """Return the worst training environment on balanced held-back rows (`balance`)."""
     return np.min([candidate.values(k, "balanced") for k in candidate.others], axis=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """A way to choose."""
+    """Selection method."""
 
     description: str
     values: Callable[[Candidate], np.ndarray]
@@ -119,7 +142,7 @@ SELECTIONS = {
     ),
     "invariance": Selection(
         description="best checkpoint in the worst training environment, on held-back rows that are "
-        "balanced so that what goes with the label here or there no longer tells it",
+        "balanced so that spurious companions of the label no longer predict it",
         values=invariance,
         needs_balance=True,
     ),
@@ -155,24 +178,50 @@ def choose(
     Parameters
     ----------
     selection : str
-        A name in `SELECTIONS`.
+        Name in `SELECTIONS`.
     outcomes : iterable of Outcome
-        Finished runs; those of other data sets, algorithms and trials are passed over.
+        Finished runs; those of other data sets, algorithms and trials are ignored.
     data : DatasetInfo
         The data set.
     algorithm : str
+        Name of the algorithm.
     held_out : int
-        Index of the test environment.
+        Number of the test environment.
     trial_seed : int
-    measure : str
-        A name in `wri.measures`, by which the choice is made and shown.
-    ties : str
-        Which of equally good draws counts: the "first", or DomainBed's choice, the "last".
+        Number of the trial.
+    measure : str, default="accuracy"
+        Name in `wri.measures`, by which the choice is made and shown.
+    ties : {"first", "last"}, default="first"
+        Which of equally good draws counts; DomainBed takes the last.
 
     Returns
     -------
-    Choice or str
-        The choice, or the reason why there is none.
+    choice : SelectedCheckpoint or str
+        The checkpoint, or the reason why there is none.
+
+    References
+    ----------
+    I. Gulrajani and D. Lopez-Paz, "In Search of Lost Domain Generalization", ICLR, 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.sweep import DatasetInfo, Outcome, choose
+    >>> data = DatasetInfo(name="toy", environments=("a", "b"), constant={}, held_back=(0.2, 0.2))
+    >>> values = {"env0_in": [0.5, 0.6], "env0_out": [0.5, 0.5], "env1_out": [0.9, 0.8]}
+    >>> splits = {name: np.array(column) for name, column in values.items()}
+    >>> run = Outcome(
+    ...     dataset="toy",
+    ...     algorithm="erm",
+    ...     test_envs=(0,),
+    ...     hparams_seed=0,
+    ...     trial_seed=0,
+    ...     steps=np.array([0, 9]),
+    ...     measures={"accuracy": splits},
+    ... )
+    >>> found = choose("training-domain", [run], data, algorithm="erm", held_out=0, trial_seed=0)
+    >>> found.step, found.score
+    (0, 0.5)
     """
     found = candidates(
         selection,
@@ -210,13 +259,13 @@ def _make_choice(candidate: Candidate, at: int, value: float) -> SelectedCheckpo
 
 
 def selected_values(selection: str, candidate: Candidate) -> np.ndarray:  # [T]
-    """What a selection says of every checkpoint; −∞ where it may not be chosen."""
+    """Return the values of a selection; −∞ for checkpoints that must not be chosen."""
     score = candidate.values(candidate.held_out, "in")
     values = SELECTIONS[selection].values(candidate)
     admitted = np.isfinite(values) & np.isfinite(score)
     model, steps = candidate.run.model, candidate.run.steps
     if model is not None and PRESETS[model.preset].waits_for_penalty:
-        # before a penalty has its full weight, what is trained is something else
+        # checkpoints before the penalty has its full weight do not count
         admitted &= (steps >= model.full_penalty_at) | (steps == steps.max())
     return np.where(admitted, values, -np.inf)
 
@@ -231,7 +280,7 @@ def candidates(
     trial_seed: int,
     measure: str = "accuracy",
 ) -> dict[int, Candidate] | str:
-    """The draws of a trial that did not diverge, or why nothing can be chosen among them."""
+    """Return the draws of a trial that did not diverge, or the reason for none."""
     check_option("selection", selection, tuple(SELECTIONS))
     runs: dict[tuple[int, ...], dict[int, Outcome]] = {}  # by test_envs, then by draw
     for run in outcomes:
@@ -280,7 +329,34 @@ def beats_constant(
     data: DatasetInfo,
     measure: str = "accuracy",
 ) -> np.ndarray:
-    """Whether a measure, of one checkpoint or all, beats the constant predictor's on all rows."""
+    """Return whether a measure beats that of the constant predictor on all rows.
+
+    Parameters
+    ----------
+    splits : mapping of str to ndarray or float
+        Measure of all checkpoints or of one, by split.
+    environment : int
+        Number of the environment.
+    data : DatasetInfo
+        The data set.
+    measure : str, default="accuracy"
+        Name in `wri.measures`.
+
+    Returns
+    -------
+    beats : ndarray of bool
+        One value per checkpoint.
+
+    Examples
+    --------
+    >>> from wri.sweep import DatasetInfo, beats_constant
+    >>> constant = {"accuracy": (0.6, 0.6)}
+    >>> data = DatasetInfo(
+    ...     name="toy", environments=("a", "b"), constant=constant, held_back=(0.2, 0.2)
+    ... )
+    >>> bool(beats_constant({"env0_in": 0.7, "env0_out": 0.7}, 0, data))
+    True
+    """
     inside, outside = (np.asarray(splits[f"env{environment}_{k}"], float) for k in ("in", "out"))
     share = data.held_back[environment]
     whole = (1 - share) * inside + share * outside
@@ -293,13 +369,13 @@ def _others(held_out: int, data: DatasetInfo) -> list[int]:
 
 
 def _diverged(run: Outcome) -> bool:
-    """Whether it is known to have diverged, or has nothing finite to show."""
+    """Return whether a run diverged or has no finite value."""
     columns = [column for splits in run.measures.values() for column in splits.values()]
     return run.diverged_at is not None or not any(np.isfinite(c).any() for c in columns)
 
 
 def _missing(selection: str, absent: Mapping[tuple[int, ...], set[int]], n_draws: int) -> str:
-    """For every pair of environments the draws without a run."""
+    """Describe the pairs of environments with missing draws."""
     pairs = ", ".join(f"{{{a}, {b}}}" for (a, b), draws in absent.items() if draws)
     n_absent = len(set().union(*absent.values()))
     where = "" if n_absent == n_draws else f" in {n_absent} of {n_draws} draws"

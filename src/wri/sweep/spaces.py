@@ -1,4 +1,4 @@
-"""Hyper-parameter draws by DomainBed's rule: two seeds and a name decide a number."""
+"""Hyper-parameter draws by DomainBed's rule: two seeds and a name determine a number."""
 
 import hashlib
 from collections.abc import Sequence
@@ -12,7 +12,24 @@ from wri.presets import FALLBACK
 
 
 def seed_hash(*parts: int | str) -> int:
-    """DomainBed's hash of its arguments, a number below 2³¹."""
+    """Return DomainBed's hash of its arguments.
+
+    Parameters
+    ----------
+    *parts : int or str
+        Values to hash.
+
+    Returns
+    -------
+    seed : int
+        Number below 2³¹.
+
+    Examples
+    --------
+    >>> from wri.sweep import seed_hash
+    >>> seed_hash(0, "lr") == seed_hash(0, "lr") < 2**31
+    True
+    """
     plain = tuple(part if isinstance(part, str) else int(part) for part in parts)
     return int(hashlib.md5(str(plain).encode(), usedforsecurity=False).hexdigest(), 16) % 2**31
 
@@ -20,7 +37,32 @@ def seed_hash(*parts: int | str) -> int:
 def run_seed(
     dataset: str, algorithm: str, test_envs: Sequence[int], hparams_seed: int, trial_seed: int
 ) -> int:
-    """Seed of a run's initial weights and batches, from its place in a table."""
+    """Return the seed of a run's initial weights and batches, from its place in a table.
+
+    Parameters
+    ----------
+    dataset : str
+        Name of the data set.
+    algorithm : str
+        Name of the algorithm.
+    test_envs : sequence of int
+        Held-out environments.
+    hparams_seed : int
+        Number of the hyper-parameter draw.
+    trial_seed : int
+        Number of the trial.
+
+    Returns
+    -------
+    seed : int
+        Number below 2³¹.
+
+    Examples
+    --------
+    >>> from wri.sweep import run_seed
+    >>> run_seed("toy", "erm", [0], 0, 0) != run_seed("toy", "erm", [0], 0, 1)
+    True
+    """
     return seed_hash(dataset, algorithm, *test_envs, hparams_seed, trial_seed)
 
 
@@ -31,7 +73,7 @@ def drawn_values(
     preset: str = FALLBACK,
     size: FitSize | None = None,
 ) -> dict[str, float]:
-    """One draw from every declared distribution; nothing for `hparams_seed` 0, the defaults."""
+    """Draw from all declared distributions; nothing for `hparams_seed` 0, the defaults."""
     if not hparams_seed:
         return {}
     chosen = {}
@@ -53,20 +95,34 @@ def draw(
     preset: str = FALLBACK,
     size: FitSize | None = None,
 ) -> dict[str, float]:
-    """All hyper-parameters of a draw.
+    """Draw all hyper-parameters of an objective.
 
     Parameters
     ----------
-    objective
-        Whose hyper-parameters.
-    hparams_seed
+    objective : Objective or its class
+        The objective.
+    hparams_seed : int
         Number of the draw; 0 gives the defaults.
-    trial_seed
-        Number of the repetition, which also decides the draw.
-    preset
-        Where defaults and distributions come from.
-    size
-        What the defaults of the preset `table` depend on.
+    trial_seed : int, default=0
+        Number of the trial, which also determines the draw.
+    preset : str, default="domainbed"
+        Preset of defaults and distributions.
+    size : FitSize or None, default=None
+        Size of the fit, on which defaults of the preset `table` depend.
+
+    Returns
+    -------
+    values : dict of str to float
+        Hyper-parameters by name.
+
+    Examples
+    --------
+    >>> from wri.objectives import OBJECTIVES
+    >>> from wri.sweep import draw
+    >>> draw(OBJECTIVES["erm"], hparams_seed=0)["learning_rate"]
+    0.01
+    >>> draw(OBJECTIVES["erm"], hparams_seed=1)["learning_rate"] != 0.01
+    True
     """
     drawn = drawn_values(objective, hparams_seed, trial_seed, preset, size)
     return complete(objective.hyperparameters(), drawn, preset, size)

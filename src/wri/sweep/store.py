@@ -1,9 +1,9 @@
-"""Where a sweep is kept: one SQLite file that survives being killed at any moment.
+"""Store of a sweep: one SQLite file that survives a kill at any moment.
 
 The plan (which runs, and which of them share a stack) is written before anything is trained, and
 the results of a stack in one transaction when it is done. So a finished run is never lost and never
-trained twice, and an unfinished stack is trained again as it was planned. After each transaction
-the file itself holds everything, so a copy of it is whole. Every row has a digest
+trained twice, and an unfinished stack is trained again as planned. After each transaction the file
+itself holds everything, so a copy of it is complete. Each row has a digest
 (`wri.sweep.integrity`), which is compared when a store is opened.
 """
 
@@ -34,27 +34,43 @@ from wri.sweep.store_file import (
 
 
 class Store:
-    """A store, open for one sweep or for reading.
+    """Store of a sweep, open for writing or for reading.
 
     Parameters
     ----------
-    path
-        The file; made when `write` is set and it does not exist.
-    write
-        Whether runs are planned and finished. One process at a time may.
-    repair
+    path : Path
+        The file; created if `write` is set and it does not exist.
+    write : bool, default=False
+        Whether to open it for writing; one process at a time may.
+    repair : bool, default=False
         Whether to drop damaged runs from a store that is open for writing, instead of refusing it.
 
     Attributes
     ----------
-    dropped
-        Which runs were damaged and are to be trained again.
+    path : Path
+        The file.
+    dropped : list of str
+        Damaged runs that were dropped and are to be trained again.
+
+    Raises
+    ------
+    InputError
+        If the file is not a store, is damaged, or is in use by another sweep.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from wri.sweep import Store
+    >>> with TemporaryDirectory() as folder, Store(Path(folder, "s.db"), write=True) as store:
+    ...     store.known(), store.outcomes()
+    (set(), [])
     """
 
     def __init__(self, path: Path, write: bool = False, repair: bool = False) -> None:
         self.path = path
         with ExitStack() as held, self._errors():
-            real = path.resolve()  # a link must not lead around the lock
+            real = path.resolve()  # a link must not bypass the lock
             new = not real.exists()
             if new and not write:
                 raise InputError(f"there is no store {path}; `wri sweep --store {path}` makes one")
@@ -83,12 +99,26 @@ class Store:
         self.close()
 
     def close(self) -> None:
+        """Close the store and release its lock."""
         self._held.close()
 
     def check(
         self, setting: Mapping[str, object], infos: Mapping[str, DatasetInfo]
     ) -> None:  # by fingerprint
-        """Refuse what does not fit the runs that are here, so that no table mixes two sweeps."""
+        """Refuse settings or data that differ from those of the runs in the store.
+
+        Parameters
+        ----------
+        setting : mapping of str to object
+            `SweepSpec.setting`.
+        infos : mapping of str to DatasetInfo
+            Data sets by fingerprint.
+
+        Raises
+        ------
+        InputError
+            If they differ.
+        """
         rows = self._read("SELECT fields FROM setting")
         with self._sound("its setting"):
             kept = dict(json.loads(rows[0][0])) if rows else {}
@@ -112,7 +142,22 @@ class Store:
         infos: Mapping[str, DatasetInfo],
         stacks: Sequence[Sequence[RunSpec]],
     ) -> None:
-        """Write new runs and which of them share a stack, with their data, all or nothing."""
+        """Write new runs, their stacks and their data, all or nothing.
+
+        Parameters
+        ----------
+        setting : mapping of str to object
+            `SweepSpec.setting`.
+        infos : mapping of str to DatasetInfo
+            Data sets by fingerprint.
+        stacks : sequence of sequence of RunSpec
+            Runs that share each stack.
+
+        Raises
+        ------
+        InputError
+            If they do not fit the runs in the store.
+        """
         self.check(setting, infos)
         with self._transaction():
             (last,) = self._connection.execute("SELECT max(stack) FROM runs").fetchone()
@@ -140,11 +185,28 @@ class Store:
             ) from error
 
     def known(self) -> set[str]:
-        """Ids of all planned runs."""
+        """Return the ids of all planned runs.
+
+        Returns
+        -------
+        ids : set of str
+            Ids.
+        """
         return {run for (run,) in self._read("SELECT id FROM runs")}
 
     def pending(self, wanted: set[str]) -> list[list[RunSpec]]:
-        """Stacks with a wanted run that is not finished, whole and in their order."""
+        """Return the stacks with a wanted run that is not finished, complete and in their order.
+
+        Parameters
+        ----------
+        wanted : set of str
+            Ids of wanted runs.
+
+        Returns
+        -------
+        stacks : list of list of RunSpec
+            The stacks.
+        """
         rows = self._read(
             "SELECT stack, id, planned, id IN (SELECT id FROM results) FROM runs "
             "ORDER BY stack, rowid"
@@ -158,7 +220,15 @@ class Store:
         return [stacks[stack] for stack in sorted(due)]
 
     def finish(self, runs: Sequence[RunSpec], records: Sequence[Checkpoints]) -> None:
-        """Write the results of a whole stack; a run that is finished already stays as it is."""
+        """Write the results of a whole stack; runs that are already finished are not changed.
+
+        Parameters
+        ----------
+        runs : sequence of RunSpec
+            Runs of the stack.
+        records : sequence of Checkpoints
+            Their results in the same order.
+        """
         results, measured = [], []
         done = self.finished()
         for run, record in zip(runs, records, strict=True):
@@ -179,7 +249,7 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing, and then in the file itself, where a copy of it finds everything."""
+        """Write all or nothing, then move it to the file itself, so that a copy is complete."""
         with self._errors():
             with self._connection:
                 self._connection.execute("BEGIN")
@@ -189,17 +259,35 @@ class Store:
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def finished(self) -> set[str]:
-        """Ids of the runs that are done."""
+        """Return the ids of finished runs.
+
+        Returns
+        -------
+        ids : set of str
+            Ids.
+        """
         return {run for (run,) in self._read("SELECT id FROM results")}
 
     def infos(self) -> dict[str, DatasetInfo]:
-        """The data sets by their fingerprints."""
+        """Return the data sets by their fingerprints.
+
+        Returns
+        -------
+        infos : dict of str to DatasetInfo
+            Data sets.
+        """
         rows = self._read("SELECT fingerprint, info FROM datasets ORDER BY name")
         with self._sound("its data sets"):
             return {fingerprint: _read_info(json.loads(text)) for fingerprint, text in rows}
 
     def outcomes(self) -> list[Outcome]:
-        """Every planned run; without checkpoints where it is not finished."""
+        """Return all planned runs; unfinished ones have no checkpoints.
+
+        Returns
+        -------
+        outcomes : list of Outcome
+            The runs.
+        """
         measures: dict[str, dict[str, dict[str, np.ndarray]]] = {}
         for run, measure, split, values in self._read(
             'SELECT id, measure, split, "values" FROM measured'
@@ -252,7 +340,7 @@ class Store:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version > VERSION:
             raise InputError(
-                f"{self.path} was written by a newer wri (format {version}, this one knows "
+                f"{self.path} was written by a newer wri (format {version}, this one reads "
                 f"{VERSION}); upgrade wri"
             )
         if version < VERSION:
@@ -262,7 +350,7 @@ class Store:
             )
 
     def _check_content(self, repair: bool) -> list[str]:
-        """Refuse what SQLite finds damaged, then what digests do; the runs that were dropped."""
+        """Refuse damage found by SQLite, then by digests; return the dropped runs."""
         (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
             reason = " ".join(verdict.split())
@@ -273,20 +361,20 @@ class Store:
 
     @contextmanager
     def _sound(self, what: str) -> Iterator[None]:
-        """Contents that are no sweep's, whatever their digest says, are named."""
+        """Name contents that no sweep writes, whatever their digest."""
         try:
             yield
         except InputError as error:
             raise InputError(f"{self.path}: {shorten(what)}: {error}") from error
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise InputError(
-                f"{self.path} was changed or damaged: {shorten(what)} holds what no sweep writes "
-                f"({shorten(error)}); restore a copy or name a new file"
+                f"{self.path} was changed or damaged: {shorten(what)} holds values that no sweep "
+                f"writes ({shorten(error)}); restore a copy or name a new file"
             ) from error
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """The system's and SQLite's errors as sentences that say what to do."""
+        """Turn errors of the system and of SQLite into sentences with a remedy."""
         try:
             yield
         except OSError as error:
@@ -307,8 +395,8 @@ class Store:
             if isinstance(error, InputError):
                 raise
             raise InputError(
-                f"{shorten(self.path)} is damaged or no store ({shorten(error)}); restore a copy "
-                "or name a new file"
+                f"{shorten(self.path)} is damaged or not a store ({shorten(error)}); restore a "
+                "copy or name a new file"
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""The file of a store: made whole, locked by one writer, opened by readers without a trace."""
+"""File of a store: created complete, locked by one writer, opened by readers without changes."""
 
 import os
 import shutil
@@ -20,10 +20,10 @@ HEADER = b"SQLite format 3\x00"
 
 
 def create(path: Path) -> None:
-    """An empty store, there at once and whole or not at all."""
+    """Create an empty store, completely or not at all."""
     rest = _rest(path)
     if rest.exists():
-        raise InputError(f"{rest} is left of a store that was deleted; delete it as well")
+        raise InputError(f"{rest} belongs to a store that was deleted; delete it as well")
     unfinished = path.with_name(path.name + ".new")
     unfinished.unlink(missing_ok=True)
     connection = sqlite3.connect(unfinished)
@@ -52,7 +52,7 @@ def connect(path: Path, held: ExitStack, mode: str = "mode=rw") -> sqlite3.Conne
 
 
 def connect_reader(path: Path, held: ExitStack) -> sqlite3.Connection:
-    """Readers leave the file as it is, also where nothing can be written beside it."""
+    """Open the file for reading without changing it, also in a read-only folder."""
     connection = connect(path, held, "mode=ro")
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -69,36 +69,36 @@ def connect_reader(path: Path, held: ExitStack) -> sqlite3.Connection:
 
 
 def decode_text(text: bytes) -> str:
-    """Damaged texts are read as well, so that their digest can tell."""
+    """Decode damaged texts too, so that their digest can be compared."""
     return text.decode(errors="backslashreplace")
 
 
 def _rest(path: Path) -> Path:
-    """The write-ahead log: what a killed process had not yet moved to the file."""
+    """Return the write-ahead log: what a killed process had not yet moved to the file."""
     return path.with_name(path.name + "-wal")
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is no store before anything opens it."""
+    """Refuse a file that is not a store before it is opened."""
     if not path.is_file():
         raise InputError(f"{path} is not a file; name one for --store")
     with path.open("rb") as file:
         head = file.read(100)
         size = file.seek(0, os.SEEK_END)
     if len(head) < 100 or not head.startswith(HEADER):
-        raise InputError(f"{path} is not a store of wri (no SQLite file); it was not touched")
+        raise InputError(f"{path} is not a store of wri (no SQLite file); it was not changed")
     if struct.unpack(">I", head[68:72])[0] != APPLICATION:
-        raise InputError(f"{path} is an SQLite file of another program; it was not touched")
+        raise InputError(f"{path} is an SQLite file of another program; it was not changed")
     (page,), (pages,) = struct.unpack(">H", head[16:18]), struct.unpack(">I", head[28:32])
     rest = _rest(path)
     in_file = not rest.exists() or rest.stat().st_size == 0
     if in_file and size < pages * (65536 if page == 1 else page):
-        raise InputError(f"{path} is cut short; restore a copy or name a new file")
+        raise InputError(f"{path} is cut off; restore a copy or name a new file")
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the store for this process; the system lets go of it however the process ends."""
+    """Lock the store for this process; the system releases the lock when the process ends."""
     path.parent.stat()  # a missing folder is an error; filelock would make it
     # one attempt; any thread may close the store
     beside = path.with_name(path.name + ".lock")
@@ -108,11 +108,11 @@ def locked(path: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout as error:
         raise InputError(
-            f"another sweep is at work on {path}; wait for it, or name another store"
+            f"another sweep is using {path}; wait for it, or name another store"
         ) from error
     try:
         yield
-    except InputError:  # nothing is left beside what is refused
+    except InputError:  # leave no lock file beside a refused store
         if new:
             beside.unlink(missing_ok=True)
         raise

@@ -1,4 +1,4 @@
-"""A sweep, planned and checked: which runs, and which of them share a stack."""
+"""Planned and checked sweep: its runs, and which of them share a stack."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from math import isfinite
@@ -19,17 +19,35 @@ MEMORY = 2e9  # bytes
 
 
 class Sweep:
-    """What is asked for on some data sets; nothing is written yet.
+    """Planned sweep on some data sets; nothing is written yet.
 
     Parameters
     ----------
-    spec
-        What is asked for.
-    datasets
-        On which rows.
-    memory
-        Bytes that all stacks at work may take, roughly; new stacks are cut to fit, and a run that
-        would take more alone is refused.
+    spec : SweepSpec
+        Specification of the sweep.
+    datasets : sequence of SweepData
+        Data sets.
+    memory : float, default=2000000000.0
+        Bytes for all stacks that train at the same time, estimated. New stacks are made to fit; a
+        run that needs more is refused.
+
+    Attributes
+    ----------
+    planned : list of RunSpec
+        All runs.
+
+    Raises
+    ------
+    InputError
+        If two data sets have the same name, or memory is too small.
+
+    Examples
+    --------
+    >>> from wri.datasets import hospitals
+    >>> from wri.sweep import Sweep, SweepSpec, gather
+    >>> sweep = Sweep(SweepSpec(("erm",)), [gather("hospitals", hospitals(20, seed=0))])
+    >>> len(sweep.planned), sum(map(len, sweep.new_stacks(None)))
+    (4, 4)
     """
 
     def __init__(
@@ -53,20 +71,43 @@ class Sweep:
         largest = max((stack_memory([run]) for run in self._runs.values()), default=0.0)
         if largest > self.memory:
             raise InputError(
-                f"a run takes about {largest / 1e9:.2g} GB of memory, and {self.memory / 1e9:.2g} "
-                "GB are left for training; allow more memory, or take fewer columns or rows"
+                f"a run needs about {largest / 1e9:.2g} GB of memory, but {self.memory / 1e9:.2g} "
+                "GB are left for training; allow more memory, or use fewer columns or rows"
             )
 
     def measures(self, dataset: str) -> tuple[str, ...]:
-        """What is recorded of the runs on a data set."""
+        """Return the measures recorded on a data set.
+
+        Parameters
+        ----------
+        dataset : str
+            Name of the data set.
+
+        Returns
+        -------
+        measures : tuple of str
+            Names of measures.
+        """
         return self.spec.measures or self._data[dataset].measures
 
     @property
     def infos(self) -> dict[str, DatasetInfo]:
-        """By the data's fingerprints."""
+        """Data sets by their fingerprints."""
         return {data.fingerprint: data.info for data in self.datasets}
 
     def run(self, planned: RunSpec) -> Run:
+        """Return the run of a plan, without balanced rows.
+
+        Parameters
+        ----------
+        planned : RunSpec
+            The planned run.
+
+        Returns
+        -------
+        run : Run
+            The run.
+        """
         if planned.id not in self._runs:  # planned by an earlier sweep, in a stack of this one
             self._runs[planned.id] = self._make(planned)
         return self._runs[planned.id]
@@ -81,18 +122,51 @@ class Sweep:
         return self._splits[key]
 
     def run_to_train(self, planned: RunSpec) -> Run:
-        """The run with all rows it is measured on; balanced ones are made here, for they cost."""
+        """Return the run with all rows it is measured on, also balanced ones.
+
+        Parameters
+        ----------
+        planned : RunSpec
+            The planned run.
+
+        Returns
+        -------
+        run : Run
+            The run.
+        """
         if not planned.balanced:
             return self.run(planned)
         return planned.run(self._data[planned.dataset], self.splits_to_train(planned))
 
     def splits_key(self, planned: RunSpec) -> Hashable:
-        """Equal for runs that are trained and measured on the same rows."""
+        """Return a key that is equal for runs with the same rows.
+
+        Parameters
+        ----------
+        planned : RunSpec
+            The planned run.
+
+        Returns
+        -------
+        key : hashable
+            The key.
+        """
         balanced = planned.test_envs if planned.balanced else None
         return planned.dataset, planned.trial_seed, balanced
 
     def splits_to_train(self, planned: RunSpec) -> dict[str, np.ndarray]:
-        """All rows that a run is measured on."""
+        """Return all rows that a run is measured on.
+
+        Parameters
+        ----------
+        planned : RunSpec
+            The planned run.
+
+        Returns
+        -------
+        splits : dict of str to ndarray of int
+            Rows by split.
+        """
         data, splits = self._data[planned.dataset], self._split(planned)
         if not planned.balanced:
             return splits
@@ -102,7 +176,18 @@ class Sweep:
         return splits | self._balanced[key]
 
     def new_stacks(self, store: Store | None) -> list[list[RunSpec]]:
-        """Stacks of the runs that a store does not know; each of one data set."""
+        """Return stacks of the runs that a store does not hold; each of one data set.
+
+        Parameters
+        ----------
+        store : Store or None
+            The store.
+
+        Returns
+        -------
+        stacks : list of list of RunSpec
+            The stacks.
+        """
         known = set() if store is None else store.known()
         stacks = []
         for data in self.datasets:
@@ -114,16 +199,49 @@ class Sweep:
         return stacks
 
     def side_by_side(self, stacks: Sequence[Sequence[RunSpec]]) -> int:
-        """How many of some stacks may train at a time."""
+        """Return how many of some stacks may train at the same time.
+
+        Parameters
+        ----------
+        stacks : sequence of sequence of RunSpec
+            The stacks.
+
+        Returns
+        -------
+        number : int
+            Number of stacks.
+        """
         peaks = [stack_memory([self.run(planned) for planned in stack]) for stack in stacks]
         return count_side_by_side(peaks, self.memory)
 
     def may_use_processes(self, stacks: Sequence[Sequence[RunSpec]]) -> bool:
-        """Whether memory also suffices for a process for each of those that train at a time."""
+        """Return whether memory is enough for one process per stack that trains at the same time.
+
+        Parameters
+        ----------
+        stacks : sequence of sequence of RunSpec
+            The stacks.
+
+        Returns
+        -------
+        enough : bool
+            Whether memory is enough.
+        """
         peaks = [stack_memory([self.run(planned) for planned in stack]) for stack in stacks]
         together = count_side_by_side(peaks, self.memory)
         return sum(sorted(peaks)[-together:]) + together * WORKER <= self.memory
 
     def old_stacks(self, store: Store | None) -> list[list[RunSpec]]:
-        """Stacks that a store knows and in which a wanted run is not finished."""
+        """Return stacks of a store with a wanted run that is not finished.
+
+        Parameters
+        ----------
+        store : Store or None
+            The store.
+
+        Returns
+        -------
+        stacks : list of list of RunSpec
+            The stacks.
+        """
         return [] if store is None else store.pending({run.id for run in self.planned})

@@ -1,11 +1,11 @@
-"""Tables of a sweep: algorithms by held-out environments, for each way of selecting.
+"""Tables of a sweep: algorithms by held-out environments, one per selection method.
 
     cell = mean over trials ± s / √n of one measure,   s² = Σ (x − x̄)² / (n − 1)
 
 DomainBed's tables divide by n instead of n − 1: their ± is smaller by √((n − 1) / n).
 
-A cell needs every trial that the store has of its data set, and an average every held-out
-environment; otherwise the cell says why it is empty.
+A cell needs all trials that the store has of its data set, and an average all held-out
+environments; otherwise the cell gives the reason why it is empty.
 """
 
 import csv
@@ -24,7 +24,7 @@ from wri.sweep.selection import SELECTIONS, SelectedCheckpoint, choose
 
 AVERAGE = "average"
 TIE = 1e-9
-"""Means in % closer than this are equal but for rounding."""
+"""Means in % closer than this are equal up to rounding."""
 
 PLACE = ("selection", "dataset", "measure", "environment", "algorithm")
 COLUMNS = (*PLACE, "mean", "standard_error", "n", "reason")
@@ -33,7 +33,7 @@ Show = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Cell:
-    """Scores of the trials, in % where the measure has it, or the reason why there are none."""
+    """Scores of the trials, in % if the measure has it, or the reason for none."""
 
     scores: tuple[float, ...] = ()
     reason: str = ""
@@ -48,7 +48,7 @@ class Cell:
 
     @property
     def standard_error(self) -> float | None:
-        """None for a single trial, which says nothing of the spread."""
+        """Standard error; None for a single trial."""
         return standard_error(self.scores)
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Cell:
 
 
 class PairedDifference(NamedTuple):
-    """First − second on the averages of the same trials, or the reason why there is none."""
+    """First − second on the averages of the same trials, or the reason for none."""
 
     first: str
     second: str
@@ -72,7 +72,7 @@ class PairedDifference(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionTable:
-    """One selection on one data set."""
+    """Table of one selection on one data set."""
 
     selection: str
     dataset: str
@@ -84,7 +84,7 @@ class SelectionTable:
     draws: dict[str, int]  # hyper-parameter draws of each algorithm
 
     def is_best(self, algorithm: str, column: int) -> bool:
-        """Whether the cell has the best mean of its column, alone or with others."""
+        """Return whether the cell has the best mean of its column, alone or with others."""
         sign = MEASURES[self.measure].sign
         means = {
             a: sign * m for a, line in self.lines.items() if (m := line[column].mean) is not None
@@ -93,7 +93,7 @@ class SelectionTable:
 
     @property
     def reasons(self) -> list[str]:
-        """Why cells are empty, each reason once, in reading order."""
+        """Reasons for empty cells, each once, in reading order."""
         cells = (cell for line in self.lines.values() for cell in line)
         return list(dict.fromkeys(cell.reason for cell in cells if cell.reason))
 
@@ -116,7 +116,7 @@ class SelectionTable:
 
     @property
     def comparisons(self) -> list[PairedDifference]:
-        """Every algorithm against ERM, where there is ERM, and the best against the second."""
+        """Each algorithm against ERM, if there is ERM, and the best against the second."""
         averages = {algorithm: cells[-1] for algorithm, cells in self.lines.items()}
         erm = next((name for name in averages if name.lower() == "erm"), None)
         pairs = [(name, erm) for name in averages if erm is not None and name != erm]
@@ -134,7 +134,7 @@ def build(
     selections: Sequence[str] = tuple(SELECTIONS),
     measure: str | None = None,
 ) -> list[SelectionTable]:
-    """Build a table for every selection and data set.
+    """Build one table per selection and data set.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def build(
 
 
 def choose_measure(outcomes: Iterable[Outcome], wanted: str | None) -> str:
-    """The measure wanted, if it was recorded, or the first that was."""
+    """Return the wanted measure if it was recorded, or the first that was."""
     found = {measure for run in outcomes for measure in run.measures}
     recorded = [name for name in MEASURES if name in found]
     if wanted is not None:
@@ -221,7 +221,7 @@ def _table(selection: str, runs: list[Outcome], data: DatasetInfo, measure: str)
 
 
 def _cell(choices: Mapping[int, SelectedCheckpoint | str], measure: str) -> Cell:
-    """From what was chosen in each trial."""
+    """Make a cell from the choice of each trial."""
     scores, chosen, reasons = [], [], dict[str, list[int]]()
     factor = MEASURES[measure].factor
     for trial, choice in choices.items():
@@ -249,7 +249,7 @@ def _average(cells: list[Cell], names: list[str]) -> Cell:
 
 
 def _digits(measure: str) -> int:
-    """Digits behind the point."""
+    """Return the number of digits after the point."""
     return 1 if MEASURES[measure].percent else 3
 
 
@@ -264,7 +264,7 @@ def _compare(a: str, first: Cell, b: str, second: Cell) -> PairedDifference:
 
 
 def as_rows(tables: Iterable[SelectionTable]) -> list[dict[str, Any]]:
-    """A dict for every cell: `COLUMNS` and the choices; `reason` only where the mean is None."""
+    """Return one dict per cell: `COLUMNS` and the choices; `reason` only if the mean is None."""
     rows = []
     for table in tables:
         for algorithm, cells in table.lines.items():
@@ -279,7 +279,7 @@ def as_rows(tables: Iterable[SelectionTable]) -> list[dict[str, Any]]:
 
 
 def choice_row(trial: int, choice: SelectedCheckpoint) -> dict[str, Any]:
-    """What was chosen in a trial: the draw, the step, and the model that they stand for."""
+    """Return the choice of a trial: draw, step and model."""
     model = None if choice.model is None else choice.model.differences()
     return {
         "trial": trial,
@@ -292,7 +292,7 @@ def choice_row(trial: int, choice: SelectedCheckpoint) -> dict[str, Any]:
 
 
 def comparison_rows(tables: Iterable[SelectionTable]) -> list[dict[str, Any]]:
-    """A dict for every paired comparison with the fields of `Interval`, or the reason."""
+    """Return one dict per paired comparison with the fields of `Interval`, or the reason."""
     rows = []
     for table in tables:
         for first, second, found, reason in table.comparisons:
@@ -306,7 +306,7 @@ def comparison_rows(tables: Iterable[SelectionTable]) -> list[dict[str, Any]]:
 
 
 def as_csv(tables: Iterable[SelectionTable]) -> str:
-    """The rows of `as_rows` with an empty field for None."""
+    """Return the rows of `as_rows` as CSV with an empty field for None."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
@@ -315,12 +315,12 @@ def as_csv(tables: Iterable[SelectionTable]) -> str:
 
 
 def as_text(tables: Iterable[SelectionTable]) -> str:
-    """Aligned plain text; * marks the best of a column, [1] refers to a reason below."""
+    """Return aligned text; * marks the best of a column, [1] refers to a reason below."""
     return "\n\n".join(_text(table) for table in tables)
 
 
 def as_latex(tables: Iterable[SelectionTable]) -> str:
-    """Tables for booktabs; the best of a column is bold, reasons stand below as footnotes."""
+    """Return tables for booktabs; the best of a column is bold, reasons are footnotes."""
     return "\n\n".join(_latex(table) for table in tables)
 
 
@@ -357,7 +357,7 @@ def _latex(table: SelectionTable) -> str:
 def _grid(
     table: SelectionTable, best: Show, other: Show, footnote: Show, escape: Show
 ) -> list[list[str]]:
-    """The lines of a table, each cell shown by the function for its kind."""
+    """Return the lines of a table, each cell formatted by the function for its kind."""
     reasons = table.reasons
     grid = []
     for algorithm, cells in table.lines.items():

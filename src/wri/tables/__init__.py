@@ -1,4 +1,4 @@
-"""Tables of raw columns: what each column holds, and predictions for files of any length."""
+"""Tables of raw columns: schemas, fits, diagnoses and predictions for files of any length."""
 
 from wri.tables.schema import TableSchema
 

@@ -1,4 +1,4 @@
-"""Which model is kept, and why: by the losses at sites that were held out."""
+"""Choice of the model that is kept, by the losses at sites held out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from wri.tables.held_out import HeldOutScores
 
 PLAIN = "erm"
 REASONS = {
-    "average": "the least mean {loss} over the sites held out",
-    "worst": "the least {loss} at the worst site held out",
-    "insured": "of those within one standard error of the least mean {loss} it relies least on "
+    "average": "it has the smallest mean {loss} over the sites held out",
+    "worst": "it has the smallest {loss} at the worst site held out",
+    "insured": "of those within one standard error of the smallest mean {loss} it relies least on "
     "relations that change between sites",
-    "affordable": "of those within one per cent of the least mean {loss} it relies least on "
+    "affordable": "of those within one per cent of the smallest mean {loss} it relies least on "
     "relations that change between sites",
 }
 TOO_DEAR = {
-    "insured": "every other costs more than one standard error of the mean {loss}",
-    "affordable": "every other costs more than one per cent of the mean {loss}",
+    "insured": "each other one costs more than one standard error of the mean {loss}",
+    "affordable": "each other one costs more than one per cent of the mean {loss}",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptModel:
-    """The algorithm that is kept, why, and what a reader must be warned of."""
+    """The kept algorithm, the reason, and warnings for the reader."""
 
     algorithm: str
     why: str
@@ -33,12 +33,12 @@ class KeptModel:
 
 
 def label_of(algorithm: str) -> str:
-    """As people write it: WRI."""
+    """Return the label of an algorithm, for instance WRI."""
     return OBJECTIVES[algorithm].label
 
 
 def choose_algorithm(held: HeldOutScores, rule: Rule) -> KeptModel:
-    """The algorithm that a rule keeps.
+    """Choose the algorithm by a rule.
 
     Parameters
     ----------
@@ -65,11 +65,12 @@ def choose_algorithm(held: HeldOutScores, rule: Rule) -> KeptModel:
 
 
 def _insurance(algorithm: str) -> float:
+    """Return the rank of an algorithm by how little it relies on changing relations."""
     return {PLAIN: 0.0, "wri": 2.0}.get(algorithm, 1.0)
 
 
 def _compare(held: HeldOutScores, name: str) -> str:
-    """An algorithm's mean loss beside that of ERM."""
+    """Compare the mean loss of an algorithm with that of ERM."""
     if PLAIN not in held.algorithms:
         return ""
     gap, own, plain = (
@@ -85,21 +86,21 @@ def _compare(held: HeldOutScores, name: str) -> str:
 
 
 def _warn(held: HeldOutScores, name: str) -> str:
-    """What is said where an algorithm does not help."""
+    """Warn if an algorithm is no better than ERM."""
     if PLAIN not in held.algorithms:
         return ""
     gap = held.difference(name, PLAIN)
     if gap.low > 0:
         return (
             f"{label_of(name)} is worse than ERM at the sites held out, by more than chance "
-            "between sites explains: use ERM, unless the report's section on ERM against the "
-            "others shows something that you insure against."
+            "between sites: use ERM, unless the report's section on ERM against the others shows "
+            "a change that you want to be insured against."
         )
     if gap.high >= 0:
         return (
             f"At sites like those held out {label_of(name)} is no better than ERM: its "
             f"{held.loss_name} differs by no more than chance between sites. It is insurance: the "
-            "report's section on ERM against the others shows what it buys where a relation breaks."
+            "report's section on ERM against the others shows the benefit if a relation breaks."
         )
     return ""
 
@@ -107,18 +108,18 @@ def _warn(held: HeldOutScores, name: str) -> str:
 def keep_without_comparison(
     algorithms: Sequence[str], environments: int, models: Mapping[str, Any]
 ) -> KeptModel:
-    """What is kept where no site was held out: the most insured algorithm, and what is unknown."""
+    """Keep the most insured algorithm when no site was held out, and say what is unknown."""
     best = max(algorithms, key=_insurance)
     chosen = str(models[best].selection_)
     if environments < 3:
         unknown = (
-            "There is no estimate for a new site beyond the two: with two environments none can be "
-            "held out and two still be compared."
+            "There is no estimate for a new site: with two environments none can be held out, "
+            "because two are needed for training."
         )
     else:
         unknown = (
             "--fast held no site out: how well this model holds at a new site, and whether it is "
-            "better than ERM there, is unknown. Leave --fast out to find out."
+            "better than ERM there, is unknown. Run without --fast to measure it."
         )
     why = f"{label_of(best)} is kept without a comparison on sites held out; {chosen}."
     return KeptModel(algorithm=best, why=why, warnings=(unknown,))

@@ -1,7 +1,7 @@
-"""Tables in pieces: rows of a file, some at a time, in order.
+"""Tables in chunks of rows, in the order of the file.
 
-Cells that go to the output stay texts, so that 007 and 1.50 come out as they went in (blanks before
-a cell are dropped).
+Cells for the output stay texts, so that 007 and 1.50 are written as they were read (blanks before a
+cell are dropped).
 """
 
 from collections.abc import Collection, Iterator
@@ -18,7 +18,7 @@ from wri.datasets.text_tables import Dialect, find_dialect, reading_options
 from wri.errors import InputError
 from wri.estimators.columns import MISSING
 
-CELLS = 1_000_000  # of a piece
+CELLS = 1_000_000  # per chunk
 MOST_ROWS = 100_000
 
 
@@ -32,7 +32,7 @@ class Chunk:
 
 @dataclass(frozen=True, eq=False)
 class TableFile:
-    """A file whose header has been read."""
+    """File whose header has been read."""
 
     path: Path
     names: tuple[str, ...]
@@ -43,7 +43,7 @@ class TableFile:
         return "." if self.dialect is None else self.dialect.decimal
 
     def chunks(self, wanted: Collection[str], texts: Collection[str]) -> Iterator[Chunk]:
-        """The rows of some columns, piece by piece.
+        """Yield the rows of some columns, chunk by chunk.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class TableFile:
                 start += len(frame)
                 yield Chunk(frame, done)
         if start == 1:
-            raise InputError(f"{self.path} has columns and no rows; write rows to it first")
+            raise InputError(f"{self.path} has columns but no rows; add rows to it first")
 
     def _text(
         self, dialect: Dialect, wanted: list[str], texts: Collection[str], rows: int
@@ -99,7 +99,7 @@ class TableFile:
 def open_table(
     path: str | Path, delimiter: str | None = None, encoding: str | None = None
 ) -> TableFile:
-    """Look at a file's header.
+    """Open a file and read its header.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def open_table(
 
 
 def as_numbers(column: pd.Series, decimal: str = ".") -> Any:
-    """Texts as numbers; the texts themselves where one is neither a number nor missing."""
+    """Convert texts to numbers; return the texts if one is neither a number nor missing."""
     if column.dtype.kind in "iufb":
         return column
     texts = column.str.replace(",", ".", regex=False) if decimal == "," else column
@@ -143,13 +143,13 @@ def as_numbers(column: pd.Series, decimal: str = ".") -> Any:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Whatever is wrong with a file is a sentence that names it."""
+    """Turn every error of a file into a sentence that names it."""
     try:
         yield
     except InputError:
         raise
     except MemoryError as error:
-        raise InputError(f"{path}: memory is too small for a piece of it") from error
+        raise InputError(f"{path}: a chunk of it is too large for the memory") from error
     except (*UNREADABLE, pd.errors.ParserError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path} cannot be read ({reason}); save it again") from error

@@ -1,4 +1,4 @@
-"""The questions of the diagnosis, asked of one table: an answer each, in words and as a picture."""
+"""Diagnosis of one table: one answer per question, in words and as a figure."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from wri.rows import find_constant_columns
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NamedColumns:
-    """Numbers without gaps, with a target and a site each."""
+    """Numbers without missing values, with target, site and block per row."""
 
     x: np.ndarray  # [n, D]
     names: tuple[str, ...]  # [D]
@@ -28,11 +28,11 @@ class NamedColumns:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The columns by name."""
+        """The columns as a DataFrame."""
         return pd.DataFrame(self.x, columns=list(self.names), copy=False)
 
     def sample(self, most: int, seed: int) -> "NamedColumns":
-        """At most so many rows, every site in proportion; blocks may lose rows."""
+        """Draw at most `most` rows, each site in proportion; blocks may lose rows."""
         n = len(self.y)
         if n <= most:
             return self
@@ -42,14 +42,14 @@ class NamedColumns:
         return replace(self, x=x, y=y, groups=groups, blocks=blocks)
 
     def varying(self) -> "NamedColumns":
-        """Without columns that are constant."""
+        """Return the table without constant columns."""
         kept = np.flatnonzero(~find_constant_columns(self.x))
         return replace(self, x=self.x[:, kept], names=tuple(self.names[k] for k in kept))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Answer:
-    """What was found for one question; without a result `meaning` says why there is none."""
+    """Answer to one question; without a result `meaning` gives the reason."""
 
     name: str
     question: str
@@ -58,24 +58,25 @@ class Answer:
 
     @property
     def answered(self) -> bool:
+        """Whether there is a result."""
         return self.result is not None
 
     def plot(self) -> Figure | None:
-        """A picture of the result, where it has one."""
+        """Draw the result, if it has a figure."""
         return self.result.plot() if hasattr(self.result, "plot") else None
 
 
 QUESTIONS = {
-    "overlap": "Have the sites cases in common?",
+    "overlap": "Do the sites have cases in common?",
     "changes": "Which columns' relation to the target changes between sites?",
     "position": "Do the sites differ enough to rule such columns out?",
     "gaps": "Does a prediction mean the same everywhere?",
-    "stress": "What would it cost if a changing relation broke or turned round?",
+    "stress": "What would it cost if a changing relation broke or reversed?",
 }
 
 
 def ask(name: str, find: Callable[[], Any]) -> Answer:
-    """The answer to one question; what cannot be answered says why."""
+    """Answer one question; an InputError becomes the reason for no answer."""
     try:
         result = find()
     except InputError as error:
@@ -93,7 +94,7 @@ def diagnose_columns(
     seed: int = 0,
     progress: Progress = silent,
 ) -> dict[str, Answer]:
-    """Ask all questions that the rows allow.
+    """Answer all questions that the rows allow.
 
     Parameters
     ----------
@@ -155,6 +156,7 @@ def _ask_models(
     seed: int,
     add: Callable[[str, Callable[[], Any]], None],
 ) -> None:
+    """Answer the questions about models."""
     from wri.diagnosis import stress_test
 
     x, y, groups = columns.x, columns.y, columns.groups
@@ -173,7 +175,7 @@ def _ask_models(
 
 
 def _known(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the options that a question takes."""
+    """Return the options that a function takes."""
     return {
         name: value for name, value in options.items() if name in signature(function).parameters
     }

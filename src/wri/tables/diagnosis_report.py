@@ -1,4 +1,4 @@
-"""The page of a diagnosis: an answer to each question, with a table, a picture and a sentence."""
+"""Report page of a diagnosis: each question with a sentence, a figure and a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ MOST_LINES = 40  # of a table
 
 
 def answer_table(answer: Answer) -> PageTable | None:
-    """The numbers of an answer; None where it has none."""
+    """Return the numbers of an answer as a table; None if it has none."""
     make = _TABLES.get(answer.name)
     return make(answer.result) if make and answer.answered else None
 
@@ -38,7 +38,7 @@ def _overlap(found: Any) -> PageTable:
         for k in order
     ]
     return PageTable(
-        caption="Pairs of sites, least in common first",
+        caption="Pairs of sites, the smallest overlap first",
         columns=["pair", "overlap", "effective rows"],
         rows=rows,
         note=_more(len(i)),
@@ -73,7 +73,7 @@ def _gaps(found: Any) -> PageTable:
             f"{found.gaps[k]:+.3g}",
             f"{found.weighted_gaps[k]:+.3g}",
             "{:+.2g} to {:+.2g}".format(*found.weighted_intervals[k]),
-            "" if found.judged[k] else "too little in common",
+            "" if found.judged[k] else "too little overlap",
         ]
         for k in order
     ]
@@ -97,7 +97,7 @@ def _stress(found: Any) -> PageTable:
         for line in found.table().itertuples()
     ]
     return PageTable(
-        caption=f"Loss with the relation of {', '.join(found.columns)} as it is, broken, reversed",
+        caption=f"Loss with the relation of {', '.join(found.columns)} unchanged, broken, reversed",
         columns=["model", "mean loss of sites", "worst", "worst site", "change"],
         rows=rows,
     )
@@ -117,7 +117,7 @@ def build_diagnosis_page(
     command: str,
     notices: Sequence[str] = (),
 ) -> Page:
-    """The page.
+    """Build the report page of a diagnosis.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The end of a fit's report: verdicts with their thresholds, and the model card."""
+"""Last sections of a fit's report: verdicts with their thresholds, and the model card."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ VERDICTS = ("supported", "rare", "outside")
 
 @dataclass(frozen=True, kw_only=True)
 class FitSource:
-    """Where the rows of a fit came from, for its page."""
+    """Origin of the rows of a fit."""
 
     files: Sequence[str]
     digests: Sequence[str]
@@ -29,6 +29,7 @@ class FitSource:
 
 
 def verdict_section(fit: TableFit) -> Section:
+    """Build the section on verdicts."""
     model, found = fit.estimator, fit.model.assess(fit.data.X)
     rows = []
     for name in fit.environments:
@@ -54,8 +55,8 @@ def verdict_section(fit: TableFit) -> Section:
     return Section(
         title="Rare regions and thresholds of the verdict",
         blocks=[
-            "Every prediction has a verdict: supported, rare or outside the evidence. What the "
-            "model ignores makes no row rare.",
+            "Each prediction has a verdict: supported, rare or outside the evidence. Columns that "
+            "the model ignores do not make a row rare.",
             FactList(facts),
             PageTable(
                 caption="Verdicts on the training rows",
@@ -67,6 +68,7 @@ def verdict_section(fit: TableFit) -> Section:
 
 
 def card_section(fit: TableFit, source: FitSource, day: date) -> Section:
+    """Build the model card."""
     spec = fit.estimator.spec_
     hidden = ", ".join(map(str, spec.hidden or ())) or "none: linear"
     weight = fit.estimator.hyper_.get("penalty_weight")
@@ -87,10 +89,10 @@ def card_section(fit: TableFit, source: FitSource, day: date) -> Section:
         ),
     ]
     limits = [
-        "It predicts what was measured in the past; it does not say what an intervention would do.",
-        "Intervals assume that a new site is to these sites as they are to each other.",
-        "A row that is supported can still be predicted wrongly: the verdict says that training "
-        "rows like it existed, not that the relation to the target is the same at the new site.",
+        "It predicts what was measured in the past, not the effect of an intervention.",
+        "Intervals assume that a new site differs from these sites as they differ from each other.",
+        "A supported row can still be predicted wrongly: the verdict means that training had rows "
+        "like it, not that the relation to the target is the same at the new site.",
         "The model folder holds predictions and losses of held-out rows, and so their outcomes.",
     ]
     return Section(

@@ -1,4 +1,4 @@
-"""Pictures of a fit: scores at sites held out, and risk by coverage."""
+"""Figures of a fit: scores at sites held out, and risk by coverage."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -8,12 +8,12 @@ from wri.report import style
 from wri.tables.choosing import label_of
 from wri.tables.held_out import HeldOutScores
 
-MOST_SITES = 30  # drawn; beyond, the worst
+MOST_SITES = 30  # largest number of sites in a figure, the worst first
 LONGEST = 24  # characters of a site's name
 
 
 def plot_scores(held: HeldOutScores, kept: str) -> Figure:
-    """Score of every algorithm at every site held out, the kept one's worst site on top.
+    """Draw the score of each algorithm at each site held out, the kept one's worst site on top.
 
     Parameters
     ----------
@@ -47,13 +47,13 @@ def plot_scores(held: HeldOutScores, kept: str) -> Figure:
 
 
 def plot_risk_coverage(held: HeldOutScores) -> Figure:
-    """Mean loss of the rows that are kept when the rarest are set aside, at sites held out."""
+    """Draw the mean loss of the kept rows when the rarest are set aside, at sites held out."""
     with style.figure(6.5, 2.9) as drawn:
         axes = drawn.subplots()
         for algorithm in held.algorithms:
             rows = held.rows[algorithm]
             curve = risk_coverage(rows.rarity, risk_of(held, algorithm))
-            shown = curve.coverage > 0.05  # fewer rows say little
+            shown = curve.coverage > 0.05  # fewer rows are too noisy
             places = np.unique(np.linspace(0, shown.sum() - 1, 400).astype(int))
             axes.plot(
                 100 * curve.coverage[shown][places],
@@ -69,6 +69,6 @@ def plot_risk_coverage(held: HeldOutScores) -> Figure:
 
 
 def risk_of(held: HeldOutScores, algorithm: str) -> np.ndarray:  # [n]
-    """What predicting a row costs: 1 for a wrong class, or the squared error."""
+    """Return the cost of predicting each row: 1 for a wrong class, or the squared error."""
     rows = held.rows[algorithm]
     return 1 - rows.right if held.classes else rows.losses

@@ -1,4 +1,4 @@
-"""The report of a fit: one page from what it was trained on to how to make it again."""
+"""Report page of a fit, from the training rows to the command that makes it again."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -36,7 +36,7 @@ def build_fit_page(
     more: Sequence[Section] = (),
     day: date | None = None,
 ) -> Page:
-    """The page.
+    """Build the report page of a fit.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def _lead(fit: TableFit) -> str:
     return (
         f"{kept} was trained on {rows:,} rows of {sites} sites. At sites that it had not seen its "
         f"{held.measure} was {show(held, found.value)} on average; for a new site expect "
-        f"{show(held, found.low)} to {show(held, found.high)} (95 %, if it is to these sites as "
-        "they are to each other)."
+        f"{show(held, found.low)} to {show(held, found.high)} (95 %, if it differs from these "
+        "sites as they differ from each other)."
     )
 
 
@@ -104,14 +104,14 @@ def _facts(fit: TableFit, kind: str) -> list[tuple[str, str]]:
 
 
 def show(held: HeldOutScores, value: float) -> str:
-    """A score as people read it: per cent of right classes, or R²."""
+    """Format a score: per cent of right classes, or R²."""
     if not np.isfinite(value):
         return "–"
     return f"{100 * value:.1f} %" if held.classes else f"{value:.3f}"
 
 
 def show_interval(held: HeldOutScores, found: SiteInterval) -> str:
-    """Both ends of an interval."""
+    """Format both ends of an interval."""
     return f"{show(held, found.low)} to {show(held, found.high)}"
 
 
@@ -148,7 +148,7 @@ def _trained_on(fit: TableFit, source: FitSource) -> Section:
 
 
 def describe_target(fit: TableFit) -> str:
-    """Classes, or a range of numbers."""
+    """Describe the target: classes, or a range of numbers."""
     if not fit.classes:
         return f"a number from {fit.data.y.min():g} to {fit.data.y.max():g}"
     classes = [str(each) for each in fit.estimator.classes_]
@@ -190,22 +190,22 @@ def _held_out(fit: TableFit) -> Section:
     return Section(
         title=title,
         blocks=[
-            "Each site was held out in turn: preprocessing and models were fitted on all others "
-            "and scored on it. Choices such as the penalty weight were made among the others too.",
+            "Each site was held out in turn: preprocessing and models were fitted on all other "
+            "sites and scored on it. Choices such as the penalty weight used the other sites only.",
             PagePicture(
                 figure=figure,
                 alternative=alternative,
                 caption=f"{held.measure.capitalize()} at sites held out",
             ),
             score_table(fit, held),
-            "ERM and WRI were compared by these same losses, so the score of the one that is kept "
-            "is slightly too good.",
+            "ERM and WRI were compared by the same losses, so the score of the kept one is "
+            "slightly too good.",
         ],
     )
 
 
 def score_table(fit: TableFit, held: HeldOutScores) -> PageTable:
-    """Scores and losses by site, with their means and what a new site may have."""
+    """Build the table of scores and losses per site, with means and a new site's interval."""
     names = held.algorithms
     by_site = {
         each: [s for s in held.scores if s.environment == each] for each in held.environments
@@ -244,8 +244,8 @@ def score_table(fit: TableFit, held: HeldOutScores) -> PageTable:
         ],
         rows=[*rows, means, new],
         summary=2,
-        note="Intervals of 95 %: of a site by chance in its rows, of the mean by the spread "
-        "between sites. The lowest loss at a site is bold.",
+        note="95 % intervals: of a site by chance in its rows, of the mean by the spread "
+        "between sites. The smallest loss at a site is bold.",
     )
 
 
@@ -254,17 +254,17 @@ def _insurance(fit: TableFit, answers: Mapping[str, Answer]) -> Section:
     weight = fit.estimator.hyper_.get("penalty_weight")
     if weight is not None:
         chosen = fit.estimator.selection_
-        blocks.append(f"Penalty weight λ of the model that is kept: {weight:g} ({chosen}).")
+        blocks.append(f"Penalty weight λ of the kept model: {weight:g} ({chosen}).")
     stress = answers.get("stress")
     if stress is not None:
         blocks += _answer_blocks(stress, "Stress test")
         if stress.answered:
             blocks.append(
-                "These losses are on rows that the models were trained on; compare models with "
-                "each other rather than with the scores above. WRI with its full penalty, which "
-                "is --penalty-weight 3, shows what more insurance would do."
+                "These losses are on training rows; compare the models with each other and not "
+                "with the scores above. WRI with its full penalty (--penalty-weight 3) shows the "
+                "effect of more insurance."
             )
-    return Section(title="ERM against WRI: what the insurance costs and buys", blocks=blocks)
+    return Section(title="ERM against WRI: cost and benefit of the insurance", blocks=blocks)
 
 
 def _answer_blocks(answer: Answer, caption: str, note: str = "") -> list[Block]:
@@ -291,10 +291,10 @@ def _coverage(fit: TableFit) -> Section:
     return Section(
         title="Risk and coverage",
         blocks=[
-            "Rows of sites held out, ordered by how common they are among the training sites. A "
-            "curve that rises to the right says that rare rows are predicted worse, so setting "
-            "them aside helps. One that falls says that rare rows are the clear cases: rare then "
-            "means extreme among the training sites, not doubtful.",
+            "Rows of sites held out, ordered by how common they are among the training sites. If "
+            "the curve rises to the right, rare rows are predicted worse, and setting them aside "
+            "helps. If it falls, rare rows are the clear cases: rare then means extreme among the "
+            "training sites, not doubtful.",
             PagePicture(
                 figure=plot_risk_coverage(held),
                 alternative=f"{name} by verdict at sites held out: {said}.",
@@ -310,7 +310,7 @@ def _coverage(fit: TableFit) -> Section:
 
 
 def _sampled(sampled: int | None) -> str:
-    return "" if sampled is None else f" (From {sampled:,} rows drawn by lot.)"
+    return "" if sampled is None else f" (From {sampled:,} rows drawn at random.)"
 
 
 def _sites(answers: Mapping[str, Answer], sampled: int | None) -> Section:

@@ -1,4 +1,4 @@
-"""From raw rows to a fitted model with everything that is known about it.
+"""Fit of models to raw rows, with each site held out in turn.
 
 rows ─► schema ─► each site held out: preprocessing, ERM, WRI on the others ─► scores
      ─► the same models on all rows ─► the one that is kept
@@ -30,12 +30,12 @@ from wri.tables.reading import TableRows
 from wri.tables.schema import TableSchema
 
 DEFAULT = ("erm", "wri")
-FEWEST_SITES = 3  # with fewer none can be held out and two still be compared
+FEWEST_SITES = 3  # one to hold out and two to train on
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """What is trained and how one of it is kept."""
+    """Options of a fit: what is trained, and how one model is kept."""
 
     algorithms: tuple[str, ...] = DEFAULT
     choose: Rule = DEFAULT_RULE
@@ -48,11 +48,11 @@ class FitOptions:
     backend: str = "local"  # where fits run: "local" or "ray"
 
     def check(self) -> None:
-        """An error for what does not exist."""
+        """Refuse unknown options."""
         for name in self.algorithms:
             check_option("--algorithms", name, tuple(OBJECTIVES))
         if not self.algorithms or len({*self.algorithms}) < len(self.algorithms):
-            raise InputError("--algorithms must name different algorithms, one at least")
+            raise InputError("--algorithms must name at least one algorithm, and none twice")
         check_option("--choose", self.choose, RULES)
         check_option("--backend", self.backend, tuple(RUNNERS))
 
@@ -71,7 +71,7 @@ class FitOptions:
         )
 
     def cost(self, algorithm: str, sites: int) -> int:
-        """Parts of the work, roughly: runs, those of a penalty counted twice."""
+        """Estimate the work: runs, those with a penalty counted twice."""
         if not has_penalty_weight(algorithm):
             return 1
         if self.penalty_weight is not None:
@@ -81,7 +81,7 @@ class FitOptions:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableFit:
-    """Models of all algorithms on all rows, the one that is kept, and how they held elsewhere."""
+    """Models of all algorithms on all rows, the kept one, and scores at sites held out."""
 
     data: SiteData
     environments: Mapping[str, int]  # rows by name
@@ -96,7 +96,7 @@ class TableFit:
 
     @property
     def model(self) -> Any:
-        """The one that is kept."""
+        """The kept model."""
         return self.models[self.kept.algorithm]
 
     @property
@@ -105,17 +105,17 @@ class TableFit:
         return last_step(self.model)
 
     def prepared(self) -> tuple[np.ndarray, tuple[str, ...]]:
-        """All rows as the models see them, and the names of the columns."""
+        """Return all rows as the models see them, and the names of the columns."""
         return prepared_columns(self.model, self.data.X)
 
 
 def last_step(model: Any) -> Any:
-    """The estimator at the end of a pipeline, or the model itself."""
+    """Return the estimator at the end of a pipeline, or the model itself."""
     return model.steps[-1][1] if isinstance(model, Pipeline) else model
 
 
 def prepared_columns(model: Any, X: Any) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Rows behind a model's preprocessing, `[n, D]`, and the names of their columns."""
+    """Return preprocessed rows `[n, D]` and the names of their columns."""
     if not isinstance(model, Pipeline):
         return np.asarray(X), tuple(f"feature {k}" for k in range(np.shape(X)[1]))
     head = Pipeline(model.steps[:-1])
@@ -130,7 +130,7 @@ def fit_table(
     schema: TableSchema | None = None,
     progress: Progress = silent,
 ) -> TableFit:
-    """Fit models to raw rows, and find out how they hold at sites that they have not seen.
+    """Fit models to raw rows and measure how they hold at sites held out.
 
     Parameters
     ----------
@@ -162,10 +162,10 @@ def fit_table(
 
 
 def find_schema(rows: TableRows, kinds: Mapping[str, str] | None = None) -> TableSchema:
-    """What the columns hold; an error where somebody must decide first."""
+    """Find the schema of the columns; raise an error if the user must decide first."""
     schema = TableSchema.infer(rows.frame, kinds=kinds)
     schema.check()
-    aside = tuple(Column(name, "left out") for name in rows.left_out)  # a new table may have them
+    aside = tuple(Column(name, "left out") for name in rows.left_out)  # allowed in new tables
     columns = (*schema.columns, *aside)
     return replace(schema, columns=columns, target=rows.target, environment=rows.environment)
 
@@ -179,7 +179,7 @@ def fit_sites(
     schema: TableSchema | None = None,
     progress: Progress = silent,
 ) -> TableFit:
-    """The same for rows that are read already, numbers where there is no schema.
+    """Fit models to rows of `SiteData`, which are numbers if there is no schema.
 
     Parameters
     ----------

@@ -1,14 +1,14 @@
-"""How well models hold at sites that they have not seen: each environment held out in turn.
+"""Scores of models at sites held out in turn.
 
     for each environment e:   preprocessing and models are fitted on all others, scored on e
 
-Whatever a model chooses, its penalty weight for instance, it chooses among the training sites, so
-nothing of e is seen before the score. Two intervals follow:
+A model makes its choices, such as the penalty weight, among the training sites, so nothing of e is
+seen before the score. Two intervals follow:
 
     of a site's score    chance in its rows (or blocks of rows)
     of a new site        mean ± t_{E−1} · s · sqrt(1 + 1/E),   s: spread of the E scores
 
-The second holds if a new site is to the sites here as each of them is to the others.
+The second holds if a new site differs from these sites as they differ from each other.
 """
 
 import warnings
@@ -26,11 +26,11 @@ from wri.tables.fit_jobs import FitJob, JobRunner, LocalRunner
 
 LEVEL = 0.95
 DRAWS = 500  # of the bootstrap
-_SURE = 1e-6  # the least probability in a log-loss: a class that a site alone has costs 14 nats
+_SURE = 1e-6  # smallest probability in a log-loss: a class unknown in training costs 14 nats
 
 
 class SiteInterval(NamedTuple):
-    """A number with a 95 % interval."""
+    """Number with a 95 % interval."""
 
     value: float
     low: float
@@ -39,7 +39,7 @@ class SiteInterval(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SiteScore:
-    """One model at one site that was held out."""
+    """Score of one model at one site held out."""
 
     environment: str
     algorithm: str
@@ -52,13 +52,13 @@ class SiteScore:
     penalty_weight: float | None  # that the model chose
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, which knows no infinity."""
+        """Return the score for JSON, which has no infinity."""
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {name: _finite(value) for name, value in plain.items()}
 
 
 class ScoredRows(NamedTuple):
-    """All rows, each as seen by the model that had its site held out."""
+    """All rows, each scored by the model that had its site held out."""
 
     losses: np.ndarray  # [n], log-loss or squared error
     rarity: np.ndarray  # [n], per cent, higher = more common
@@ -78,7 +78,7 @@ class HeldOutScores:
 
     @property
     def measure(self) -> str:
-        """What a score is."""
+        """Name of the score."""
         return "accuracy" if self.classes else "R²"
 
     @property
@@ -86,35 +86,35 @@ class HeldOutScores:
         return "log-loss" if self.classes else "squared error"
 
     def of(self, algorithm: str) -> list[SiteScore]:
-        """The scores of one algorithm, by site."""
+        """Return the scores of one algorithm, by site."""
         return [each for each in self.scores if each.algorithm == algorithm]
 
     def losses(self) -> np.ndarray:  # [A, E]
-        """Mean loss of every algorithm at every site."""
+        """Return the mean loss of each algorithm at each site."""
         return np.array([[each.loss for each in self.of(name)] for name in self.algorithms])
 
     def mean(self, algorithm: str, what: str = "score") -> SiteInterval:
-        """Mean over sites, with a 95 % interval of the mean."""
+        """Return the mean over sites with a 95 % interval of the mean."""
         return self._within(_over_sites([getattr(e, what) for e in self.of(algorithm)], 0.0), what)
 
     def new_site(self, algorithm: str, what: str = "score") -> SiteInterval:
-        """What a further site has with 95 %, if it is to these as they are to each other."""
+        """Return the mean with the 95 % interval of one more site."""
         return self._within(_over_sites([getattr(e, what) for e in self.of(algorithm)], 1.0), what)
 
     def _within(self, found: SiteInterval, what: str) -> SiteInterval:
-        """An interval cut where no value can lie: losses below 0, accuracies beyond 0 and 1."""
+        """Cut an interval at the bounds of its values."""
         lowest = 0.0 if what == "loss" or self.classes else -np.inf
         highest = np.inf if what == "loss" else 1.0  # accuracy and R²
         return SiteInterval(found.value, max(found.low, lowest), min(found.high, highest))
 
     def difference(self, first: str, second: str) -> SiteInterval:
-        """Loss of the first minus loss of the second, mean over sites, paired."""
+        """Return the mean loss of the first minus that of the second, paired by site."""
         pairs = zip(self.of(first), self.of(second), strict=True)
         return _over_sites([one.loss - other.loss for one, other in pairs], 0.0)
 
 
 def _over_sites(values: Sequence[float], own: float) -> SiteInterval:
-    """Mean with the interval of the mean (own = 0), or of one more value (own = 1)."""
+    """Return the mean with the interval of the mean (own = 0) or of one more value (own = 1)."""
     mean, count = float(np.mean(values)), len(values)
     half = t.ppf((1 + LEVEL) / 2, count - 1) * np.std(values, ddof=1) * np.sqrt(own + 1 / count)
     return SiteInterval(mean, mean - float(half), mean + float(half))
@@ -125,7 +125,7 @@ def _finite(value: Any) -> Any:
 
 
 class SiteData(NamedTuple):
-    """Rows as the outer loop takes them."""
+    """Rows, targets, sites and blocks."""
 
     X: Any  # DataFrame or array, [n, …]
     y: np.ndarray  # [n]
@@ -133,7 +133,7 @@ class SiteData(NamedTuple):
     blocks: np.ndarray | None  # [n]
 
     def take(self, rows: np.ndarray) -> "SiteData":
-        """Some of the rows."""
+        """Return some of the rows."""
         X = self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]
         blocks = None if self.blocks is None else self.blocks[rows]
         return SiteData(X, self.y[rows], self.groups[rows], blocks)
@@ -232,7 +232,7 @@ def hold_out_sites(
 def _score(
     environment: str, algorithm: str, model: Any, site: SiteData, classes: bool, seed: int
 ) -> tuple[ScoredRows, SiteScore]:
-    """What a fitted model makes of a site's rows, and its score."""
+    """Score a fitted model on a site's rows."""
     found = model.assess(site.X)
     seen = _see(model, found, site.y, classes)
     interval = _interval(seen, site, classes, seed)
@@ -259,12 +259,12 @@ def _fit(model: Any, training: SiteData, held_out: str) -> None:
         model.fit(training.X, training.y, groups=training.groups)
     except InputError as error:
         raise InputError(
-            f"with environment {shorten(held_out)!r} held out: {error}. --fast leaves none out"
+            f"with environment {shorten(held_out)!r} held out: {error}. --fast holds none out"
         ) from error
 
 
 def _see(model: Any, found: Any, y: np.ndarray, classes: bool) -> ScoredRows:
-    """Loss, rarity and verdict of every row."""
+    """Return loss, rarity and verdict of each row."""
     if not classes:
         losses, right = np.square(found.predictions - y), np.full(len(y), np.nan)
     else:
@@ -274,7 +274,7 @@ def _see(model: Any, found: Any, y: np.ndarray, classes: bool) -> ScoredRows:
 
 
 def _log_losses(model: Any, probabilities: np.ndarray, y: np.ndarray) -> np.ndarray:  # [n]
-    """−log of the probability of the class; classes that the model never saw have none."""
+    """Return −log of the probability of the class; unknown classes have the smallest."""
     place = np.searchsorted(model.classes_, y).clip(max=len(model.classes_) - 1)
     known = model.classes_[place] == y
     found = np.where(known, probabilities[np.arange(len(y)), place], 0.0)
@@ -318,7 +318,7 @@ def _r2(y: np.ndarray, losses: np.ndarray, blocks: np.ndarray | None, seed: int)
 
 
 def _resample(sums: np.ndarray, blocks: np.ndarray, seed: int) -> np.ndarray:  # [n, K] -> [D, K]
-    """Totals of blocks drawn with replacement."""
+    """Return totals of blocks drawn with replacement."""
     _, code = np.unique(
         blocks.astype(str) if blocks.dtype == object else blocks, return_inverse=True
     )

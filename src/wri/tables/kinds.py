@@ -1,11 +1,11 @@
-"""What a column holds, found out from its cells.
+"""Kind of a column, found from its cells.
 
-In this order, missing cells aside:
+In this order, without missing cells:
 
     constant   all cells are equal, or all are missing
-    yes/no     booleans, and nothing but yes and no, true and false, 1 and 0, …
+    yes/no     booleans, or only yes and no, true and false, 1 and 0, …
     date       dates and times, as such or as texts
-    id         whole numbers that count rows, or mostly different ones under a name such as
+    id         whole numbers that count rows, or mostly different ones with a name such as
                `patient_id`; short texts that are mostly different
     number     numbers, or texts of numbers
     mixed      mostly different numbers with other texts among them, such as "< 5"
@@ -29,13 +29,13 @@ ID_NAME = re.compile(
     r"(?i:(^|[_ .-])(id|ids|uuid|guid|mrn|key|index|nr|rowid|row)$|^unnamed: )|[a-z]I[Dd]$"
 )
 FEW = 20  # rows below which different cells do not make a column an id
-MOSTLY = 0.5  # share of different cells from which on texts are no categories
-OFTEN = 0.2  # the same for numbers under a name that says id
-WORDS = 3  # words on average from which on mostly different texts are free text
+MOSTLY = 0.5  # share of different cells above which texts are not categories
+OFTEN = 0.2  # the same for numbers in a column named like an id
+WORDS = 3  # mean number of words from which mostly different texts are free text
 
 
 def find_column(cells: pd.Series, name: str, kind: Kind | None = None) -> Column:
-    """What a column holds.
+    """Find the kind of a column.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def find_column(cells: pd.Series, name: str, kind: Kind | None = None) -> Column
 
 
 def _is_measured(cells: pd.Series) -> bool:
-    """Whether a column plainly holds numbers, some with fractions; spares a look at each cell."""
+    """Return whether a column clearly holds numbers, some with fractions; a quick check."""
     if cells.dtype.kind != "f":
         return False
     numbers = cells.to_numpy()[cells.notna().to_numpy()]
@@ -65,7 +65,7 @@ def _is_measured(cells: pd.Series) -> bool:
 
 
 def find_kind(cells: pd.Series, name: str, values: list[Any], missing: int) -> Kind:
-    """The kind of a column with these different values."""
+    """Return the kind of a column with these different values."""
     n = len(cells) - missing
     if len(values) <= 1 and (missing == 0 or not values):
         return "constant"
@@ -99,12 +99,12 @@ def _numbers(values: list[Any]) -> np.ndarray | None:
 
 
 def _share_of_numbers(values: list[Any]) -> float:
-    """Of the different cells."""
+    """Return the share of different cells that are numbers."""
     return float(np.mean([_numbers([value]) is not None for value in values]))
 
 
 def _counts_rows(numbers: np.ndarray, n: int, name: str) -> bool:
-    """Whether whole numbers are names of rows: 1, 2, 3, …, or many under the name of an id."""
+    """Return whether whole numbers name rows: 1, 2, 3, …, or many in a column named like an id."""
     if len(numbers) <= FEW or not np.isfinite(numbers).all() or (numbers % 1).any():
         return False
     counted = len(numbers) == n and bool((np.diff(numbers) == 1).all())

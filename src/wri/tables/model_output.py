@@ -1,4 +1,4 @@
-"""What a fit leaves behind: a folder with the model and its report, and a document for machines."""
+"""Output of a fit: a folder with the model and its report, and a JSON document."""
 
 import os
 import tempfile
@@ -39,7 +39,7 @@ def check_output(folder: Path) -> None:
 
 
 def write_model(model: Any, page: Page, folder: Path) -> Path:
-    """Write a model and its report; a folder appears whole, or the old one stays.
+    """Write a model and its report, completely or not at all.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def write_model(model: Any, page: Page, folder: Path) -> Path:
         model.save(stage)
         (stage / REPORT).write_bytes(data)
         if target.exists() and any(target.iterdir()):
-            # the record is replaced at once; the old report goes first, so none is stale
+            # the record is replaced in one step; saving deletes the old report, so none is stale
             model.save(target)
             os.replace(stage / REPORT, target / REPORT)
         else:
@@ -73,7 +73,7 @@ def write_model(model: Any, page: Page, folder: Path) -> Path:
 
 
 def diagnose_fit(fit: TableFit, most: int) -> tuple[dict[str, Answer], int | None]:
-    """The diagnosis of a fit's rows, and how many of them it saw if not all.
+    """Diagnose a fit's rows; return the answers and the number of rows if sampled.
 
     Parameters
     ----------
@@ -87,17 +87,17 @@ def diagnose_fit(fit: TableFit, most: int) -> tuple[dict[str, Answer], int | Non
     columns = NamedColumns(x=x, names=names, y=own.y, groups=own.groups, blocks=own.blocks)
     seen = columns.sample(most, fit.options.seed)
     models = {label_of(name): last_step(model) for name, model in fit.models.items()}
-    if "WRI" in models:  # the weight chosen may be next to none, which shows nothing
+    if "WRI" in models:  # the chosen weight may be close to zero, which shows nothing
         full = clone(models["WRI"]).set_params(penalty_weight=None)
-        with warnings.catch_warnings():  # said once, of all rows, by the fit itself
-            warnings.filterwarnings("ignore", ".*share next to nothing")
+        with warnings.catch_warnings():  # the fit itself has warned already
+            warnings.filterwarnings("ignore", ".*pairs of environments hardly overlap")
             models["WRI, full penalty"] = full.fit(seen.x, seen.y, groups=seen.groups)
     answers = diagnose_columns(seen, classes=fit.classes, models=models, seed=fit.options.seed)
     return answers, len(seen.y) if len(seen.y) < len(x) else None
 
 
 def fit_document(fit: TableFit) -> dict[str, Any]:
-    """A fit for machines: `kept`, `held_out` and what else is known."""
+    """Return a fit for JSON: `kept`, `held_out` and more."""
     held, kept = fit.held_out, fit.kept.algorithm
     weight = fit.estimator.hyper_.get("penalty_weight")
     new = None if held is None else held.new_site(kept)

@@ -1,10 +1,10 @@
-"""How well a model held on rows whose outcomes are known, gathered piece by piece.
+"""Measures of a model on rows with known outcomes, collected chunk by chunk.
 
     loss    mean of −log p(y), or of (y − ŷ)²
     score   accuracy, or R² = 1 − Σ(y − ŷ)² / Σ(y − ȳ)²
     AUROC   of two classes
 
-Beside them stands the interval for the loss that the model promises from the rows without outcomes.
+They are shown beside the interval of the loss that the model expected without the outcomes.
 """
 
 from typing import Any
@@ -19,12 +19,12 @@ from wri.estimators.columns import DistinctCells, as_category, as_number
 from wri.estimators.pipeline import last_step
 from wri.estimators.verdicts import Assessment
 
-MOST_ROWS = 1_000_000  # of which the promised interval is computed
+MOST_ROWS = 1_000_000  # from which the expected interval is computed
 TINY = float(np.finfo(float).tiny)
 
 
 class Outcomes:
-    """Outcomes of rows, beside what was predicted."""
+    """Outcomes of rows beside their predictions."""
 
     def __init__(self, model: Any, target: str) -> None:
         last = last_step(model)
@@ -36,7 +36,7 @@ class Outcomes:
         self._predicted: list[np.ndarray] = []
 
     def add(self, cells: pd.Series, judged: Assessment) -> None:
-        """The outcomes of some rows; rows without one are counted and left out."""
+        """Add the outcomes of some rows; rows without one are counted and left out."""
         distinct = DistinctCells(cells)
         codes = distinct.spread(
             [
@@ -79,12 +79,10 @@ class Outcomes:
         return sum(len(part) for part in self._y)
 
     def measures(self) -> dict[str, float]:
-        """Loss, accuracy or R², and AUROC where there are two classes and both were met."""
+        """Return loss, accuracy or R², and AUROC if both of two classes occur."""
         y, predicted = np.concatenate(self._y), np.concatenate(self._predicted)
         if not len(y):
-            raise InputError(
-                f"column {self.target!r} has no outcome; fill it in, or leave --target"
-            )
+            raise InputError(f"column {self.target!r} has no outcome; fill it in, or omit --target")
         if self.classes is None:
             squared = np.square(y - predicted[:, 0])
             spread = float(np.square(y - y.mean()).sum())
@@ -101,13 +99,13 @@ class Outcomes:
         return found
 
     def promised(self) -> SiteLoss | None:
-        """The interval for the loss that these rows let expect without their outcomes."""
+        """Return the interval of the loss expected without the outcomes."""
         predicted = np.concatenate(self._predicted)
         step = -(-len(predicted) // MOST_ROWS)
         return expect_loss(self.known, self.left_out, predicted[::step])
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the measures for JSON."""
         measures, promised = self.measures(), self.promised()
         low = None if promised is None else promised.low
         high = None if promised is None else promised.high
@@ -124,7 +122,7 @@ class Outcomes:
         }
 
     def as_lines(self) -> list[str]:
-        """For a person."""
+        """Return the measures as lines of text."""
         found = self.as_dict()
         what = "squared error" if self.classes is None else "log-loss"
         score = [f"{what} {found['loss']:.4g}"]
@@ -134,7 +132,7 @@ class Outcomes:
         lost = f" ({found['missing']:,} without an outcome)" if found["missing"] else ""
         lines = [f"outcomes of {found['rows']:,} rows{lost}: {', '.join(score)}"]
         if found["within_interval"] is None:
-            return [*lines, "no interval was promised: it takes three training sites or more"]
+            return [*lines, "no interval was expected: it needs at least three training sites"]
         word = "met" if found["within_interval"] else "NOT met"
         span = f"{found['low']:.4g} to {found['high']:.4g}"
         lines.append(f"promised {what} {span} ({found['level']:.0%} interval): {word}")

@@ -18,7 +18,7 @@ AT_ONCE = 512  # pictures
 def predict_pictures(
     model: "PictureClassifier", folder: Path, output: Path, prefix: str = "", progress: Any = None
 ) -> PredictionSummary:
-    """Write a table with one row per picture in a folder or its folders.
+    """Write a table with one row per picture in a folder and its subfolders.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ BACKBONE = "efficientnet-lite0"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PictureFit:
-    """A fit of pictures with the classifier to be saved."""
+    """Fit of pictures with the classifier to be saved."""
 
     fit: TableFit
     model: PictureClassifier
@@ -40,7 +40,7 @@ def fit_pictures(
     progress: Progress = silent,
     status: Callable[[str], None] = lambda text: None,
 ) -> PictureFit:
-    """Fit a classifier to a folder of pictures, with every domain held out in turn.
+    """Fit a classifier to a folder of pictures, with each domain held out in turn.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def fit_pictures(
 
 
 def picture_sections(found: PictureFit) -> list[Section]:
-    """The rarest pictures, for the report."""
+    """Build the report section with the rarest pictures."""
     model: Any = found.fit.model
     assessed = model.assess(found.fit.data.X)
     paths = [found.folder.paths[k] for k in found.kept]
@@ -102,7 +102,7 @@ def picture_sections(found: PictureFit) -> list[Section]:
         for k in order
     ]
     note = Notice(
-        "Evidence is on the model's outputs: a strange picture with an ordinary output is called "
+        "Evidence sees the model's outputs: an unusual picture with an ordinary output is called "
         "supported. Check a new kind of picture on some labelled ones.",
         "note",
     )

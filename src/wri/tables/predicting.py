@@ -1,7 +1,8 @@
-"""Predictions for files of any length: rows are read, judged and written piece by piece.
+"""Predictions for files of any length: rows are read, judged and written in chunks.
 
-The output has the input's columns and, for every row, the prediction, its probability, how common
-the row is, the verdict and the nearest training environment. It appears whole or not at all.
+The output has the input's columns and, for each row, the prediction, its probability, how common
+the row is, the verdict and the nearest training environment. It is written completely or not at
+all.
 """
 
 import time
@@ -29,7 +30,7 @@ Share = Callable[[float], None]
 
 @dataclass(eq=False, kw_only=True)
 class PredictionSummary:
-    """What was done with a file."""
+    """Summary of the predictions for a file."""
 
     rows: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -40,8 +41,8 @@ class PredictionSummary:
     cpu_seconds: dict[str, float] = field(
         default_factory=lambda: defaultdict(float)
     )  # of all cores, where they are shared
-    ignored: tuple[str, ...] = ()  # columns that training had not
-    positive: Any = None  # whose probability is written, where there are two classes
+    ignored: tuple[str, ...] = ()  # columns that were not in training
+    positive: Any = None  # class whose probability is written, if there are two
     outcomes: Outcomes | None = None
 
     def count(self, judged: Assessment) -> None:
@@ -51,7 +52,7 @@ class PredictionSummary:
         self.nearest.update(str(each) for each in judged.nearest.tolist() if each is not None)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the summary for JSON."""
         return {
             "rows": self.rows,
             "verdicts": {name: self.verdicts[name] for name in ("supported", "rare", "outside")},
@@ -65,7 +66,7 @@ class PredictionSummary:
 
 @dataclass(frozen=True, eq=False)
 class ModelColumns:
-    """Which columns of a table a model takes, and how its cells become what the model takes."""
+    """Columns of a table that a model takes, and how their cells are read."""
 
     names: tuple[str, ...]
     numbers: frozenset[str] | None  # None: whatever reads as numbers
@@ -73,7 +74,7 @@ class ModelColumns:
 
     @classmethod
     def of(cls, model: Any, table: TableFile, aside: Collection[str] = ()) -> "ModelColumns":
-        """Features of a model in a table; columns that are not there are an error.
+        """Find a model's features in a table; missing columns are an error.
 
         Parameters
         ----------
@@ -98,13 +99,13 @@ class ModelColumns:
             names = [name for name in table.names if name not in known]
             if len(names) != model.n_features_in_:
                 raise InputError(
-                    f"the model was trained on {model.n_features_in_} columns without names, and "
-                    f"{table.path} has {len(names)}: {listed(names)}; give a file with just those"
+                    f"the model was trained on {model.n_features_in_} columns without names, but "
+                    f"{table.path} has {len(names)}: {listed(names)}; give a file with only those"
                 )
         missing = [name for name in names if name not in table.names]
         ignored = [name for name in table.names if name not in known and name not in names]
         if missing:
-            beside = f"; it has others that training had not: {listed(ignored)}"
+            beside = f"; it has columns that were not in training: {listed(ignored)}"
             raise InputError(
                 f"{table.path} has no column {listed(missing)}, which the model was trained on"
                 f"{beside if ignored else ''}; add or rename columns"
@@ -112,7 +113,7 @@ class ModelColumns:
         return cls(tuple(names), numbers, tuple(ignored))
 
     def take(self, chunk: pd.DataFrame, decimal: str) -> pd.DataFrame:
-        """The features of some rows."""
+        """Return the features of some rows."""
         numeric = self.names if self.numbers is None else self.numbers
         read = {
             name: as_numbers(chunk[name], decimal) if name in numeric else chunk[name]
@@ -182,13 +183,13 @@ def predict_file(
 
 
 def positive_class(model: Any) -> Any:
-    """The second of two classes; None for more classes, and for numbers."""
+    """Return the second of two classes; None for more classes and for numbers."""
     classes = np.asarray(getattr(model, "classes_", ()))
     return classes.tolist()[1] if len(classes) == 2 else None
 
 
 def added_columns(model: Any, judged: Assessment, prefix: str = "") -> pd.DataFrame:
-    """What the output has besides the input's columns; the positive class of two is the second."""
+    """Return the columns that the output adds; the positive class of two is the second."""
     columns: dict[str, Any] = {"prediction": judged.predictions}
     if judged.probabilities is not None:
         if judged.probabilities.shape[1] == 2:
@@ -205,7 +206,7 @@ def added_columns(model: Any, judged: Assessment, prefix: str = "") -> pd.DataFr
 
 
 def read_features(model: Any, table: TableFile, progress: Share = lambda share: None) -> Any:
-    """All features of a file at once, and the columns that are ignored."""
+    """Read all features of a file at once; return them and the ignored columns."""
     features = ModelColumns.of(model, table)
     texts = {name for name in features.names if name not in (features.numbers or ())}
     pieces = []
@@ -237,7 +238,7 @@ def _check_clash(table: TableFile, kept: list[str], added: pd.DataFrame) -> None
 
 
 def _timed(chunks: Iterator[Chunk], done: PredictionSummary) -> Iterator[Chunk]:
-    """The same pieces; the time they take counts as reading."""
+    """Yield the same chunks and count their time as reading."""
     while True:
         with _spent(done, "reading"):
             chunk = next(chunks, None)

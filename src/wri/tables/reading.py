@@ -1,4 +1,4 @@
-"""Rows with a target and an environment, from one file or from several."""
+"""Rows with a target and an environment, read from one or several files."""
 
 import hashlib
 from collections.abc import Collection, Sequence
@@ -25,7 +25,7 @@ FROM_FILE = "file"  # name of the environment column where a file is an environm
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file that was read."""
+    """File that was read."""
 
     path: str
     rows: int
@@ -34,13 +34,13 @@ class SourceFile:
 
     @property
     def described(self) -> str:
-        """For a person."""
+        """Description of the file for a person."""
         return f"{self.path}: {self.rows:,} rows" + (f" ({self.written})" if self.written else "")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableRows:
-    """Raw columns with the target, the environment and perhaps the block of every row."""
+    """Raw columns with target, environment and optional block per row."""
 
     frame: "pd.DataFrame"  # [n, …], without target, environment and blocks
     y: np.ndarray  # [n], class labels or numbers
@@ -54,7 +54,7 @@ class TableRows:
 
     @property
     def environments(self) -> dict[str, int]:
-        """Rows of every environment, in the natural order of names."""
+        """Number of rows per environment, in the natural order of names."""
         names, codes = read_labels("groups", self.environment, self.groups, any_text=True)
         return dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
 
@@ -128,14 +128,14 @@ def _leave_out(
     for name in names:
         if name not in there:
             raise InputError(
-                f"--drop names {name!r}, and there is no such column{suggest(name, there)}; the "
+                f"--drop names {name!r}, but there is no such column{suggest(name, there)}; the "
                 f"columns are {listed_names(list(there))}"
             )
     return [frame.drop(columns=[*names], errors="ignore") for frame in frames]
 
 
 def _find_files(paths: Sequence[str | Path]) -> list[Path]:
-    """Paths, and what patterns match, in this order."""
+    """Return paths and the files that match patterns, in this order."""
     found: list[Path] = []
     for path in map(Path, paths):
         pattern = any(mark in str(path) for mark in "*?[") and not path.exists()
@@ -154,13 +154,13 @@ def _check_memory(paths: Sequence[Path], gigabytes: float) -> None:
     if needed > gigabytes * 1e9:
         what = shorten(paths[0]) if len(paths) == 1 else f"reading {len(paths)} files"
         raise InputError(
-            f"{what} takes about {needed / 1e9:.2g} GB, and --memory allows {gigabytes:g}; raise "
+            f"{what} needs about {needed / 1e9:.2g} GB, but --memory allows {gigabytes:g}; raise "
             "it, or leave rows or columns out"
         )
 
 
 def _join(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]", by_file: bool) -> "pd.DataFrame":
-    """All rows; columns that only some files have are an error, because cells would be missing."""
+    """Join the rows of all files; refuse columns that only some files have."""
     import pandas as pd
 
     everywhere = set.intersection(*(set(frame.columns) for frame in frames))
@@ -169,7 +169,7 @@ def _join(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]", by_file: bool
         if only:
             others = next(p for p, f in zip(paths, frames, strict=True) if only[0] not in f.columns)
             raise InputError(
-                f"{path} has the column {listed_names(only)}, and {others} has not; add it there, "
+                f"{path} has the column {listed_names(only)}, but {others} does not; add it there, "
                 f"or leave it out with --drop {only[0]}"
             )
     if by_file:
@@ -177,8 +177,8 @@ def _join(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]", by_file: bool
         twice = [stem for stem in stems if stems.count(stem) > 1]
         if twice:
             raise InputError(
-                f"two files are called {shorten(twice[0])!r}, and --env-from-file takes the name "
-                "for the environment; rename one of them"
+                f"two files are called {shorten(twice[0])!r}, but --env-from-file uses the name as "
+                "environment; rename one of them"
             )
         if FROM_FILE in everywhere:
             raise InputError(
@@ -200,7 +200,7 @@ def _separate(
     blocks: str | None,
     task: str | None,
 ) -> TableRows:
-    """Target, environment and blocks apart from the features."""
+    """Separate target, environment and blocks from the features."""
     names, codes = read_labels(where, environment, frame.pop(environment), any_text=True)
     _check_environments(where, environment, names, codes)
     classes, y = read_targets(where, target, frame.pop(target), task)
@@ -225,8 +225,8 @@ def _check_environments(
     sizes = np.bincount(codes)
     if len(names) < 2:
         raise InputError(
-            f"{where}: column {environment!r} holds the one environment {shorten(names[0])!r}; at "
-            "least two are needed, so name another column or add rows from elsewhere"
+            f"{where}: column {environment!r} holds only one environment, {shorten(names[0])!r}; "
+            "at least two are needed: name another column or add rows of another environment"
         )
     if sizes.min() < FEWEST_ROWS:
         raise InputError(
@@ -236,7 +236,7 @@ def _check_environments(
 
 
 def _class_labels(names: Sequence[str]) -> np.ndarray:
-    """Whole numbers where all names are plainly written ones, else texts."""
+    """Return labels as whole numbers if all are written as such, else as texts."""
     try:
         numbers = [int(name) for name in names]
     except ValueError:

@@ -1,11 +1,11 @@
-"""The schema of a table: what each of its columns holds, and the preprocessing that follows.
+"""Schema of a table: the kind of each column, and the preprocessing that follows from it.
 
-    numbers, yes/no   median for missing cells, and a column that says where they were missing
-    categories        one column each; rare ones share one; all zeros where training never saw it
+    numbers, yes/no   median for missing cells, and one column that marks them
+    categories        one column each; rare ones share one; all zeros for unknown ones
     constant          left out
 
-Kinds are found out (`wri.tables.kinds`) or given. Dates, ids and free text are refused until
-somebody leaves them out or says another kind.
+Kinds are found (`wri.tables.kinds`) or given. Dates, ids and free text are refused until the user
+leaves them out or gives another kind.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,12 +29,12 @@ from wri.estimators.columns import (
 )
 from wri.tables.kinds import find_column
 
-RARE = 10  # rows below which a category is rare, in tables of 500 rows or more
-MOST_CATEGORIES = 50  # columns that one column of categories becomes
+RARE = 10  # rows below which a category is rare, in tables of at least 500 rows
+MOST_CATEGORIES = 50  # largest number of encoded columns per column of categories
 SHOWN_CATEGORIES = 5
 HINTS = {
     "date": "a date; make numbers of it, such as an age or a duration",
-    "id": "an id, which says nothing about new rows",
+    "id": "an id, which holds no information about new rows",
     "text": "free text",
     "mixed": "numbers with other cells among them; correct those, or empty them as missing",
 }
@@ -42,10 +42,32 @@ HINTS = {
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Columns of a table with their kinds."""
+    """Columns of a raw table with their kinds.
 
-    columns: tuple[Column, ...]  # in the order of the table, without target and environment
-    rows: int = 0  # that the kinds were found from
+    Attributes
+    ----------
+    columns : tuple of Column
+        Columns in the order of the table, without target and environment.
+    rows : int, default=0
+        Number of rows from which the kinds were found.
+    target : str or None, default=None
+        Name of the column to be predicted.
+    environment : str or None, default=None
+        Name of the column of environments.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from wri.tables import TableSchema
+    >>> cells = {"age": [41.5, 60.0], "ward": ["a", "b"], "site": [1, 2], "ill": [0, 1]}
+    >>> table = pd.DataFrame(cells)
+    >>> schema = TableSchema.infer(table, target="ill", environment="site")
+    >>> [(column.name, column.kind) for column in schema.columns]
+    [('age', 'number'), ('ward', 'category')]
+    """
+
+    columns: tuple[Column, ...]
+    rows: int = 0
     target: str | None = None
     environment: str | None = None
 
@@ -58,23 +80,30 @@ class TableSchema:
         kinds: Mapping[str, str] | None = None,
         leave_out: Iterable[str] = (),
     ) -> Self:
-        """Find out what every column holds.
+        """Find the kind of each column.
 
         Parameters
         ----------
-        table
+        table : DataFrame
             Raw columns: numbers as numbers, texts as texts, missing cells as NaN, None or NA.
-        target, environment
-            Columns that are no features.
-        kinds
-            Kinds that are known: "number", "yes/no" or "category" by the column's name.
-        leave_out
-            Names of columns that are not to be learned from.
+        target : str or None, default=None
+            Column to be predicted; it is not a feature.
+        environment : str or None, default=None
+            Column of environments; it is not a feature.
+        kinds : mapping of str to str or None, default=None
+            Known kinds by column: "number", "yes/no" or "category".
+        leave_out : iterable of str, default=()
+            Columns that are not used.
 
         Returns
         -------
-        schema
-            Refused columns are in it; `check` raises an error for them.
+        schema : TableSchema
+            Schema with refused columns in it; `check` raises an error for them.
+
+        Raises
+        ------
+        InputError
+            If a column does not exist or a kind is unknown.
         """
         kinds = {**(kinds or {}), **dict.fromkeys(leave_out, "left out")}
         aside = {name for name in (target, environment) if name is not None}
@@ -88,7 +117,7 @@ class TableSchema:
             if name in aside:
                 raise InputError(f"column {shorten(name)!r} is the target or the environment")
         if not len(table):
-            raise InputError("the table has columns and no rows; give rows")
+            raise InputError("the table has columns but no rows; give rows")
         found = [
             find_column(table[name], str(name), kinds.get(name))  # type: ignore[arg-type]
             for name in table.columns
@@ -98,29 +127,42 @@ class TableSchema:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the columns that are learned from."""
+        """Names of the columns that are features."""
         return tuple(column.name for column in self.columns if column.kind in READ)
 
     @property
     def refused(self) -> tuple[Column, ...]:
-        """Columns that somebody must decide about: dates, ids and free text."""
+        """Columns that the user must decide about: dates, ids and free text."""
         return tuple(column for column in self.columns if column.kind in REFUSED)
 
     def check(self) -> None:
-        """An error where a column is refused, or none is left to learn from."""
+        """Refuse a schema with refused columns or without features.
+
+        Raises
+        ------
+        InputError
+            If a column is refused, or no feature is left. The message names the options that
+            decide.
+        """
         if self.refused:
             reasons = [f"{shorten(c.name)!r} looks like {HINTS[c.kind]}" for c in self.refused[:6]]
             more = f" (and {len(self.refused) - 6} more)" if len(self.refused) > 6 else ""
             names = ",".join(shorten(column.name) for column in self.refused[:6])
             raise InputError(
                 f"column {'; column '.join(reasons)}{more}. Leave them out (--drop {names}), "
-                f"or say what they hold (--number {names}, or --category {names})"
+                f"or give their kind (--number {names}, or --category {names})"
             )
         if not self.features:
             raise InputError("no column is left to learn from: all are constant or left out")
 
     def make_preprocessing(self) -> list[Any]:
-        """Unfitted steps for `wri.make_pipeline`: reading the cells, then encoding them."""
+        """Make unfitted steps for `wri.make_pipeline`: reading the cells, then encoding them.
+
+        Returns
+        -------
+        steps : list of transformer
+            A `ColumnReader` and a `ColumnTransformer`.
+        """
         self.check()
         of_kind = {kind: [c.name for c in self.columns if c.kind == kind] for kind in READ}
         numbers, categories = of_kind["number"] + of_kind["yes/no"], of_kind["category"]
@@ -144,7 +186,13 @@ class TableSchema:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the schema as a dict for JSON.
+
+        Returns
+        -------
+        entries : dict
+            `columns`, `rows`, `target` and `environment`.
+        """
         return {
             "columns": [column.as_dict() for column in self.columns],
             "rows": self.rows,
@@ -154,7 +202,23 @@ class TableSchema:
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any]) -> Self:
-        """From what `as_dict` made, or a user wrote: `columns` with `name` and `kind` each."""
+        """Make a schema from a dict of `as_dict`, or from one that a user wrote.
+
+        Parameters
+        ----------
+        entries : mapping
+            `columns`, each with `name` and `kind`; optional `rows`, `target` and `environment`.
+
+        Returns
+        -------
+        schema : TableSchema
+            The schema.
+
+        Raises
+        ------
+        InputError
+            If entries are missing, unknown or of another type.
+        """
         known = {"columns", "rows", "target", "environment"}
         if not isinstance(entries, Mapping) or not {"columns"} <= set(entries) <= known:
             raise InputError(f"a schema has the entries {', '.join(sorted(known))}")
@@ -170,7 +234,18 @@ class TableSchema:
 
     @classmethod
     def of(cls, model: Any) -> Self | None:
-        """The schema that a pipeline was made with; None for models without one."""
+        """Return the schema that a pipeline was made with.
+
+        Parameters
+        ----------
+        model : estimator
+            Pipeline or estimator.
+
+        Returns
+        -------
+        schema : TableSchema or None
+            The schema; None for models without one.
+        """
         steps = model.steps if isinstance(model, Pipeline) else []
         for _, step in steps[:-1]:
             if isinstance(step, ColumnReader):
@@ -179,7 +254,13 @@ class TableSchema:
         return None
 
     def as_lines(self) -> list[str]:
-        """A table for people: name, kind, missing cells, categories."""
+        """Return the schema as lines of text: name, kind, missing cells, categories.
+
+        Returns
+        -------
+        lines : list of str
+            One line per column.
+        """
         width = max((len(shorten(column.name)) for column in self.columns), default=0)
         lines = []
         for column in self.columns:

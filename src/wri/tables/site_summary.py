@@ -1,4 +1,4 @@
-"""What to expect at a new site: lines for a person, a document for machines, a picture."""
+"""Summary of a new site as text, JSON and figure."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ SHOWN = 10  # sites, and columns
 
 
 def site_lines(site: "NewSite") -> list[str]:
-    """The meaning, and a small table."""
+    """Return the summary as lines: the meaning and a small table."""
     rare, outside = site.usual
     shares = sorted(
         zip(site.nearest_shares.tolist(), map(str, site.labels), strict=True), reverse=True
@@ -40,7 +40,7 @@ def site_lines(site: "NewSite") -> list[str]:
 
 
 def site_document(site: "NewSite") -> dict[str, Any]:
-    """The same for JSON."""
+    """Return the summary for JSON."""
     loss = site.loss
     return {
         "rows": len(site.verdicts),
@@ -70,9 +70,9 @@ def site_document(site: "NewSite") -> dict[str, Any]:
 
 
 def draw_site(site: "NewSite", path: Path) -> None:
-    """Write the picture."""
+    """Write the figure to a file."""
     if path.suffix.lower() not in PICTURES:
         raise InputError(f"--plot {shorten(path)} must end in {', '.join(PICTURES)}")
     if not path.parent.is_dir():
-        raise InputError(f"--plot {shorten(path)}: {path.parent} is no folder; create it first")
+        raise InputError(f"--plot {shorten(path)}: {path.parent} is not a folder; create it first")
     site.plot().savefig(path)

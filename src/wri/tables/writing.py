@@ -1,4 +1,4 @@
-"""Tables written piece by piece, under another name until they are whole."""
+"""Tables written in chunks, under another name until they are complete."""
 
 import os
 import tempfile
@@ -14,7 +14,7 @@ from wri.tables.chunks import TableFile
 
 
 class TableWriter(Protocol):
-    """What takes pieces of a table."""
+    """Protocol of writers that take chunks of a table."""
 
     def write(self, frame: pd.DataFrame) -> None:
         """Append rows."""
@@ -24,7 +24,7 @@ class TableWriter(Protocol):
 
 
 class TextWriter:
-    """Delimited text as the input has it: its delimiter and decimal mark, in UTF-8."""
+    """Writer of delimited text with the input's delimiter and decimal mark, in UTF-8."""
 
     def __init__(self, path: Path, delimiter: str, decimal: str, encoding: str) -> None:
         self._file = path.open("w", encoding=encoding, newline="")
@@ -40,7 +40,7 @@ class TextWriter:
 
 
 class ParquetWriter:
-    """One Parquet file; the first piece sets the types."""
+    """Writer of one Parquet file; the first chunk sets the types."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -64,13 +64,13 @@ class ParquetWriter:
 
 
 def _never_null(column: Any, pa: Any) -> Any:
-    """A column without any value in the first piece may have texts in the next."""
+    """Make a column without values a text column, because later chunks may hold texts."""
     return pa.field(column.name, pa.string() if pa.types.is_null(column.type) else column.type)
 
 
 @contextmanager
 def writer_for(output: Path, table: TableFile | None = None) -> Iterator[TableWriter]:
-    """A writer whose file appears when everything has been written; else nothing is left.
+    """Open a writer whose file appears when it is complete; on errors nothing is left.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def writer_for(output: Path, table: TableFile | None = None) -> Iterator[TableWr
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
-            f"-o {shorten(output)} cannot be written: {reason}; choose another place"
+            f"-o {shorten(output)} cannot be written: {reason}; choose another path"
         ) from error
     finally:
         if part is not None:
@@ -104,11 +104,11 @@ def writer_for(output: Path, table: TableFile | None = None) -> Iterator[TableWr
 
 
 def check_output(output: Path, table: TableFile | None = None) -> None:
-    """Refuse, before anything is read, a path that cannot be written to."""
+    """Refuse a path that cannot be written to, before anything is read."""
     if output.is_dir():
         raise InputError(f"-o {shorten(output)} is a folder; name a file in it")
     if not output.parent.is_dir():
-        raise InputError(f"-o {shorten(output)}: {output.parent} is no folder; create it first")
+        raise InputError(f"-o {shorten(output)}: {output.parent} is not a folder; create it first")
     if output.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet"):
         raise InputError(f"-o {shorten(output)} must end in .csv or .parquet")
     if table is not None and output.exists() and output.samefile(table.path):
@@ -116,7 +116,7 @@ def check_output(output: Path, table: TableFile | None = None) -> None:
     if not os.access(output.parent, os.W_OK) or (
         output.exists() and not os.access(output, os.W_OK)
     ):
-        raise InputError(f"-o {shorten(output)} cannot be written: no right to; choose another")
+        raise InputError(f"-o {shorten(output)} cannot be written: no permission; choose another")
 
 
 def _open(part: Path, ending: str, table: TableFile | None) -> TableWriter:

@@ -1,4 +1,4 @@
-"""Model specification, runs, batch sampling, the loop: how a stack of runs is trained."""
+"""Training of stacks of runs: model specification, runs, batch sampling and the loop."""
 
 from wri.training.loop import Record, choose_device, train_stack
 from wri.training.runs import Bank, Run, Units

@@ -1,4 +1,4 @@
-"""Measures of all runs of a stack on all their splits, at once."""
+"""Measures of all runs of a stack on all their splits at once."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -13,11 +13,11 @@ from wri.objectives.base import Model
 from wri.stacked import SQUARED
 from wri.training.runs import Bank, Run
 
-MOST_ROWS = 65_536  # rows over all runs that are evaluated at a time
+MOST_ROWS = 65_536  # rows over all runs per evaluation step
 
 
 def check_measures(measures: Sequence[str], bank: Bank) -> None:
-    """Refuse measures that do not exist, or that the targets have not."""
+    """Refuse measures that do not exist or do not apply to the targets."""
     possible = applicable_measures(bank.n_classes)
     for measure in measures:
         check_option("measure", measure, tuple(MEASURES))
@@ -29,7 +29,7 @@ def check_measures(measures: Sequence[str], bank: Bank) -> None:
 
 
 class _Layer(NamedTuple):
-    """Splits that have no row in common."""
+    """Splits without common rows."""
 
     split_of: Tensor  # [G, N], number of each row's split; the last number for none
     weights: Tensor | None  # [G or 1, N], of the rows, times how often they stand in their split
@@ -45,11 +45,11 @@ class _Group(NamedTuple):
 
 
 class Evaluator:
-    """Measures on every run's evaluation splits.
+    """Measures on the evaluation splits of all runs.
 
-    Runs that see the rows of a bank alike see them as one matrix, so the first layer of all of
-    them is one product. A row's split is a number, and the split means are one scatter. Splits that
-    share rows stand in several layers; a row's outputs are computed once for all of them.
+    Runs that see a bank in the same units share one matrix, so their first layer is one product.
+    The split of a row is a number, and the means of splits are one scatter. Splits with common rows
+    are in several layers; the outputs of a row are computed once for all of them.
     """
 
     def __init__(self, runs: Sequence[Run], measures: Sequence[str], device: str) -> None:
@@ -91,7 +91,7 @@ class Evaluator:
         return _Group(which, x, y, made)
 
     def _layers(self, runs: Sequence[Run]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Each row's split and how often it stands there, `[G, N]` both, as often as needed."""
+        """Return each row's split and its count there, `[G, N]` both, per layer."""
         shape = len(runs), len(runs[0].bank.features)
         none = len(self.splits)
         layers: list[tuple[np.ndarray, np.ndarray]] = []
@@ -126,7 +126,7 @@ class Evaluator:
         return found.cpu().double().numpy()
 
     def _measure(self, model: Model, group: _Group, which: slice | Tensor) -> Mapping[str, Tensor]:
-        """Every measure of some runs, `[G, S]` each."""
+        """Return each measure of some runs, `[G, S]`."""
         n = len(group.layers[0].split_of)
         per_row = [m for m in ("accuracy", "loss") if m in self._summed]
         sums = {m: model.flat.new_zeros((n, len(self.splits) + 1)) for m in per_row}
@@ -141,7 +141,7 @@ class Evaluator:
             values = {measure: _values(measure, model, outputs, targets) for measure in sums}
             for layer in group.layers:
                 split_of = layer.split_of[:, rows]
-                if infinite is not None:  # a measure of such outputs would look like one
+                if infinite is not None:  # measures of such outputs would look valid
                     lost |= _splits_with(infinite, split_of, lost)
                 for measure, total in sums.items():
                     counted = values[measure]
@@ -166,7 +166,7 @@ class Evaluator:
         return means
 
     def _aurocs(self, scores: Tensor, group: _Group) -> Tensor:  # [G, N] -> [G, S]
-        """A split stands in one layer; in the others it has no rows and gives NaN."""
+        """Return AUROCs; a split is in one layer, and NaN in all others."""
         found = [
             auroc_by_split(scores, group.y, layer.split_of, len(self.splits), layer.weights)
             for layer in group.layers
@@ -176,12 +176,12 @@ class Evaluator:
 
     @property
     def _summed(self) -> set[str]:
-        """Means over rows that the measures are made of."""
+        """Means over rows from which the measures are computed."""
         return {"loss"} if self._squared else set(self.measures)
 
 
 def _splits_with(rows: Tensor, split_of: Tensor, like: Tensor) -> Tensor:  # [G, N] -> [G, S]
-    """Splits that hold any of `rows`."""
+    """Return the splits that hold any of `rows`."""
     counts = torch.zeros((len(like), like.shape[1] + 1), device=like.device)
     return counts.scatter_add_(1, split_of, rows.to(counts.dtype))[:, :-1] > 0
 
@@ -199,7 +199,7 @@ def auroc_by_split(
     splits: int,
     weights: Tensor | None = None,  # [G or 1, N]
 ) -> Tensor:  # [G, S]
-    """P(positive scores higher) + ½·P(tied), within each split; NaN where a class is missing."""
+    """Return P(positive scores higher) + ½·P(tied) per split; NaN if a class is missing."""
     by_score = scores.argsort(dim=1, stable=True)
     by_split = split_of.gather(1, by_score).argsort(dim=1, stable=True)
     order = by_score.gather(1, by_split)  # splits one after the other, scores ascending in each
@@ -225,12 +225,12 @@ def auroc_by_split(
 
 
 def _size(run: Run, rows: np.ndarray) -> float:
-    """Rows of a split, or what they weigh."""
+    """Return the number of rows of a split, or their weight."""
     return len(rows) if run.bank.weights is None else float(run.bank.weights[rows].sum())
 
 
 def _variance(run: Run, rows: np.ndarray) -> float:
-    """Of a split's targets, in their own unit; NaN where they are all the same."""
+    """Return the variance of a split's targets; NaN if all are equal."""
     if not len(rows):
         return np.nan
     targets = run.bank.targets[rows]

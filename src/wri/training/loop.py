@@ -1,4 +1,4 @@
-"""The one training loop: a stack of runs from its first step to its last checkpoint."""
+"""The training loop: a stack of runs from its first step to its last checkpoint."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,39 @@ from wri.training.runs import Run
 from wri.training.sampler import Sampler, StackDraws, StackedRows
 
 Measures = Sequence[str] | Literal["all"] | None
-"""Names in `wri.measures`, all that the targets have, or the first of these."""
+"""Names in `wri.measures`, "all" that the targets allow, or None for the first of these."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Record:
-    """What a run left behind."""
+    """Result of a run.
+
+    Attributes
+    ----------
+    steps : ndarray of shape (T,)
+        Step of each checkpoint, counted from 0, after its update.
+    measures : dict of str to dict of str to ndarray
+        Values `[T]` by measure and split.
+    diverged_at : int or None
+        Step whose loss, gradient or update was not finite.
+    network : Network
+        Architecture of the predictor.
+    parameters : ndarray of shape (P,)
+        Trained parameters, for `network.packing`.
+    state : Any
+        State that the objective keeps, for instance WRI's densities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.training import Bank, ModelSpec, Run, train_stack
+    >>> bank = Bank(np.arange(8.0)[:, None] / 8, np.array([0, 1] * 4))
+    >>> rows = {"all": np.arange(8)}
+    >>> run = Run(ModelSpec.of("erm", steps=5), bank, [np.arange(8)], evaluate=rows)
+    >>> (record,) = train_stack([run])
+    >>> record.steps, record.measures["accuracy"]["all"].shape, record.diverged_at
+    (array([0, 4]), (2,), None)
+    """
 
     steps: np.ndarray  # [T], step of each checkpoint, counted from 0, after its update
     measures: dict[str, dict[str, np.ndarray]]  # measure -> split -> [T]
@@ -35,7 +62,29 @@ class Record:
 
 
 def choose_device(device: str = "auto") -> str:
-    """ "auto" is CUDA where there is one, else the CPU."""
+    """Return the PyTorch device to use.
+
+    Parameters
+    ----------
+    device : str, default="auto"
+        Device; "auto" is CUDA if it is available, otherwise the CPU.
+
+    Returns
+    -------
+    device : str
+        The device.
+
+    Raises
+    ------
+    InputError
+        If the device cannot be used.
+
+    Examples
+    --------
+    >>> from wri.training import choose_device
+    >>> choose_device("cpu")
+    'cpu'
+    """
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -53,7 +102,40 @@ def train_stack(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> list[Record]:
-    """Train runs of one bucket together, in the calling thread; see `train`."""
+    """Train runs of one bucket together, in the calling thread.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        Runs with the same `bucket`.
+    checkpoint_every : int, default=10
+        Steps between checkpoints; measured after steps 0, n, 2n, … and the last.
+    measures : sequence of str, "all" or None, default=None
+        Names in `wri.measures`, or "all" that the targets allow. None: the first of these.
+    device : str, default="auto"
+        PyTorch device.
+    progress : callable or None, default=None
+        Called with (steps done, steps in all).
+
+    Returns
+    -------
+    records : list of Record
+        One per run.
+
+    Raises
+    ------
+    InputError
+        If the runs cannot share a stack.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.training import Bank, ModelSpec, Run, train_stack
+    >>> bank = Bank(np.arange(8.0)[:, None] / 8, np.array([0, 1] * 4))
+    >>> runs = [Run(ModelSpec.of("erm", steps=5), bank, [np.arange(8)], seed=s) for s in (0, 1)]
+    >>> [record.steps.tolist() for record in train_stack(runs)]
+    [[0, 4], [0, 4]]
+    """
     if checkpoint_every < 1:
         raise InputError(f"checkpoint_every must be at least 1, not {checkpoint_every}")
     if not runs:
@@ -74,7 +156,7 @@ def train_stack(
 
 
 class _Stack:
-    """Everything that belongs to the runs of one stack while they train."""
+    """State of the runs of one stack during training."""
 
     def __init__(self, runs: Sequence[Run], measures: Sequence[str], device: str) -> None:
         first, seeds = runs[0], [run.seed for run in runs]
@@ -140,7 +222,7 @@ class _Stack:
             yield step
 
     def _rate_left(self, done: float) -> Tensor:  # [R]
-        """Share of the step size when `done` of the run is behind it."""
+        """Return the share of the step size after the share `done` of the run."""
         final = self.hyper["final_rate"]
         return final + (1 - final) * (1 + cos(pi * done)) / 2
 
@@ -153,7 +235,7 @@ class _Stack:
     def _freeze_diverged(self, losses: Tensor, gradient: Tensor, step: int) -> None:
         if self.all_alive and (losses.sum() + gradient.sum()).isfinite():
             return
-        self._freeze(self._has_finite_parameters(), step - 1)  # the last update went too far
+        self._freeze(self._has_finite_parameters(), step - 1)  # the last update diverged
         self._freeze(losses.isfinite() & gradient.isfinite().all(1), step)
 
     def _freeze(self, finite: Tensor, step: int) -> None:

@@ -1,8 +1,8 @@
-"""Memory of the process: what it holds, and whether freed memory stays in it.
+"""Memory of the process: its size, and whether freed memory stays in it.
 
-glibc gives large freed blocks back to the system and asks for them anew at the next step; the page
-faults cost about as much as the arithmetic, so a stack that trains keeps them. Small freed blocks,
-such as the cells of a table that was read, stay until they are given back.
+glibc returns large freed blocks to the system and requests them again at the next step; the page
+faults cost about as much as the arithmetic, so a training stack keeps them. Small freed blocks,
+such as the cells of a table that was read, stay until they are returned.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # from glibc's malloc.h
 
 
 def keep_freed_memory() -> None:
-    """Keep freed memory in the process; elsewhere than on Linux this does nothing."""
+    """Keep freed memory in the process; does nothing outside Linux."""
     if not sys.platform.startswith("linux"):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -24,7 +24,7 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Give freed memory back to the system; elsewhere than on Linux this does nothing."""
+    """Return freed memory to the system; does nothing outside Linux."""
     if sys.platform.startswith("linux"):
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
@@ -32,7 +32,7 @@ def give_back_freed_memory() -> None:
 
 
 def resident_bytes() -> int:
-    """Memory that the process holds now; its peak where the system does not tell."""
+    """Return the memory of the process; its peak if the system tells only that."""
     try:
         fields = Path("/proc/self/status").read_text().split("VmRSS:")[1].split()
         return 1024 * int(fields[0])

@@ -1,4 +1,4 @@
-"""Worker processes, for stacks whose many small operations wait for the interpreter's lock.
+"""Worker processes for stacks with many small operations, which wait for Python's lock.
 
     a thread of this process ── a stack without its rows ──► worker: trains on its share of threads
                    rows, written once to a folder, mapped ─►
@@ -6,7 +6,7 @@
 
 Density steps are such operations: two stacks in two threads take 15 to 25 % longer than in two
 processes. joblib's loky starts the workers, so that scripts need no guard of `__main__`. A worker
-that dies is started anew and trains its stack again. None outlives this process.
+that dies is started again and trains its stack again. All workers end with this process.
 """
 
 import os
@@ -37,19 +37,19 @@ from wri.training.runs import Bank, Run
 from wri.training.stacks import stack_cost
 
 ROW_SECONDS = 1e-6  # of a core for a stack's step, per row of `stack_cost`
-LEAST_SECONDS = 30  # of work for each worker, below which its start would cost more than it gains
+LEAST_SECONDS = 30  # of work per worker, below which its start costs more than it gains
 RETRIES = 3  # of a stack whose worker dies
 POLL = 0.1  # seconds between two looks at a worker
 THREADS, STEPS = 0, 1  # places on a worker's board: threads to use, and steps that are done
 
 
 def takes_side_steps(runs: Sequence[Run]) -> bool:
-    """Whether a stack makes many small steps beside the predictor's."""
+    """Return whether a stack makes many small steps beside the predictor's."""
     return any(run.objective.side_steps(run.hyper).steps for run in runs)
 
 
 def pays_for_processes(stacks: Sequence[Sequence[Run]], workers: int) -> bool:
-    """Whether stacks with side steps hold enough work for so many workers."""
+    """Return whether stacks with side steps have enough work for this number of workers."""
     if workers < 2 or current_process().daemon:  # daemons may start no processes
         return False
     seconds = sum(
@@ -62,7 +62,7 @@ def pays_for_processes(stacks: Sequence[Sequence[Run]], workers: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class SentStack:
-    """A stack on its way to a worker."""
+    """Stack that is sent to a worker."""
 
     parent: int  # process that waits for it
     folder: str  # of banks and boards
@@ -73,7 +73,7 @@ class SentStack:
 
 
 class TrainedRuns(NamedTuple):
-    """What a worker sends back."""
+    """Result that a worker sends back."""
 
     records: list[Record]
     warnings: list[tuple[type[Warning], str]]
@@ -89,7 +89,7 @@ class BankFolder:
         self._lock = Lock()
 
     def pack(self, runs: Sequence[Run]) -> bytes:
-        """Runs without their banks, which are in the folder when this returns."""
+        """Pickle runs without their banks, which are in the folder afterwards."""
         packed = BytesIO()
         pickler = pickle.Pickler(packed)
         pickler.persistent_id = self._number  # type: ignore[method-assign]
@@ -114,7 +114,7 @@ class BankFolder:
 
 
 class StackWorker:
-    """A process that trains one stack at a time; it starts with the first.
+    """Process that trains one stack at a time; it starts with the first.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class StackWorker:
 
 
 class StackWorkers:
-    """Workers that share a folder of banks. As a context it ends them."""
+    """Workers that share a folder of banks; as a context manager it ends them."""
 
     def __init__(self, n: int) -> None:
         self._folder = BankFolder()
@@ -229,7 +229,7 @@ def _leave_interrupts_to_parent() -> None:
 
 @cache
 def _load_bank(folder: str, number: int) -> Bank:
-    """A bank of this worker; its rows are mapped, and written to nowhere else."""
+    """Load a bank in the worker; its rows are mapped from the file."""
     features, targets = (
         np.load(_bank_file(folder, number, name), mmap_mode="c") for name in ("features", "targets")
     )
@@ -250,13 +250,13 @@ def _unpack(sent: SentStack) -> list[Run]:
 
 
 def _train_sent(sent: SentStack) -> TrainedRuns:
-    """What a worker does."""
+    """Train a stack in the worker."""
     keep_freed_memory()
     board = np.memmap(Path(sent.folder) / sent.board, np.int64, "r+", shape=2)
     torch.set_num_threads(int(board[THREADS]))
 
     def progress(step: int, of: int) -> None:
-        if os.getppid() != sent.parent:  # it was killed: nobody waits for this, or cleans up
+        if os.getppid() != sent.parent:  # the parent was killed: clean up and end
             shutil.rmtree(sent.folder, ignore_errors=True)
             os._exit(1)
         board[STEPS] = step

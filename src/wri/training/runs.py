@@ -1,4 +1,4 @@
-"""What is trained: banks of rows, and runs that point to rows of a bank."""
+"""Banks of rows, and runs that train on rows of a bank."""
 
 import hashlib
 import warnings
@@ -18,27 +18,38 @@ from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED, Loss, Network
 from wri.training.spec import ModelSpec
 
 FEWEST_ROWS = 2  # IRM's half-batches and CORAL's covariances need two rows
-LARGE_BANK = 2**22  # numbers of a bank of which a stack holds one standardised copy at most
+LARGE_BANK = 2**22  # size of a bank of which a stack holds at most one standardised copy
 
 
 @dataclass(frozen=True, eq=False)
 class Bank:
-    """Rows that runs share: features, targets and what is predicted from them.
+    """Rows that runs share: features, targets and the loss of predictions.
 
     Parameters
     ----------
-    features
-        `[N, D]`.
-    targets
-        `[N]`: class numbers from 0 for "cross_entropy", 0 or 1 for "logistic", any number for
-        "squared".
-    loss
+    features : ndarray of shape (N, D)
+        Numbers without missing values.
+    targets : ndarray of shape (N,)
+        Class numbers from 0 for "cross_entropy", 0 or 1 for "logistic", any number for "squared".
+    loss : Loss, default=CROSS_ENTROPY
         One of the losses in `wri.stacked`.
-    classes
-        Number of classes for "cross_entropy"; counted from the targets when not given.
-    weights
-        How much each row counts among those of its environment, `[N]`, positive; equal when not
-        given.
+    classes : int or None, default=None
+        Number of classes for "cross_entropy". None: counted from the targets.
+    weights : ndarray of shape (N,) or None, default=None
+        Positive weight of each row within its environment. None: equal.
+
+    Raises
+    ------
+    InputError
+        If shapes or values do not fit. The message names the row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.training import Bank
+    >>> bank = Bank(np.zeros((4, 2)), np.array([0, 1, 2, 0]))
+    >>> bank.outputs, bank.n_classes
+    (3, 3)
     """
 
     features: np.ndarray
@@ -63,7 +74,7 @@ class Bank:
         if len(features) != len(targets):
             raise InputError(
                 f"features have {len(features)} rows and targets {len(targets)}; "
-                "they must be equally many"
+                "the numbers must be equal"
             )
         refuse_gaps(features, None, "features")
         lost = first_gap(targets)
@@ -102,28 +113,53 @@ class Bank:
 
     @property
     def outputs(self) -> int:
-        """Outputs of a network that predicts these targets."""
+        """Number of outputs of a network that predicts these targets."""
         if not self.loss.classes:
             return 1
         return self.classes or int(np.max(self.targets, initial=0)) + 1
 
     @property
     def n_classes(self) -> int | None:
-        """Classes that are told apart; None where numbers are predicted."""
+        """Number of classes; None if numbers are predicted."""
         if self.loss is SQUARED:
             return None
         return 2 if self.loss is LOGISTIC else self.outputs
 
 
 class Units(NamedTuple):
-    """Units in which a run sees inputs and target."""
+    """Units in which a run sees inputs and target.
+
+    Attributes
+    ----------
+    inputs : Scaling
+        Mean and scale of the inputs.
+    target : Scaling
+        Mean and scale of the target.
+
+    Examples
+    --------
+    >>> from wri.training import Units
+    >>> Units.plain(2).inputs.scale
+    array([1., 1.])
+    """
 
     inputs: Scaling
     target: Scaling
 
     @classmethod
     def plain(cls, width: int) -> "Units":
-        """As they are."""
+        """Return units that change nothing.
+
+        Parameters
+        ----------
+        width : int
+            Number of inputs.
+
+        Returns
+        -------
+        units : Units
+            Means 0 and scales 1.
+        """
         zero, one = np.zeros(width), np.ones(width)
         return cls(Scaling(zero, one), Scaling(np.zeros(()), np.ones(())))
 
@@ -134,17 +170,31 @@ class Run:
 
     Parameters
     ----------
-    spec
+    spec : ModelSpec
         What is trained. The run completes it by the size of its training rows.
-    bank
-        The rows it learns from.
-    train
-        Rows of the bank for each training environment.
-    seed
-        Decides the initial weights and the batches, and nothing else does.
-    evaluate
-        Named sets of rows that are measured at every checkpoint; a row counts as often as it is
-        named.
+    bank : Bank
+        The rows.
+    train : sequence of ndarray of int
+        Row numbers of each training environment.
+    seed : int, default=0
+        Seed of the initial weights and the batches.
+    evaluate : mapping of str to ndarray of int, default={}
+        Named sets of row numbers that are measured at each checkpoint; a row counts as often as it
+        is listed.
+
+    Raises
+    ------
+    InputError
+        If rows do not exist or environments are too few or too small.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.training import Bank, ModelSpec, Run
+    >>> bank = Bank(np.zeros((6, 2)), np.array([0, 1] * 3))
+    >>> run = Run(ModelSpec.of("erm"), bank, [np.arange(3), np.arange(3, 6)])
+    >>> run.network.widths, run.batch_rows
+    ((2, 16, 8, 2), 3)
     """
 
     spec: ModelSpec
@@ -200,10 +250,12 @@ class Run:
 
     @property
     def objective(self) -> Objective:
+        """Objective of the specification."""
         return self.spec.objective
 
     @property
     def hyper(self) -> Mapping[str, float]:
+        """Hyper-parameters of the specification."""
         return self.spec.hyper
 
     @property
@@ -213,16 +265,18 @@ class Run:
 
     @property
     def dtype(self) -> torch.dtype:
+        """Number type of the training."""
         return torch.float64 if self.spec.precision == "double" else torch.float32
 
     @property
     def network(self) -> Network:
+        """Architecture of the predictor."""
         hidden = self.spec.hidden or ()
         return Network((self.bank.features.shape[1], *hidden, self.bank.outputs))
 
     @cached_property
     def units(self) -> Units:
-        """Of the training rows, where the specification standardises."""
+        """Units of the training rows, if the specification standardises."""
         bank = self.bank
         units = Units.plain(bank.features.shape[1])
         if not self.spec.standardise:
@@ -237,7 +291,7 @@ class Run:
 
     @cached_property
     def split(self) -> Hashable:
-        """Equal for runs with the same training rows."""
+        """Key that is equal for runs with the same training rows."""
         digest = hashlib.blake2b(digest_size=16)
         for rows in self.train:
             digest.update(len(rows).to_bytes(8, "little"))
@@ -246,11 +300,24 @@ class Run:
 
     @property
     def source(self) -> Hashable:
-        """Equal for runs that see the same numbers in the same rows."""
+        """Key that is equal for runs that see the same numbers in the same rows."""
         return self.split if self.spec.standardise else id(self.bank)
 
     def see(self, rows: np.ndarray | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
-        """Features and targets of some rows as the run sees them."""
+        """Return features and targets of some rows in the units of the run.
+
+        Parameters
+        ----------
+        rows : ndarray of int or slice, default=slice(None)
+            Rows of the bank; by default all.
+
+        Returns
+        -------
+        features : ndarray of shape (n, D)
+            Features.
+        targets : ndarray of shape (n,)
+            Targets.
+        """
         features, targets = self.bank.features[rows], self.bank.targets[rows]
         if not self.spec.standardise:
             return features, targets
@@ -259,7 +326,22 @@ class Run:
         return self.units.inputs.apply(features), targets
 
     def tensors(self, device: str, rows: np.ndarray | slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """The same on a device, targets as class numbers or as floats."""
+        """Return features and targets of some rows on a device, in the units of the run.
+
+        Parameters
+        ----------
+        device : str
+            PyTorch device.
+        rows : ndarray of int or slice, default=slice(None)
+            Rows of the bank; by default all.
+
+        Returns
+        -------
+        features : Tensor of shape (n, D)
+            Features.
+        targets : Tensor of shape (n,)
+            Class numbers or floats.
+        """
         features, targets = self.see(rows)
         x = torch.as_tensor(features, dtype=self.dtype, device=device)
         y = torch.as_tensor(targets, device=device)
@@ -267,12 +349,12 @@ class Run:
 
     @property
     def batch_rows(self) -> int:
-        """Rows that a step takes from the largest environment."""
+        """Number of rows that a step takes from the largest environment."""
         return min(int(self.hyper["batch_size"]), max(len(rows) for rows in self.train))
 
     @property
     def bucket(self) -> tuple[Any, ...]:
-        """Runs with equal buckets may share a stack."""
+        """Key that is equal for runs that may share a stack."""
         spec = self.spec
         large = spec.standardise and self.bank.features.size > LARGE_BANK
         return (

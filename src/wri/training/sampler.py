@@ -1,9 +1,9 @@
-"""Batches for a stack: every run draws from its own rows with its own generator.
+"""Batches of a stack: each run draws from its own rows with its own generator.
 
-Rows are drawn with replacement, as DomainBed's loaders do, and evenly, or by their weights where
-the bank has some. An environment that has no more rows than the batch is used whole, each row once
-with its weight, unless the objective wants it drawn from, too. Batches are padded to the largest of
-the stack; padding has weight zero.
+Rows are drawn with replacement, as in DomainBed's loaders, with equal probability or by the weights
+of the bank. An environment with no more rows than the batch is used completely, each row once with
+its weight, unless the objective resamples it. Batches are padded to the largest of the stack;
+padding has weight zero.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -18,26 +18,26 @@ from wri.objectives.base import Batch, DrawnRows, Draws
 from wri.stacked import generator
 from wri.training.runs import Bank, Run
 
-AHEAD = 2**20  # row numbers that are drawn at a time
-AT_ONCE = 2**13  # rows of a run's density steps that are looked up at a time
+AHEAD = 2**20  # row numbers per draw
+AT_ONCE = 2**13  # rows of a run's density steps per lookup
 
 
 def in_proportion(weights: np.ndarray) -> np.ndarray:  # [n] -> [n]
-    """As many places as there are weights, each in proportion to its weight, up to one."""
+    """Return n places, each repeated in proportion to its weight, up to rounding."""
     n = len(weights)
     ends = np.floor(n * weights.cumsum() / weights.sum() + 0.5).astype(int)
     return np.repeat(np.arange(n), np.diff(ends, prepend=0))
 
 
 _KEPT: WeakKeyDictionary[Bank, dict[Hashable, np.ndarray]] = WeakKeyDictionary()
-"""What was made of a bank's rows, for stacks to come."""
+"""Results of fits on a bank's rows, kept for later stacks."""
 
 
 class StackedRows:
-    """The rows of a stack's runs, one bank under the other on the device.
+    """Rows of a stack's runs on the device, one bank after the other.
 
-    A bank stands there once for all runs that see it as it is, and once for each split that
-    standardises it.
+    A bank is stored once for all runs that do not standardise, and once per split that standardises
+    it.
     """
 
     def __init__(self, runs: Sequence[Run], device: str) -> None:
@@ -58,7 +58,7 @@ class StackedRows:
 
 
 class Sampler:
-    """Row numbers `[R, E, B]` for one purpose, with every run's own batch size."""
+    """Row numbers `[R, E, B]` for one purpose, with a batch size per run."""
 
     def __init__(
         self,
@@ -98,18 +98,18 @@ class Sampler:
         return torch.as_tensor(weight, dtype=dtype).to(self._device)
 
     def _used_whole(self, run: int) -> np.ndarray:
-        """Environments whose rows all stand in every batch."""
+        """Return the environments whose rows are all in every batch."""
         whole = self._whole != "resampled"
         if self._row_weights[run] is not None:  # shuffled rows would need their weights shuffled
             whole = self._whole == "whole"
         return np.flatnonzero((self._taken[run] == self._counts[run]) & whole)
 
     def table(self, run: int) -> np.ndarray:
-        """All training rows of a run, environment by environment."""
+        """Return all training rows of a run, environment by environment."""
         return self._tables[run]
 
     def places(self, run: int, steps: int) -> np.ndarray:  # [steps, E, B]
-        """The next `steps` batches as places in `table`; padding repeats a batch's first row.
+        """Return the next `steps` batches as places in `table`; padding repeats the first row.
 
         So nothing can overflow at padding that does not overflow at a row of the batch.
         """
@@ -131,7 +131,7 @@ class Sampler:
         return position
 
     def _places(self, run: int, drawn: np.ndarray) -> np.ndarray:  # [steps, E, B]
-        """Places in each environment from numbers drawn in [0, 1)."""
+        """Return places in each environment from numbers drawn in [0, 1)."""
         weights = self._row_weights[run]
         if weights is None:
             return drawn * self._counts[run][:, None]
@@ -142,7 +142,7 @@ class Sampler:
         return places
 
     def stream(self, steps: int) -> Iterator[DrawnRows]:
-        """All runs' batches, step by step."""
+        """Yield the batches of all runs, step by step."""
         runs, environments = self._counts.shape
         ahead = max(1, AHEAD // (runs * environments * self.size))
         for start in range(0, steps, ahead):
@@ -165,7 +165,7 @@ class StackDraws(Draws):
 
     @cached_property
     def _sampler(self) -> Sampler:
-        """Made when the first batch is wanted: most objectives have no densities."""
+        """Sampler of density batches, made on first use: most objectives have no densities."""
         sizes = [int(run.hyper["density_batch_size"]) for run in self._runs]
         return Sampler(self._runs, self._features, sizes, "density batches", self._dtype)
 
@@ -221,7 +221,7 @@ class StackDraws(Draws):
         return [chosen.see(rows)[1].astype(kind) for rows in self._whole(run)]
 
     def _whole(self, run: int) -> Sequence[np.ndarray]:
-        """Row numbers of every training environment, repeated by their weights."""
+        """Return row numbers of each training environment, repeated by their weights."""
         train, weights = self._runs[run].train, self._runs[run].bank.weights
         if weights is None:
             return train
@@ -234,6 +234,6 @@ class StackDraws(Draws):
         chosen = self._runs[run]
         kept = _KEPT.setdefault(chosen.bank, {})
         key = (key, chosen.split, chosen.spec.standardise)
-        if key not in kept:  # stacks that start together may make it twice, and the same
+        if key not in kept:  # stacks that start together may compute the same value twice
             kept[key] = make()
         return kept[key]

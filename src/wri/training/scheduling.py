@@ -1,7 +1,7 @@
-"""Which stack trains when, in which thread or process, and on how many threads.
+"""Scheduling of stacks: order, threads and processes.
 
 `finished_stacks` trains stacks on this machine and yields each when it is done; `train` collects
-what it yields. Stacks train in threads of this process, or, where it pays, in processes
+them. Stacks train in threads of this process or, if it pays, in processes
 (`wri.training.processes`). Sweeps may train on other machines instead (`wri.sweep.backend`).
 """
 
@@ -22,7 +22,21 @@ from wri.training.stacks import plan_stacks
 
 
 class FinishedStack(NamedTuple):
-    """A stack that is trained: numbers of its runs, and their records in the same order."""
+    """Trained stack: numbers of its runs, and their records in the same order.
+
+    Attributes
+    ----------
+    numbers : sequence of int
+        Numbers of the runs.
+    records : list of Record
+        Their records.
+
+    Examples
+    --------
+    >>> from wri.training import FinishedStack
+    >>> FinishedStack([3, 5], []).numbers
+    [3, 5]
+    """
 
     numbers: Sequence[int]
     records: list[Record]
@@ -42,29 +56,39 @@ def train(
 
     Parameters
     ----------
-    runs
-        What to train.
-    checkpoint_every
-        Measures are taken after steps 0, n, 2n, … and the last, DomainBed's convention.
-    measures
-        Names in `wri.measures`, or "all" that the targets have; the first of these when not given.
-    device
-        "auto", "cpu", "cuda", …
-    progress
+    runs : sequence of Run
+        Runs to train.
+    checkpoint_every : int, default=10
+        Steps between checkpoints; measured after steps 0, n, 2n, … and the last, as in DomainBed.
+    measures : sequence of str, "all" or None, default=None
+        Names in `wri.measures`, or "all" that the targets allow. None: the first of these.
+    device : str, default="auto"
+        PyTorch device, for instance "auto", "cpu" or "cuda".
+    progress : callable or None, default=None
         Called with (steps done, steps in all) over all stacks, from the threads that train.
-    side_by_side
-        Train several stacks at a time on the CPU. The number of PyTorch's threads is changed
-        meanwhile and given back, and on Linux the process keeps freed memory from then on. Half a
-        minute of density steps or more are trained in worker processes, which end with the call.
-        Without it stacks train one after the other in the calling thread, and nothing else is
-        touched.
-    threads
-        Of each stack that trains beside others; shared out among them when not given.
+    side_by_side : bool, default=True
+        Whether to train several stacks at the same time on the CPU. The number of PyTorch's threads
+        is changed meanwhile and restored, and on Linux the process then keeps freed memory. Density
+        steps of half a minute or more are trained in worker processes, which end with the call. If
+        False, stacks train one after the other in the calling thread, and nothing else is changed.
+    threads : int or None, default=None
+        Threads per stack. None: divided among the stacks.
 
     Returns
     -------
-    records
-        One for each run, in the order of `runs`.
+    records : list of Record
+        One per run, in the order of `runs`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.training import Bank, ModelSpec, Run, train
+    >>> bank = Bank(np.arange(8.0)[:, None] / 8, np.array([0, 1] * 4))
+    >>> sites = [np.arange(4), np.arange(4, 8)]
+    >>> runs = [Run(ModelSpec.of(name, steps=5), bank, sites) for name in ("erm", "vrex")]
+    >>> records = train(runs, side_by_side=False)
+    >>> [record.steps.tolist() for record in records]
+    [[0, 4], [0, 4]]
     """
     stacks = plan_stacks(runs)
     records: dict[int, Record] = {}
@@ -103,20 +127,42 @@ def finished_stacks(
 
     Parameters
     ----------
-    runs
-        What to train.
-    stacks
+    runs : sequence of Run
+        Runs to train.
+    stacks : sequence of sequence of int
         Numbers of the runs that share each stack.
-    checkpoint_every, measures, device, progress, side_by_side
-        As in `train`.
-    threads
-        Of each stack on the CPU, so that sums are taken in the same order whatever trains beside
-        it; shared out among the stacks when not given.
-    most
-        Stacks that may train at a time on the CPU; as many as there are threads when not given.
-    processes
-        Whether stacks with density steps train in processes of their own; where it pays when not
-        given. Results are the same.
+    checkpoint_every : int, default=10
+        Steps between checkpoints.
+    measures : sequence of str, "all" or None, default=None
+        Names in `wri.measures`, or "all" that the targets allow. None: the first of these.
+    device : str, default="auto"
+        PyTorch device.
+    progress : callable or None, default=None
+        Called with (steps done, steps in all) over all stacks.
+    side_by_side : bool, default=True
+        Whether to train several stacks at the same time on the CPU; see `train`.
+    threads : int or None, default=None
+        Threads per stack on the CPU, so that sums have the same order whatever else trains. None:
+        divided among the stacks.
+    most : int or None, default=None
+        Largest number of stacks at the same time on the CPU. None: the number of threads.
+    processes : bool or None, default=None
+        Whether stacks with density steps train in their own processes. None: if it pays. Results
+        are the same.
+
+    Yields
+    ------
+    stack : FinishedStack
+        A trained stack, in the order of completion.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.training import Bank, ModelSpec, Run, finished_stacks
+    >>> bank = Bank(np.arange(8.0)[:, None] / 8, np.array([0, 1] * 4))
+    >>> runs = [Run(ModelSpec.of("erm", steps=2), bank, [np.arange(8)], seed=s) for s in (0, 1)]
+    >>> [stack.numbers for stack in finished_stacks(runs, [[0], [1]], side_by_side=False)]
+    [[0], [1]]
     """
     steps = sum(runs[stack[0]].spec.last_step for stack in stacks if len(stack))
     board = _Board(steps, progress)
@@ -143,7 +189,7 @@ def finished_stacks(
 
 
 class _Settings(NamedTuple):
-    """How every stack is trained."""
+    """Settings of the training of every stack."""
 
     checkpoint_every: int
     measures: Measures
@@ -152,7 +198,7 @@ class _Settings(NamedTuple):
     def train(
         self, runs: Sequence[Run], board: "_Board", workers: StackWorkers | None
     ) -> list[Record]:
-        """A stack in the calling thread, or in a worker if that is what it is for."""
+        """Train a stack in the calling thread, or in a worker if it has density steps."""
         every, measures = self.checkpoint_every, self.measures
         if workers is not None and takes_side_steps(runs):
             return workers.train(runs, every, measures, board.follow())
@@ -166,13 +212,13 @@ class _Settings(NamedTuple):
 
 
 def _count_workers(stacks: int, most: int | None, each: int | None) -> int:
-    """Stacks that train at a time, each on its share of the processor's threads."""
+    """Return the number of stacks at the same time, each with its share of threads."""
     threads = torch.get_num_threads()
     return min(stacks, most or threads, max(1, threads // (each or 1)))
 
 
 class _Board:
-    """Where stacks that train side by side report a step, and learn what has changed."""
+    """Board on which stacks that train at the same time report steps and find changes."""
 
     def __init__(self, steps: int, progress: Progress | None) -> None:
         self.stopped = False
@@ -181,19 +227,19 @@ class _Board:
         self._progress, self._lock = progress, Lock()
 
     def advance(self) -> None:
-        """A step of a stack that trains in the calling thread."""
-        # PyTorch counts for each thread that calls
+        """Report a step of a stack that trains in the calling thread."""
+        # PyTorch sets this number per calling thread
         if self.share is not None and torch.get_num_threads() != self.share:
             torch.set_num_threads(self.share)
         self._report(1)
 
     def follow(self) -> Callable[[int], int]:
-        """For a stack elsewhere: from the steps it has made to the threads it may use."""
+        """Return a function for a stack elsewhere: from its steps to its number of threads."""
         seen = 0
 
         def advance(steps: int) -> int:
             nonlocal seen
-            self._report(max(0, steps - seen))  # one that is tried again starts anew
+            self._report(max(0, steps - seen))  # a stack that is tried again starts at 0
             seen = max(seen, steps)
             return self.share or 1
 
@@ -215,10 +261,10 @@ def _side_by_side(
     workers: int,
     each: int | None,
 ) -> Iterator[FinishedStack]:
-    """Several stacks at a time, each on its share of the processor's threads.
+    """Train several stacks at the same time, each with its share of the threads.
 
-    The operations of a step are small: two stacks on one thread each take less time than one
-    after the other on two. The last ones to train share all threads.
+    The operations of a step are small: two stacks on one thread each take less time than one after
+    the other on two. The last stacks share all threads.
     """
     threads = torch.get_num_threads()
 

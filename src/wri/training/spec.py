@@ -1,10 +1,11 @@
-"""What is trained, said once: the model specification.
+"""Model specification: all settings of a training.
 
     objective with its options · hidden widths · standardised or not · hyper-parameters · steps
 
-Defaults come from a named preset. Sweeps, estimators and saved models all hold one, so the same
-rows, specification and seed give the same predictor everywhere. A specification is *complete* when
-nothing is left to the size of the data; a run completes its own (`complete`).
+Defaults come from a named preset. Sweeps, estimators and saved models all hold a specification, so
+the same rows, specification and seed give the same predictor everywhere. A specification is
+*complete* if nothing depends on the size of the data any more; a run completes its own
+(`complete`).
 """
 
 from collections.abc import Mapping
@@ -24,27 +25,39 @@ Precision = Literal["single", "double"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """What is trained; `ModelSpec.of` fills in what a preset decides.
+    """Model specification: all settings of a training; `ModelSpec.of` fills in a preset's defaults.
 
     Parameters
     ----------
-    objective
+    objective : Objective
         What is minimised, with its options.
-    preset
-        Where hyper-parameters that are not given come from.
-    hidden
-        Widths of the hidden layers, `()` for a linear predictor; None until the number of inputs
-        is known, then half and a quarter of it.
-    standardise
-        Whether inputs, and the target of a regression, are put in units of the training rows.
-    hyper
-        Hyper-parameters that are given.
-    steps
-        Steps of the predictor that its schedules are made for.
-    stop_after
-        Steps after which training stops, if before `steps`.
-    precision
-        "single" or "double"; by the preset and the number of training rows when None.
+    preset : str
+        Preset that supplies hyper-parameters that are not given.
+    hidden : tuple of int or None
+        Widths of the hidden layers, `()` for a linear predictor. None: half and a quarter of the
+        inputs, once their number is known.
+    standardise : bool
+        Whether to standardise inputs, and the target of a regression, with the training rows.
+    steps : int
+        Number of steps for which schedules are made.
+    hyper : mapping of str to float, default={}
+        Given hyper-parameters.
+    stop_after : int or None, default=None
+        Step at which training stops, if it is before `steps`.
+    precision : {"single", "double"} or None, default=None
+        Precision of the training. None: by the preset and the number of training rows.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown or a value is out of range.
+
+    Examples
+    --------
+    >>> from wri.training import ModelSpec
+    >>> spec = ModelSpec.of("vrex", preset="table", hyper={"penalty_weight": 5.0})
+    >>> spec.hidden, spec.steps, spec.differences()["hyper"]
+    ((), 400, {'penalty_weight': 5.0})
     """
 
     objective: Objective
@@ -74,8 +87,8 @@ class ModelSpec:
             check_hidden(self.hidden)
             if self.objective.needs_hidden and not self.hidden:
                 raise InputError(
-                    f"{self.objective.name} aligns hidden layers and has none; give "
-                    "hidden=(32, 16), say"
+                    f"{self.objective.name} aligns hidden layers but has none; give for instance "
+                    "hidden=(32, 16)"
                 )
 
     @classmethod
@@ -92,16 +105,39 @@ class ModelSpec:
         stop_after: int | None = None,
         precision: Precision | None = None,
     ) -> Self:
-        """A specification from what is given; the rest by the preset.
+        """Make a specification from the given values and the defaults of a preset.
 
         Parameters
         ----------
-        objective
-            A name in the registry, made with the preset's and the given options, or an objective.
-        options
+        objective : str or Objective
+            Name in the registry, made with the options of the preset and the given ones, or an
+            objective.
+        preset : str, default="domainbed"
+            Preset of the defaults.
+        hidden : tuple of int or None, default=None
+            Widths of the hidden layers. None: by the preset.
+        standardise : bool or None, default=None
+            Whether to standardise. None: by the preset.
+        steps : int or None, default=None
+            Number of steps. None: by the preset.
+        hyper : mapping of str to float or None, default=None
+            Given hyper-parameters.
+        options : mapping or None, default=None
             Options of an objective that is given by name.
-        preset, hidden, standardise, steps, hyper, stop_after, precision
-            As in the class; None leaves the choice to the preset.
+        stop_after : int or None, default=None
+            Step at which training stops, if it is before `steps`.
+        precision : {"single", "double"} or None, default=None
+            Precision of the training. None: by the preset and the number of training rows.
+
+        Returns
+        -------
+        spec : ModelSpec
+            The specification.
+
+        Raises
+        ------
+        InputError
+            If a name is unknown or a value is out of range.
         """
         defaults = find_preset(preset)
         kind = objective if isinstance(objective, Objective) else make_objective(objective)
@@ -110,7 +146,7 @@ class ModelSpec:
         if not isinstance(objective, Objective):
             objective = make_objective(objective, preset, hidden, **(options or {}))
         elif options:
-            raise InputError("options go with an objective's name; give the objective its own")
+            raise InputError("options need an objective's name; set them on the objective itself")
         return cls(
             objective=objective,
             preset=preset,
@@ -124,12 +160,12 @@ class ModelSpec:
 
     @property
     def last_step(self) -> int:
-        """Steps that are taken."""
+        """Number of steps that are taken."""
         return self.stop_after or self.steps
 
     @property
     def full_penalty_at(self) -> int:
-        """The first step at which a penalty has its full weight; 0 where there is none."""
+        """First step at which the penalty has its full weight; 0 without a penalty."""
         size = FitSize(1.0, 1, self.hidden or (), self.steps)
         known = {parameter.name: parameter for parameter in self.objective.hyperparameters()}
         return sum(
@@ -139,21 +175,41 @@ class ModelSpec:
         )
 
     def fit_size(self, width: int, weight: float, largest: int) -> FitSize:
-        """What the preset's rules depend on, for rows of this width and number."""
+        """Return the size of a fit, on which the preset's rules depend.
+
+        Parameters
+        ----------
+        width : int
+            Number of inputs.
+        weight : float
+            Total weight of the training rows of all environments.
+        largest : int
+            Number of training rows of the largest environment.
+
+        Returns
+        -------
+        size : FitSize
+            The size.
+        """
         hidden = default_hidden(width) if self.hidden is None else self.hidden
         return FitSize(weight, largest, hidden, self.steps)
 
     def complete(self, width: int, weight: float, largest: int) -> "ModelSpec":
-        """The same with nothing left open.
+        """Return the specification with all values set.
 
         Parameters
         ----------
-        width
-            Inputs.
-        weight
-            Training rows of all environments, as many as they weigh.
-        largest
-            Training rows of the largest environment.
+        width : int
+            Number of inputs.
+        weight : float
+            Total weight of the training rows of all environments.
+        largest : int
+            Number of training rows of the largest environment.
+
+        Returns
+        -------
+        spec : ModelSpec
+            The complete specification.
         """
         size = self.fit_size(width, weight, largest)
         hyper = complete(self.objective.hyperparameters(), self.hyper, self.preset, size)
@@ -163,7 +219,13 @@ class ModelSpec:
         return replace(self, hidden=size.hidden, hyper=hyper, precision=precision)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain values for JSON; `from_dict` reads it."""
+        """Return all values as plain values for JSON; `from_dict` reads them.
+
+        Returns
+        -------
+        values : dict
+            Plain values.
+        """
         return {
             "objective": self.objective.name,
             "options": {
@@ -180,10 +242,15 @@ class ModelSpec:
         }
 
     def differences(self) -> dict[str, Any]:
-        """`as_dict` without what the preset sets anyway.
+        """Return `as_dict` without the defaults of the preset.
 
-        This is what ids are made of: an option that is added later, with a default that changes
-        nothing, leaves them as they are.
+        Ids of runs are hashes of it: an option that is added later with a default that changes
+        nothing does not change them.
+
+        Returns
+        -------
+        values : dict
+            Plain values that differ from the preset.
         """
         mine, plain = self.as_dict(), self._by_default()
         theirs = plain.as_dict()
@@ -195,20 +262,36 @@ class ModelSpec:
         return kept | ({"options": other} if other else {}) | ({"hyper": drawn} if drawn else {})
 
     def _by_default(self) -> "ModelSpec":
-        """The same objective in the same preset with nothing else given."""
+        """Return the same objective and preset with nothing else given."""
         hidden = self.hidden if find_preset(self.preset).linear else None
         options = make_objective(self.objective.name, self.preset, hidden)
         return ModelSpec.of(options, preset=self.preset)
 
     def _is_default(self, name: str) -> bool:
-        """Whether a hyper-parameter has its preset's value, whatever the size of the fit."""
+        """Return whether a hyper-parameter has its preset's value for any size of the fit."""
         known = {parameter.name: parameter for parameter in self.objective.hyperparameters()}
         default = known[name].setting(self.preset).default
         return not callable(default) and default == self.hyper[name]
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """What `as_dict` or `differences` wrote."""
+        """Make a specification from the result of `as_dict` or `differences`.
+
+        Parameters
+        ----------
+        values : mapping
+            Plain values.
+
+        Returns
+        -------
+        spec : ModelSpec
+            The specification.
+
+        Raises
+        ------
+        InputError
+            If a name is unknown or a value is out of range.
+        """
         known = {"options", *(field.name for field in fields(cls))}
         if unknown := sorted(set(values) - known):
             raise InputError(f"a model specification has no {', '.join(map(repr, unknown))}")
@@ -225,18 +308,18 @@ class ModelSpec:
 
 
 def encode_option(value: Any) -> Any:
-    """An objective's option as plain values: densities by their kind and fields."""
+    """Encode an option of an objective as plain values; densities as kind and fields."""
     if isinstance(value, Density):
         kind = type(value).__name__
         if DENSITIES.get(kind) is not type(value):
-            raise InputError(f"{kind} cannot be written down; use one of {', '.join(DENSITIES)}")
+            raise InputError(f"{kind} cannot be saved; use one of {', '.join(DENSITIES)}")
         inner = {f.name: getattr(value, f.name) for f in fields(value)}  # type: ignore[arg-type]
         return {"kind": kind, **inner}
     return value
 
 
 def decode_option(value: Any) -> Any:
-    """What `encode_option` wrote."""
+    """Decode the result of `encode_option`."""
     if not isinstance(value, Mapping):
         return value
     inner = dict(value)

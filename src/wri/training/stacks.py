@@ -1,15 +1,15 @@
-"""Which runs share a stack.
+"""Division of runs into stacks.
 
 Runs of one bucket differ in batch size, and a stack pads every batch to its largest. Sorted by
-size, the bucket is cut where that costs least:
+size, the bucket is cut where the cost is smallest:
 
     cost of a stack = overhead + runs · rows of its largest batch + rows of side steps
 
-The overhead of a step's operations does not grow with the rows, so small batches gather in large
-stacks and large ones in small stacks. More rows at once than fit the cache do not pay, unless the
-overhead is large. Runs whose side steps (WRI's density steps) take batches of different size are
-kept apart, since these are padded, too. No stack has more than a share of all work, so that
-processors finish together. The numbers were fitted to measured times.
+The overhead of a step does not grow with the rows, so small batches form large stacks and large
+batches small stacks. More rows than fit the cache do not pay, unless the overhead is large. Runs
+whose side steps (WRI's density steps) have different batch sizes are in different stacks, because
+these are padded too. No stack has more than a given share of all work, so that processors finish at
+the same time. The numbers were fitted to measured times.
 """
 
 from collections import defaultdict
@@ -21,15 +21,38 @@ import numpy as np
 from wri.training.runs import Run
 
 OVERHEAD = 2_500  # rows whose arithmetic takes as long as a step's fixed cost
-SIDE_OVERHEAD = 0.2  # fixed cost of a side step, in that of a step
-SIDE_ROW = 0.4  # cost of a side step's row, in that of a row
+SIDE_OVERHEAD = 0.2  # fixed cost of a side step, relative to that of a step
+SIDE_ROW = 0.4  # cost of a row in a side step, relative to a row in a step
 MOST_ROWS = 32_768  # rows of a batch over all runs of a stack
-SHARES = 5  # no stack has more than this part of all work,
-WORTH = 4  # unless it is below so many times its overhead
+SHARES = 5  # no stack has more than one fifth of all work,
+WORTH = 4  # unless its work is less than 4 times its overhead
 
 
 def plan_stacks(runs: Sequence[Run], most_rows: int = MOST_ROWS) -> list[list[int]]:
-    """Numbers of the runs in each stack; every run is in one."""
+    """Divide runs into stacks of small total cost.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        Runs to train.
+    most_rows : int, default=32768
+        Largest number of rows of a batch over all runs of a stack.
+
+    Returns
+    -------
+    stacks : list of list of int
+        Numbers of the runs in each stack; each run is in one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.training import Bank, ModelSpec, Run, plan_stacks
+    >>> bank = Bank(np.zeros((8, 1)), np.array([0, 1] * 4))
+    >>> sites = [np.arange(4), np.arange(4, 8)]
+    >>> runs = [Run(ModelSpec.of(name), bank, sites) for name in ("erm", "vrex", "erm")]
+    >>> sorted(plan_stacks(runs))
+    [[0, 2], [1]]
+    """
     buckets: dict[Hashable, list[int]] = defaultdict(list)
     for number, run in enumerate(runs):
         side_rows = run.objective.side_steps(run.hyper).rows
@@ -52,13 +75,13 @@ def plan_stacks(runs: Sequence[Run], most_rows: int = MOST_ROWS) -> list[list[in
 
 
 def stack_cost(runs: Sequence[Run]) -> float:
-    """Work of a stack's step; the largest goes first, so that none is waited for at the end."""
+    """Return the work of a stack's step; the largest stack starts first."""
     padded = len(runs) * max(map(_rows, runs))
     return overhead_of(runs) * OVERHEAD + padded + sum(map(_side_rows, runs))
 
 
 def overhead_of(runs: Sequence[Run]) -> float:
-    """What a stack's step costs whatever its rows, in steps of ERM."""
+    """Return the fixed cost of a stack's step, in steps of ERM."""
     sides = [run.objective.side_steps(run.hyper) for run in runs]
     due = np.zeros(max(side.every for side in sides))  # steps of the stack at each phase
     for side in sides:
@@ -67,12 +90,12 @@ def overhead_of(runs: Sequence[Run]) -> float:
 
 
 def _rows(run: Run) -> int:
-    """Rows of a step."""
+    """Return the rows of a step."""
     return run.batch_rows * len(run.train)
 
 
 def _side_rows(run: Run) -> float:
-    """The same of side steps, in rows of a step."""
+    """Return the rows of side steps, in rows of a step."""
     side = run.objective.side_steps(run.hyper)
     return SIDE_ROW * side.rows * len(run.train) * side.steps / side.every
 
@@ -84,9 +107,9 @@ def cheapest_cuts(
     side: Sequence[float] | None = None,
     most_work: float = float("inf"),
 ) -> list[tuple[int, int]]:
-    """Cut a descending list into groups `[start, stop)` of least total cost.
+    """Cut a descending list into groups `[start, stop)` of smallest total cost.
 
-    A group of several has at most `most_rows` rows, padded, and with those at its `side` at most
+    A group of several has at most `most_rows` rows, padded, and with its `side` rows at most
     `most_work`.
     """
     side = [0.0] * len(rows) if side is None else side

@@ -1,6 +1,6 @@
-"""DomainBed: its result folders, its tables, and our objectives in its training loop.
+"""DomainBed: its result folders, its tables, and wri's objectives in its training loop.
 
-`from wri.integrations.domainbed import WRIAlgorithm` gives an algorithm; `ALGORITHMS` has all of
+`from wri.integrations.domainbed import WRIAlgorithm` imports an algorithm; `ALGORITHMS` has all of
 them by DomainBed's names.
 """
 

@@ -1,11 +1,11 @@
-"""Our objectives in DomainBed's training loop.
+"""Objectives of wri in DomainBed's training loop.
 
     algorithm = WRIAlgorithm(input_shape, num_classes, num_domains, hparams)
     algorithm.update(minibatches)        # one (x, y) per environment
     algorithm.predict(x)
 
-Each is an `nn.Module` on a featurizer of the user's own, and an objective with a single run. WRI's
-densities see the featurizer's output, and learn from the rows of the latest step.
+Each is an `nn.Module` on a featurizer of the user, and an objective with a single run. WRI's
+densities see the output of the featurizer and learn from the rows of the latest step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,29 +29,45 @@ from wri.stacked import CROSS_ENTROPY, Streams
 
 
 class Algorithm(nn.Module):
-    """An objective as an algorithm of DomainBed.
+    """Base class of wri's objectives as DomainBed algorithms.
 
     Parameters
     ----------
     input_shape : sequence of int
-        Of a row.
-    num_classes, num_domains : int
-        Of classes and of training environments.
-    hparams : dict
-        Hyper-parameters under DomainBed's names, such as `lr`, `weight_decay`, `irm_lambda`
-        (`hparam_settings` lists an algorithm's own). Those that are missing take the defaults of
-        the preset `domainbed`; unknown ones are ignored.
-    featurizer : Module or callable, optional
-        A module from inputs to features, or a function of `input_shape` and `hparams` that makes
-        one. By default DomainBed's own where it is installed, else a small perceptron for flat
-        inputs.
+        Shape of a row.
+    num_classes : int
+        Number of classes.
+    num_domains : int
+        Number of training environments.
+    hparams : mapping of str to Any
+        Hyper-parameters by DomainBed's names, such as `lr`, `weight_decay`, `irm_lambda`
+        (`hparam_settings` lists those of an algorithm). Missing ones have the defaults of the
+        preset `domainbed`; unknown ones are ignored.
+    featurizer : Module, callable or None, default=None
+        Module from inputs to features, or a function of `input_shape` and `hparams` that makes one.
+        None: DomainBed's own if it is installed, else a small perceptron for flat inputs.
 
     Attributes
     ----------
-    featurizer, classifier : Module
-        Φ and the linear layer behind it.
-    optimizer : Adam
-        Made anew where a penalty comes into force, as in DomainBed.
+    featurizer : torch.nn.Module
+        Φ.
+    classifier : torch.nn.Linear
+        Linear layer on Φ(x).
+    optimizer : torch.optim.Adam
+        Made again when a penalty starts, as in DomainBed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from wri.integrations.domainbed import ALGORITHMS
+    >>> _ = torch.manual_seed(0)
+    >>> algorithm = ALGORITHMS["VREx"]((4,), 2, 2, {"lr": 0.01}, featurizer=nn.Linear(4, 3))
+    >>> minibatches = [(torch.randn(8, 4), torch.arange(8) % 2) for _ in range(2)]
+    >>> sorted(algorithm.update(minibatches))
+    ['loss', 'penalty', 'risk']
+    >>> algorithm.predict(torch.zeros(5, 4)).shape
+    torch.Size([5, 2])
     """
 
     objective_name: ClassVar[str]
@@ -98,20 +114,20 @@ class Algorithm(nn.Module):
     def update(
         self, minibatches: Minibatches, unlabeled: Sequence[Tensor] | None = None
     ) -> dict[str, float]:
-        """Take one step.
+        """Take one training step.
 
         Parameters
         ----------
-        minibatches
-            A pair (x, y) per environment: `[B, *input_shape]` and class numbers `[B]`.
-        unlabeled
+        minibatches : sequence of (Tensor, Tensor)
+            One pair (x, y) per environment: `[B, *input_shape]` and class numbers `[B]`.
+        unlabeled : sequence of Tensor or None, default=None
             Not used.
 
         Returns
         -------
-        dict
-            `loss`; and, unless the rows were mixed or split on the way, `risk`, the mean of the
-            environments' risks, and `penalty`, what the objective adds to it with its weight.
+        report : dict of str to float
+            `loss`; and, unless the objective mixes or splits rows, `risk`, the mean risk of the
+            environments, and `penalty`, the weighted penalty.
         """
         like = self.classifier.weight
         step = int(self.get_buffer("update_count"))
@@ -141,11 +157,34 @@ class Algorithm(nn.Module):
         return report
 
     def predict(self, x: Tensor) -> Tensor:
-        """Outputs of the classes, `[N, C]`."""
+        """Return the outputs of the classes.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, *input_shape)
+            Inputs.
+
+        Returns
+        -------
+        outputs : Tensor of shape (N, C)
+            Logits.
+        """
         outputs: Tensor = self.classifier(self.featurizer(x).flatten(1))
         return outputs
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the outputs of the classes, like `predict`.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, *input_shape)
+            Inputs.
+
+        Returns
+        -------
+        outputs : Tensor of shape (N, C)
+            Logits.
+        """
         return self.predict(x)
 
     @property
@@ -156,14 +195,14 @@ class Algorithm(nn.Module):
         objective = self.objective
         if num_domains < objective.least_environments:
             raise InputError(
-                f"{objective.name} needs {objective.least_environments} training environments, and "
+                f"{objective.name} needs {objective.least_environments} training environments, but "
                 f"num_domains is {num_domains}; hold out fewer"
             )
         density = getattr(objective, "density", None)
         if density is not None and density.learning == "refit":
             raise InputError(
-                f"{type(density).__name__} is fitted on whole environments, and a training loop "
-                "hands out minibatches; use Bounded() or EnvironmentClassifier()"
+                f"{type(density).__name__} is fitted on whole environments, but a training loop "
+                "has only minibatches; use Bounded() or EnvironmentClassifier()"
             )
 
     def _make_optimizer(self) -> torch.optim.Adam:
@@ -177,7 +216,7 @@ class Algorithm(nn.Module):
         return fill(self._shape, {name: self.get_buffer(name) for name in self._state_names})
 
     def _write_state(self, state: Any) -> None:
-        """Keep the state; a part that is no longer needed is zero."""
+        """Keep the state; parts that are no longer needed become zero."""
         _, tensors = separate(state)
         for name in self._state_names:
             kept = tensors.get(name)
@@ -187,7 +226,7 @@ class Algorithm(nn.Module):
 
     @torch.no_grad()
     def _features(self, batch: Batch) -> Batch:
-        """The same batch as the featurizer sees it."""
+        """Return the batch after the featurizer."""
         return batch._replace(x=self._network.represent(self._network.flat(), batch.x))
 
     def _no_features(self) -> Batch:
@@ -203,11 +242,11 @@ class Algorithm(nn.Module):
 
 
 def derive(entry: ObjectiveEntry) -> type[Algorithm]:
-    """`WRIAlgorithm` from the entry of WRI, with its complete help."""
+    """Make `WRIAlgorithm` from the entry of WRI, with its complete help."""
     shared = (getdoc(Algorithm) or "").partition("\n\n")[2]
     has_densities = "density_on" in {f.name for f in fields(OBJECTIVES[entry.name])}  # type: ignore[arg-type]
     namespace = {
-        "__doc__": f"{entry.label} in DomainBed's loop: {entry.about}.\n\n{shared}\n",
+        "__doc__": f"{entry.label} as a DomainBed algorithm: {entry.about}.\n\n{shared}\n",
         "__module__": "wri.integrations.domainbed",
         "objective_name": entry.name,
         "options": {"density_on": "phi"} if has_densities else {},
@@ -216,4 +255,4 @@ def derive(entry: ObjectiveEntry) -> type[Algorithm]:
 
 
 ALGORITHMS: dict[str, type[Algorithm]] = {entry.label: derive(entry) for entry in ENTRIES.values()}
-"""By DomainBed's names: "ERM", "IRM", …, "WRI"."""
+"""Algorithms by DomainBed's names: "ERM", "IRM", …, "WRI"."""

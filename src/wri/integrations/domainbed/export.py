@@ -29,7 +29,7 @@ RECORDS = "results.jsonl"
 DONE = "done"
 UNFINISHED = f"{RECORDS}.new"  # DomainBed does not look at it
 MARKER = "wri-export.json"
-OF_COLLECT_RESULTS = ("results.txt", "results.tex")  # what DomainBed writes beside the runs
+OF_COLLECT_RESULTS = ("results.txt", "results.tex")  # files that DomainBed writes beside the runs
 
 DATASETS = (
     *("Debug28", "Debug224", "ColoredMNIST", "RotatedMNIST", "VLCS", "PACS", "OfficeHome"),
@@ -37,18 +37,51 @@ DATASETS = (
     *("SpawriousO2O_easy", "SpawriousO2O_medium", "SpawriousO2O_hard"),
     *("SpawriousM2M_easy", "SpawriousM2M_medium", "SpawriousM2M_hard"),
 )
-"""Data sets that DomainBed has tables for; it passes over all others without a word."""
+"""Data sets that DomainBed has tables for; it silently ignores all others."""
 
 
 class RunLeftOut(NamedTuple):
-    """A run that was not exported."""
+    """Run that was not exported.
+
+    Attributes
+    ----------
+    run : str
+        Description of the run.
+    reason : str
+        Why it was left out.
+
+    Examples
+    --------
+    >>> from wri.integrations.domainbed import RunLeftOut
+    >>> RunLeftOut("erm on toy", "not finished").reason
+    'not finished'
+    """
 
     run: str
     reason: str
 
 
 class Export(NamedTuple):
-    """What an export wrote."""
+    """Summary of an export.
+
+    Attributes
+    ----------
+    folder : Path
+        The folder.
+    written : int
+        Number of written runs.
+    left_out : list of RunLeftOut
+        Runs that were not written.
+    unregistered : list of str
+        Data sets without a table in DomainBed.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from wri.integrations.domainbed import Export
+    >>> Export(Path("out"), 3, [], ["hospitals"]).written
+    3
+    """
 
     folder: Path
     written: int
@@ -63,17 +96,44 @@ def export_runs(
 
     Parameters
     ----------
-    outcomes
+    outcomes : iterable of Outcome
         Runs of a store, finished or not.
-    folder
-        A new or empty folder, or one with nothing but an earlier export, which is replaced.
-    names
-        Our names of data sets to DomainBed's; the others keep theirs.
+    folder : Path
+        A new or empty folder, or one with only an earlier export, which is replaced.
+    names : mapping of str to str or None, default=None
+        DomainBed's names by our names of data sets; the others keep theirs.
 
     Returns
     -------
-    Export
-        How many runs were written, and which were left out for what reason.
+    export : Export
+        Number of written runs, and those left out with the reason.
+
+    Raises
+    ------
+    InputError
+        If no run can be exported, or the folder holds other files.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from wri.integrations.domainbed import export_runs
+    >>> from wri.sweep import Outcome
+    >>> values = {f"env{e}_{part}": np.array([0.7]) for e in (0, 1) for part in ("in", "out")}
+    >>> run = Outcome(
+    ...     dataset="PACS",
+    ...     algorithm="erm",
+    ...     test_envs=(0,),
+    ...     hparams_seed=0,
+    ...     trial_seed=0,
+    ...     steps=np.array([9]),
+    ...     measures={"accuracy": values},
+    ... )
+    >>> with TemporaryDirectory() as folder:
+    ...     done = export_runs([run], Path(folder, "out"))
+    >>> done.written, done.left_out
+    (1, [])
     """
     outcomes = list(outcomes)
     theirs = _map_names({run.dataset for run in outcomes}, names or {})
@@ -102,20 +162,20 @@ def _map_names(ours: set[str], names: Mapping[str, str]) -> dict[str, str]:
         same = [name for name in mapped if mapped[name] == mapped[one]]
         if len(same) > 1:
             raise InputError(
-                f"{' and '.join(same)} would both be called {mapped[one]!r}; give each data set a "
-                "name of its own by --name"
+                f"{' and '.join(same)} would both be called {mapped[one]!r}; give each data set "
+                "its own name with --name"
             )
     return mapped
 
 
 def _find_obstacle(run: Outcome) -> str:
-    """Why a run is left out; empty where it is not."""
+    """Return why a run is left out; empty if it is not."""
     if len(run.steps) == 0:
         return "not finished"
     if run.diverged_at is not None:
         return f"diverged at step {run.diverged_at}"
     if "accuracy" not in run.measures:
-        return "no accuracy was recorded, and DomainBed knows no other measure"
+        return "no accuracy was recorded, and DomainBed has no other measure"
     values = np.array([*run.measures["accuracy"].values()])  # [splits, T]
     if not np.isfinite(values).all():
         at = int(run.steps[~np.isfinite(values).all(0)][0])
@@ -151,7 +211,7 @@ def _hash(args: Mapping[str, Any]) -> str:
 
 
 def _records(run: Outcome, args: Mapping[str, Any], folder: Path) -> str:
-    """The lines of `results.jsonl`."""
+    """Return the lines of `results.jsonl`."""
     common = {
         "args": {**args, "output_dir": str(folder / _hash(args))},
         "hparams": write_hparams(run.model),
@@ -167,7 +227,7 @@ def _records(run: Outcome, args: Mapping[str, Any], folder: Path) -> str:
 
 
 def _write(folder: Path, lines: Mapping[str, str]) -> None:
-    """Every file is there whole or not at all; runs of an earlier export that are gone go last."""
+    """Write each file completely or not at all; delete runs of an earlier export last."""
     earlier = _find_earlier(folder)
     folder.mkdir(parents=True, exist_ok=True)
     _replace(folder / MARKER, _marker({*earlier, *lines}))
@@ -191,7 +251,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _find_earlier(folder: Path) -> set[str]:
-    """Names of the runs of an earlier export; anything else in the folder is refused."""
+    """Return the runs of an earlier export; refuse anything else in the folder."""
     if not folder.exists():
         return set()
     if not folder.is_dir():

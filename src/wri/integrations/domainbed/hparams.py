@@ -1,7 +1,7 @@
-"""Hyper-parameters under DomainBed's names, with defaults and ranges from our objectives.
+"""Hyper-parameters by DomainBed's names, with defaults and ranges of wri's objectives.
 
-DomainBed knows a hyper-parameter by one name for all algorithms, such as `irm_lambda`; ours belong
-to an objective. What DomainBed has no name for is called after its objective: `wri_density_steps`.
+DomainBed has one name for a hyper-parameter of all algorithms, such as `irm_lambda`; ours belong to
+an objective. Those without a name in DomainBed get the objective's prefix: `wri_density_steps`.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ LABELS = {entry.label: name for name, entry in ENTRIES.items()}
 """DomainBed's spelling of an algorithm to our name: GroupDRO to groupdro."""
 
 SHARED = {"learning_rate": "lr", "weight_decay": "weight_decay", "batch_size": "batch_size"}
-"""Those that DomainBed registers for every algorithm by itself."""
+"""Hyper-parameters that DomainBed registers for every algorithm."""
 
 OWN = {
     "irm": {"penalty_weight": "irm_lambda", "anneal_steps": "irm_penalty_anneal_iters"},
@@ -37,33 +37,57 @@ OWN = {
 
 
 class HparamSetting(NamedTuple):
-    """What DomainBed's registry takes: a default and a draw from a random state."""
+    """Entry of DomainBed's registry: a default and a function that draws.
+
+    Attributes
+    ----------
+    default : float
+        Default value.
+    draw : callable
+        Function from a `numpy.random.RandomState` to a value.
+
+    Examples
+    --------
+    >>> from wri.integrations.domainbed import hparam_settings
+    >>> hparam_settings("GroupDRO")["groupdro_eta"].default
+    0.01
+    """
 
     default: float
     draw: Callable[[np.random.RandomState], float]
 
 
 def domainbed_name(objective: str, parameter: str) -> str:
-    """What DomainBed calls a hyper-parameter of an objective."""
+    """Return DomainBed's name of a hyper-parameter of an objective."""
     if parameter in SHARED:
         return SHARED[parameter]
     return OWN.get(objective, {}).get(parameter, f"{objective}_{parameter}")
 
 
 def hparam_settings(algorithm: str) -> dict[str, HparamSetting]:
-    """Defaults and draws of an algorithm, for DomainBed's `hparams_registry`.
+    """Return defaults and draws of an algorithm, for DomainBed's `hparams_registry`.
 
     Parameters
     ----------
-    algorithm
-        In DomainBed's spelling: "WRI", "IRM", "GroupDRO", …
+    algorithm : str
+        Name in DomainBed's spelling, for instance "WRI", "IRM" or "GroupDRO".
 
     Returns
     -------
-    dict
-        By DomainBed's name: the default, and a function that draws from a
-        `numpy.random.RandomState`. The learning rate, weight decay and batch size are not among
-        them: DomainBed registers its own.
+    settings : dict of str to HparamSetting
+        Default and draw by DomainBed's name. Learning rate, weight decay and batch size are not
+        among them: DomainBed registers its own.
+
+    Raises
+    ------
+    InputError
+        If the algorithm is unknown.
+
+    Examples
+    --------
+    >>> from wri.integrations.domainbed import hparam_settings
+    >>> hparam_settings("IRM")["irm_lambda"].default
+    100.0
     """
     check_option("algorithm", algorithm, tuple(LABELS))
     name = LABELS[algorithm]
@@ -85,7 +109,7 @@ def _always(random: np.random.RandomState, value: float) -> float:
 
 
 def read_hparams(objective: str, hparams: Mapping[str, Any]) -> dict[str, float]:
-    """Our hyper-parameters from DomainBed's; defaults where one is missing, others are ignored."""
+    """Return our hyper-parameters from DomainBed's, with defaults; unknown ones are ignored."""
     found = {}
     for parameter in OBJECTIVES[objective].hyperparameters():
         name = domainbed_name(objective, parameter.name)
@@ -95,10 +119,10 @@ def read_hparams(objective: str, hparams: Mapping[str, Any]) -> dict[str, float]
 
 
 def write_hparams(model: ModelSpec | None) -> dict[str, float]:
-    """A model's hyper-parameters under DomainBed's names.
+    """Return a model's hyper-parameters by DomainBed's names.
 
     Those that depend on the number of rows and are not drawn are left out, and so are infinite
-    ones, which JSON lacks.
+    ones, which JSON does not have.
     """
     if model is None:
         return {}

@@ -1,4 +1,4 @@
-"""DomainBed's minibatches, a pair (x, y) per environment, as a batch of one run."""
+"""DomainBed's minibatches, one pair (x, y) per environment, as a batch of one run."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
@@ -14,10 +14,10 @@ Minibatches = Sequence[tuple[Tensor, Tensor]]
 
 
 def as_batch(minibatches: Minibatches, environments: int, dtype: torch.dtype) -> Batch:
-    """`[1, E, B, D]`; shorter minibatches are padded with their first row, at weight zero."""
+    """Return `[1, E, B, D]`; short minibatches are padded with their first row, at weight 0."""
     if len(minibatches) != environments:
         raise InputError(
-            f"update takes a minibatch of each of {environments} environments (num_domains), and "
+            f"update needs one minibatch per environment ({environments}, num_domains), but "
             f"{len(minibatches)} were given"
         )
     sizes = [len(y) for _, y in minibatches]
@@ -38,7 +38,7 @@ def _pad(rows: Tensor, longest: int) -> Tensor:  # [n, …] -> [longest, …]
 
 
 class MinibatchDraws(Draws):
-    """The rows of the latest step for all of its density steps: a loop hands out no others."""
+    """Rows of the latest step for all of its density steps."""
 
     def __init__(self, features: Callable[[], Batch]) -> None:
         self._features = features  # made when they are wanted: not every step has density steps

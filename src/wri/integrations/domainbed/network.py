@@ -1,8 +1,8 @@
-"""A featurizer and a classifier of PyTorch as a network of one run.
+"""PyTorch modules, a featurizer and a classifier, as a network of one run.
 
 Objectives see `head ∘ Φ` with all parameters in one row. `flat()` is that row of the modules' own
-parameters, and gradients of it reach them; other rows, such as MLDG's after its inner step, are put
-in their place for a call. Inputs of any shape are flattened in batches and unflattened here.
+parameters, and gradients of it reach them. Other rows, such as MLDG's after its inner step, replace
+them for one call. Inputs of any shape are flattened in batches and unflattened here.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ HIDDEN = 64  # units of the default featurizer's layers
 
 
 class ModuleNetwork:
-    """A featurizer and a classifier.
+    """Featurizer and classifier as a network of one run.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class ModuleNetwork:
         self.latest: tuple[Tensor | None, Tensor | None] = (None, None)  # x and its outputs
 
     def flat(self) -> Tensor:  # [1, P]
-        """The modules' parameters in one row."""
+        """Return the modules' parameters in one row."""
         return torch.cat([p.reshape(-1) for module in self._both for p in module.parameters()])[
             None
         ]
@@ -76,7 +76,7 @@ class ModuleNetwork:
         return self.featurizer, self.classifier
 
     def _call(self, which: int, flat: Tensor, rows: Tensor) -> Tensor:  # [K, N, …] -> [K, N, F]
-        """Copy k of a module on its own rows, with the parameters of row k."""
+        """Call copy k of a module on its own rows, with the parameters of row k."""
         named = [dict(module.named_parameters()) for module in self._both]
         sizes = [sum(p.numel() for p in own.values()) for own in named]
         own = flat.split(sizes, dim=1)[which]  # [K, P of the module]
@@ -92,7 +92,7 @@ class ModuleNetwork:
 
 
 def make_featurizer(input_shape: Sequence[int], hparams: dict[str, Any], given: Any) -> nn.Module:
-    """The featurizer that is given, DomainBed's where it is installed, or a small perceptron."""
+    """Return the given featurizer, DomainBed's if it is installed, or a small perceptron."""
     if isinstance(given, nn.Module):
         return given
     if given is not None:
@@ -114,7 +114,7 @@ def make_featurizer(input_shape: Sequence[int], hparams: dict[str, Any], given: 
 
 
 def output_width(featurizer: nn.Module, input_shape: Sequence[int]) -> int:
-    """What the featurizer says (`n_outputs`, as in DomainBed), or what it makes of two rows."""
+    """Return the featurizer's `n_outputs`, as in DomainBed, or the width of its output."""
     width = getattr(featurizer, "n_outputs", None)
     if isinstance(width, int):
         return width

@@ -1,8 +1,8 @@
 """Sweep folders of DomainBed, of any data set, as runs of a sweep.
 
-DomainBed's own reader stops at a torn line, passes over a folder without `results.jsonl`, counts
-environments up to the first gap, and joins what two folders say of the same run. This one uses what
-can be used and says of the rest why not.
+DomainBed's own reader stops at a damaged line, skips folders without `results.jsonl`, counts
+environments up to the first gap, and joins two folders of the same run. This reader uses what can
+be used and gives the reason for the rest.
 """
 
 import json
@@ -33,7 +33,23 @@ ACCURACY = re.compile(r"env(\d+)_(in|out)_acc")
 
 
 class FolderNote(NamedTuple):
-    """What is wrong with a folder, and whether its run is used all the same."""
+    """Note on a folder: what is wrong, and whether its run is used.
+
+    Attributes
+    ----------
+    folder : str
+        Name of the folder.
+    reason : str
+        What is wrong.
+    used : bool
+        Whether its run is used.
+
+    Examples
+    --------
+    >>> from wri.integrations.domainbed import FolderNote
+    >>> FolderNote("a1b2", "it has no results.jsonl", used=False).used
+    False
+    """
 
     folder: str
     reason: str
@@ -42,7 +58,39 @@ class FolderNote(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedRun:
-    """A run of DomainBed."""
+    """Run of DomainBed.
+
+    Attributes
+    ----------
+    folder : str
+        Name of its folder.
+    outcome : Outcome
+        Its results.
+    hparams : mapping of str to Any
+        Hyper-parameters by DomainBed's names.
+    environments : int
+        Number of environments.
+    held_back : float
+        Share of an environment's rows that is not used for training.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.integrations.domainbed import ImportedRun
+    >>> from wri.sweep import Outcome
+    >>> outcome = Outcome(
+    ...     dataset="PACS",
+    ...     algorithm="erm",
+    ...     test_envs=(0,),
+    ...     hparams_seed=0,
+    ...     trial_seed=0,
+    ...     steps=np.array([], int),
+    ...     measures={},
+    ... )
+    >>> run = ImportedRun(folder="a1", outcome=outcome, hparams={}, environments=4, held_back=0.2)
+    >>> run.outcome.dataset
+    'PACS'
+    """
 
     folder: str
     outcome: Outcome
@@ -53,13 +101,28 @@ class ImportedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedSweep:
-    """What a sweep folder of DomainBed holds."""
+    """Contents of a sweep folder of DomainBed.
+
+    Attributes
+    ----------
+    runs : list of ImportedRun
+        Runs that can be used.
+    notes : list of FolderNote
+        Notes on folders.
+
+    Examples
+    --------
+    >>> from wri.integrations.domainbed import ImportedSweep
+    >>> ImportedSweep(runs=[], notes=[]).outcomes
+    []
+    """
 
     runs: list[ImportedRun]
     notes: list[FolderNote]
 
     @property
     def outcomes(self) -> list[Outcome]:
+        """Results of the runs."""
         return [run.outcome for run in self.runs]
 
     @property
@@ -78,7 +141,7 @@ class ImportedSweep:
 
 
 class UnusableRun(Exception):
-    """Why a run cannot be used."""
+    """Reason why a run cannot be used."""
 
 
 def read_sweep(folder: Path, only_done: bool = False) -> ImportedSweep:
@@ -86,16 +149,37 @@ def read_sweep(folder: Path, only_done: bool = False) -> ImportedSweep:
 
     Parameters
     ----------
-    folder
-        The sweep's output folder, with a folder per run.
-    only_done
-        Leave runs without the file `done` out. DomainBed's tables count them.
+    folder : Path
+        Output folder of the sweep, with one folder per run.
+    only_done : bool, default=False
+        Whether to leave out runs without the file `done`. DomainBed's tables count them.
 
     Returns
     -------
-    ImportedSweep
-        The runs, the data sets, and what could not be used. The eight algorithms that wri has are
-        called as in wri, the others as in DomainBed.
+    sweep : ImportedSweep
+        The runs, the data sets, and notes. Algorithms of wri have their names in wri, the others
+        those of DomainBed.
+
+    Raises
+    ------
+    InputError
+        If the folder holds no usable run.
+
+    Examples
+    --------
+    >>> import json
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from wri.integrations.domainbed import read_sweep
+    >>> args = {"dataset": "PACS", "algorithm": "ERM", "test_envs": [0]}
+    >>> line = {"args": {**args, "hparams_seed": 0, "trial_seed": 0}, "hparams": {}, "step": 9}
+    >>> line |= {f"env{e}_{part}_acc": 0.7 for e in (0, 1) for part in ("in", "out")}
+    >>> with TemporaryDirectory() as folder:
+    ...     Path(folder, "run").mkdir()
+    ...     _ = Path(folder, "run", "results.jsonl").write_text(json.dumps(line))
+    ...     sweep = read_sweep(Path(folder))
+    >>> [run.outcome.algorithm for run in sweep.runs]
+    ['erm']
     """
     if not folder.is_dir():
         raise InputError(f"there is no folder {shorten(folder)}; name a sweep folder of DomainBed")
@@ -124,7 +208,7 @@ def read_sweep(folder: Path, only_done: bool = False) -> ImportedSweep:
 
 
 def _read_run(folder: Path) -> tuple[ImportedRun, list[str]]:
-    """A run, and remarks on what was passed over in it."""
+    """Read a run; return it with remarks on what was skipped."""
     lines, remarks = _read_lines(folder / RECORDS)
     first = lines[0][1]
     args = _read_arguments(first, lines[0][0])
@@ -138,7 +222,7 @@ def _read_run(folder: Path) -> tuple[ImportedRun, list[str]]:
         if not isinstance(step, int):
             raise UnusableRun(f"line {number} lacks its step")
         if step in steps:
-            remarks.append(f"step {step} comes again in line {number}, which counts")
+            remarks.append(f"step {step} is repeated in line {number}, which counts")
         steps[step] = [_read_accuracy(line, split, number) for split in splits]
     outside = [e for e in args["test_envs"] if e not in range(environments)]
     if outside or not args["test_envs"]:
@@ -173,13 +257,13 @@ def _read_run(folder: Path) -> tuple[ImportedRun, list[str]]:
 
 
 def _read_lines(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], list[str]]:
-    """Numbered JSON objects; a torn last line is passed over."""
+    """Read numbered JSON objects; skip a damaged last line."""
     try:
         texts = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
         raise UnusableRun(f"it has no {RECORDS}") from None
     except UnicodeDecodeError:
-        raise UnusableRun(f"{RECORDS} is no text") from None
+        raise UnusableRun(f"{RECORDS} is not a text") from None
     numbered = [(n, text) for n, text in enumerate(texts, 1) if text.strip()]
     lines, remarks = [], []
     for number, text in numbered:
@@ -187,14 +271,14 @@ def _read_lines(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], list[str]
             line = json.loads(text)
         except ValueError:
             if number != numbered[-1][0]:
-                raise UnusableRun(f"line {number} is no JSON") from None
-            remarks.append(f"the last line, {number}, is torn and was passed over")
+                raise UnusableRun(f"line {number} is not JSON") from None
+            remarks.append(f"the last line, {number}, is cut off and was skipped")
             continue
         if not isinstance(line, dict):
-            raise UnusableRun(f"line {number} is no JSON object")
+            raise UnusableRun(f"line {number} is not a JSON object")
         lines.append((number, line))
     if not lines:
-        raise UnusableRun(f"{RECORDS} holds no whole line")
+        raise UnusableRun(f"{RECORDS} holds no complete line")
     return lines, remarks
 
 
@@ -204,7 +288,7 @@ def _read_arguments(line: Mapping[str, Any], number: int) -> dict[str, Any]:
         if not isinstance(args.get(name), kind):
             raise UnusableRun(f"line {number} lacks args.{name}")
     if not all(isinstance(e, int) for e in args["test_envs"]):
-        raise UnusableRun(f"args.test_envs in line {number} are no numbers")
+        raise UnusableRun(f"args.test_envs in line {number} are not numbers")
     return {name: args[name] for name in ARGUMENTS}
 
 
@@ -247,7 +331,7 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _drop_other_numbers(runs: list[ImportedRun], notes: list[FolderNote]) -> list[ImportedRun]:
-    """Without runs that have other environments than most runs of their data set."""
+    """Drop runs with another number of environments than most runs of their data set."""
     counts: dict[str, Counter[int]] = {}
     for run in runs:
         counts.setdefault(run.outcome.dataset, Counter())[run.environments] += 1
@@ -258,7 +342,7 @@ def _drop_other_numbers(runs: list[ImportedRun], notes: list[FolderNote]) -> lis
             kept.append(run)
         else:
             reason = (
-                f"it has {run.environments} environments, and other runs of "
+                f"it has {run.environments} environments, but other runs of "
                 f"{run.outcome.dataset} have {usual}"
             )
             notes.append(FolderNote(run.folder, reason, False))
@@ -266,7 +350,7 @@ def _drop_other_numbers(runs: list[ImportedRun], notes: list[FolderNote]) -> lis
 
 
 def _drop_repeated(runs: Iterable[ImportedRun], notes: list[FolderNote]) -> list[ImportedRun]:
-    """Without runs that another folder holds already."""
+    """Drop runs that another folder already holds."""
     kept: dict[tuple[Any, ...], ImportedRun] = {}
     for run in runs:
         one = run.outcome

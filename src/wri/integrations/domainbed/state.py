@@ -1,4 +1,4 @@
-"""An objective's state as named tensors, which a module keeps as buffers."""
+"""State of an objective as named tensors, which a module keeps as buffers."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def separate(state: Any, name: str = "state") -> tuple[Any, dict[str, Tensor]]:
-    """A state with names in the place of its tensors, and the tensors by name."""
+    """Return a state with names in place of its tensors, and the tensors by name."""
     if state is None:
         return None, {}
     if isinstance(state, Tensor):
@@ -22,7 +22,7 @@ def separate(state: Any, name: str = "state") -> tuple[Any, dict[str, Tensor]]:
 
 
 def fill(shape: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The state again, from what `separate` gave."""
+    """Return the state again from the result of `separate`."""
     if shape is None:
         return None
     if isinstance(shape, str):
@@ -31,7 +31,7 @@ def fill(shape: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def _values(state: Any) -> dict[str, Any]:
-    """Of a named tuple or a data class."""
+    """Return the fields of a named tuple or a data class."""
     if isinstance(state, tuple):
         return dict(state._asdict())  # type: ignore[attr-defined]
     return {field.name: getattr(state, field.name) for field in fields(state)}

@@ -1,10 +1,10 @@
-"""DomainBed's tables: its three ways of choosing, its standard error, its averages.
+"""DomainBed's tables: its three selection methods, its standard error, its averages.
 
     cell = mean over trials ± σ / √n,   σ² = Σ (x − x̄)² / n
 
-Three rules are DomainBed's and not those of `wri.sweep.tables`. A cell counts the trials that there
-are; of equally good draws the last counts; leave-one-out passes over draws without all pairs. One
-is ours: a checkpoint whose accuracy is not a number is never chosen.
+Three rules are DomainBed's and differ from `wri.sweep.tables`. A cell counts the trials that exist;
+of equally good draws the last counts; leave-one-out ignores draws without all pairs. One rule is
+ours: a checkpoint whose accuracy is not a number is never chosen.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,18 +18,18 @@ from wri.sweep.selection import SELECTIONS, SelectedCheckpoint, choose
 from wri.sweep.tables import AVERAGE, Cell, PairedDifference, SelectionTable
 
 METHODS = ("training-domain", "leave-one-out", "oracle")
-"""DomainBed's three ways of choosing, in the order of its tables."""
+"""DomainBed's three selection methods, in the order of its tables."""
 
 AVERAGES = "averages"
-"""Stands for the data set in the table of averages over environments."""
+"""Name of the data set in the table of averages over environments."""
 
 Grid = dict[str, dict[int, dict[int, SelectedCheckpoint | str]]]
-"""Algorithm to environment to trial to what was chosen, or why nothing was."""
+"""Choice, or the reason for none, by algorithm, environment and trial."""
 
 
 @dataclass(frozen=True)
 class DomainBedCell(Cell):
-    """A cell with DomainBed's standard error, which is zero for a single trial."""
+    """Cell with DomainBed's standard error, which is zero for a single trial."""
 
     @property
     def standard_error(self) -> float | None:
@@ -40,7 +40,7 @@ class DomainBedCell(Cell):
 
 @dataclass(frozen=True, kw_only=True)
 class DomainBedTable(SelectionTable):
-    """One way of choosing on one data set, or the averages of all."""
+    """Table of one selection method on one data set, or the averages of all."""
 
     @property
     def legend(self) -> str:
@@ -55,7 +55,7 @@ class DomainBedTable(SelectionTable):
 
     @property
     def comparisons(self) -> list[PairedDifference]:
-        """None: trials that are missing cannot be paired."""
+        """Empty: missing trials cannot be paired."""
         return []
 
 
@@ -66,17 +66,45 @@ def build_tables(
 
     Parameters
     ----------
-    outcomes
+    outcomes : iterable of Outcome
         Runs with accuracies.
-    infos
+    infos : iterable of DatasetInfo
         Their data sets.
-    methods
-        Of `METHODS`.
+    methods : sequence of str, default=("training-domain", "leave-one-out", "oracle")
+        Selection methods out of `METHODS`.
 
     Returns
     -------
-    list of Table
-        For each method a table per data set and one of the averages over their environments.
+    tables : list of SelectionTable
+        For each method one table per data set and one of the averages over their environments.
+
+    Raises
+    ------
+    InputError
+        If a method is unknown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.integrations.domainbed import build_tables
+    >>> from wri.sweep import DatasetInfo, Outcome
+    >>> values = {f"env{e}_{part}": np.array([0.7]) for e in (0, 1) for part in ("in", "out")}
+    >>> runs = [
+    ...     Outcome(
+    ...         dataset="toy",
+    ...         algorithm="erm",
+    ...         test_envs=(e,),
+    ...         hparams_seed=0,
+    ...         trial_seed=0,
+    ...         steps=np.array([9]),
+    ...         measures={"accuracy": values},
+    ...     )
+    ...     for e in (0, 1)
+    ... ]
+    >>> info = DatasetInfo(name="toy", environments=("a", "b"), constant={}, held_back=(0.2, 0.2))
+    >>> tables = build_tables(runs, [info], ["training-domain"])
+    >>> [str(cell) for cell in tables[0].lines["erm"]]
+    ['70.0 ± 0.0', '70.0 ± 0.0', '70.0']
     """
     runs, infos = list(outcomes), sorted(infos, key=lambda info: info.name)
     tables: list[SelectionTable] = []
@@ -113,12 +141,12 @@ def _grid(method: str, runs: list[Outcome], info: DatasetInfo) -> Grid:
 
 
 def _algorithms(runs: Iterable[Outcome]) -> list[str]:
-    """ERM, then the others by name."""
+    """Return ERM, then the others by name."""
     return sorted({run.algorithm for run in runs}, key=lambda name: (name != "erm", name))
 
 
 def _with_pairs(runs: list[Outcome], info: DatasetInfo, held_out: int, trial: int) -> list[Outcome]:
-    """The draws that have every pair, or all where none has, so that the reason is told."""
+    """Return the draws that have all pairs, or all draws if none has, to get the reason."""
     others = [k for k in range(len(info.environments)) if k != held_out]
     needed = {(held_out,), *((min(held_out, k), max(held_out, k)) for k in others)}
     found: dict[int, set[tuple[int, ...]]] = {}
@@ -130,7 +158,7 @@ def _with_pairs(runs: list[Outcome], info: DatasetInfo, held_out: int, trial: in
 
 
 def _cell(choices: Mapping[int, SelectedCheckpoint | str]) -> Cell:
-    """From what was chosen in each trial; trials without a choice do not count."""
+    """Make a cell from the choice of each trial; trials without a choice do not count."""
     chosen = [(trial, c) for trial, c in choices.items() if not isinstance(c, str)]
     if not chosen:
         reasons = dict.fromkeys(str(reason) for reason in choices.values())
@@ -139,7 +167,7 @@ def _cell(choices: Mapping[int, SelectedCheckpoint | str]) -> Cell:
 
 
 def _average(cells: Sequence[Cell], columns: Sequence[str]) -> Cell:
-    """Mean of the cells' means, without an error as in DomainBed."""
+    """Return the mean of the cells' means, without an error as in DomainBed."""
     empty = [name for name, cell in zip(columns, cells, strict=True) if cell.mean is None]
     if empty:
         return Cell(reason=f"no average without {', '.join(empty)}")
@@ -156,7 +184,7 @@ def _table(method: str, runs: list[Outcome], info: DatasetInfo, grid: Grid) -> S
 
 
 def _averages(method: str, runs: list[Outcome], grids: dict[str, Grid]) -> SelectionTable:
-    """Per data set the mean over environments in each trial, then over the trials."""
+    """Average per data set over environments in each trial, then over the trials."""
     lines = {}
     for algorithm in _algorithms(runs):
         cells = []
