@@ -33,6 +33,7 @@ from wri.diagnosis.inputs import (
     listed,
     numbers,
     read_target,
+    refuse_weights,
     standardised,
 )
 from wri.diagnosis.left_out import LeftOutLosses, drop_columns, losses_left_out, plain_model
@@ -165,22 +166,21 @@ def changing_features(
     model: Any = None,
     draws: int = 999,
     seed: int = 0,
+    *,
+    sample_weight: Any = None,
 ) -> ChangingFeatures:
     """Which features' relation to y changes between environments, given the other features.
 
     Tables in which no slope changes have a flag in 5 % of the cases, also with skewed features,
     unequal noise and sizes; dependent rows need `blocks`. Where columns are flagged, the loss at
-    environments left out in turn is measured with all columns and without the flagged ones. To
-    give rows weights, repeat them and let `blocks` name the original row.
+    environments left out in turn is measured with all columns and without the flagged ones.
 
     Parameters
     ----------
     X
         Table of numbers without gaps, DataFrame or array.
-    y
-        Target of every row: classes or numbers.
-    groups
-        The environment of every row, any labels.
+    y, groups
+        Target of every row, classes or numbers, and its environment, any labels.
     classes
         Whether y holds classes. None: unless it has more than two values of floating point.
     blocks
@@ -188,14 +188,15 @@ def changing_features(
         blocks may not. None: every row is its own. An environment needs four blocks or more.
     model
         Estimator that is refitted with and without the flagged columns. None: plain regression.
-    draws, seed
-        Of the bootstrap.
+    draws, seed, sample_weight
+        Of the bootstrap. Weights are refused: repeat rows, `blocks` naming the original row.
 
     Returns
     -------
     ChangingFeatures
         With `meaning`, `ranking()`, `plot()`, and `flagged`, which `design_position` takes.
     """
+    refuse_weights(sample_weight)
     if draws < 19:
         raise InputError(f"draws must be at least 19 for a level of 5 %, not {draws}")
     sites = read_sites(X, groups)

@@ -41,6 +41,7 @@ from wri.diagnosis.inputs import (
     listed,
     numbers,
     read_target,
+    refuse_weights,
     short,
     standardised,
 )
@@ -54,6 +55,10 @@ from wri.rows import NumericTable, Scaling, read_sites
 
 MOST_ROWS = 40_000
 """Rows beyond which a sample is looked at."""
+THIN_ROWS = (
+    "rows must be independent, so do not repeat them; keep each with a probability in proportion "
+    "to its weight, kept = np.random.default_rng(0).random(len(X)) < weights / weights.max()"
+)
 SWEEPS = 50
 """Exchanges of every row's label: enough to forget where it began."""
 
@@ -150,31 +155,31 @@ def design_position(
     permutations: int = 20,
     seed: int = 0,
     models: Mapping[str, Any] | None = None,
+    *,
+    sample_weight: Any = None,
 ) -> DesignPosition:
     """Whether your environments rule out linear predictors that use some columns.
 
     Parameters
     ----------
-    X
-        Table of numbers without gaps, DataFrame or array.
-    y, groups
-        Target of every row, numbers or two classes, and its environment, any labels.
+    X, y, groups
+        Table of numbers without gaps; target of every row, numbers or two classes; environments.
     spurious
         Columns held for spurious, by name or number: `changing_features(...).flagged`.
     logs
         Log densities of the other columns, `[n, E]`. None asks a classifier of environments.
     permutations, seed
         How often chance is tried; fewer than 20 do not give a level of 5 %.
-    models
-        Fitted models by name: how much each one's loss rises with the columns shuffled.
+    models, sample_weight
+        Fitted models by name: how much each one's loss rises with the columns shuffled. Weights
+        are refused: keep each row with a probability in proportion to its weight.
 
     Returns
     -------
     DesignPosition
         Its `meaning` says what was found and what to do, `plot()` shows the gap beside chance.
     """
-    if permutations < 1:
-        raise InputError(f"permutations must be at least 1, not {permutations}")
+    _check_options(permutations, sample_weight)
     sites = read_sites(X, groups)
     chosen = _columns(sites, spurious)
     importance, unit = _shuffle(models or {}, X, y, sites, chosen, seed)
@@ -200,6 +205,12 @@ def design_position(
         importance=importance,
         unit=unit,
     )
+
+
+def _check_options(permutations: int, sample_weight: Any) -> None:
+    refuse_weights(sample_weight, THIN_ROWS)
+    if permutations < 1:
+        raise InputError(f"permutations must be at least 1, not {permutations}")
 
 
 def _sample(

@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import binomtest, t
 
-from wri.diagnosis.inputs import listed
+from wri.diagnosis.inputs import listed, short_labels
 from wri.errors import InputError
 from wri.ood.evidence import Evidence, HeldOutRows
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
@@ -33,6 +33,7 @@ FEWEST_NEW = 10  # new rows that it needs
 OFTEN = 2.0  # times the usual share of flagged rows; thresholds are estimates, too
 OFTEN_BEYOND = 0.05  # share of rows beyond a column's range that is worth a sentence
 CHANCE = 0.01
+MOST_SITES = 20  # training environments in a figure
 FEW_SITES = {1: "one site", 2: "two sites"}
 RARE_MEANS = {
     "outputs": "rare: a prediction more extreme than nearly all in training",
@@ -173,12 +174,29 @@ class NewSite:
             )
         return found
 
-    def plot(self) -> Figure:
-        """How rare the rows are, and which training environments they are like."""
-        with style.figure(8, max(2.8, 0.8 + 0.2 * len(self.labels))) as drawn:
+    def plot(self, most: int = MOST_SITES, ax: Axes | None = None) -> Figure:
+        """How rare the rows are, and which training environments they are like.
+
+        Parameters
+        ----------
+        most
+            Training environments that are shown, from the one that most rows are like down.
+        ax
+            Axes to draw the rarity alone into; None makes a figure with both.
+
+        Returns
+        -------
+        Figure
+            That of the axes.
+        """
+        shown = np.argsort(-self.nearest_shares, kind="stable")[:most]
+        with style.figure(8, min(9, max(2.8, 0.9 + 0.21 * len(shown)))) as drawn:
+            if ax is not None:
+                self._draw_rarity(ax)
+                return ax.get_figure(root=True) or drawn
             left, right = drawn.subplots(1, 2, width_ratios=(3, 2))
             self._draw_rarity(left)
-            self._draw_nearest(right)
+            self._draw_nearest(right, shown)
         return drawn
 
     def _draw_rarity(self, ax: Axes) -> None:
@@ -190,12 +208,15 @@ class NewSite:
         ax.set_title(f"{self.rare:.1%} rare, {self.outside:.1%} outside", loc="left")
         ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
 
-    def _draw_nearest(self, ax: Axes) -> None:
-        places = np.arange(len(self.labels))[::-1]
-        ax.barh(places, 100 * self.nearest_shares, color=style.GREY)
-        ax.set_yticks(places, [str(label) for label in self.labels])
-        ax.set(xlabel="rows (%)", xlim=(0, 100))
-        ax.set_title("most common at", loc="left")
+    def _draw_nearest(self, ax: Axes, shown: np.ndarray) -> None:
+        names, shares = short_labels(self.labels), 100 * self.nearest_shares
+        ax.barh(np.arange(len(shown)), shares[shown], color=style.GREY)
+        ax.set_yticks(range(len(shown)), [names[k] for k in shown], parse_math=False)
+        ax.set(xlabel="rows (%)", ylim=(len(shown) - 0.5, -0.5))
+        ax.set_xlim(0, max(10, 1.05 * shares.max()))
+        rest = np.setdiff1d(np.arange(len(names)), shown)
+        hidden = f"\n{len(rest)} others together {shares[rest].sum():.0f} %" if len(rest) else ""
+        ax.set_title(f"most common at{hidden}", loc="left")
 
 
 def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> places
@@ -221,6 +242,8 @@ def describe_new_site(
     level: float = 0.95,
 ) -> NewSite:
     """Compare a site's rows with what a model knows; `model.score_new_site(X)` calls this.
+
+    All rows of the new site count alike; to give rows weights, repeat them.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ from matplotlib.image import AxesImage
 
 from wri.diagnosis.blocks import BlockCells, make_cells, number_blocks
 from wri.diagnosis.environment_odds import environment_logs
-from wri.diagnosis.inputs import listed, short_labels
+from wri.diagnosis.inputs import listed, refuse_weights, short_labels
 from wri.diagnosis.same_environments import identical_p
 from wri.diagnosis.weight_quality import effective_sample_size
 from wri.diagnosis.weighted_moments import overlap_logs
@@ -171,12 +171,13 @@ def environment_overlap(
     seed: int = 0,
     blocks: Iterable[Any] | None = None,
     permutations: int = 499,
+    *,
+    sample_weight: Any = None,
 ) -> Overlap:
     """How much of their cases environments have in common, pair by pair.
 
     Identical environments are said to differ in 5 % of the cases, whatever their distribution and
-    sizes; dependent rows need `blocks`. All rows count alike; to give rows weights, repeat them
-    and let `blocks` name the original row.
+    sizes; dependent rows need `blocks`. All rows count alike.
 
     Parameters
     ----------
@@ -193,12 +194,15 @@ def environment_overlap(
         row is its own.
     permutations
         Of blocks between environments.
+    sample_weight
+        Refused: repeat rows, and let `blocks` name the original row.
 
     Returns
     -------
     Overlap
         Its `meaning` says what was found and what to do, its `plot()` draws it.
     """
+    refuse_weights(sample_weight)
     x, _, environments = read_sites(X, groups)
     block = number_blocks(blocks, len(x))
     logs = environment_logs(x, environments, seed=seed, block=block)

@@ -43,7 +43,7 @@ EXACT = 1e-9
 """Below this a value found with exact moments is zero."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class GeneralPosition:
     """How far environments are from admitting a predictor that uses spurious features."""
 
@@ -95,6 +95,9 @@ class GeneralPosition:
             f"{self.spurious_gap:.1e} of the risk of predicting zero, or more. Equal weighted "
             "risks mean here that the spurious features are ignored."
         )
+
+    def __repr__(self) -> str:
+        return self.meaning
 
 
 def general_position(

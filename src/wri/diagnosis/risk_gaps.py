@@ -19,7 +19,7 @@ from sklearn.base import is_classifier
 from wri.diagnosis.blocks import check_blocks, make_cells, number_blocks
 from wri.diagnosis.environment_odds import environment_logs
 from wri.diagnosis.gap_plot import GapPlot
-from wri.diagnosis.inputs import amount, listed
+from wri.diagnosis.inputs import amount, listed, refuse_weights
 from wri.diagnosis.left_out import LeftOutLosses, losses_left_out
 from wri.diagnosis.losses import ModelLosses, model_losses
 from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP, pair_overlap
@@ -153,30 +153,31 @@ def risk_gaps(
     seed: int = 0,
     blocks: Iterable[Any] | None = None,
     against: Any = None,
+    *,
+    sample_weight: Any = None,
 ) -> RiskGaps:
     """Whether a fitted model's risks and weighted risks agree between environments.
 
     Give rows that the model was not trained on: on its own training rows a model looks invariant.
     Between identical environments some interval misses zero in 1 − level of the cases, for either
-    kind of gap; dependent rows need `blocks`. To give weights, repeat rows, blocks naming them.
+    kind of gap; dependent rows need `blocks`.
 
     Parameters
     ----------
     model
         Fitted classifier (log-loss, nats) or regressor (squared error, shares of y's variance).
-    X, y
-        Rows in the form that the model takes, and their classes or numbers.
-    groups
-        The environment of every row, any hashable labels.
+    X, y, groups
+        Rows in the form that the model takes, their classes or numbers, and their environments.
     on
         In what rows must be alike to be compared: "outputs", what the model says of them; an array
         `[n, F]`, such as columns held for causes; or "x", all columns, which asks about y given X
         rather than about the model.
     level, draws, seed
         With which all intervals of one kind hold together; of the bootstrap and the folds.
-    blocks
+    blocks, sample_weight
         The block of every row: week, patient, ward. Rows of one block may depend on one another,
-        blocks may not. None: every row is its own.
+        blocks may not. None: every row is its own. Weights are refused: repeat rows, `blocks`
+        naming the original row.
     against
         Another estimator, such as `WRIClassifier()`: clones of both are fitted with each
         environment left out in turn, and `left_out` holds their losses there.
@@ -186,11 +187,9 @@ def risk_gaps(
     RiskGaps
         Its `meaning` says what was found and what to do, its `plot()` draws it.
     """
-    _check_options(level, draws)
+    _check_options(level, draws, sample_weight)
     said, labels = model_losses(model, X, y), list(groups)
-    environments = number_environments(labels, "groups", len(said.losses))
-    if len(environments.labels) < 2:
-        raise InputError("groups name one environment; at least two are needed to compare")
+    environments = _number_sites(labels, len(said.losses))
     block = number_blocks(blocks, len(said.losses))
     alike = _choose_columns(on, said, X, labels)
     return RiskGaps(
@@ -276,7 +275,15 @@ def _leave_out(
     )
 
 
-def _check_options(level: float, draws: int) -> None:
+def _number_sites(labels: list[Any], n_rows: int) -> Environments:
+    environments = number_environments(labels, "groups", n_rows)
+    if len(environments.labels) < 2:
+        raise InputError("groups name one environment; at least two are needed to compare")
+    return environments
+
+
+def _check_options(level: float, draws: int, sample_weight: Any) -> None:
+    refuse_weights(sample_weight)
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, not {level}")
     if draws < 2:

@@ -18,7 +18,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from wri.diagnosis.inputs import holds_classes, listed, numbers, read_target
+from wri.diagnosis.inputs import (
+    REPEAT_ROWS,
+    holds_classes,
+    listed,
+    numbers,
+    read_target,
+    refuse_weights,
+)
 from wri.diagnosis.losses import model_losses
 from wri.errors import InputError, shorten
 from wri.report import style
@@ -175,6 +182,7 @@ def stress_test(
     draws: int = 10,
     classes: bool | None = None,
     seed: int = 0,
+    sample_weight: Any = None,
 ) -> StressTest:
     """Losses of fitted models if the relation of some columns to y broke or turned round.
 
@@ -183,18 +191,16 @@ def stress_test(
     models
         A fitted scikit-learn classifier or regressor, a list of them, or a mapping from names. The
         first is the one that others are compared with.
-    X, y
-        Rows that the models have not learned from, as their `predict` takes them.
-    groups
-        The site of every row, any hashable labels.
+    X, y, groups
+        Rows that the models have not learned from, as `predict` takes them, and their sites.
     columns
         Names of columns of a DataFrame, or places in an array; several move together.
     draws
         How often rows are drawn anew; losses are means over the draws.
     classes
         Whether y holds classes; None asks y.
-    seed
-        Of the draws.
+    seed, sample_weight
+        Of the draws. Weights are refused: repeat rows; errors are between sites and stay.
 
     Returns
     -------
@@ -210,6 +216,7 @@ def stress_test(
     >>> list(found.table()["relation"])
     ['unchanged', 'broken', 'reversed']
     """
+    refuse_weights(sample_weight, REPEAT_ROWS)
     named = _name_models(models)
     if draws < 1:
         raise InputError(f"draws must be at least 1, not {draws}")

@@ -38,6 +38,14 @@ class WeightedMoments(NamedTuple):
     def environments(self) -> int:
         return int(self.target.shape[-1])
 
+    def __repr__(self) -> str:
+        sets = int(np.prod(self.target.shape[:-2]))
+        of = f"{sets} sets of " if sets > 1 else ""
+        return (
+            f"Weighted moments of {of}{self.environments} environments and "
+            f"{self.cross.shape[-1]} columns."
+        )
+
     def differences(self) -> MomentDifferences:
         """Relative, so that a pair's unit of weight does not count."""
         first, other = np.triu_indices(self.environments, 1)
@@ -191,7 +199,8 @@ def empirical_moments(
     environment
         Each row's environment, 0 to k − 1, `[n]`.
     weights
-        α_ij of each of i's rows for every j, `[n, k]`; see `row_weights`.
+        α_ij of each of i's rows for every j, `[n, k]`; see `row_weights`. Sample weights multiply
+        them, scaled to a mean of one within each environment.
     """
     if weights.ndim != 2:
         raise InputError(f"weights must be a table [n, k], not {weights.shape}")
