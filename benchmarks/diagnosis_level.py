@@ -196,8 +196,27 @@ def summarise(jobs: list[dict[str, Any]], kept: dict[str, dict[int, Any]]) -> li
         found = list(kept[json.dumps(job, sort_keys=True)].values())
         for said in found[0] if found else ():
             share = float(np.mean([one[said] for one in found]))
-            lines.append({**job, "said": said, "share": share, "n": len(found)})
+            error = float(np.sqrt(share * (1 - share) / len(found)))
+            lines.append({**job, "said": said, "share": share, "error": error, "n": len(found)})
     return lines
+
+
+def print_table(title: str, lines: list[dict[str, Any]]) -> None:
+    """Alarms in per cent with their standard error, designs side by side."""
+    if not lines:
+        return
+    designs = list(dict.fromkeys(line["design"] for line in lines))
+    tables = [line["n"] for line in lines]
+    print(f"\n*{title}: alarms in per cent of {min(tables)} to {max(tables)} tables per cell*\n")
+    print(f"| | {' | '.join(designs)} |")
+    print("|---" * (1 + len(designs)) + "|")
+    for question, said in dict.fromkeys((line["question"], line["said"]) for line in lines):
+        cells = {
+            line["design"]: f"{100 * line['share']:.1f} ± {100 * line['error']:.1f}"
+            for line in lines
+            if (line["question"], line["said"]) == (question, said)
+        }
+        print(f"| {question}: {said} | {' | '.join(cells.get(d, '–') for d in designs)} |")
 
 
 def main() -> None:
@@ -234,9 +253,8 @@ def main() -> None:
     if given.json:
         print(json.dumps(lines))
         return
-    for line in lines:
-        what = f"{line['question']}: {line['said']} | {line['design']} | change {line['change']:g}"
-        print(f"{what} | {100 * line['share']:.1f} % of {line['n']}")
+    print_table("nothing changes", [line for line in lines if not line["change"]])
+    print_table("something changes", [line for line in lines if line["change"]])
 
 
 if __name__ == "__main__":

@@ -14,9 +14,11 @@ From here on a fit is quadratic, and all that is needed of a cell b (the rows of
 The first term of the square makes too little of chance, as a fit leans towards its own rows; the
 second, the jackknife's, too much; their mix has the right level in simulations. No model of the
 noise enters. The last term is what the pull leaves unknown: 1/ρ where an environment says nothing
-of a column. For classes β° is β_e drawn to the mean over environments as far as chance explains
-the distance (τ²/(τ² + v) of it is kept): at β_e itself small environments would be taken for too
-uncertain, since large slopes go with small w.
+of a column. For classes β° is the mean of the β_e over environments, and of the distance of β_e from
+it the share τ²/(τ² + v), where τ² counts only what Q has above its quantile by chance (`CLEAR`). At
+β_e itself errors would be wrong: with few rows per column a fit separates its own rows, nearly all
+w are close to zero, and what is left is taken for certain. At the mean alone other columns would
+look changing where one changes much.
 
 For a test whether column k has the same slope β̄_k everywhere, T_b is cell b's part of the slope's
 score a_kᵀ(c_b − A_b β), a_k = M_k / M_kk, with β bound to β̄_k in column k, mixed from fits with and
@@ -29,6 +31,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
+from scipy.stats import chi2
 
 from wri.diagnosis.blocks import BlockCells
 from wri.rows import Environments, Scaling
@@ -37,6 +40,8 @@ PULL = 0.25
 """ρ: what one row adds to the curvature of a logistic model."""
 LEFT_OUT = 0.6
 """Share of the jackknife in what a cell adds."""
+CLEAR = 0.2
+"""Chance, over all columns, with which a distance between equal slopes counts as clear."""
 FEWEST_CELLS = 4
 """Cells that an environment needs to say something of chance."""
 POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row, is found from
@@ -227,7 +232,8 @@ def _shrunk_fits(
         variances.append(np.diag(np.linalg.inv(curvature))[1:])
     if len(slopes) < 2:
         return centres
-    mean, tau, _ = weighted_spread(np.stack(slopes), np.stack(variances))
+    by_chance = float(chi2.ppf(1 - CLEAR / max(z.shape[1], 1), len(slopes) - 1))
+    mean, tau, _ = weighted_spread(np.stack(slopes), np.stack(variances), by_chance)
     found = {}
     for (e, own), beta, variance in zip(rows.items(), slopes, variances, strict=True):
         shrunk = mean + tau**2 / (tau**2 + variance) * (beta - mean)
@@ -248,18 +254,20 @@ def _offset(margin: np.ndarray, y: np.ndarray) -> float:
 
 
 def weighted_spread(
-    slopes: np.ndarray, variances: np.ndarray
+    slopes: np.ndarray, variances: np.ndarray, by_chance: float | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """β̃, τ and Q over the last axis but one, `[..., E, D]` to `[..., D]`.
 
     Q = Σ_e (β_e − β̃)² / v_e with β̃ the mean with weights 1/v_e (Cochran), and DerSimonian and
-    Laird's τ² = (Q − (E − 1)) / (Σ 1/v − Σ 1/v² / Σ 1/v).
+    Laird's τ² = (Q − (E − 1)) / (Σ 1/v − Σ 1/v² / Σ 1/v), or with `by_chance` for E − 1.
     """
     weights = 1 / variances
     total, more = weights.sum(-2), slopes.shape[-2] - 1
     average = (weights * slopes).sum(-2) / total
     q = (weights * (slopes - average[..., None, :]) ** 2).sum(-2)
-    square = (q - more) / (total - (weights**2).sum(-2) / total)
+    square = (q - (more if by_chance is None else by_chance)) / (
+        total - (weights**2).sum(-2) / total
+    )
     return average, np.sqrt(np.maximum(square, 0)), q
 
 
