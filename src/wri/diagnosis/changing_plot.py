@@ -88,7 +88,11 @@ class ChangingPlot:
             )
 
     def _draw_all(self, axes: Axes, shown: np.ndarray) -> None:
-        """Dots, sorted within a column, and errors of the extremes."""
+        """Dots, sorted within a column, and errors of the extremes, cut where the axis ends."""
+        seen = self.slopes[self.widest()[shown], :, shown]
+        low, high = np.nanmin(seen), np.nanmax(seen)
+        margin = 0.25 * max(high - low, 1e-9)
+        axes.set_xlim(low - margin, high + margin)
         for place, k in enumerate(shown):
             slopes, errors = (x[self.widest()[k], :, k] for x in (self.slopes, self.errors))
             order = np.argsort(slopes)[: np.isfinite(slopes).sum()]

@@ -14,11 +14,13 @@ From here on a fit is quadratic, and all that is needed of a cell b (the rows of
 The first term of the square makes too little of chance, as a fit leans towards its own rows; the
 second, the jackknife's, too much; their mix has the right level in simulations. No model of the
 noise enters. The last term is what the pull leaves unknown: 1/ρ where an environment says nothing
-of a column. For classes β° is the mean of the β_e over environments, and of the distance of β_e from
-it the share τ²/(τ² + v), where τ² counts only what Q has above its quantile by chance (`CLEAR`). At
-β_e itself errors would be wrong: with few rows per column a fit separates its own rows, nearly all
-w are close to zero, and what is left is taken for certain. At the mean alone other columns would
-look changing where one changes much.
+of a column.
+
+For classes β° lies between the mean of the β_e over environments and β_e itself: τ²/(τ² + v) of the
+way, where τ² counts only what Q has above its quantile by chance (`CLEAR`). At β_e itself errors
+would be too small where rows per column are few: a fit that nearly separates its own rows has w
+close to zero almost everywhere. At the mean alone, where one column changes much, others would seem
+to change, too.
 
 For a test whether column k has the same slope β̄_k everywhere, T_b is cell b's part of the slope's
 score a_kᵀ(c_b − A_b β), a_k = M_k / M_kk, with β bound to β̄_k in column k, mixed from fits with and

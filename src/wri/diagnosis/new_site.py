@@ -205,8 +205,9 @@ class NewSite:
         ax.stairs(100 * share, edges, fill=True, color=style.SKY, label="this site")
         ax.axhline(5, color="black", ls="--", lw=1, label="training sites")
         ax.set(xlim=(0, 100), xlabel="rarity (%), common to the right", ylabel="rows (%)")
+        ax.set_ylim(0, 1.3 * max(5, 100 * share.max()))  # the legend stands above the bars
         ax.set_title(f"{self.rare:.1%} rare, {self.outside:.1%} outside", loc="left")
-        ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
+        ax.legend(loc="upper right", ncols=2, borderaxespad=0.2)
 
     def _draw_nearest(self, ax: Axes, shown: np.ndarray) -> None:
         names, shares = short_labels(self.labels), 100 * self.nearest_shares

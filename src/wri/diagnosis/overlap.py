@@ -48,7 +48,7 @@ FEW_ROWS = 30
 """Effective rows below which weighted means say little."""
 
 _ANNOTATED = 16  # beyond, numbers in cells are too many to read
-_NAMED = 50  # names that fit on an axis
+_NAMED = 34  # names that fit on an axis
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -136,7 +136,7 @@ class Overlap:
             self._heat_map(ax, shared, order, "overlap")
             return ax.get_figure(root=True) or Figure()
         margin = 0.08 * max(map(len, short_labels(self.labels, 20)))
-        size = min(max(2.2, (0.42 if count <= _ANNOTATED else 0.13) * count), 6.5)
+        size = min(max(2.2, (0.42 if count <= _ANNOTATED else 0.13) * count), 5.5)
         with style.figure(2 * size + margin + 1.3, min(9, size + margin + 0.9)) as drawn:
             drawn.set_layout_engine("compressed")  # square cells leave no space unused
             left, right = drawn.subplots(1, 2, sharey=True)

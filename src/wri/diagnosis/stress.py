@@ -152,7 +152,7 @@ class StressTest:
         if ax is not None:
             self._draw(ax)
             return ax.get_figure(root=True)  # type: ignore[return-value]
-        with style.figure(6.5, 0.9 + 0.75 * len(self.models)) as drawn:
+        with style.figure(6.5, min(9, 0.9 + 0.75 * len(self.models))) as drawn:
             self._draw(drawn.subplots())
         return drawn
 
