@@ -13,6 +13,7 @@ import argparse
 import json
 from collections import defaultdict
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,9 +50,10 @@ def simulate(
     if design in ("blocks", "split site"):  # weeks of eight rows, of which neighbours are alike
         weeks = [np.arange(own) // 8 + 1000 * e for e, own in enumerate(sizes)]
         blocks = np.concatenate(weeks)
-        for row in range(1, n):
-            if blocks[row] == blocks[row - 1]:
-                noise[row] = 0.8 * noise[row - 1] + 0.6 * noise[row]
+        day = np.concatenate([np.arange(own) % 8 for own in sizes])
+        for later in range(1, 8):
+            rows_then = np.flatnonzero(day == later)
+            noise[rows_then] = 0.8 * noise[rows_then - 1] + 0.6 * noise[rows_then]
         if design == "split site":
             groups = random.permutation(groups)
     x, error = noise[:, :COLUMNS], noise[:, COLUMNS]
@@ -96,8 +98,9 @@ def _unequal(
     return np.zeros(len(x)), by_column
 
 
-def heart(question: str, environments: int, seed: Any) -> Table:
-    """Cleveland's patients, split at random."""
+@cache
+def cleveland(question: str) -> tuple[np.ndarray, np.ndarray]:
+    """Columns and target of Cleveland's patients."""
     from wri.datasets import load_heart
 
     table = load_heart()
@@ -111,6 +114,12 @@ def heart(question: str, environments: int, seed: Any) -> Table:
     if question.endswith("numbers"):
         y = x[:, list(columns).index("thalach" if "thalach" in columns else columns.columns[-1])]
         x = np.delete(x, list(columns).index("thalach"), 1)
+    return x, y
+
+
+def heart(question: str, environments: int, seed: Any) -> Table:
+    """Cleveland's patients, split at random."""
+    x, y = cleveland(question)
     groups = np.random.default_rng(seed).permutation(np.arange(len(x)) % environments)
     return Table(x, y, groups, None)
 
@@ -187,8 +196,27 @@ def summarise(jobs: list[dict[str, Any]], kept: dict[str, dict[int, Any]]) -> li
         found = list(kept[json.dumps(job, sort_keys=True)].values())
         for said in found[0] if found else ():
             share = float(np.mean([one[said] for one in found]))
-            lines.append({**job, "said": said, "share": share, "n": len(found)})
+            error = float(np.sqrt(share * (1 - share) / len(found)))
+            lines.append({**job, "said": said, "share": share, "error": error, "n": len(found)})
     return lines
+
+
+def print_table(title: str, lines: list[dict[str, Any]]) -> None:
+    """Alarms in per cent with their standard error, designs side by side."""
+    if not lines:
+        return
+    designs = list(dict.fromkeys(line["design"] for line in lines))
+    tables = [line["n"] for line in lines]
+    print(f"\n*{title}: alarms in per cent of {min(tables)} to {max(tables)} tables per cell*\n")
+    print(f"| | {' | '.join(designs)} |")
+    print("|---" * (1 + len(designs)) + "|")
+    for question, said in dict.fromkeys((line["question"], line["said"]) for line in lines):
+        cells = {
+            line["design"]: f"{100 * line['share']:.1f} ± {100 * line['error']:.1f}"
+            for line in lines
+            if (line["question"], line["said"]) == (question, said)
+        }
+        print(f"| {question}: {said} | {' | '.join(cells.get(d, '–') for d in designs)} |")
 
 
 def main() -> None:
@@ -225,9 +253,8 @@ def main() -> None:
     if given.json:
         print(json.dumps(lines))
         return
-    for line in lines:
-        what = f"{line['question']}: {line['said']} | {line['design']} | change {line['change']:g}"
-        print(f"{what} | {100 * line['share']:.1f} % of {line['n']}")
+    print_table("nothing changes", [line for line in lines if not line["change"]])
+    print_table("something changes", [line for line in lines if line["change"]])
 
 
 if __name__ == "__main__":

@@ -1,22 +1,41 @@
-"""The examples of the README and the guide run as they stand."""
+"""The examples of the README and of the guide's pages run as they stand."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from pages import check_blocks, check_same, python_blocks, split_section
+from wri.datasets.heart import where_heart
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-EXAMPLES = [
-    code
-    for page in (README, ROOT / "docs" / "guide.md")
-    for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-]
+NEW_SITE = ROOT / "docs" / "new_site.md"
+EXAMPLES = [code for page in (README, ROOT / "docs" / "guide.md") for code in python_blocks(page)]
 
 
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_example_runs(code):
     exec(compile(code, str(README), "exec"), {})
+
+
+def test_the_page_of_a_new_site_prints_what_it_shows():
+    simulated, _ = split_section(NEW_SITE, "Four real hospitals")
+    check_blocks(simulated)
+
+
+def test_the_page_of_a_new_site_shows_four_real_hospitals():
+    if where_heart() is None:
+        pytest.skip("the files of heart disease are not here (WRI_DATA)")
+    _, real = split_section(NEW_SITE, "Four real hospitals")
+    check_blocks(real)
+
+
+def test_pages_are_compared_word_by_word_and_number_by_number():
+    check_same("a loss of 0.531\nat most", "a loss of 0.53 at\nmost\n")
+    for shown in ("a loss of 0.61 at most", "a gain of 0.53 at most", "a loss of 0.53"):
+        with pytest.raises(AssertionError):
+            check_same("a loss of 0.531 at most", shown)
 
 
 def test_readme_shows_its_picture():

@@ -338,3 +338,24 @@ def test_bad_input_is_named():
         changing_features(X, np.where(y > 0, "ill", "well"), groups, classes=False)
     with pytest.raises(InputError, match="one environment"):
         changing_features(X, y, np.zeros(40))
+
+
+def test_few_rows_per_column_do_not_flag_more_than_promised():
+    """75 rows of 13 columns, some rare categories, that nearly separate the classes: 5 % flags."""
+    flagged = 0
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        x = random.normal(size=(300, 13))
+        x[:, 5:] = x[:, 5:] > np.linspace(-1, 1.3, 8)
+        y = random.random(300) < expit(1.5 * x[:, 0] - x[:, 1] + 2 * x[:, 5] - 2 * x[:, 6])
+        found = changing_features(x, y, np.arange(300) % 4, draws=199)
+        flagged += len(found.flagged) > 0
+    assert flagged < 13  # by chance in 1 of 1000
+
+
+def test_only_a_clear_distance_between_slopes_spreads_them():
+    """Q = 2 of slopes 0 and 2: as much as by chance leaves no spread, half of it some."""
+    slopes, ones = np.array([[0.0], [2.0]]), np.ones((2, 1))
+    assert weighted_spread(slopes, ones, by_chance=2.0)[1] == 0
+    assert weighted_spread(slopes, ones, by_chance=1.0)[1] == pytest.approx(1)
+    assert weighted_spread(slopes, ones, by_chance=0.0)[1] == pytest.approx(np.sqrt(2))

@@ -272,3 +272,12 @@ def test_environments_are_whole_numbers():
         row_weights(np.zeros((4, 2)), np.array([0.0, 0.0, 1.0, 1.0]))
     with pytest.raises(InputError, match="must be a table"):
         row_weights(np.zeros(4), np.array([0, 0, 1, 1]))
+
+
+def test_results_show_themselves_as_sentences():
+    moments = one(moments_of("ratio", 2, 1, 4))
+    found = general_position(moments, [2])
+    assert repr(found) == found.meaning
+    assert repr(moments) == "Weighted moments of 4 environments and 3 columns."
+    several = moments_of("ratio", 2, 1, 4, seeds=(0, 1))
+    assert repr(several) == "Weighted moments of 2 sets of 4 environments and 3 columns."

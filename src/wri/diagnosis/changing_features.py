@@ -33,6 +33,7 @@ from wri.diagnosis.inputs import (
     listed,
     numbers,
     read_target,
+    refuse_weights,
     standardised,
 )
 from wri.diagnosis.left_out import LeftOutLosses, drop_columns, losses_left_out, plain_model
@@ -206,13 +207,14 @@ def changing_features(
     model: Any = None,
     draws: int = 999,
     seed: int = 0,
+    *,
+    sample_weight: Any = None,
 ) -> ChangingFeatures:
     """Find features whose relation to y changes between environments, given the other features.
 
     If no slope changes, the probability of any flag is 5 %, also with skewed features, unequal
     noise and unequal sizes. Dependent rows need `blocks`. If columns are flagged, the loss at
-    environments left out in turn is measured with all columns and without the flagged ones. To
-    give rows weights, repeat them and let `blocks` name the original row.
+    environments left out in turn is measured with all columns and without the flagged ones.
 
     Parameters
     ----------
@@ -235,6 +237,8 @@ def changing_features(
         Number of bootstrap draws, at least 19.
     seed : int, default=0
         Seed of the bootstrap.
+    sample_weight : None, default=None
+        Refused. To give rows weights, repeat them and let `blocks` name the original row.
 
     Returns
     -------
@@ -244,7 +248,8 @@ def changing_features(
     Raises
     ------
     InputError
-        If y varies in fewer than two environments, or `draws` is too small.
+        If y varies in fewer than two environments, `draws` is too small, or `sample_weight` is
+        given.
 
     Examples
     --------
@@ -257,6 +262,7 @@ def changing_features(
     >>> changing_features(X, y, site, draws=99).ranking()["feature"].tolist()
     ['column 1', 'column 0']
     """
+    refuse_weights(sample_weight)
     if draws < 19:
         raise InputError(f"draws must be at least 19 for a level of 5 %, not {draws}")
     sites = read_sites(X, groups)

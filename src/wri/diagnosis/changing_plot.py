@@ -96,7 +96,11 @@ class ChangingPlot:
             )
 
     def _draw_all(self, axes: Axes, shown: np.ndarray) -> None:
-        """Draw dots, sorted per feature, with error bars at the extremes."""
+        """Draw dots, sorted per feature; error bars at the extremes end with the axis."""
+        seen = self.slopes[self.widest()[shown], :, shown]
+        low, high = np.nanmin(seen), np.nanmax(seen)
+        margin = 0.25 * max(high - low, 1e-9)
+        axes.set_xlim(low - margin, high + margin)
         for place, k in enumerate(shown):
             slopes, errors = (x[self.widest()[k], :, k] for x in (self.slopes, self.errors))
             order = np.argsort(slopes)[: np.isfinite(slopes).sum()]

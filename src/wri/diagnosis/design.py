@@ -41,6 +41,7 @@ from wri.diagnosis.inputs import (
     listed,
     numbers,
     read_target,
+    refuse_weights,
     short,
     standardised,
 )
@@ -54,6 +55,10 @@ from wri.rows import NumericTable, Scaling, read_sites
 
 MOST_ROWS = 40_000
 """Largest number of rows; more are sampled."""
+THIN_ROWS = (
+    "rows must be independent, so do not repeat them; keep each with a probability in proportion "
+    "to its weight, kept = np.random.default_rng(0).random(len(X)) < weights / weights.max()"
+)
 SWEEPS = 50
 """Exchanges of each row's label, enough to forget the start."""
 
@@ -187,6 +192,8 @@ def design_position(
     permutations: int = 20,
     seed: int = 0,
     models: Mapping[str, Any] | None = None,
+    *,
+    sample_weight: Any = None,
 ) -> DesignPosition:
     """Test whether environments rule out linear predictors that use some columns.
 
@@ -209,6 +216,8 @@ def design_position(
         Seed of permutations and samples.
     models : mapping of str to model or None, default=None
         Fitted models by name whose increase of loss is measured with the columns shuffled.
+    sample_weight : None, default=None
+        Refused. To give rows weights, keep each row with a probability in proportion to its weight.
 
     Returns
     -------
@@ -218,7 +227,7 @@ def design_position(
     Raises
     ------
     InputError
-        If a column is unknown, constant or depends on others.
+        If a column is unknown, constant or depends on others, or `sample_weight` is given.
 
     References
     ----------
@@ -238,8 +247,7 @@ def design_position(
     >>> design_position(X, y, site, spurious=1, permutations=5).excludes_spurious
     True
     """
-    if permutations < 1:
-        raise InputError(f"permutations must be at least 1, not {permutations}")
+    _check_options(permutations, sample_weight)
     sites = read_sites(X, groups)
     chosen = _columns(sites, spurious)
     importance, unit = _shuffle(models or {}, X, y, sites, chosen, seed)
@@ -265,6 +273,12 @@ def design_position(
         importance=importance,
         unit=unit,
     )
+
+
+def _check_options(permutations: int, sample_weight: Any) -> None:
+    refuse_weights(sample_weight, THIN_ROWS)
+    if permutations < 1:
+        raise InputError(f"permutations must be at least 1, not {permutations}")
 
 
 def _sample(

@@ -91,7 +91,8 @@ def environment_logs(
     seed : int, default=0
         Seed of the split.
     block : ndarray of shape (n_rows,) or None, default=None
-        Block number of each row, from 0. None: each row is its own block.
+        Block number of each row, from 0. None: each row is its own block. Weights
+        are not taken: repeat rows and let `block` be the number of the original row.
 
     Returns
     -------
@@ -164,17 +165,21 @@ def _fit(environments: list[np.ndarray], start: np.ndarray | None) -> np.ndarray
     sizes = [len(rows) for rows in environments]
     number = np.repeat(np.arange(len(sizes)), sizes)
     share = 1 / (len(sizes) * np.repeat(sizes, sizes))  # environments count the same
-    target = np.zeros((len(x), len(sizes)))
-    target[np.arange(len(x)), number] = share
+    own = (number, np.arange(len(x)))
     pull = 1 / len(x)
     shape = (x.shape[1] + 1, len(sizes))
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
         weights = flat.reshape(shape)
-        logs = log_softmax(_outputs(x, weights), 1)
-        height = -(target * logs).sum() + pull / 2 * np.square(weights[:-1]).sum()
-        error = np.exp(logs) * share[:, None] - target
-        slope = np.concatenate([x.T @ error + pull * weights[:-1], error.sum(0)[None]])
+        outputs = weights[:-1].T @ x.T + weights[-1][:, None]  # [E, n]: fast sums over E
+        outputs -= outputs.max(0)
+        reached = outputs[own]
+        error = np.exp(outputs)
+        total = error.sum(0)  # [n]
+        height = share @ (np.log(total) - reached) + pull / 2 * np.square(weights[:-1]).sum()
+        error *= share / total
+        error[own] -= share
+        slope = np.concatenate([(error @ x).T + pull * weights[:-1], error.sum(1)[None]])
         return float(height), slope.ravel()
 
     at = np.zeros(shape) if start is None else start

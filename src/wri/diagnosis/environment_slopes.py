@@ -14,9 +14,13 @@ A_b = Σ w x xᵀ and c_b = A_b β° + Σ x (y − ŷ) are needed, w = ŷ(1 − 
 The first term of the square underestimates chance, because a fit follows its own rows. The second
 term, the jackknife's, overestimates it. Their mixture has the right level in simulations. No model
 of the noise is assumed. The last term is the uncertainty that the pull ρ hides: 1/ρ where an
-environment holds no information about a column. For classes β° is β_e shrunk to the mean over
-environments as far as chance explains the distance (the share τ²/(τ² + v) of it is kept). At β_e
-itself small environments would look too uncertain, because large slopes go with small w.
+environment holds no information about a column.
+
+For classes β° lies between the mean of the β_e over environments and β_e itself, at the share
+τ²/(τ² + v) of the way. τ² counts only the part of Q above its quantile under chance (`CLEAR`). At
+β_e itself errors would be too small with few rows per column, because a fit that nearly separates
+its own rows has w close to zero almost everywhere. At the mean alone, a column that changes much
+would make other columns seem to change too.
 
 To test whether column k has the same slope β̄_k everywhere, T_b is the part of cell b in the slope's
 score a_kᵀ(c_b − A_b β), a_k = M_k / M_kk, with β fixed to β̄_k in column k, mixed from fits with and
@@ -29,6 +33,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
+from scipy.stats import chi2
 
 from wri.diagnosis.blocks import BlockCells
 from wri.rows import Environments, Scaling
@@ -37,6 +42,8 @@ PULL = 0.25
 """ρ: what one row adds to the curvature of a logistic model."""
 LEFT_OUT = 0.6
 """Share of the jackknife in what a cell adds."""
+CLEAR = 0.2
+"""Probability, over all columns, that the distance between equal slopes counts as clear."""
 FEWEST_CELLS = 4
 """Cells that an environment needs to say something of chance."""
 POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row, is found from
@@ -228,7 +235,8 @@ def _shrunk_fits(
         variances.append(np.diag(np.linalg.inv(curvature))[1:])
     if len(slopes) < 2:
         return centres
-    mean, tau, _ = weighted_spread(np.stack(slopes), np.stack(variances))
+    by_chance = float(chi2.ppf(1 - CLEAR / max(z.shape[1], 1), len(slopes) - 1))
+    mean, tau, _ = weighted_spread(np.stack(slopes), np.stack(variances), by_chance)
     found = {}
     for (e, own), beta, variance in zip(rows.items(), slopes, variances, strict=True):
         shrunk = mean + tau**2 / (tau**2 + variance) * (beta - mean)
@@ -249,18 +257,21 @@ def _offset(margin: np.ndarray, y: np.ndarray) -> float:
 
 
 def weighted_spread(
-    slopes: np.ndarray, variances: np.ndarray
+    slopes: np.ndarray, variances: np.ndarray, by_chance: float | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return β̃, τ and Q over the last axis but one, `[..., E, D]` to `[..., D]`.
 
     Q = Σ_e (β_e − β̃)² / v_e with β̃ the mean with weights 1/v_e (Cochran), and DerSimonian and
-    Laird's τ² = (Q − (E − 1)) / (Σ 1/v − Σ 1/v² / Σ 1/v).
+    Laird's τ² = (Q − (E − 1)) / (Σ 1/v − Σ 1/v² / Σ 1/v). `by_chance` replaces
+    E − 1.
     """
     weights = 1 / variances
     total, more = weights.sum(-2), slopes.shape[-2] - 1
     average = (weights * slopes).sum(-2) / total
     q = (weights * (slopes - average[..., None, :]) ** 2).sum(-2)
-    square = (q - more) / (total - (weights**2).sum(-2) / total)
+    square = (q - (more if by_chance is None else by_chance)) / (
+        total - (weights**2).sum(-2) / total
+    )
     return average, np.sqrt(np.maximum(square, 0)), q
 
 

@@ -82,7 +82,7 @@ class GapPlot:
         axes.set_xlabel(f"gap, {unit} ({100 * self.level:.3g} % for all pairs together)")
         hidden = len(self.pairs) - len(shown)
         if hidden:
-            axes.set_title(f"{hidden} pairs with smaller gaps are not shown", loc="left")
+            axes.set_title(f"{hidden} pairs whose gaps are less clear are not shown", loc="left")
         axes.legend(
             loc="lower left", bbox_to_anchor=(0, 1.06 if hidden else 1.01), ncols=3, borderaxespad=0
         )

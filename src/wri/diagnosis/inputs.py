@@ -11,6 +11,11 @@ from wri.rows import Scaling, find_constant_columns, first_gap
 
 MANY = 20
 """With more different whole numbers than this, the user says whether they are classes."""
+REPEAT_ROWS = (
+    "repeat every row as often as it weighs, rows = np.repeat(np.arange(len(X)), weights) "
+    "(scale and round weights that are not whole numbers)"
+)
+REPEAT_BLOCKS = f"{REPEAT_ROWS}, and let blocks name the original row, blocks=rows"
 
 
 def standardised(x: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
@@ -50,6 +55,12 @@ def numbers(y: np.ndarray, why: str = "with classes=False") -> np.ndarray:
         return y.astype(float)
     except (TypeError, ValueError) as error:
         raise InputError(f"y must hold numbers {why} ({error})") from error
+
+
+def refuse_weights(sample_weight: Any, remedy: str = REPEAT_BLOCKS) -> None:
+    """Raise an error for weights of rows that names the remedy."""
+    if sample_weight is not None:
+        raise InputError(f"sample_weight is not supported here: {remedy}")
 
 
 def listed(names: tuple[str, ...], most: int = 6) -> str:

@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import binomtest, t
 
-from wri.diagnosis.inputs import listed
+from wri.diagnosis.inputs import listed, short_labels
 from wri.errors import InputError
 from wri.ood.evidence import Evidence, HeldOutRows
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
@@ -33,6 +33,7 @@ FEWEST_NEW = 10  # new rows that it needs
 OFTEN = 2.0  # multiple of the usual share of flagged rows; thresholds are estimates too
 OFTEN_BEYOND = 0.05  # share of rows beyond a column's range from which it is reported
 CHANCE = 0.01
+MOST_SITES = 20  # largest number of training environments in a figure
 FEW_SITES = {1: "one site", 2: "two sites"}
 RARE_MEANS = {
     "outputs": "rare: a prediction more extreme than nearly all in training",
@@ -204,18 +205,29 @@ class NewSite:
             )
         return found
 
-    def plot(self) -> Figure:
+    def plot(self, most: int = MOST_SITES, ax: Axes | None = None) -> Figure:
         """Draw the rarity of the rows and their nearest training environments.
+
+        Parameters
+        ----------
+        most : int, default=20
+            Number of training environments shown, those nearest to most rows first.
+        ax : Axes or None, default=None
+            Axes to draw the rarity alone on. None makes a figure with both, at most 9 inches high.
 
         Returns
         -------
         figure : Figure
-            New figure.
+            Figure of the axes.
         """
-        with style.figure(8, max(2.8, 0.8 + 0.2 * len(self.labels))) as drawn:
+        shown = np.argsort(-self.nearest_shares, kind="stable")[:most]
+        with style.figure(8, min(9, max(2.8, 0.9 + 0.21 * len(shown)))) as drawn:
+            if ax is not None:
+                self._draw_rarity(ax)
+                return ax.get_figure(root=True) or drawn
             left, right = drawn.subplots(1, 2, width_ratios=(3, 2))
             self._draw_rarity(left)
-            self._draw_nearest(right)
+            self._draw_nearest(right, shown)
         return drawn
 
     def _draw_rarity(self, ax: Axes) -> None:
@@ -224,15 +236,19 @@ class NewSite:
         ax.stairs(100 * share, edges, fill=True, color=style.SKY, label="this site")
         ax.axhline(5, color="black", ls="--", lw=1, label="training sites")
         ax.set(xlim=(0, 100), xlabel="rarity (%), common to the right", ylabel="rows (%)")
+        ax.set_ylim(0, 1.3 * max(5, 100 * share.max()))  # space for the legend above the bars
         ax.set_title(f"{self.rare:.1%} rare, {self.outside:.1%} outside", loc="left")
-        ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
+        ax.legend(loc="upper right", ncols=2, borderaxespad=0.2)
 
-    def _draw_nearest(self, ax: Axes) -> None:
-        places = np.arange(len(self.labels))[::-1]
-        ax.barh(places, 100 * self.nearest_shares, color=style.GREY)
-        ax.set_yticks(places, [str(label) for label in self.labels])
-        ax.set(xlabel="rows (%)", xlim=(0, 100))
-        ax.set_title("most common at", loc="left")
+    def _draw_nearest(self, ax: Axes, shown: np.ndarray) -> None:
+        names, shares = short_labels(self.labels), 100 * self.nearest_shares
+        ax.barh(np.arange(len(shown)), shares[shown], color=style.GREY)
+        ax.set_yticks(range(len(shown)), [names[k] for k in shown], parse_math=False)
+        ax.set(xlabel="rows (%)", ylim=(len(shown) - 0.5, -0.5))
+        ax.set_xlim(0, max(10, 1.05 * shares.max()))
+        rest = np.setdiff1d(np.arange(len(names)), shown)
+        hidden = f"\n{len(rest)} others together {shares[rest].sum():.0f} %" if len(rest) else ""
+        ax.set_title(f"most common at{hidden}", loc="left")
 
 
 def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> places
@@ -258,6 +274,8 @@ def describe_new_site(
     level: float = 0.95,
 ) -> NewSite:
     """Compare a site's rows with the training; `model.score_new_site(X)` calls this.
+
+    All rows of the new site count the same. To give rows weights, repeat them.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from matplotlib.image import AxesImage
 
 from wri.diagnosis.blocks import BlockCells, make_cells, number_blocks
 from wri.diagnosis.environment_odds import environment_logs
-from wri.diagnosis.inputs import listed, short_labels
+from wri.diagnosis.inputs import listed, refuse_weights, short_labels
 from wri.diagnosis.same_environments import identical_p
 from wri.diagnosis.weight_quality import effective_sample_size
 from wri.diagnosis.weighted_moments import overlap_logs
@@ -47,7 +47,7 @@ FEW_ROWS = 30
 """Effective rows below which weighted means are unreliable."""
 
 _ANNOTATED = 16  # most environments with a number in each cell
-_NAMED = 50  # most names on an axis
+_NAMED = 34  # most names on an axis
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -164,7 +164,7 @@ class Overlap:
             self._heat_map(ax, shared, order, "overlap")
             return ax.get_figure(root=True) or Figure()
         margin = 0.08 * max(map(len, short_labels(self.labels, 20)))
-        size = min(max(2.2, (0.42 if count <= _ANNOTATED else 0.13) * count), 6.5)
+        size = min(max(2.2, (0.42 if count <= _ANNOTATED else 0.13) * count), 5.5)
         with style.figure(2 * size + margin + 1.3, min(9, size + margin + 0.9)) as drawn:
             drawn.set_layout_engine("compressed")  # square cells leave no space unused
             left, right = drawn.subplots(1, 2, sharey=True)
@@ -199,12 +199,13 @@ def environment_overlap(
     seed: int = 0,
     blocks: Iterable[Any] | None = None,
     permutations: int = 499,
+    *,
+    sample_weight: Any = None,
 ) -> Overlap:
     """Estimate the overlap of each pair of environments.
 
     Identical environments are said to differ in 5 % of the cases, whatever their distribution and
-    sizes. Dependent rows need `blocks`. All rows count the same; to give rows weights, repeat them
-    and let `blocks` name the original row.
+    sizes. Dependent rows need `blocks`. All rows count the same.
 
     Parameters
     ----------
@@ -220,6 +221,8 @@ def environment_overlap(
         None: each row is its own block.
     permutations : int, default=499
         Number of permutations of blocks between environments.
+    sample_weight : None, default=None
+        Refused. To give rows weights, repeat them and let `blocks` name the original row.
 
     Returns
     -------
@@ -229,7 +232,8 @@ def environment_overlap(
     Raises
     ------
     InputError
-        If there are fewer than two environments, or an environment cannot be split.
+        If there are fewer than two environments, an environment cannot be split, or
+        `sample_weight` is given.
 
     Examples
     --------
@@ -240,6 +244,7 @@ def environment_overlap(
     >>> found.differ, bool(found.overlap[0, 1] > 0.9)
     (False, True)
     """
+    refuse_weights(sample_weight)
     x, _, environments = read_sites(X, groups)
     block = number_blocks(blocks, len(x))
     logs = environment_logs(x, environments, seed=seed, block=block)

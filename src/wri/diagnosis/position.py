@@ -43,7 +43,7 @@ EXACT = 1e-9
 """Values below this count as zero with exact moments."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class GeneralPosition:
     """Result of `general_position`: how close environments are to admitting a spurious predictor.
 
@@ -134,6 +134,9 @@ class GeneralPosition:
             f"{self.spurious_gap:.1e} of the risk of predicting zero, or more. Equal weighted "
             "risks mean here that the spurious features are ignored."
         )
+
+    def __repr__(self) -> str:
+        return self.meaning
 
 
 def general_position(

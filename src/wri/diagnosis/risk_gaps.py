@@ -18,7 +18,7 @@ from sklearn.base import is_classifier
 from wri.diagnosis.blocks import check_blocks, make_cells, number_blocks
 from wri.diagnosis.environment_odds import environment_logs
 from wri.diagnosis.gap_plot import GapPlot
-from wri.diagnosis.inputs import amount, listed
+from wri.diagnosis.inputs import amount, listed, refuse_weights
 from wri.diagnosis.left_out import LeftOutLosses, losses_left_out
 from wri.diagnosis.losses import ModelLosses, model_losses
 from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP, pair_overlap
@@ -202,13 +202,14 @@ def risk_gaps(
     seed: int = 0,
     blocks: Iterable[Any] | None = None,
     against: Any = None,
+    *,
+    sample_weight: Any = None,
 ) -> RiskGaps:
     """Test whether the risks and weighted risks of a fitted model agree between environments.
 
     Give rows that the model was not trained on: on its own training rows a model looks invariant.
     Between identical environments the probability that any interval misses zero is 1 − level, for
-    each kind of gap. Dependent rows need `blocks`. To give rows weights, repeat them and let
-    `blocks` name the original row.
+    each kind of gap. Dependent rows need `blocks`.
 
     Parameters
     ----------
@@ -236,6 +237,8 @@ def risk_gaps(
     against : estimator or None, default=None
         Another estimator, such as `WRIClassifier()`. Clones of both are fitted with each
         environment left out in turn; `left_out` holds their losses there.
+    sample_weight : None, default=None
+        Refused. To give rows weights, repeat them and let `blocks` name the original row.
 
     Returns
     -------
@@ -245,7 +248,8 @@ def risk_gaps(
     Raises
     ------
     InputError
-        If there are fewer than two environments, or an option is out of range.
+        If there are fewer than two environments, an option is out of range, or `sample_weight` is
+        given.
 
     Examples
     --------
@@ -259,11 +263,9 @@ def risk_gaps(
     >>> found.weighted_risk_invariant
     True
     """
-    _check_options(level, draws)
+    _check_options(level, draws, sample_weight)
     said, labels = model_losses(model, X, y), list(groups)
-    environments = number_environments(labels, "groups", len(said.losses))
-    if len(environments.labels) < 2:
-        raise InputError("groups name one environment; at least two are needed to compare")
+    environments = _number_sites(labels, len(said.losses))
     block = number_blocks(blocks, len(said.losses))
     alike = _choose_columns(on, said, X, labels)
     return RiskGaps(
@@ -349,7 +351,15 @@ def _leave_out(
     )
 
 
-def _check_options(level: float, draws: int) -> None:
+def _number_sites(labels: list[Any], n_rows: int) -> Environments:
+    environments = number_environments(labels, "groups", n_rows)
+    if len(environments.labels) < 2:
+        raise InputError("groups name one environment; at least two are needed to compare")
+    return environments
+
+
+def _check_options(level: float, draws: int, sample_weight: Any) -> None:
+    refuse_weights(sample_weight)
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, not {level}")
     if draws < 2:

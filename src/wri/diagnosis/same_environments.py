@@ -14,6 +14,8 @@ import numpy as np
 from wri.diagnosis.blocks import BlockCells
 from wri.diagnosis.environment_odds import SmoothTerms
 
+_CHUNK = 5_000_000  # largest number of cell memberships held in memory at once
+
 
 def identical_p(
     x: np.ndarray, cells: BlockCells, permutations: int, random: np.random.Generator
@@ -24,23 +26,38 @@ def identical_p(
     first = _cell_sums(x, SmoothTerms(x, random, order=1), cells)
     sums = np.concatenate([sums, first[:, 1:]], 1)
     edge = 1 + terms.width
+    own = cells.environment
     crossing = np.bincount(cells.block)[cells.block] > 1
     stratum = np.where(crossing, cells.block + 1, 0)
-    starts = np.searchsorted(cells.environment, np.arange(cells.environment[-1] + 1))
-    slots = np.argsort(stratum, kind="stable")
-    found = [_spread(sums, starts, edge)]
-    for _ in range(permutations):
-        if stratum.any():
-            order = np.empty_like(slots)
-            order[slots] = np.lexsort([random.random(len(slots)), stratum])
-        else:
-            order = random.permutation(len(slots))
-        found.append(_spread(sums[order], starts, edge))
-    return _smaller_p(np.array(found))
+    found = [_spread(sums, own[None], edge)]
+    step = max(1, _CHUNK // (len(sums) * (own[-1] + 1)))
+    for start in range(0, permutations, step):
+        labels = _permuted(own, stratum, min(step, permutations - start), random)
+        found.append(_spread(sums, labels, edge))
+    return _smaller_p(np.concatenate(found))
+
+
+def _permuted(
+    labels: np.ndarray, stratum: np.ndarray, times: int, random: np.random.Generator
+) -> np.ndarray:  # [m], [m] -> [times, m]
+    """Return labels permuted within strata."""
+    drawn = np.empty((times, len(labels)), labels.dtype)
+    if not stratum.any():
+        for own in drawn:
+            own[random.permutation(len(labels))] = labels
+        return drawn
+    sorted_labels = labels[np.argsort(stratum, kind="stable")]
+    for own in drawn:
+        own[np.lexsort([random.random(len(labels)), stratum])] = sorted_labels
+    return drawn
 
 
 def _smaller_p(values: np.ndarray) -> float:  # [1 + R, 2]
-    """Return the P-value of the first row among all, by the smaller of its two P-values."""
+    """Return the P-value of the first row among all, by the smaller of its two P-values.
+
+    Values that differ by rounding only count as equal.
+    """
+    values = np.where(values > 0, np.round(np.log(np.maximum(values, 1e-300)), 9), -np.inf)
     ranks = np.stack([(own[:, None] <= own).sum(1) for own in values.T])  # [2, 1 + R]
     smaller = ranks.min(0)
     return float((smaller <= smaller[0]).mean())
@@ -59,10 +76,12 @@ def _cell_sums(x: np.ndarray, terms: SmoothTerms, cells: BlockCells) -> np.ndarr
     return total
 
 
-def _spread(sums: np.ndarray, starts: np.ndarray, edge: int) -> np.ndarray:  # [2]
-    """Return S of all terms and of first-order terms; environments begin at `starts`."""
-    each = np.add.reduceat(sums, starts, 0)  # [E, 1 + q]
-    rows, total = each[:, :1], each.sum(0)
-    distance = each[:, 1:] / rows - total[1:] / total[0]
-    squares = (rows * np.square(distance)).sum(0)
-    return np.array([squares[: edge - 1].sum(), squares[edge - 1 :].sum()])
+def _spread(sums: np.ndarray, labels: np.ndarray, edge: int) -> np.ndarray:  # [R, m] -> [R, 2]
+    """Return S of all terms and of first-order terms, with cells in the environments `labels`."""
+    number = labels.max() + 1
+    members = (labels[:, None, :] == np.arange(number)[:, None]).reshape(-1, labels.shape[1])
+    each = (members.astype(float) @ sums).reshape(len(labels), number, -1)  # [R, E, 1 + q]
+    rows, total = each[:, :, :1], sums.sum(0)
+    distance = each[:, :, 1:] / rows - total[1:] / total[0]
+    squares = (rows * np.square(distance)).sum(1)  # [R, q]
+    return np.stack([squares[:, : edge - 1].sum(1), squares[:, edge - 1 :].sum(1)], 1)

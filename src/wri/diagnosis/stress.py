@@ -18,7 +18,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from wri.diagnosis.inputs import holds_classes, listed, numbers, read_target
+from wri.diagnosis.inputs import (
+    REPEAT_ROWS,
+    holds_classes,
+    listed,
+    numbers,
+    read_target,
+    refuse_weights,
+)
 from wri.diagnosis.losses import model_losses
 from wri.errors import InputError, shorten
 from wri.report import style
@@ -179,7 +186,7 @@ class StressTest:
         if ax is not None:
             self._draw(ax)
             return ax.get_figure(root=True)  # type: ignore[return-value]
-        with style.figure(6.5, 0.9 + 0.75 * len(self.models)) as drawn:
+        with style.figure(6.5, min(9, 0.9 + 0.75 * len(self.models))) as drawn:
             self._draw(drawn.subplots())
         return drawn
 
@@ -209,6 +216,7 @@ def stress_test(
     draws: int = 10,
     classes: bool | None = None,
     seed: int = 0,
+    sample_weight: Any = None,
 ) -> StressTest:
     """Measure losses of fitted models if the relation of some columns to y breaks or reverses.
 
@@ -230,6 +238,8 @@ def stress_test(
         Whether y holds classes. None decides by the values of y.
     seed : int, default=0
         Seed of the draws.
+    sample_weight : None, default=None
+        Refused. To give rows weights, repeat them: errors are between sites and do not change.
 
     Returns
     -------
@@ -239,7 +249,7 @@ def stress_test(
     Raises
     ------
     InputError
-        If a column is unknown, or `models` or `columns` is empty.
+        If a column is unknown, `models` or `columns` is empty, or `sample_weight` is given.
 
     Examples
     --------
@@ -251,6 +261,7 @@ def stress_test(
     >>> list(found.table()["relation"])
     ['unchanged', 'broken', 'reversed']
     """
+    refuse_weights(sample_weight, REPEAT_ROWS)
     named = _name_models(models)
     if draws < 1:
         raise InputError(f"draws must be at least 1, not {draws}")

@@ -60,6 +60,14 @@ class WeightedMoments(NamedTuple):
         """Number of environments."""
         return int(self.target.shape[-1])
 
+    def __repr__(self) -> str:
+        sets = int(np.prod(self.target.shape[:-2]))
+        of = f"{sets} sets of " if sets > 1 else ""
+        return (
+            f"Weighted moments of {of}{self.environments} environments and "
+            f"{self.cross.shape[-1]} columns."
+        )
+
     def differences(self) -> MomentDifferences:
         """Return the relative differences of the two sides of each pair.
 
@@ -286,7 +294,8 @@ def empirical_moments(
     environment : ndarray of shape (n_rows,)
         Environment of each row, 0 to k − 1.
     weights : ndarray of shape (n_rows, k)
-        α_ij of each row of i for every j; see `row_weights`.
+        α_ij of each row of i for every j; see `row_weights`. To weight
+        rows, multiply by weights with a mean of one per environment.
 
     Returns
     -------
