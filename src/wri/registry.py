@@ -5,6 +5,7 @@ the command line can name the objectives at once. A new objective is its file in
 one line here.
 """
 
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,3 +46,49 @@ OBJECTIVES = {
         ObjectiveEntry("wri", "WRI", VERMILLION, "risks agree where both environments have rows"),
     )
 }
+
+BOOSTED = ("erm", "irm", "vrex", "groupdro", "wri")
+"""Objectives that boosted trees minimise: those whose penalty is one of losses."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmEntry:
+    """What `wri fit` compares: an objective with a predictor."""
+
+    name: str
+    label: str
+    colour: str
+    objective: str
+    estimator: str  # the name of its estimators, without Classifier or Regressor
+
+    @property
+    def boosted(self) -> bool:
+        """Whether it grows trees."""
+        return self.name != self.objective
+
+
+def _darker(colour: str) -> str:
+    """The colour of an objective's trees beside its networks."""
+    return "#" + "".join(f"{int(colour[k : k + 2], 16) * 6 // 10:02X}" for k in (1, 3, 5))
+
+
+ALGORITHMS = {
+    entry.name: AlgorithmEntry(
+        name=entry.name,
+        label=entry.label,
+        colour=entry.colour,
+        objective=entry.name,
+        estimator=entry.label,
+    )
+    for entry in OBJECTIVES.values()
+} | {
+    f"{name}-boosting": AlgorithmEntry(
+        name=f"{name}-boosting",
+        label=f"{OBJECTIVES[name].label} boosting",
+        colour=_darker(OBJECTIVES[name].colour),
+        objective=name,
+        estimator=f"{OBJECTIVES[name].label}Boosting",
+    )
+    for name in BOOSTED
+}
+"""Networks of all objectives, and trees of those that have them."""

@@ -8,22 +8,22 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from wri.errors import InputError, shorten
-from wri.estimators.base import Estimator
+from wri.estimators.common import EnvironmentEstimator
 from wri.stacked import CROSS_ENTROPY
 
 
-class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+class Classifier(ClassifierMixin, EnvironmentEstimator):  # type: ignore[misc]
     """The log-loss of class probabilities softmax(head(Φ(x))); parameters as in `Estimator`."""
 
     _loss = CROSS_ENTROPY
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of every row."""
-        return self._decide(self._outputs(self._standardised(X)))
+        return self._decide(self._outputs(self._prepared(X)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities `[n_rows, n_classes]`, columns as in `classes_`."""
-        return self._predictions(self._outputs(self._standardised(X)))
+        return self._predictions(self._outputs(self._prepared(X)))
 
     @property
     def _n_outputs(self) -> int:

@@ -3,28 +3,38 @@
 from inspect import getdoc
 
 from wri.estimators.base import Estimator
+from wri.estimators.boosted import TreeEstimator
 from wri.estimators.classifiers import Classifier
+from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.regressors import Regressor
-from wri.registry import OBJECTIVES, ObjectiveEntry
+from wri.registry import BOOSTED, OBJECTIVES, ObjectiveEntry
+
+Kind = type[Classifier] | type[Regressor]
+Predictor = type[Estimator] | type[TreeEstimator]
 
 
-def derive(kind: type[Estimator], entry: ObjectiveEntry) -> type[Estimator]:
-    """`WRIClassifier` from `Classifier` and the entry of WRI, with its complete help."""
-    shared = (getdoc(Estimator) or "").partition("\n\n")[2]
+def derive(kind: Kind, predictor: Predictor, entry: ObjectiveEntry) -> type[EnvironmentEstimator]:
+    """`WRIClassifier` from `Classifier`, networks and the entry of WRI, with its complete help."""
+    own, _, shared = (getdoc(predictor) or "").partition("\n\n")
     about = (getdoc(kind) or "").strip()
-    document = f"{entry.label}: {entry.about}.\n\n{about}\n\n{shared}\n"
+    trees = predictor is TreeEstimator
+    first = f"{entry.label} with boosted trees" if trees else entry.label
+    middle = f"{own}\n\n{about}" if trees else about
+    name = f"{entry.label}{'Boosting' if trees else ''}{kind.__name__}"
     namespace = {
-        "__doc__": document,
+        "__doc__": f"{first}: {entry.about}.\n\n{middle}\n\n{shared}\n",
         "__module__": "wri.estimators",
-        "__qualname__": f"{entry.label}{kind.__name__}",
+        "__qualname__": name,
         "_objective": entry.name,
     }
-    return type(f"{entry.label}{kind.__name__}", (kind,), namespace)
+    return type(name, (kind, predictor), namespace)
 
 
-ESTIMATORS: dict[str, type[Estimator]] = {
+KINDS: tuple[Kind, ...] = (Classifier, Regressor)
+ESTIMATORS: dict[str, type[EnvironmentEstimator]] = {
     derived.__name__: derived
-    for kind in (Classifier, Regressor)
-    for derived in (derive(kind, entry) for entry in OBJECTIVES.values())
+    for predictor, names in ((Estimator, tuple(OBJECTIVES)), (TreeEstimator, BOOSTED))
+    for kind in KINDS
+    for derived in (derive(kind, predictor, OBJECTIVES[name]) for name in names)
 }
-"""All of them by name, classifiers first."""
+"""All of them by name: networks, then trees; classifiers first."""

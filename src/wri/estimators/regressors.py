@@ -6,13 +6,13 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from wri.errors import InputError
-from wri.estimators.base import Estimator
+from wri.estimators.common import EnvironmentEstimator
 from wri.stacked import SQUARED
 
 LARGEST = 1e150  # of a target whose squared errors are to be measured
 
 
-class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
+class Regressor(RegressorMixin, EnvironmentEstimator):  # type: ignore[misc]
     """The squared error of head(Φ(x)); parameters as in `Estimator`.
 
     Penalties are of the order of y⁴ and λ would depend on y's unit, so y is standardised by the
@@ -23,7 +23,7 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """The expected target of every row."""
-        return self._decide(self._outputs(self._standardised(X)))
+        return self._decide(self._outputs(self._prepared(X)))
 
     def _decide(self, outputs: np.ndarray) -> np.ndarray:
         return self._predictions(outputs)[:, 0]

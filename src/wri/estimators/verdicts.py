@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from wri.densities import Exact
 from wri.estimators.bar import progress_bar
@@ -19,9 +18,8 @@ from wri.estimators.search import Problem, RowSplit
 from wri.ood.evidence import Evidence, HeldOutRows
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import ColumnRanges
-from wri.rows import Scaling
-from wri.stacked import Network, Seen
-from wri.training import Bank, ModelSpec, Record, Run
+from wri.stacked import Seen
+from wri.training import Bank, ModelSpec
 from wri.training.sampler import in_proportion
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ class Assessment:
 
 
 class EvidenceMixin(ABC):
-    """Scores, rarity and verdicts for an estimator that standardises and has a network."""
+    """Scores, rarity and verdicts for an estimator, whatever its predictor."""
 
     evidence_on: Seen
     evidence_on_: Seen
@@ -55,9 +53,6 @@ class EvidenceMixin(ABC):
     spec_: ModelSpec
     environments_: np.ndarray
     n_environments_: int
-    input_scaling_: Scaling
-    network_: Network
-    parameters_: np.ndarray
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log density of every row in the mixture of the training environments, equal shares.
@@ -118,9 +113,9 @@ class EvidenceMixin(ABC):
         assessment
             The same numbers as from the single methods, at a fraction of their cost.
         """
-        standardised = self._standardised(X)
-        outputs = self._outputs(standardised)
-        judged = self.evidence_.judge(self._represent(standardised, outputs))
+        prepared = self._prepared(X)
+        outputs = self._outputs(prepared)
+        judged = self.evidence_.judge(self._represent(prepared, outputs))
         return Assessment(
             predictions=self._decide(outputs),
             probabilities=self._predictions(outputs) if hasattr(self, "classes_") else None,
@@ -150,7 +145,7 @@ class EvidenceMixin(ABC):
         """
         from wri.diagnosis.new_site import describe_new_site  # it draws, and so loads Matplotlib
 
-        x = self._standardised(X)
+        x = self._prepared(X)
         outputs, beyond = self._outputs(x), self.ranges_.beyond(x)
         z = self._represent(x, outputs)
         del x  # as large as X
@@ -169,16 +164,28 @@ class EvidenceMixin(ABC):
         )
 
     @abstractmethod
-    def _take(self, run: Run, record: Record) -> None:
+    def _take(self, run: Any, record: Any) -> None:
         """Become the predictor that a run has trained."""
 
     @abstractmethod
-    def _standardised(self, X: Any) -> np.ndarray:
-        """A table as the network takes it."""
+    def _prepared(self, X: Any) -> np.ndarray:
+        """A table as the predictor takes it, after its checks."""
 
     @abstractmethod
-    def _outputs(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
-        """What the network gives."""
+    def _prepare(self, features: np.ndarray) -> np.ndarray:
+        """Checked rows as the predictor takes them."""
+
+    @abstractmethod
+    def _filled(self, X: np.ndarray) -> np.ndarray:
+        """Rows without gaps."""
+
+    @abstractmethod
+    def _outputs(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
+        """What the predictor gives."""
+
+    @abstractmethod
+    def _view(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, V]
+        """The inputs in units of about one, without gaps."""
 
     @abstractmethod
     def _decide(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
@@ -197,9 +204,9 @@ class EvidenceMixin(ABC):
     ) -> None:
         self.evidence_on_ = self.evidence_on
         self.n_held_out_ = sum(len(own) for own in rows.held_out)
-        standardised = self.input_scaling_.apply(X)
-        outputs = self._outputs(standardised)
-        z = self._represent(standardised, outputs)
+        prepared = self._prepare(X)
+        outputs = self._outputs(prepared)
+        z = self._represent(prepared, outputs)
         weights = np.ones(len(X)) if weights is None else weights
         self.evidence_ = Evidence.fit(
             [z[own[in_proportion(weights[own])]] for own in rows.fitted],
@@ -209,7 +216,7 @@ class EvidenceMixin(ABC):
             [weights[own] for own in rows.calibrating],
         )
         self.ranges_ = ColumnRanges.of(
-            [standardised[own] for own in rows.calibrating],
+            [self._filled(prepared[own]) for own in rows.calibrating],
             [weights[own] for own in rows.calibrating],
         )
         kept = np.concatenate(rows.held_out)
@@ -252,22 +259,21 @@ class EvidenceMixin(ABC):
     def _known(self, bank: Bank, rows: Sequence[np.ndarray], weights: np.ndarray) -> HeldOutRows:
         """Predictions and losses of some rows of each environment."""
         every = np.concatenate(rows)
-        outputs = self._outputs(self.input_scaling_.apply(bank.features[every]))
+        outputs = self._outputs(self._prepare(bank.features[every]))
         losses = self._losses(outputs, bank.targets[every])
         return HeldOutRows.of(self._predictions(outputs), losses, [weights[own] for own in rows])
 
     def _seen(self, X: Any) -> np.ndarray:  # [n, F]
         """What the evidence sees of a table."""
-        return self._represent(self._standardised(X))
+        return self._represent(self._prepared(X))
 
     def _represent(
-        self, standardised: np.ndarray, outputs: np.ndarray | None = None
+        self, prepared: np.ndarray, outputs: np.ndarray | None = None
     ) -> np.ndarray:  # [n, D] -> [n, F]
-        """The same of standardised rows, and of their outputs where these are known already."""
+        """The same of prepared rows, and of their outputs where these are known already."""
         if self.evidence_on_ == "outputs":
-            return self._free_outputs(self._outputs(standardised) if outputs is None else outputs)
-        flat, rows = torch.as_tensor(self.parameters_)[None], torch.as_tensor(standardised)[None]
-        return self.network_.views(flat, rows).seen(self.evidence_on_)[0].numpy()
+            return self._free_outputs(self._outputs(prepared) if outputs is None else outputs)
+        return self._view(prepared)
 
     def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:
         """Outputs without what the prediction does not depend on."""

@@ -39,6 +39,8 @@ class Bank:
     weights
         How much each row counts among those of its environment, `[N]`, positive; equal when not
         given.
+    gaps
+        Whether features may be missing (NaN), for predictors that take them as they are.
     """
 
     features: np.ndarray
@@ -47,6 +49,7 @@ class Bank:
     loss: Loss = CROSS_ENTROPY
     classes: int | None = None
     weights: np.ndarray | None = None
+    gaps: bool = False
 
     def __post_init__(self) -> None:
         features, targets = np.asarray(self.features), np.asarray(self.targets)
@@ -65,7 +68,8 @@ class Bank:
                 f"features have {len(features)} rows and targets {len(targets)}; "
                 "they must be equally many"
             )
-        refuse_gaps(features, None, "features")
+        if not self.gaps:
+            refuse_gaps(features, None, "features")
         lost = first_gap(targets)
         if lost is not None:
             raise InputError(f"the target in row {lost.row} is {targets[lost.row]}; drop such rows")
