@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from wri.cli.names import ALGORITHMS
+from wri.cli.names import FIT_ALGORITHMS
 
 ROWS, MODEL, TEXT, RUN = "Rows and columns", "Model", "Text files", "Running"
 
@@ -80,7 +80,9 @@ PageFolder = Annotated[
 Algorithms = Annotated[
     list[str] | None,
     typer.Option(
-        help=f"Of {', '.join(ALGORITHMS)}; erm and wri by default.", rich_help_panel=MODEL
+        help=f"Of {', '.join(FIT_ALGORITHMS)}; erm and wri by default. Those that end in "
+        "-boosting grow trees and need LightGBM.",
+        rich_help_panel=MODEL,
     ),
 ]
 Choose = Annotated[
@@ -112,7 +114,7 @@ Steps = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Steps of training; 400 by default.",
+        help="Steps of training, 400 by default; rounds of trees, 300 by default.",
         show_default=False,
         rich_help_panel=MODEL,
     ),

@@ -5,9 +5,11 @@ Data sets and selections live in packages that take long to import; a test compa
 
 from wri.measures import MEASURES as _MEASURES
 from wri.presets import PRESETS as _PRESETS
+from wri.registry import ALGORITHMS as _ALGORITHMS
 from wri.registry import OBJECTIVES
 
 ALGORITHMS = tuple(OBJECTIVES)
+FIT_ALGORITHMS = tuple(_ALGORITHMS)  # with boosted trees
 MEASURES = tuple(_MEASURES)
 PRESETS = tuple(_PRESETS)
 DATASETS = ("simulation", "gaussian2d", "hospitals")

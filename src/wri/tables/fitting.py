@@ -21,7 +21,7 @@ from wri.estimators.columns import Column
 from wri.estimators.pipeline import make_pipeline
 from wri.estimators.specs import LADDER, PenaltyWeight, has_penalty_weight
 from wri.progress import Progress, silent
-from wri.registry import OBJECTIVES
+from wri.registry import ALGORITHMS
 from wri.tables.choosing import KeptModel, choose_algorithm, keep_without_comparison
 from wri.tables.held_out import HeldOutScores, SiteData, hold_out_sites
 from wri.tables.reading import TableRows
@@ -48,24 +48,26 @@ class FitOptions:
     def check(self) -> None:
         """An error for what does not exist."""
         for name in self.algorithms:
-            check_option("--algorithms", name, tuple(OBJECTIVES))
+            check_option("--algorithms", name, tuple(ALGORITHMS))
         if not self.algorithms or len({*self.algorithms}) < len(self.algorithms):
             raise InputError("--algorithms must name different algorithms, one at least")
         check_option("--choose", self.choose, RULES)
 
     def make_model(self, algorithm: str, classes: bool) -> Any:
         """An unfitted estimator."""
-        kind = "Classifier" if classes else "Regressor"
+        entry = ALGORITHMS[algorithm]
+        kind = ESTIMATORS[f"{entry.estimator}{'Classifier' if classes else 'Regressor'}"]
         weight: PenaltyWeight = "auto" if self.penalty_weight is None else self.penalty_weight
-        return ESTIMATORS[f"{OBJECTIVES[algorithm].label}{kind}"](
-            hidden=self.hidden,
-            steps=self.steps,
-            penalty_weight=weight if has_penalty_weight(algorithm) else None,
-            choose=self.choose,
-            random_state=self.seed,
-            device=self.device,
-            n_jobs=self.jobs,
-        )
+        given: dict[str, Any] = {
+            "penalty_weight": weight if has_penalty_weight(entry.objective) else None,
+            "choose": self.choose,
+            "random_state": self.seed,
+            "n_jobs": self.jobs,
+        }
+        if entry.boosted:
+            rounds = {} if self.steps is None else {"rounds": self.steps}
+            return kind(**given, **rounds)
+        return kind(**given, hidden=self.hidden, steps=self.steps, device=self.device)
 
     def make_models(self, classes: bool) -> dict[str, Any]:
         """One for each algorithm."""
@@ -73,7 +75,7 @@ class FitOptions:
 
     def cost(self, algorithm: str, sites: int) -> int:
         """Parts of the work, roughly: runs, those of a penalty counted twice."""
-        if not has_penalty_weight(algorithm):
+        if not has_penalty_weight(ALGORITHMS[algorithm].objective):
             return 1
         if self.penalty_weight is not None:
             return 2
