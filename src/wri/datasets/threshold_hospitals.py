@@ -1,7 +1,7 @@
 """Patients whose causes act together and beyond thresholds: no linear model can follow them.
 
     dose ~ N(m_e, 1),   exposure ~ N(k_e, 1),   pressure ~ N(p_e, 1)
-    log-odds of being sick:  h = 2·sign(dose · exposure) + 1.5·(2·[|pressure| > 1] − 1)
+    log-odds of being sick:  h = 2.5·sign(dose · exposure) + 2·[|pressure| > 1] − 1
     marker ~ N(±s_e, 1), sick or well
 
 The first two causes harm where both are high or both are low, the third at both ends; the sign of
@@ -22,7 +22,7 @@ from scipy.special import expit
 
 from wri.datasets.environments import Environment
 
-TOGETHER, BEYOND = 2.0, 1.5  # log-odds of the two parts
+TOGETHER, BEYOND = 2.5, 1.0  # log-odds of the two parts
 THRESHOLD = 1.0  # of the pressure
 
 
