@@ -18,6 +18,8 @@ from wri.objectives.hyperparameters import COMMON, complete
 from wri.training.spec import ModelSpec, decode_option
 
 PRESET = "table"
+PENALTY_WEIGHTS: Mapping[str, float] = {"wri": 5.0}
+"""λ where none is given and that of tables, which was chosen for networks, is not the best."""
 OF_NETWORKS = tuple(parameter.name for parameter in COMMON)
 
 
@@ -69,7 +71,7 @@ class TreeSpec(ModelSpec):
             hidden=(),
             standardise=True,
             steps=trees.rounds,
-            hyper=hyper or {},
+            hyper={**_penalty_weight(objective), **(hyper or {})},
             stop_after=stop_after,
             precision="double",
             trees=trees,
@@ -110,3 +112,8 @@ class TreeSpec(ModelSpec):
             options={name: decode_option(v) for name, v in values["options"].items()},
             stop_after=values["stop_after"],
         )
+
+
+def _penalty_weight(objective: str) -> dict[str, float]:
+    own = PENALTY_WEIGHTS.get(objective)
+    return {} if own is None else {"penalty_weight": own}

@@ -27,8 +27,8 @@ from wri.progress import Progress
 
 MOST_ROUNDS = 100_000
 MOST_LEAVES = 2**16
-FEWEST_LEAST, MOST_LEAST = 20, 100  # rows per leaf where nothing else is asked for
-LEAST_SHARE = 40  # a leaf has one in so many of the training rows, within these limits
+FEWEST_LEAST, MOST_LEAST = 20, 200  # rows per leaf where nothing else is asked for
+LEAST_SHARE = 20  # a leaf has one in so many of the training rows, within these limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class TreeSettings:
     rounds: int = 300
     leaves: int = 4
     least_rows: int | None = None
-    learning_rate: float = 0.08
+    learning_rate: float = 0.15
     l2: float = 0.0
 
     def __post_init__(self) -> None:

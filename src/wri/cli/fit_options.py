@@ -123,8 +123,8 @@ PenaltyWeight = Annotated[
     float | None,
     typer.Option(
         min=0.0,
-        help="How much the penalty counts: 0 is ERM, 3 the estimators' default for WRI. Chosen by "
-        "sites left out when not given.",
+        help="How much the penalty counts: 0 is ERM, 3 the estimators' default for WRI, 5 with "
+        "trees. Chosen by sites left out when not given.",
         show_default=False,
         rich_help_panel=MODEL,
     ),

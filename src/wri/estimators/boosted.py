@@ -51,7 +51,7 @@ class TreeEstimator(EnvironmentEstimator):
         Leaves per tree. More leaves follow causes that act together more closely, and can close
         the gap between environments by memorising rows.
     least_rows
-        Rows per leaf at least; when None one in 40 training rows, from 20 to 100.
+        Rows per leaf at least; when None one in 20 training rows, from 20 to 200.
     learning_rate
         Share of each tree's step that is taken.
     l2
@@ -60,9 +60,10 @@ class TreeEstimator(EnvironmentEstimator):
         Columns whose numbers are names, by name or number: whole numbers from 0. "from_dtype"
         takes a DataFrame's columns of the type `category`, whose labels may be anything.
     penalty_weight
-        λ, how much the penalty counts beside the risk: a number, the default for tables when None,
-        or "auto": chosen from a ladder of values around it, 0 (ERM) among them, by the loss on each
-        training environment left out in turn. That takes three environments or more.
+        λ, how much the penalty counts beside the risk: a number, the default when None (5 for WRI,
+        for others that of tables), or "auto": chosen from a ladder of values around it, 0 (ERM)
+        among them, by the loss on each training environment left out in turn. That takes three
+        environments or more.
     hyper
         Further hyper-parameters of the objective by name (`anneal_steps`, `eta`, …); steps are
         rounds.
@@ -152,7 +153,7 @@ class TreeEstimator(EnvironmentEstimator):
         rounds: int = 300,
         leaves: int = 4,
         least_rows: int | None = None,
-        learning_rate: float = 0.08,
+        learning_rate: float = 0.15,
         l2: float = 0.0,
         categorical: str | Sequence[str | int] = FROM_DTYPE,
         penalty_weight: PenaltyWeight = None,

@@ -88,8 +88,16 @@ def make_specs(asked: RequestedModel) -> list[ModelSpec]:
     return [make_spec(asked, candidate) for candidate in given]
 
 
-def penalty_ladder(asked: RequestedModel) -> list[float]:
-    """What "auto" chooses from: 0, which is ERM, and multiples of the preset's λ."""
+class RequestedPenalty(Protocol):
+    """What a constructor says of the penalty, whatever predicts."""
+
+    _objective: str
+    preset: str
+    hyper: Mapping[str, float] | None
+
+
+def penalty_ladder(asked: RequestedPenalty, centre: float | None = None) -> list[float]:
+    """What "auto" chooses from: 0, which is ERM, and multiples of the preset's λ, or of another."""
     known = {each.name: each for each in OBJECTIVES[asked._objective].hyperparameters()}
     if "penalty_weight" not in known:
         able = [name for name in OBJECTIVES if has_penalty_weight(name)]
@@ -99,7 +107,8 @@ def penalty_ladder(asked: RequestedModel) -> list[float]:
         )
     if "penalty_weight" in (asked.hyper or {}):
         raise InputError("hyper has a penalty_weight as well as 'auto'; give one of them")
-    centre = known["penalty_weight"].setting(asked.preset).resolve(None)
+    if centre is None:
+        centre = known["penalty_weight"].setting(asked.preset).resolve(None)
     return [centre * factor for factor in LADDER]
 
 

@@ -260,7 +260,7 @@ def _insurance(fit: TableFit, answers: Mapping[str, Answer]) -> Section:
             blocks.append(
                 "These losses are on rows that the models were trained on; compare models with "
                 "each other rather than with the scores above. WRI with its full penalty, which "
-                "is --penalty-weight 3, shows what more insurance would do."
+                "is --penalty-weight 3 (5 for trees), shows what more insurance would do."
             )
     return Section(title="ERM against WRI: what the insurance costs and buys", blocks=blocks)
 
