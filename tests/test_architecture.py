@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "sweep": {"training", "objectives", "densities", "stacked", "datasets", "report"},
     "report": set(),
     "estimators": {
+        "boosting",
         "training",
         "objectives",
         "densities",

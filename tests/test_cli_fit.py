@@ -280,3 +280,23 @@ def test_every_command_teaches_by_two_examples_and_exit_codes():
         assert help_text.count(f"`{stem}") >= 2, name
     for name in own:
         assert "Exit codes: 0" in found[name].help, name
+
+
+def test_boosted_trees_are_fitted_saved_and_compared_with_their_own_erm(command):
+    pytest.importorskip("lightgbm", reason="boosted trees need LightGBM ([boosting])")
+    table(60).to_csv("rows.csv", index=False)
+    asked = ("--steps", "8", "--algorithms", "erm-boosting", "wri-boosting", "--choose", "insured")
+    done = command("fit", "rows.csv", *FIT, *asked, "--penalty-weight", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {each["algorithm"] for each in found["held_out"]} == {"erm-boosting", "wri-boosting"}
+    assert "ERM boosting" in found["kept"]["why"]
+    page = Path("model/report.html").read_text()
+    assert "WRI boosting" in page
+    assert "rounds of 4 leaves" in page
+    model = load("model")
+    assert type(model.steps[-1][1]).__name__.endswith("BoostingClassifier")
+    new = table(20).drop(columns=["sick", "site"])
+    new.to_csv("new.csv", index=False)
+    assert command("predict", "model", "new.csv", "-o", "out.csv").returncode == 0
+    assert len(pd.read_csv("out.csv")) == 60

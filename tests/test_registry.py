@@ -12,6 +12,7 @@ import pytest
 import wri
 from wri.estimators import ESTIMATORS
 from wri.objectives import OBJECTIVES
+from wri.registry import ALGORITHMS, BOOSTED
 from wri.registry import OBJECTIVES as ENTRIES
 
 ROOT = Path(wri.__file__).parent
@@ -105,9 +106,16 @@ def test_everything_is_derived_from_the_registry():
     assert list(OBJECTIVES) == list(ENTRIES)
     assert all(OBJECTIVES[name].name == name for name in OBJECTIVES)
     labels = [entry.label for entry in ENTRIES.values()]
+    trees = [f"{ENTRIES[name].label}Boosting" for name in BOOSTED]
     assert list(ESTIMATORS) == [
-        f"{label}{kind}" for kind in ("Classifier", "Regressor") for label in labels
+        f"{label}{kind}"
+        for own in (labels, trees)
+        for kind in ("Classifier", "Regressor")
+        for label in own
     ]
+    assert list(ESTIMATORS) == list(wri.ESTIMATORS)
+    assert list(ALGORITHMS) == [*OBJECTIVES, *(f"{name}-boosting" for name in BOOSTED)]
+    assert len({entry.colour for entry in ALGORITHMS.values()}) == len(ALGORITHMS)
     assert len({entry.colour for entry in ENTRIES.values()}) == len(ENTRIES)
     for name, estimator in ESTIMATORS.items():
         assert getattr(wri, name) is estimator
@@ -123,10 +131,20 @@ def test_help_of_an_estimator_is_complete():
         assert attribute in text
 
 
+def test_help_of_an_estimator_of_trees_is_complete():
+    text = wri.WRIBoostingRegressor.__doc__
+    assert text.startswith("WRI with boosted trees: risks agree where both environments have rows.")
+    for parameter in wri.WRIBoostingRegressor().get_params():
+        assert re.search(rf"^(.*, )?{parameter}(, .*)?$", text, re.MULTILINE), parameter
+    for attribute in ("spec_", "feature_importances_", "categories_"):
+        assert attribute in text
+
+
 def test_the_registries_need_no_torch():
     code = (
         "import sys, wri, wri.registry, wri.presets, wri.measures, wri.cli\n"
-        "heavy = {'torch', 'pandas', 'matplotlib', 'scipy', 'sklearn'} & set(sys.modules)\n"
+        "names = ('torch', 'pandas', 'matplotlib', 'scipy', 'sklearn', 'lightgbm')\n"
+        "heavy = set(names) & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

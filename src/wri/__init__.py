@@ -5,11 +5,15 @@ from importlib.metadata import version
 from typing import Any
 
 from wri.errors import InputError
-from wri.registry import OBJECTIVES
+from wri.registry import ALGORITHMS
 
 __version__ = version("weighted-risk-invariance")
 ESTIMATORS = tuple(
-    f"{entry.label}{kind}" for kind in ("Classifier", "Regressor") for entry in OBJECTIVES.values()
+    f"{entry.estimator}{kind}"
+    for boosted in (False, True)
+    for kind in ("Classifier", "Regressor")
+    for entry in ALGORITHMS.values()
+    if entry.boosted is boosted
 )
 LAZY = {"PictureClassifier": "pictures", "make_pipeline": "pipeline"}
 """Other public names, and their modules in `wri.estimators`."""

@@ -7,7 +7,15 @@ Progress = Callable[[int, int], None]
 
 
 def silent(done: int, of: int) -> None:
-    """Ignore progress."""
+    """Ignore progress.
+
+    Parameters
+    ----------
+    done : int
+        Amount of work done.
+    of : int
+        Amount of work in all.
+    """
 
 
 def part(progress: Progress, n: int, parts: int) -> Progress:

@@ -5,6 +5,7 @@ the command line can name the objectives without delay. A new objective needs it
 `objectives/` and one line here.
 """
 
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,3 +46,49 @@ OBJECTIVES = {
         ObjectiveEntry("wri", "WRI", VERMILLION, "weighted risk invariance"),
     )
 }
+
+BOOSTED = ("erm", "irm", "vrex", "groupdro", "wri")
+"""Objectives of boosted trees: those whose penalty depends on the losses only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmEntry:
+    """Algorithm that `wri fit` compares: an objective with a predictor."""
+
+    name: str
+    label: str
+    colour: str
+    objective: str
+    estimator: str  # name of its estimators without Classifier or Regressor
+
+    @property
+    def boosted(self) -> bool:
+        """Whether the predictor is boosted trees."""
+        return self.name != self.objective
+
+
+def _darker(colour: str) -> str:
+    """Return the colour of an objective's trees."""
+    return "#" + "".join(f"{int(colour[k : k + 2], 16) * 6 // 10:02X}" for k in (1, 3, 5))
+
+
+ALGORITHMS = {
+    entry.name: AlgorithmEntry(
+        name=entry.name,
+        label=entry.label,
+        colour=entry.colour,
+        objective=entry.name,
+        estimator=entry.label,
+    )
+    for entry in OBJECTIVES.values()
+} | {
+    f"{name}-boosting": AlgorithmEntry(
+        name=f"{name}-boosting",
+        label=f"{OBJECTIVES[name].label} boosting",
+        colour=_darker(OBJECTIVES[name].colour),
+        objective=name,
+        estimator=f"{OBJECTIVES[name].label}Boosting",
+    )
+    for name in BOOSTED
+}
+"""Algorithms by name: networks of all objectives, then trees."""

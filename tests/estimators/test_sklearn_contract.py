@@ -22,6 +22,7 @@ from wri.objectives import OBJECTIVES
 NAMES = ("ERM", "IRM", "VREx", "GroupDRO", "Mixup", "MLDG", "CORAL", "WRI")
 KINDS = ("Classifier", "Regressor")
 QUICK = {"steps": 20, "learning_rate": 0.05, "hidden": (16,)}
+TREES = {"rounds": 30, "learning_rate": 0.2, "site_spread": False}
 
 
 class TwoPlaces(wri.WRIClassifier):
@@ -43,6 +44,25 @@ def test_scikit_learns_checks(name, kind):
 def test_scikit_learns_checks_with_environments():
     options = {"density": FittedClassifier(hidden=4, steps=5, batch_size=32)}
     check_estimator(TwoPlaces(**QUICK, penalty_weight=1, options=options), on_skip=None)
+
+
+class TwoForests(wri.WRIBoostingClassifier):
+    """WRI with trees that is given two environments where scikit-learn's checks give none."""
+
+    def fit(self, X, y, groups=None):
+        n_rows = len(np.asarray(X)) if y is None else len(np.asarray(y))
+        return super().fit(X, y, np.arange(n_rows) % 2 if n_rows > 3 else None)
+
+
+@pytest.mark.filterwarnings("ignore:.*trains plain ERM", "ignore:.*holds a single class")
+@pytest.mark.parametrize(
+    "model",
+    [wri.ERMBoostingClassifier(**TREES), wri.ERMBoostingRegressor(**TREES), TwoForests(**TREES)],
+    ids=lambda model: type(model).__name__,
+)
+def test_scikit_learns_checks_of_trees(model):
+    pytest.importorskip("lightgbm", reason="boosted trees need LightGBM ([boosting])")
+    check_estimator(model, on_skip=None)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -51,7 +51,7 @@ def test_a_sweep_and_an_estimator_train_the_same_predictor(name, numbers, hidden
     estimator.fit(data.bank.features[rows], data.bank.targets[rows], groups=site)
     assert estimator.spec_ == run.spec
     np.testing.assert_allclose(estimator.parameters_, record.parameters, rtol=0, atol=1e-8)
-    seen = estimator._standardised(data.bank.features)
+    seen = estimator._prepared(data.bank.features)
     np.testing.assert_allclose(seen, run.see()[0], rtol=0, atol=1e-8)
     assert estimator.target_scaling_ == run.units.target
 

@@ -1,6 +1,22 @@
-"""Objectives for boosted trees: from scores to the gradient and curvature of every row."""
+"""Boosted trees: from scores to the gradient and curvature of every row, and runs of trees."""
 
+from wri.boosting.column_view import ColumnView, fill_gaps
 from wri.boosting.row_weights import RowWeights, WeightedRows
+from wri.boosting.runs import TreeRecord, TreeRun, class_outputs, train_trees
+from wri.boosting.spec import TreeSpec
 from wri.boosting.trees import Trees, TreeSettings, grow
 
-__all__ = ["RowWeights", "TreeSettings", "Trees", "WeightedRows", "grow"]
+__all__ = [
+    "ColumnView",
+    "RowWeights",
+    "TreeRecord",
+    "TreeRun",
+    "TreeSettings",
+    "TreeSpec",
+    "Trees",
+    "WeightedRows",
+    "class_outputs",
+    "fill_gaps",
+    "grow",
+    "train_trees",
+]

@@ -6,10 +6,11 @@ what goes to LightGBM is written anew from what was understood: a header and tre
 no names of files. Every tree must be one: from the root each node and each leaf is reached once.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite
+from math import isfinite, isinf
 from typing import Literal
 
 from wri.errors import InputError
@@ -18,6 +19,7 @@ MOST_BYTES = 2**28
 MOST_TREES = 200_000
 MOST_LEAVES = 2**17
 END = "end of trees"
+PLAIN = re.compile(r"[-+.0-9eEinfa ]*")  # letters of numbers, infinity and NaN among them
 
 Length = Literal["one", "leaves", "nodes", "bounds", "words"]
 
@@ -154,11 +156,14 @@ def _clean_tree(number: int, fields: Mapping[str, str], n_features: int) -> list
 
 def _read_numbers(name: str, values: str, where: str) -> list[float]:
     kind = FIELDS[name][0]
+    if PLAIN.fullmatch(values) is None:  # Python reads 1_0 as a number, LightGBM as another one
+        raise InputError(f"{where}: {name} holds something else than numbers")
     try:
         numbers = [kind(value) for value in values.split(" ")] if values else []
     except ValueError as error:
         raise InputError(f"{where}: {name} holds something else than numbers") from error
-    if not all(isfinite(value) for value in numbers):
+    # LightGBM parts missing values from all others by a threshold of infinity
+    if not all(isfinite(value) or (name == "threshold" and isinf(value)) for value in numbers):
         raise InputError(f"{where}: {name} holds a number that is not finite")
     return numbers
 
@@ -180,7 +185,7 @@ def _check_splits(
         raise InputError(f"{where} has an unknown kind of decision")
     for kind, threshold in zip(read["decision_type"], read["threshold"], strict=True):
         if int(kind) & CATEGORICAL and not (
-            threshold == int(threshold) and 0 <= threshold < categories
+            0 <= threshold < categories and threshold == int(threshold)
         ):
             raise InputError(f"{where} splits by a set of categories that it does not have")
     bounds = read.get("cat_boundaries", [])

@@ -23,6 +23,7 @@ from torch import Tensor
 from wri.errors import InputError
 from wri.objectives import Objective
 from wri.objectives.base import Batch, DrawnRows, Draws, Model, Start, StepContext
+from wri.objectives.wri import WRI
 from wri.stacked import Loss, Seen, Streams, Views
 from wri.training.sampler import in_proportion
 
@@ -191,7 +192,9 @@ class RowWeights:
         self._rows = rows
         self._seed = seed
         self._number, self._share = rows.padded()
-        self._targets = torch.from_numpy(rows.targets)[self._number][None]  # [1, E, B]
+        targets = torch.from_numpy(rows.targets)[self._number][None]  # [1, E, B]
+        number = self._number[None, :, :, None]  # [1, E, B, 1]
+        self._batch = Batch(number, targets, self._share[None], self._number[None])
         self._hyper = {name: torch.tensor([float(value)]) for name, value in hyper.items()}
         self._features = torch.from_numpy(rows.features)
         self._state = objective.initial(
@@ -204,6 +207,10 @@ class RowWeights:
                 draws=_WholeDraws(rows),
             )
         )
+        if isinstance(objective, WRI):
+            self._state = objective.settle(self._batch, self._state)
+            if self._state.known is not None:  # nobody asks for features any more
+                self._features = self._features[:, :0]
         self.plain = self._per_row(self._share / rows.n_environments)
 
     def at(self, scores: np.ndarray, round_: int) -> RoundWeights:  # [n, C]
@@ -227,11 +234,9 @@ class RowWeights:
         """T, `[1]`, and the objective's state after it."""
         network = _Scores(self._features, scores.shape[1])
         flat = torch.from_numpy(np.ascontiguousarray(scores)).reshape(1, -1)
-        number = self._number[None, :, :, None]  # [1, E, B, 1]
-        batch = Batch(number, self._targets, self._share[None], self._number[None])
         random = Streams([self._seed], f"round {round_}", torch.float64, "cpu")
         context = StepContext(round_, self._hyper, random)
-        return self._objective.loss(Model(network, flat, loss), batch, self._state, context)
+        return self._objective.loss(Model(network, flat, loss), self._batch, self._state, context)
 
     def _per_row(self, values: Tensor) -> np.ndarray:  # [E, B] -> [n]
         """From padded environments back to rows, in units of one row of n."""

@@ -12,15 +12,23 @@ one forest on all rows, which is what LightGBM's own objectives grow.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from math import inf
+from numbers import Real
+from typing import Any, Self
 
 import numpy as np
 
+from wri.boosting.model_text import clean_forest
 from wri.boosting.row_weights import RowWeights, WeightedRows, loss_slopes, tree_gradients
 from wri.errors import InputError
 from wri.objectives import Objective
 from wri.progress import Progress
+
+MOST_ROUNDS = 100_000
+MOST_LEAVES = 2**16
+FEWEST_LEAST, MOST_LEAST = 20, 200  # rows per leaf where nothing else is asked for
+LEAST_SHARE = 20  # a leaf has one in so many of the training rows, within these limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,53 +42,100 @@ class TreeSettings:
     leaves
         Leaves per tree.
     least_rows
-        Rows per leaf at least.
+        Rows per leaf at least; by the number of training rows when None.
     learning_rate
         Share of each tree's step that is taken.
     l2
         Added to the curvature of a leaf.
-    threads
-        Of LightGBM.
     """
 
     rounds: int = 300
     leaves: int = 4
-    least_rows: int = 100
-    learning_rate: float = 0.08
+    least_rows: int | None = None
+    learning_rate: float = 0.15
     l2: float = 0.0
-    threads: int = 1
 
-    def parameters(self, seed: int) -> dict[str, Any]:
+    def __post_init__(self) -> None:
+        self._check("rounds", self.rounds, 1, MOST_ROUNDS, whole=True)
+        self._check("leaves", self.leaves, 2, MOST_LEAVES, whole=True)
+        if self.least_rows is not None:
+            self._check("least_rows", self.least_rows, 1, inf, whole=True)
+        self._check("learning_rate", self.learning_rate, 1e-6, 1.0)
+        self._check("l2", self.l2, 0.0, inf)
+
+    @staticmethod
+    def _check(name: str, value: Any, low: float, high: float, whole: bool = False) -> None:
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not number or not low <= value <= high or (whole and value != int(value)):
+            kind = "a whole number" if whole else "a number"
+            raise InputError(f"{name} must be {kind} from {low:g} to {high:g}, not {value!r:.40}")
+
+    def complete(self, weight: float) -> "TreeSettings":
+        """The same with nothing left open, for training rows of this weight."""
+        if self.least_rows is not None:
+            return self
+        least = int(min(MOST_LEAST, max(FEWEST_LEAST, weight / LEAST_SHARE)))
+        return replace(self, least_rows=least)
+
+    def parameters(self, seed: int, threads: int = 1) -> dict[str, Any]:
         """LightGBM's names for them."""
         return {
-            "num_leaves": self.leaves,
-            "min_data_in_leaf": self.least_rows,
+            "num_leaves": int(self.leaves),
+            "min_data_in_leaf": int(self.least_rows or FEWEST_LEAST),
             "learning_rate": self.learning_rate,
             "lambda_l2": self.l2,
-            "num_threads": self.threads,
-            "seed": seed,
+            "num_threads": threads,
+            "seed": seed % 2**31,
             "deterministic": True,
             "force_row_wise": True,
             "verbosity": -1,
         }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Trees:
     """One or two grown forests; their scores are averaged."""
 
+    texts: tuple[str, ...]  # as `clean_forest` writes them
     boosters: tuple[Any, ...]  # lightgbm.Booster
     start: np.ndarray  # [C], score before the first tree
+    n_features: int
 
-    def scores(self, X: Any) -> np.ndarray:  # [n, D] -> [n, C]
-        grown = [_as_table(booster.predict(X, raw_score=True)) for booster in self.boosters]
+    @classmethod
+    def read(cls, texts: Sequence[str], start: np.ndarray, n_features: int) -> Self:
+        """Forests from their texts, which may come from anybody.
+
+        Parameters
+        ----------
+        texts
+            As LightGBM writes them.
+        start
+            Score before the first tree, `[C]`.
+        n_features
+            Columns that trees may split on.
+        """
+        lightgbm = load_lightgbm()
+        cleaned = tuple(clean_forest(text, n_features, len(start)).text for text in texts)
+        boosters = tuple(lightgbm.Booster(model_str=text) for text in cleaned)
+        return cls(texts=cleaned, boosters=boosters, start=start, n_features=n_features)
+
+    def scores(self, X: Any, rounds: int | None = None, threads: int = 1) -> np.ndarray:
+        """Scores of rows `[n, D]`, `[n, C]`, of the first rounds if not of all."""
+        options = {"raw_score": True, "num_iteration": rounds, "num_threads": threads}
+        grown = [_as_table(booster.predict(X, **options)) for booster in self.boosters]
         return self.start + sum(grown) / len(grown)
 
-    def importances(self) -> np.ndarray:  # [D]
-        """Gain of every column's splits, as shares."""
-        gain = sum(booster.feature_importance("gain") for booster in self.boosters)
-        total = gain.sum()
-        return gain / total if total > 0 else gain
+    def importances(self, X: Any) -> np.ndarray:  # [n, D] -> [D]
+        """Mean absolute contribution of every column to the scores of rows, as shares.
+
+        Contributions are Shapley values, which LightGBM computes; they sum to the score. The gain
+        of splits would count a column twice that one tree uses and a later one takes back.
+        """
+        parts = [booster.predict(X, pred_contrib=True, num_threads=1) for booster in self.boosters]
+        mean = np.mean(parts, 0).reshape(len(X), len(self.start), -1)  # [n, C, D + 1]
+        size = np.abs(mean[..., :-1]).mean((0, 1))
+        total = size.sum()
+        return size / total if total > 0 else size
 
 
 def load_lightgbm() -> Any:
@@ -106,6 +161,8 @@ def grow(
     categorical: Sequence[int] = (),
     halves: np.ndarray | None = None,
     seed: int = 0,
+    threads: int = 1,
+    rounds: int | None = None,
     progress: Progress | None = None,
 ) -> Trees:
     """Grow trees for an objective.
@@ -128,15 +185,20 @@ def grow(
         0 or 1 for every row, to grow a forest on each half; None for one forest on all rows.
     seed
         Of LightGBM and of what the objective draws.
+    threads
+        Of LightGBM; results do not depend on them.
+    rounds
+        Rounds after which to stop, if before those of the settings.
     progress
         Called with rounds done and rounds in all.
     """
     weights = RowWeights(objective, rows, hyper, seed)
     start = _start(rows, weights, classes or 1)
     forests = [
-        _Forest(X, own, settings.parameters(seed), start, categorical) for own in _parts(halves)
+        _Forest(X, own, settings.parameters(seed, threads), start, categorical)
+        for own in _parts(halves)
     ]
-    for round_ in range(settings.rounds):
+    for round_ in range(rounds or settings.rounds):
         scores = forests[0].scores
         if halves is not None:  # each row's score by the forest that has not seen it
             scores = np.where(halves[:, None] == 0, forests[1].scores, forests[0].scores)
@@ -145,8 +207,8 @@ def grow(
             slopes = loss_slopes(rows.loss.name, forest.scores, rows.targets)
             forest.step(*tree_gradients(now, slopes, forest.scores))
         if progress is not None:
-            progress(round_ + 1, settings.rounds)
-    return Trees(tuple(forest.booster for forest in forests), start)
+            progress(round_ + 1, rounds or settings.rounds)
+    return Trees.read([forest.booster.model_to_string() for forest in forests], start, X.shape[1])
 
 
 class _Forest:

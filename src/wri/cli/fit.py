@@ -69,7 +69,6 @@ def fit(
 ) -> None:
     """Fit a model that holds at a new site, and measure how well."""
     from wri.tables.fitting import FitOptions
-    from wri.tables.model_output import check_output
 
     options = FitOptions(
         algorithms=tuple(name.lower() for name in algorithms or ("erm", "wri")),
@@ -83,9 +82,7 @@ def fit(
         backend=backend,
     )
     options.check()
-    check_output(output)
-    if output.exists() and any(output.iterdir()):
-        say(f"{output} holds a model; it is replaced when this fit is done")
+    _check_folder(output)
     with ending_cleanly():
         if images:
             _fit_pictures(files, output, options, as_json)
@@ -105,6 +102,15 @@ def fit(
             memory=memory,
         )
         _fit_rows(rows, output, options, given_kinds(number, category), as_json)
+
+
+def _check_folder(output: Path) -> None:
+    """Refuse a folder with other files; announce that a model in it will be replaced."""
+    from wri.tables.model_output import check_output
+
+    check_output(output)
+    if output.exists() and any(output.iterdir()):
+        say(f"{output} holds a model; it is replaced when this fit is done")
 
 
 @contextmanager

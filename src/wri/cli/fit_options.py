@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from wri.cli.names import ALGORITHMS
+from wri.cli.names import FIT_ALGORITHMS
 
 ROWS, MODEL, TEXT, RUN = "Rows and columns", "Model", "Text files", "Running"
 
@@ -82,7 +82,8 @@ PageFolder = Annotated[
 Algorithms = Annotated[
     list[str] | None,
     typer.Option(
-        help=f"Algorithms out of {', '.join(ALGORITHMS)}; erm and wri by default.",
+        help=f"Algorithms out of {', '.join(FIT_ALGORITHMS)}; erm and wri by default. Those that "
+        "end in -boosting grow trees and need LightGBM.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -116,7 +117,7 @@ Steps = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Training steps; 400 by default.",
+        help="Training steps, 400 by default; rounds of trees, 300 by default.",
         show_default=False,
         rich_help_panel=MODEL,
     ),
@@ -125,8 +126,8 @@ PenaltyWeight = Annotated[
     float | None,
     typer.Option(
         min=0.0,
-        help="Weight of the penalty: 0 is ERM, 3 is the estimators' default for WRI. By default it "
-        "is chosen by the loss at sites left out.",
+        help="Weight of the penalty: 0 is ERM, 3 is the preset's value for WRI, 5 for WRI with "
+        "trees. By default it is chosen by the loss at sites left out.",
         show_default=False,
         rich_help_panel=MODEL,
     ),

@@ -6,9 +6,11 @@ compares them.
 
 from wri.measures import MEASURES as _MEASURES
 from wri.presets import PRESETS as _PRESETS
+from wri.registry import ALGORITHMS as _ALGORITHMS
 from wri.registry import OBJECTIVES
 
 ALGORITHMS = tuple(OBJECTIVES)
+FIT_ALGORITHMS = tuple(_ALGORITHMS)  # with boosted trees
 MEASURES = tuple(_MEASURES)
 PRESETS = tuple(_PRESETS)
 DATASETS = ("simulation", "gaussian2d", "hospitals")

@@ -19,6 +19,7 @@ from wri.datasets.mirrored import Mirrored, mirror
 from wri.datasets.mnist import Mnist, load_mnist, where_mnist
 from wri.datasets.simulation import Simulation, SimulationSetting
 from wri.datasets.tables import read_table
+from wri.datasets.threshold_hospitals import ThresholdHospital, threshold_hospitals
 
 __all__ = [
     "BUILTIN",
@@ -37,6 +38,7 @@ __all__ = [
     "Picture",
     "Simulation",
     "SimulationSetting",
+    "ThresholdHospital",
     "coloured_mnist",
     "digit_shares",
     "hospitals",
@@ -48,6 +50,7 @@ __all__ = [
     "load_mnist",
     "mirror",
     "read_table",
+    "threshold_hospitals",
     "where_heart",
     "where_images",
     "where_mnist",

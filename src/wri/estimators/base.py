@@ -1,56 +1,37 @@
-"""The estimator that all classifiers and regressors derive from.
+"""Estimators whose predictor is a network, linear by default.
 
-    fit:      rows ─► environments ─► held-out rows aside ─► candidates ─► the chosen one on all
-              ─► densities of the representation, thresholds on the held-out rows
     predict:  X ─► the model's units ─► head(Φ(x)), in float64
 
 What is learned is kept as plain arrays in attributes with a trailing underscore.
 """
 
-import warnings
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from wri.errors import InputError, check_option
-from wri.estimators.bar import progress_bar
-from wri.estimators.choice import DEFAULT_RULE, RULES, Rule, describe_without_choice
-from wri.estimators.environments import read_environments, without_column
-from wri.estimators.folders import SavedInFolders
+from wri.errors import InputError
+from wri.estimators.choice import DEFAULT_RULE, Rule
+from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.linear import CoefficientsMixin
-from wri.estimators.parameters import check_parameters, read_seed
-from wri.estimators.search import Problem, choose, hold_out, penalty_weight_of
+from wri.estimators.search import Problem, RowSplit
 from wri.estimators.specs import (
     AUTO,
     PRESET,
     PenaltyWeight,
-    chooses_penalty,
     constructor_parameters,
     make_spec,
     make_specs,
     plain_erm,
 )
-from wri.estimators.verdicts import EvidenceMixin
-from wri.estimators.warn import (
-    check_environments,
-    overlap_by_means,
-    warn_of_little_overlap,
-    warn_of_one_environment,
-    warn_of_small_weights,
-)
-from wri.rows import Environments, refuse_gaps
-from wri.stacked import SQUARED, Loss, Seen
+from wri.rows import Scaling, refuse_gaps
+from wri.stacked import Network, Seen
 from wri.training import Bank, ModelSpec, Record, Run
-from wri.training.runs import FEWEST_ROWS
 
 
-class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator):  # type: ignore[misc]
-    """Base class of the classifiers and regressors of all objectives.
+class Estimator(CoefficientsMixin, EnvironmentEstimator):
+    """Base class of estimators whose predictor is a network.
 
     Parameters
     ----------
@@ -179,9 +160,9 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
         Mean and standard deviation of the target.
     """
 
-    __metadata_request__fit: ClassVar[Mapping[str, bool]] = {"groups": True}
-    _objective: ClassVar[str]
-    _loss: ClassVar[Loss]
+    network_: Network
+    parameters_: np.ndarray
+    input_scaling_: Scaling
 
     def __init__(
         self,
@@ -236,86 +217,6 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        groups: Iterable[Any] | None = None,
-        sample_weight: Any = None,
-    ) -> Self:
-        """Train the predictor on all environments and fit the evidence.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_features)
-            Numbers without missing values. A DataFrame may hold the environment column.
-        y : array-like of shape (n_rows,)
-            Targets.
-        groups : iterable of shape (n_rows,) or None, default=None
-            Environment of each row, any hashable labels. Without `groups` and without
-            `environment` there is one environment, and plain ERM is trained.
-        sample_weight : array-like of shape (n_rows,) or None, default=None
-            How often each row counts: weight 2 counts a row twice, weight 0 drops it. All
-            environments count the same, whatever the weights of their rows. Large environments,
-            Mixup and WRI's classifier of environments draw rows by their weights, so for them
-            this holds on average.
-
-        Returns
-        -------
-        self : Estimator
-            The fitted estimator.
-
-        Raises
-        ------
-        InputError
-            If a parameter, a row or an environment cannot be used. The message names it.
-        """
-        check_parameters(self)
-        check_option("evidence_on", self.evidence_on, get_args(Seen))
-        check_option("choose", self.choose, RULES)
-        if not 0 <= self.validation_fraction < 1:
-            raise InputError(
-                f"validation_fraction must be in [0, 1), not {self.validation_fraction:g}"
-            )
-        X, y, environments, weights = self._read(X, y, groups, sample_weight)
-        targets = self._encode(y)
-        check_environments(environments, targets, self._loss is not SQUARED, stacklevel=2)
-        if len(environments.labels) == 1 and self._objective != "erm":
-            warn_of_one_environment(type(self).__name__, stacklevel=2)
-        self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
-        seed, contents = read_seed(self.random_state), np.column_stack([X, targets])
-        rows = hold_out(environments.rows, contents, weights, self.validation_fraction, seed)
-        bank = Bank(X, targets, loss=self._loss, classes=self._n_outputs, weights=weights)
-        problem = Problem(bank=bank, rows=rows, seed=seed, device=self.device, n_jobs=self.n_jobs)
-        specs = self._specs(problem.can_leave_one_out)
-        self._train(problem, [problem.complete(spec) for spec in specs])
-        self._fit_evidence(X, targets, weights, rows)
-        self._leave_sites_out(problem)
-        return self
-
-    def _read(
-        self, X: Any, y: Any, groups: Iterable[Any] | None, sample_weight: Any
-    ) -> tuple[np.ndarray, np.ndarray, Environments, np.ndarray | None]:
-        """Return checked arrays and environments of the rows with positive weight."""
-        table, X = X, without_column(X, self.environment)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=np.float64,
-            ensure_all_finite=False,
-            ensure_min_samples=FEWEST_ROWS,
-            y_numeric=self._loss is SQUARED,
-        )
-        refuse_gaps(X, getattr(self, "feature_names_in_", None))
-        environments = read_environments(table, len(X), groups, self.environment)
-        if sample_weight is None:
-            return X, y, environments, None
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        warn_of_small_weights(weights, stacklevel=3)
-        present = weights > 0
-        return X[present], y[present], environments.take(present), weights[present]
-
     @classmethod
     def from_spec(cls, spec: ModelSpec, **parameters: Any) -> Self:
         """Make an estimator that trains a given specification.
@@ -341,14 +242,19 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
             raise InputError(f"{cls.__name__} trains {cls._objective}, not {spec.objective.name}")
         return cls(**constructor_parameters(spec), **parameters)
 
-    @property
-    def _n_outputs(self) -> int | None:
-        """Number of classes; None for a regression."""
-        return None
+    def _check_cells(self, X: np.ndarray) -> None:
+        refuse_gaps(X, getattr(self, "feature_names_in_", None))
 
-    @abstractmethod
-    def _encode(self, y: np.ndarray) -> np.ndarray:
-        """Encode targets for the loss."""
+    def _problem(
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        weights: np.ndarray | None,
+        rows: RowSplit,
+        seed: int,
+    ) -> Problem:
+        bank = Bank(X, targets, loss=self._loss, classes=self._n_outputs, weights=weights)
+        return Problem(bank=bank, rows=rows, seed=seed, device=self.device, n_jobs=self.n_jobs)
 
     def _specs(self, can_choose: bool) -> list[ModelSpec]:
         """Make one specification per candidate."""
@@ -359,34 +265,6 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
             return [plain_erm(asked[0])]
         return asked
 
-    @property
-    def hyper_(self) -> Mapping[str, float]:
-        """Hyper-parameters of the predictor."""
-        return self.spec_.hyper
-
-    @property
-    def n_steps_(self) -> int:
-        """Number of training steps taken."""
-        return self.spec_.last_step
-
-    def _train(self, problem: Problem, specs: Sequence[ModelSpec]) -> None:
-        """Choose a candidate, train it on all environments and keep it."""
-        several = len(specs) > 1 or self.early_stopping
-        with progress_bar("Choosing", self.verbose and several) as progress:
-            chosen = choose(problem, specs, self.choose, self.early_stopping, progress)
-        self.candidate_losses_ = chosen.losses
-        weights = [penalty_weight_of(spec) for spec in specs]
-        tried = chosen.losses is not None and None not in weights
-        self.penalty_weights_ = np.array(weights, float) if tried else None
-        self.selection_ = chosen.sentence or self._describe_selection()
-        run = problem.run(chosen.spec, range(self.n_environments_))
-        with progress_bar("Training", self.verbose) as progress:
-            (record,) = problem.train([run], chosen.spec.last_step, progress)
-        if record.diverged_at is not None:
-            raise InputError(f"training diverged at step {record.diverged_at}; lower learning_rate")
-        self._take(run, record)
-        self._check_overlap(problem)
-
     def _take(self, run: Run, record: Record) -> None:
         """Keep the predictor that a run has trained."""
         self.spec_ = run.spec
@@ -395,40 +273,19 @@ class Estimator(SavedInFolders, CoefficientsMixin, EvidenceMixin, BaseEstimator)
         self.parameters_ = record.parameters.astype(np.float64)
         self.state_ = record.state
 
-    def _describe_selection(self) -> str:
-        """Describe the selection when no environment was left out; warn if one was asked for."""
-        asked = None
-        if self.candidates is not None and len(self.candidates) > 1:
-            asked = "candidates need"
-        elif chooses_penalty(self) and self.n_environments_ > 1:
-            asked = "penalty_weight='auto' needs"
-        reason = describe_without_choice(asked, self.n_environments_, self.early_stopping)
-        if asked:
-            warnings.warn(reason, stacklevel=4)
-        return reason
+    def _prepare(self, features: np.ndarray) -> np.ndarray:
+        return self.input_scaling_.apply(features)
 
-    def _check_overlap(self, problem: Problem) -> None:
-        """Warn if most pairs hardly overlap: WRI compares environments where they overlap."""
-        if self.spec_.objective.name == "wri":
-            features = problem.bank.features
-            seen = [self.input_scaling_.apply(features[rows]) for rows in problem.rows.fitted]
-            warn_of_little_overlap(overlap_by_means(seen), self.environments_, stacklevel=4)
-
-    def _standardised(self, X: Any) -> np.ndarray:
-        """Return the checked table in the units of the network."""
-        check_is_fitted(self, "evidence_")
-        X = without_column(X, self.environment)
-        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
-        refuse_gaps(X, getattr(self, "feature_names_in_", None))
-        return self.input_scaling_.apply(X)
-
-    def _losses(self, outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
-        """Return the loss per row in the units of the target."""
-        targets = targets if self._loss.classes else self.target_scaling_.apply(targets)
-        losses = self._loss.per_example(torch.as_tensor(outputs), torch.as_tensor(targets))
-        return losses.numpy() * float(self.target_scaling_.scale) ** 2
-
-    def _outputs(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
+    def _outputs(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
         """Return the outputs of the network in float64."""
-        rows = torch.as_tensor(standardised)[None]
+        rows = torch.as_tensor(prepared)[None]
         return self.network_.outputs(torch.as_tensor(self.parameters_)[None], rows)[0].numpy()
+
+    def _view(self, prepared: np.ndarray) -> np.ndarray:
+        return prepared
+
+    def _represent(self, prepared: np.ndarray, outputs: np.ndarray | None = None) -> np.ndarray:
+        if self.evidence_on_ == "outputs":
+            return super()._represent(prepared, outputs)
+        flat, rows = torch.as_tensor(self.parameters_)[None], torch.as_tensor(prepared)[None]
+        return self.network_.views(flat, rows).seen(self.evidence_on_)[0].numpy()

@@ -8,15 +8,15 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from wri.errors import InputError, shorten
-from wri.estimators.base import Estimator
+from wri.estimators.common import EnvironmentEstimator
 from wri.stacked import CROSS_ENTROPY
 
 
-class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
-    """Classifier with log-loss of the class probabilities softmax(head(Φ(x))).
+class Classifier(ClassifierMixin, EnvironmentEstimator):  # type: ignore[misc]
+    """Classifier with log-loss of the class probabilities, which are the softmax of the outputs.
 
-    Labels may be of any type; two classes or more. Parameters and attributes are those of
-    `Estimator`, and `classes_`, the labels in the order of the columns of `predict_proba`.
+    Labels may be of any type; two classes or more. The attribute `classes_` holds the labels in the
+    order of the columns of `predict_proba`.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         classes : ndarray of shape (n_rows,)
             Labels out of `classes_`.
         """
-        return self._decide(self._outputs(self._standardised(X)))
+        return self._decide(self._outputs(self._prepared(X)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict the probability of each class.
@@ -62,7 +62,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         probabilities : ndarray of shape (n_rows, n_classes)
             Columns in the order of `classes_`.
         """
-        return self._predictions(self._outputs(self._standardised(X)))
+        return self._predictions(self._outputs(self._prepared(X)))
 
     @property
     def _n_outputs(self) -> int:

@@ -62,18 +62,21 @@ OPTIONAL: Mapping[str, tuple[Check, str]] = {
     "candidates": (_are_candidates, "a list of dicts"),
     "n_jobs": (_is_whole, "a whole number"),
 }
-"""Type of each parameter that may also be None."""
+"""Type of each parameter that may also be None, of the parameters that an estimator has."""
 REQUIRED: Mapping[str, tuple[Check, str]] = {
     "validation_fraction": (_is_number, "a number"),
     "rare": (_is_number, "a number"),
     "outside": (_is_number, "a number"),
     "site_spread": (_is_flag, "True or False"),
+    "compare_erm": (_is_flag, "True or False"),
 }
 
 
 def check_parameters(given: Any) -> None:
     """Refuse parameters of the wrong type by name; ranges are checked where they are used."""
     for name, (is_right, kind) in {**OPTIONAL, **REQUIRED}.items():
+        if not hasattr(given, name):
+            continue
         value = getattr(given, name)
         if (value is None and name in OPTIONAL) or is_right(value):
             continue

@@ -20,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from wri.errors import InputError
-from wri.estimators.base import Estimator
+from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.environments import read_environments, without_column
 from wri.estimators.folders import SavedInFolders
 from wri.estimators.model_folder import require
@@ -71,7 +71,7 @@ def make_pipeline(*steps: Any, memory: Any = None, verbose: bool = False) -> "En
     >>> model.fit(rows, rows["age"] % 7 > 3).verdict(rows[["age", "ward"]])[:1]
     array(['supported'], dtype=object)
     """
-    if not steps or not isinstance(steps[-1], Estimator):
+    if not steps or not isinstance(steps[-1], EnvironmentEstimator):
         last = type(steps[-1]).__name__ if steps else "nothing"
         raise InputError(
             f"the last step must be one of wri's estimators, not {last}; for others use "
@@ -155,7 +155,7 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
             The fitted pipeline.
         """
         name, last = self.steps[-1]
-        if not isinstance(last, Estimator):
+        if not isinstance(last, EnvironmentEstimator):
             raise InputError(f"the last step must be one of wri's estimators, not {name!r}")
         for key in METADATA:  # the long form, as in scikit-learn's pipeline
             if f"{name}__{key}" in params:
@@ -378,7 +378,7 @@ def split_preprocessing(model: SavedInFolders) -> Any:
     return last
 
 
-def join_preprocessing(record: dict[str, Any] | None, model: Estimator) -> Any:
+def join_preprocessing(record: dict[str, Any] | None, model: EnvironmentEstimator) -> Any:
     """Make the pipeline of a record and its estimator; without a record, return the estimator."""
     if record is None:
         return model

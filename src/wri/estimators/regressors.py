@@ -6,18 +6,17 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from wri.errors import InputError
-from wri.estimators.base import Estimator
+from wri.estimators.common import EnvironmentEstimator
 from wri.stacked import SQUARED
 
 LARGEST = 1e150  # of a target, so that its square is finite
 
 
-class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
-    """Regressor with squared error of head(Φ(x)).
+class Regressor(RegressorMixin, EnvironmentEstimator):  # type: ignore[misc]
+    """Regressor with squared error.
 
     Penalties scale with y⁴, so λ would depend on the unit of y. Therefore y is standardised with
-    the training rows, and predictions are returned in the unit of y. Parameters and attributes are
-    those of `Estimator`.
+    the training rows, and predictions are returned in the unit of y.
 
     Examples
     --------
@@ -49,7 +48,7 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         values : ndarray of shape (n_rows,)
             Predictions in the unit of y.
         """
-        return self._decide(self._outputs(self._standardised(X)))
+        return self._decide(self._outputs(self._prepared(X)))
 
     def _decide(self, outputs: np.ndarray) -> np.ndarray:
         return self._predictions(outputs)[:, 0]

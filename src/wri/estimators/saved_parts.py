@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from wri.errors import InputError
-from wri.estimators.base import Estimator
 from wri.estimators.model_record import as_json
+from wri.estimators.saved_predictors import form_of
 from wri.estimators.specs import plain_parameter
 from wri.training import ModelSpec
 
 
-def parameters_record(model: Estimator) -> tuple[dict[str, Any], dict[str, str]]:
+def parameters_record(model: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """Return constructor arguments for JSON, and descriptions of those without a JSON form."""
     kept, lost = {}, {}
     for key, value in model.get_params(deep=False).items():
@@ -24,12 +24,11 @@ def parameters_record(model: Estimator) -> tuple[dict[str, Any], dict[str, str]]
     return kept, lost
 
 
-def model_tensors(model: Estimator) -> dict[str, np.ndarray]:
+def model_tensors(model: Any) -> dict[str, np.ndarray]:
     """Return all numbers of a model."""
     densities, tail = model.evidence_.densities, model.evidence_.tail
     arrays = {
-        "parameters": model.parameters_,
-        "input": np.stack(model.input_scaling_),  # mean and scale
+        **form_of(model).tensors(model),
         "target": np.stack(model.target_scaling_),
         "densities.units": np.stack([densities.mean, densities.scale]),
         "densities": densities.parameters,
@@ -42,13 +41,16 @@ def model_tensors(model: Estimator) -> dict[str, np.ndarray]:
     }
     # in C order, which safetensors expects
     given = {name: array for name, array in arrays.items() if array is not None}
-    tensors = {name: np.array(array, np.float64, order="C") for name, array in given.items()}
-    if isinstance(model.state_, np.ndarray):
+    tensors = {
+        name: np.array(array, np.uint8 if array.dtype == np.uint8 else np.float64, order="C")
+        for name, array in given.items()
+    }
+    if isinstance(getattr(model, "state_", None), np.ndarray):
         tensors["state"] = np.array(model.state_, order="C")
     return tensors
 
 
-def feature_names(model: Estimator) -> list[str] | None:
+def feature_names(model: Any) -> list[str] | None:
     """Return the names of the columns, if they are known."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else names.tolist()

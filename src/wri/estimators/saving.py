@@ -3,9 +3,9 @@
     model.json            format version, estimator, its parameters, features, labels, thresholds,
                           how it was trained, the preprocessing of a pipeline, and two SHA-256: of
                           the other file and of itself
-    model-….safetensors   weights, units of inputs and target, densities, ranges of columns, losses
-                          of left-out sites, scores of held-out rows with their predictions and
-                          losses; its SHA-256 is part of its name
+    model-….safetensors   weights or the text of forests, units of inputs and target, densities,
+                          ranges of columns, losses of left-out sites, scores of held-out rows with
+                          their predictions and losses; its SHA-256 is part of its name
 
 A loaded model gives the same predictions, scores and verdicts to the last bit. The folder holds the
 predictions and losses of the held-out rows, from which their outcomes can be computed. It does not
@@ -26,7 +26,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
@@ -36,8 +36,8 @@ from sklearn.utils.validation import check_is_fitted
 import wri
 from wri.densities import Mixture
 from wri.errors import InputError, check_option
-from wri.estimators.base import Estimator
 from wri.estimators.classifiers import Classifier
+from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.derived import ESTIMATORS
 from wri.estimators.folders import SavedInFolders
 from wri.estimators.model_folder import (
@@ -75,11 +75,13 @@ from wri.estimators.saved_parts import (
     parameters_record,
     spec_record,
 )
+from wri.estimators.saved_predictors import (
+    TREE_ENTRIES,
+    decode_parameters,
+    form_of,
+    read_scaling,
+)
 from wri.ood.evidence import Densities, Evidence, ScoreTail
-from wri.rows import Scaling
-from wri.stacked import Network, Seen
-from wri.training import ModelSpec
-from wri.training.spec import decode_option
 
 VERSION = 5
 TYPES: Mapping[Types, str] = {
@@ -94,8 +96,9 @@ TYPES: Mapping[Types, str] = {
 }
 ENTRIES = {name: types for types, names in TYPES.items() for name in names.split()}
 BACKBONE = "backbone"
-EXTRAS = {BACKBONE: (dict,), "preprocessing": (dict,)}
-"""Entries of models of pictures, and of pipelines, alone."""
+KEPT = (BACKBONE, "preprocessing")
+EXTRAS: Mapping[str, Types] = {BACKBONE: (dict,), "preprocessing": (dict,), **TREE_ENTRIES}
+"""Entries of models of pictures, of pipelines, and of trees alone."""
 
 
 def save(model: SavedInFolders, folder: str | os.PathLike[str]) -> None:
@@ -188,7 +191,7 @@ def _load(home: Path, record: bytes) -> Any:
         return _load(home, again)  # another process saved a model here meanwhile
 
 
-def _encode(model: Estimator) -> FolderContents:
+def _encode(model: EnvironmentEstimator) -> FolderContents:
     """Encode a fitted estimator as the contents of the two files."""
     name = type(model).__name__
     require(ESTIMATORS.get(name) is type(model), f"{name} is not one of wri's own estimators")
@@ -226,7 +229,8 @@ def _encode(model: Estimator) -> FolderContents:
         "left_out": model.left_out_ is not None,
         "state": list(tensors["state"].shape) if "state" in tensors else None,
         "sha256": hashlib.sha256(data).hexdigest(),
-        **{key: getattr(model, f"{key}_") for key in EXTRAS if hasattr(model, f"{key}_")},
+        **form_of(model).entries(model),
+        **{key: getattr(model, f"{key}_") for key in KEPT if hasattr(model, f"{key}_")},
     }
     text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
     return FolderContents(text.encode(), data)
@@ -247,12 +251,11 @@ def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[str, int], 
         same = hashlib.sha256(data).hexdigest() == record["sha256"]
         require(same, f"its contents are not those that {RECORD} was written with")
         arrays = _arrays(data, shapes)
-        model.parameters_, model.state_ = arrays["parameters"], arrays.get("state")
+        form_of(model).take(model, arrays)
         model.candidate_losses_ = arrays.get("candidate_losses")
         model.penalty_weights_ = arrays.get("penalty_weights")
-        model.input_scaling_ = _scaling(arrays, "input")
-        model.target_scaling_ = _scaling(arrays, "target")
-        mean, scale = _scaling(arrays, "densities.units")
+        model.target_scaling_ = read_scaling(arrays, "target")
+        mean, scale = read_scaling(arrays, "densities.units")
         densities = Densities(
             form=Mixture(record["components"]),
             parameters=arrays["densities"],
@@ -313,12 +316,10 @@ def _unfilled(record: Mapping[str, Any]) -> Any:
     name, features, names = record["estimator"], record["features"], record["feature_names"]
     require(name in ESTIMATORS, f"estimator {name!r:.40} is unknown")
     model: Any = ESTIMATORS[name](**record["parameters"])
-    model.hidden = None if model.hidden is None else tuple(model.hidden)
-    if isinstance(model.options, dict):
-        model.options = {key: decode_option(value) for key, value in model.options.items()}
-    if isinstance(model.candidates, list):
-        model.candidates = [_candidate(each) for each in model.candidates]
-    check_option("evidence_on", record["evidence_on"], get_args(Seen))
+    decode_parameters(model)
+    trees = {entry for entry in TREE_ENTRIES if entry in record}
+    check_names(trees, form_of(model).own_entries, "the file has entries")
+    check_option("evidence_on", record["evidence_on"], model._sees)
     model.evidence_on_ = record["evidence_on"]
     require(type(model.environment) in (str, int, NoneType), "environment must name a column")
     model.n_features_in_ = features
@@ -335,24 +336,11 @@ def _unfilled(record: Mapping[str, Any]) -> Any:
         model.classes_ = decode_labels(record["classes"] or {}, "classes", 2)
     else:
         require(record["classes"] is None, "a regressor has no classes")
-    spec = ModelSpec.from_dict(record["spec"])
-    whole = spec.hidden is not None and all(type(width) is int for width in spec.hidden)
-    require(whole, "spec must name the hidden layers")
-    require({*map(type, spec.hyper.values())} <= {int, float}, "spec.hyper must hold numbers")
-    model.spec_, model.selection_ = spec, record["selection"]
-    model.n_held_out_ = record["held_out_rows"]
-    model.network_ = Network((features, *(spec.hidden or ()), model._n_outputs or 1))
+    form_of(model).prepare(model, record)
+    numbers = {*map(type, model.spec_.hyper.values())} <= {int, float}
+    require(numbers, "spec.hyper must hold numbers")
+    model.selection_, model.n_held_out_ = record["selection"], record["held_out_rows"]
     return model
-
-
-def _candidate(entries: Any) -> Any:
-    """Decode one candidate of the constructor's parameters."""
-    if not isinstance(entries, dict):
-        return entries
-    found = {key: decode_option(value) for key, value in entries.items()}
-    if isinstance(found.get("hidden"), list):
-        found["hidden"] = tuple(found["hidden"])
-    return found
 
 
 def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -362,18 +350,16 @@ def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]
     rare, outside = record["rare_threshold"], record["outside_threshold"]
     right = -math.inf < outside <= rare < math.inf and 0 < record["tail_spread"] < math.inf
     require(right, "thresholds must be numbers, and outside <= rare")
-    widths = model.network_.widths
-    free_outputs = widths[-1] - isinstance(model, Classifier)
-    seen = {"x": widths[0], "phi": widths[-2], "outputs": free_outputs}[model.evidence_on_]
-    implied: dict[str, tuple[int, ...]] = {
-        "parameters": (model.network_.packing.size,),
-        "input": (2, widths[0]),
+    outputs, form = model._n_outputs or 1, form_of(model)
+    widths = form.widths_seen(model, record) | {"outputs": outputs - isinstance(model, Classifier)}
+    seen = widths[model.evidence_on_]
+    implied = form.shapes(model, record) | {
         "target": (2,),
         "densities.units": (2, seen),
         "densities": (Mixture(components)._packing(model.n_environments_, seen).size,),
         "scores": (2, rows),
-        "known": (model.n_held_out_, widths[-1] + 3),  # predictions, loss, environment, share
-        "ranges": (2, widths[0]),
+        "known": (model.n_held_out_, outputs + 3),  # predictions, loss, environment, share
+        "ranges": (2, model.n_features_in_),
     }
     if record["left_out"]:
         implied["left_out"] = (2, model.n_environments_)
@@ -381,8 +367,6 @@ def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]
         implied["candidate_losses"] = (record["candidates"], model.n_environments_)
         if "penalty_weight" in model.spec_.hyper:
             implied["penalty_weights"] = (record["candidates"],)
-    if record["state"] is not None:
-        implied["state"] = tuple(record["state"])
     return implied
 
 
@@ -400,18 +384,12 @@ def _arrays(data: bytes, implied: Mapping[str, tuple[int, ...]]) -> dict[str, np
         raise ValueError(f"is cut off or damaged ({error})") from error
     check_names(found, implied, "has tensors")
     for name, shape in implied.items():
-        array, types = found[name], ("float64", "float32" if name == "state" else "float64")
+        array, kind = found[name], "uint8" if name.startswith("forest.") else "float64"
+        types = (kind, "float32" if name == "state" else kind)
         right = array.shape == shape and array.dtype.name in types
-        given, due = f"{array.dtype}{list(array.shape)}", f"float64{list(shape)}"
+        given, due = f"{array.dtype}{list(array.shape)}", f"{kind}{list(shape)}"
         require(right, f"{name} is {given:.200}, but {RECORD} implies {due:.200}")
         # a candidate that diverged has no loss
         finite = name == "candidate_losses" or bool(np.isfinite(array).all())
         require(finite, f"{name} holds NaN or infinity")
     return {name: array.copy() for name, array in found.items()}  # writable, as torch wants them
-
-
-def _scaling(arrays: Mapping[str, np.ndarray], name: str) -> Scaling:
-    """Return the mean and the scale stored under a name."""
-    mean, scale = arrays[name]
-    require(bool((scale > 0).all()), f"{name} must have positive scales")
-    return Scaling(mean, scale)

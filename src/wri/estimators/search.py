@@ -10,7 +10,7 @@ environment is new in every respect. No row outside `fit` is used.
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -19,7 +19,7 @@ from wri.estimators.choice import Rule, choose_candidate
 from wri.progress import Progress
 from wri.stacked import generator
 from wri.threads import torch_threads
-from wri.training import Bank, ModelSpec, Record, Run, train
+from wri.training import Bank, ModelSpec, Run, train
 from wri.training.runs import FEWEST_ROWS
 
 CHECKPOINTS = 20  # evaluations for early stopping
@@ -78,7 +78,7 @@ class LeftOutRun(NamedTuple):
 
     environments: list[int]  # those left out
     run: Run
-    record: Record
+    record: Any  # what training left of it
 
 
 class ChosenSpec(NamedTuple):
@@ -96,7 +96,7 @@ class Problem:
     bank: Bank
     rows: RowSplit
     seed: int
-    device: str
+    device: str = "auto"
     n_jobs: int | None = None
 
     @property
@@ -124,11 +124,15 @@ class Problem:
         """Make a run on some environments."""
         with warnings.catch_warnings():  # `fit` warns once, with the environment's name
             warnings.filterwarnings("ignore", "environment .* holds a single class")
-            rows = [self.rows.fitted[e] for e in environments]
-            return Run(spec, self.bank, rows, seed=self.seed, evaluate=evaluate or {})
+            return self._make_run(spec, [self.rows.fitted[e] for e in environments], evaluate or {})
 
-    def train(self, runs: Sequence[Run], every: int, progress: Progress) -> list[Record]:
-        """Train runs with the threads that `n_jobs` allows."""
+    def _make_run(
+        self, spec: ModelSpec, rows: Sequence[np.ndarray], evaluate: Mapping[str, np.ndarray]
+    ) -> Run:
+        return Run(spec, self.bank, rows, seed=self.seed, evaluate=evaluate)
+
+    def train(self, runs: Sequence[Any], every: int, progress: Progress) -> list[Any]:
+        """Train runs with the threads that `n_jobs` allows; return one record per run."""
         jobs = effective_n_jobs(self.n_jobs)
         with torch_threads(jobs if jobs > 1 else None):
             return train(
@@ -174,9 +178,7 @@ class Problem:
         Fewer rows are enough to choose λ and take a fraction of the time.
         """
         alike = {repr(_without_penalty_weight(spec).as_dict()) for spec in specs}
-        environments = self.n_environments
-        most = STEP_ROWS // (len(specs) * environments * (environments - 1))
-        most = max(most, FEWEST_CHOOSING)
+        most = self._most_choosing(len(specs))
         if len(alike) > 1 or max(map(len, self.rows.fitted)) <= most:
             return self
         random = generator(self.seed, "rows that choose")
@@ -185,6 +187,12 @@ class Problem:
             for rows in self.rows.fitted
         ]
         return replace(self, rows=self.rows._replace(fitted=fitted))
+
+    def _most_choosing(self, candidates: int) -> int:
+        """Return the number of rows per environment that choose λ."""
+        environments = self.n_environments
+        most = STEP_ROWS // (candidates * environments * (environments - 1))
+        return max(most, FEWEST_CHOOSING)
 
     def held_out_losses(
         self, spec: ModelSpec, every: int, progress: Progress
@@ -211,7 +219,7 @@ def choose(
     leave_out = problem.can_leave_one_out
     if not (early_stopping or (leave_out and len(specs) > 1)):
         return ChosenSpec(specs[0])
-    last = specs[0].last_step
+    last = max(spec.last_step for spec in specs)
     every = max(1, last // CHECKPOINTS) if early_stopping else last
     if leave_out:
         losses, steps = problem.left_out_losses(specs, every, progress)
@@ -225,7 +233,7 @@ def choose(
     at = mean.argmin(1) if early_stopping else np.full(len(specs), len(steps) - 1)  # [C]
     final = losses[np.arange(len(specs)), :, at]  # [C, E]
     best, sentence = choose_candidate(final, [penalty_weight_of(spec) for spec in specs], rule)
-    stopped = int(steps[at[best]]) + 1
+    stopped = int(steps[at[best]]) + 1 if early_stopping else last
     spec = specs[best] if stopped == last else replace(specs[best], stop_after=stopped)
     return ChosenSpec(spec, final, sentence) if leave_out else ChosenSpec(spec)
 

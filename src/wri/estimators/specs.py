@@ -14,7 +14,7 @@ PRESET = "table"
 BUILTIN = ("penalty_weight", "learning_rate", "weight_decay", "batch_size")
 """Hyper-parameters that are also parameters of the constructor."""
 
-AUTO = "auto"
+AUTO: Literal["auto"] = "auto"
 PenaltyWeight = float | Literal["auto"] | None
 LADDER = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
 """λ that "auto" chooses from, as multiples of the preset's value; 0 is ERM."""
@@ -88,16 +88,29 @@ def make_specs(asked: RequestedModel) -> list[ModelSpec]:
     return [make_spec(asked, candidate) for candidate in given]
 
 
-def chooses_penalty(asked: RequestedModel) -> bool:
+class RequestedPenalty(Protocol):
+    """The parameters of a constructor that describe the penalty, for any predictor."""
+
+    _objective: str
+    preset: str
+    penalty_weight: PenaltyWeight
+    hyper: Mapping[str, float] | None
+
+
+def chooses_penalty(asked: RequestedPenalty) -> bool:
     """Whether λ is to be chosen: "auto" asks for it, `hyper` has none, and there is a penalty."""
     given = "penalty_weight" in (asked.hyper or {})
     return asked.penalty_weight == AUTO and not given and has_penalty_weight(asked._objective)
 
 
-def penalty_ladder(asked: RequestedModel) -> list[float]:
-    """Return the λ that "auto" chooses from: 0, which is ERM, and multiples of the preset's λ."""
+def penalty_ladder(asked: RequestedPenalty, centre: float | None = None) -> list[float]:
+    """Return the λ that "auto" chooses from: 0, which is ERM, and multiples of the centre.
+
+    The centre is the preset's λ unless it is given.
+    """
     known = {each.name: each for each in OBJECTIVES[asked._objective].hyperparameters()}
-    centre = known["penalty_weight"].setting(asked.preset).resolve(None)
+    if centre is None:
+        centre = known["penalty_weight"].setting(asked.preset).resolve(None)
     return [centre * factor for factor in LADDER]
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from wri.densities import Exact
 from wri.estimators.bar import progress_bar
@@ -19,9 +18,8 @@ from wri.estimators.search import Problem, RowSplit
 from wri.ood.evidence import Evidence, HeldOutRows
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import ColumnRanges
-from wri.rows import Scaling
-from wri.stacked import Network, Seen
-from wri.training import Bank, ModelSpec, Record, Run
+from wri.stacked import Seen
+from wri.training import Bank, ModelSpec
 from wri.training.sampler import in_proportion
 
 if TYPE_CHECKING:
@@ -57,7 +55,7 @@ class Assessment:
 
 
 class EvidenceMixin(ABC):
-    """Mix-in with scores, rarity and verdicts of an estimator with a network."""
+    """Mix-in with scores, rarity and verdicts of an estimator with any predictor."""
 
     evidence_on: Seen
     evidence_on_: Seen
@@ -71,9 +69,6 @@ class EvidenceMixin(ABC):
     spec_: ModelSpec
     environments_: np.ndarray
     n_environments_: int
-    input_scaling_: Scaling
-    network_: Network
-    parameters_: np.ndarray
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log density of each row in the equal mixture of the training environments.
@@ -175,9 +170,9 @@ class EvidenceMixin(ABC):
         assessment : Assessment
             The same numbers as from the single methods, computed in one pass.
         """
-        standardised = self._standardised(X)
-        outputs = self._outputs(standardised)
-        judged = self.evidence_.judge(self._represent(standardised, outputs))
+        prepared = self._prepared(X)
+        outputs = self._outputs(prepared)
+        judged = self.evidence_.judge(self._represent(prepared, outputs))
         return Assessment(
             predictions=self._decide(outputs),
             probabilities=self._predictions(outputs) if hasattr(self, "classes_") else None,
@@ -207,7 +202,7 @@ class EvidenceMixin(ABC):
         """
         from wri.diagnosis.new_site import describe_new_site  # it draws, and so loads Matplotlib
 
-        x = self._standardised(X)
+        x = self._prepared(X)
         outputs, beyond = self._outputs(x), self.ranges_.beyond(x)
         z = self._represent(x, outputs)
         del x  # as large as X
@@ -226,16 +221,28 @@ class EvidenceMixin(ABC):
         )
 
     @abstractmethod
-    def _take(self, run: Run, record: Record) -> None:
+    def _take(self, run: Any, record: Any) -> None:
         """Keep the predictor that a run has trained."""
 
     @abstractmethod
-    def _standardised(self, X: Any) -> np.ndarray:
-        """Return the checked table in the units of the network."""
+    def _prepared(self, X: Any) -> np.ndarray:
+        """Return the checked table in the form that the predictor takes."""
 
     @abstractmethod
-    def _outputs(self, standardised: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
-        """Return the outputs of the network."""
+    def _prepare(self, features: np.ndarray) -> np.ndarray:
+        """Convert checked rows to the form that the predictor takes."""
+
+    @abstractmethod
+    def _filled(self, X: np.ndarray) -> np.ndarray:
+        """Return rows without missing values."""
+
+    @abstractmethod
+    def _outputs(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
+        """Return the outputs of the predictor."""
+
+    @abstractmethod
+    def _view(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, V]
+        """Return the inputs in units of about one, without missing values."""
 
     @abstractmethod
     def _decide(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
@@ -255,9 +262,9 @@ class EvidenceMixin(ABC):
         """Fit densities, thresholds and column ranges; keep the held-out rows."""
         self.evidence_on_ = self.evidence_on
         self.n_held_out_ = sum(len(own) for own in rows.held_out)
-        standardised = self.input_scaling_.apply(X)
-        outputs = self._outputs(standardised)
-        z = self._represent(standardised, outputs)
+        prepared = self._prepare(X)
+        outputs = self._outputs(prepared)
+        z = self._represent(prepared, outputs)
         weights = np.ones(len(X)) if weights is None else weights
         self.evidence_ = Evidence.fit(
             [z[own[in_proportion(weights[own])]] for own in rows.fitted],
@@ -267,7 +274,7 @@ class EvidenceMixin(ABC):
             [weights[own] for own in rows.calibrating],
         )
         self.ranges_ = ColumnRanges.of(
-            [standardised[own] for own in rows.calibrating],
+            [self._filled(prepared[own]) for own in rows.calibrating],
             [weights[own] for own in rows.calibrating],
         )
         kept = np.concatenate(rows.held_out)
@@ -310,22 +317,21 @@ class EvidenceMixin(ABC):
     def _known(self, bank: Bank, rows: Sequence[np.ndarray], weights: np.ndarray) -> HeldOutRows:
         """Return predictions and losses of some rows of each environment."""
         every = np.concatenate(rows)
-        outputs = self._outputs(self.input_scaling_.apply(bank.features[every]))
+        outputs = self._outputs(self._prepare(bank.features[every]))
         losses = self._losses(outputs, bank.targets[every])
         return HeldOutRows.of(self._predictions(outputs), losses, [weights[own] for own in rows])
 
     def _seen(self, X: Any) -> np.ndarray:  # [n, F]
         """Return what the evidence sees of a table."""
-        return self._represent(self._standardised(X))
+        return self._represent(self._prepared(X))
 
     def _represent(
-        self, standardised: np.ndarray, outputs: np.ndarray | None = None
+        self, prepared: np.ndarray, outputs: np.ndarray | None = None
     ) -> np.ndarray:  # [n, D] -> [n, F]
-        """Return what the evidence sees of standardised rows, or of their known outputs."""
+        """Return what the evidence sees of prepared rows, or of their known outputs."""
         if self.evidence_on_ == "outputs":
-            return self._free_outputs(self._outputs(standardised) if outputs is None else outputs)
-        flat, rows = torch.as_tensor(self.parameters_)[None], torch.as_tensor(standardised)[None]
-        return self.network_.views(flat, rows).seen(self.evidence_on_)[0].numpy()
+            return self._free_outputs(self._outputs(prepared) if outputs is None else outputs)
+        return self._view(prepared)
 
     def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:
         """Drop the part of the outputs that the prediction does not depend on."""

@@ -37,7 +37,7 @@ from wri.estimators import (
     VRExClassifier,
     WRIClassifier,
 )
-from wri.estimators.base import Estimator
+from wri.estimators.common import EnvironmentEstimator
 from wri.experiments.task import ExperimentTask
 from wri.objectives import OBJECTIVES
 from wri.report.intervals import paired_interval
@@ -191,7 +191,7 @@ def predicted(way: EstimatorLine, known: Patients, new: Patients, seed: int) -> 
     model = way.estimator.set_params(random_state=seed)
     if way.settings is not None:
         model = GridSearchCV(model, way.settings, scoring="neg_log_loss", cv=LeaveOneGroupOut())
-    sites = {"groups": known.site} if isinstance(model, Estimator | GridSearchCV) else {}
+    sites = {"groups": known.site} if isinstance(model, EnvironmentEstimator | GridSearchCV) else {}
     model.fit(known.x, known.y, **sites)
     probability: np.ndarray = model.predict_proba(new.x)[:, 1]
     return probability

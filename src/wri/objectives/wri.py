@@ -40,6 +40,7 @@ from wri.objectives.density_hyperparameters import DENSITY_HYPERPARAMETERS
 from wri.objectives.density_steps import ALL_PAIRS, DensityRule, density_steps
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting, annealing
 from wri.objectives.known_densities import KnownDensities
+from wri.objectives.linear_gaps import LinearGaps
 from wri.objectives.pairs import compare, mean_over_circle
 from wri.objectives.table_rules import WRI_DENSITY, WRI_WITH_HIDDEN
 from wri.objectives.weighted_risks import (
@@ -68,6 +69,7 @@ class State:
     known: KnownDensities | None  # at all training rows, where the densities are fitted once
     mean_weight: Tensor | None  # [R, E, E], running mean of d̄
     unchecked: Tensor | None  # [R] bool: runs whose first penalty is still to come, if any
+    linear: LinearGaps | None = None  # where rows and densities stay as they are
 
 
 @dataclass(frozen=True)
@@ -271,6 +273,15 @@ class WRI(Objective):
         """Return the parameters of the densities, `[1, P]`."""
         return state.flat[run : run + 1].cpu().numpy()
 
+    def settle(self, batch: Batch, state: State) -> State:
+        """The state for rows that are the same at every step: their weights are made once."""
+        known, places = state.known, batch.places
+        fixed = self.form == "square" and not (self.running_mean or self._depends_on_unit)
+        if known is None or places is None or not fixed or batch.y.shape[1] > ALL_PAIRS:
+            return state
+        how = self.weighting, self.scaling, batch.weight, self.normalised, self.overlap_power
+        return replace(state, linear=LinearGaps.of(known.compare(places, None).log_densities, *how))
+
     def loss(
         self, model: Model, batch: Batch, state: State, context: StepContext
     ) -> tuple[Tensor, State]:
@@ -282,6 +293,8 @@ class WRI(Objective):
         weight = torch.where(state.fitted, scheduled(context, self.early_weight), 0.0)
         if not weight.any():
             return risk, state
+        if state.linear is not None:
+            return penalised(risk, weight, state.linear.penalty(losses), self.divided), state
         if state.known is None or batch.places is None:
             seen = views.seen(self.density_on).detach()
             with torch.no_grad():

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 from wri.registry import (
+    ALGORITHMS,
     BLACK,
     BLUE,
     GREEN,
     GREY,
-    OBJECTIVES,
     ORANGE,
     PURPLE,
     SKY,
@@ -46,8 +46,8 @@ __all__ = [
     "save",
 ]
 
-ALGORITHM_COLOURS = {name: entry.colour for name, entry in OBJECTIVES.items()}
-ALGORITHM_NAMES = {name: entry.label for name, entry in OBJECTIVES.items()}
+ALGORITHM_COLOURS = {name: entry.colour for name, entry in ALGORITHMS.items()}
+ALGORITHM_NAMES = {name: entry.label for name, entry in ALGORITHMS.items()}
 CLASS_COLOURS = (BLUE, VERMILLION)
 CLASS_MAP = LinearSegmentedColormap.from_list("classes", ["#B9D6EA", "#FFFFFF", "#F6D0B3"])
 ENVIRONMENT_COLOURS = (GREEN, PURPLE, ORANGE, SKY, BLACK, YELLOW)

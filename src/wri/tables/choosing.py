@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wri.estimators.choice import Rule, pick
-from wri.registry import OBJECTIVES
+from wri.registry import ALGORITHMS
 from wri.tables.held_out import HeldOutScores
 
 PLAIN = "erm"
@@ -34,7 +34,20 @@ class KeptModel:
 
 def label_of(algorithm: str) -> str:
     """Return the label of an algorithm, for instance WRI."""
-    return OBJECTIVES[algorithm].label
+    return ALGORITHMS[algorithm].label
+
+
+def is_plain(algorithm: str) -> bool:
+    """Return whether an algorithm is ERM, with networks or with trees."""
+    return ALGORITHMS[algorithm].objective == PLAIN
+
+
+def plain_beside(algorithm: str, algorithms: Sequence[str]) -> str | None:
+    """Return the ERM to compare an algorithm with: the one with the same predictor if present."""
+    same = f"{PLAIN}-boosting" if ALGORITHMS[algorithm].boosted else PLAIN
+    if same in algorithms:
+        return same
+    return next((name for name in algorithms if is_plain(name)), None)
 
 
 def choose_algorithm(held: HeldOutScores, rule: Rule) -> KeptModel:
@@ -50,13 +63,14 @@ def choose_algorithm(held: HeldOutScores, rule: Rule) -> KeptModel:
     """
     weights = [_insurance(name) for name in held.algorithms]
     best = held.algorithms[pick(held.losses(), weights, rule)]
-    reasons = TOO_DEAR if best == PLAIN and rule in TOO_DEAR else REASONS
+    reasons = TOO_DEAR if is_plain(best) and rule in TOO_DEAR else REASONS
     reason = reasons[rule].format(loss=held.loss_name)
     if len(held.algorithms) == 1:
         return KeptModel(algorithm=best, why="It is the only algorithm asked for.", warnings=())
     lines = [f"{label_of(best)} is kept: {reason}."]
-    lines += [_compare(held, name) for name in held.algorithms if name != PLAIN]
-    warned = [_warn(held, name) for name in held.algorithms if name != PLAIN]
+    others = [name for name in held.algorithms if not is_plain(name)]
+    lines += [_compare(held, name) for name in others]
+    warned = [_warn(held, name) for name in others]
     return KeptModel(
         algorithm=best,
         why=" ".join(line for line in lines if line),
@@ -66,39 +80,37 @@ def choose_algorithm(held: HeldOutScores, rule: Rule) -> KeptModel:
 
 def _insurance(algorithm: str) -> float:
     """Return the rank of an algorithm by how little it relies on changing relations."""
-    return {PLAIN: 0.0, "wri": 2.0}.get(algorithm, 1.0)
+    return {PLAIN: 0.0, "wri": 2.0}.get(ALGORITHMS[algorithm].objective, 1.0)
 
 
 def _compare(held: HeldOutScores, name: str) -> str:
     """Compare the mean loss of an algorithm with that of ERM."""
-    if PLAIN not in held.algorithms:
+    erm = plain_beside(name, held.algorithms)
+    if erm is None:
         return ""
-    gap, own, plain = (
-        held.difference(name, PLAIN),
-        held.mean(name, "loss"),
-        held.mean(PLAIN, "loss"),
-    )
+    gap, own, plain = held.difference(name, erm), held.mean(name, "loss"), held.mean(erm, "loss")
     return (
         f"Mean {held.loss_name} over {len(held.environments)} sites: {label_of(name)} "
-        f"{own.value:.4g}, ERM {plain.value:.4g}; difference {gap.value:+.2g} (95 % interval over "
-        f"sites {gap.low:+.2g} to {gap.high:+.2g})."
+        f"{own.value:.4g}, {label_of(erm)} {plain.value:.4g}; difference "
+        f"{gap.value:+.2g} (95 % interval over sites {gap.low:+.2g} to {gap.high:+.2g})."
     )
 
 
 def _warn(held: HeldOutScores, name: str) -> str:
     """Warn if an algorithm is no better than ERM."""
-    if PLAIN not in held.algorithms:
+    erm = plain_beside(name, held.algorithms)
+    if erm is None:
         return ""
-    gap = held.difference(name, PLAIN)
+    gap = held.difference(name, erm)
     if gap.low > 0:
         return (
-            f"{label_of(name)} is worse than ERM at the sites held out, by more than chance "
-            "between sites: use ERM, unless the report's section on ERM against the others shows "
-            "a change that you want to be insured against."
+            f"{label_of(name)} is worse than {label_of(erm)} at the sites held out, by more than "
+            f"chance between sites: use {label_of(erm)}, unless the report's section on ERM "
+            "against the others shows a change that you want to be insured against."
         )
     if gap.high >= 0:
         return (
-            f"At sites like those held out {label_of(name)} is no better than ERM: its "
+            f"At sites like those held out {label_of(name)} is no better than {label_of(erm)}: its "
             f"{held.loss_name} differs by no more than chance between sites. It is insurance: the "
             "report's section on ERM against the others shows the benefit if a relation breaks."
         )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from platform import python_version
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -67,14 +68,25 @@ def verdict_section(fit: TableFit) -> Section:
     )
 
 
+def describe_predictor(model: Any) -> tuple[str, str]:
+    """Describe the predictor: hidden layers, or trees."""
+    trees = getattr(model.spec_, "trees", None)
+    if trees is None:
+        widths = ", ".join(map(str, model.spec_.hidden or ()))
+        return "Hidden layers", widths or "none: linear"
+    forests = len(model.trees_.boosters)
+    return "Trees", (
+        f"{forests} × {model.n_steps_} rounds of {trees.leaves} leaves, at least "
+        f"{trees.least_rows} rows per leaf, learning rate {trees.learning_rate:g}"
+    )
+
+
 def card_section(fit: TableFit, source: FitSource, day: date) -> Section:
     """Build the model card."""
-    spec = fit.estimator.spec_
-    hidden = ", ".join(map(str, spec.hidden or ())) or "none: linear"
     weight = fit.estimator.hyper_.get("penalty_weight")
     facts = [
         ("Model", f"{label_of(fit.kept.algorithm)}, {type(fit.estimator).__name__}"),
-        ("Hidden layers", hidden),
+        describe_predictor(fit.estimator),
         ("Penalty weight", "none" if weight is None else f"{weight:g}"),
         ("Rule", f"--choose {fit.options.choose}"),
         ("Trained", f"{day.isoformat()}, {fit.seconds:.0f} s, seed {fit.options.seed}"),

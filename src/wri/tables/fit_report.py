@@ -261,8 +261,8 @@ def _insurance(fit: TableFit, answers: Mapping[str, Answer]) -> Section:
         if stress.answered:
             blocks.append(
                 "These losses are on training rows; compare the models with each other and not "
-                "with the scores above. WRI with its full penalty (--penalty-weight 3) shows the "
-                "effect of more insurance."
+                "with the scores above. WRI with its full penalty (--penalty-weight 3, or 5 for "
+                "trees) shows the effect of more insurance."
             )
     return Section(title="ERM against WRI: cost and benefit of the insurance", blocks=blocks)
 

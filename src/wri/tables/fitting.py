@@ -21,7 +21,7 @@ from wri.estimators.columns import Column
 from wri.estimators.pipeline import make_pipeline
 from wri.estimators.specs import LADDER, PenaltyWeight, has_penalty_weight
 from wri.progress import Progress, silent
-from wri.registry import OBJECTIVES
+from wri.registry import ALGORITHMS
 from wri.tables.choosing import KeptModel, choose_algorithm, keep_without_comparison
 from wri.tables.column_names import readable_names
 from wri.tables.fit_jobs import RUNNERS, FitJob, JobRunner, open_runner
@@ -50,7 +50,7 @@ class FitOptions:
     def check(self) -> None:
         """Refuse unknown options."""
         for name in self.algorithms:
-            check_option("--algorithms", name, tuple(OBJECTIVES))
+            check_option("--algorithms", name, tuple(ALGORITHMS))
         if not self.algorithms or len({*self.algorithms}) < len(self.algorithms):
             raise InputError("--algorithms must name at least one algorithm, and none twice")
         check_option("--choose", self.choose, RULES)
@@ -58,21 +58,23 @@ class FitOptions:
 
     def make_model(self, algorithm: str, classes: bool) -> Any:
         """Make an unfitted estimator."""
-        kind = "Classifier" if classes else "Regressor"
+        entry = ALGORITHMS[algorithm]
+        kind = ESTIMATORS[f"{entry.estimator}{'Classifier' if classes else 'Regressor'}"]
         weight: PenaltyWeight = "auto" if self.penalty_weight is None else self.penalty_weight
-        return ESTIMATORS[f"{OBJECTIVES[algorithm].label}{kind}"](
-            hidden=self.hidden,
-            steps=self.steps,
-            penalty_weight=weight,
-            choose=self.choose,
-            random_state=self.seed,
-            device=self.device,
-            n_jobs=RUNNERS[self.backend].threads_per_job,
-        )
+        given: dict[str, Any] = {
+            "penalty_weight": weight if has_penalty_weight(entry.objective) else None,
+            "choose": self.choose,
+            "random_state": self.seed,
+            "n_jobs": RUNNERS[self.backend].threads_per_job,
+        }
+        if entry.boosted:
+            rounds = {} if self.steps is None else {"rounds": self.steps}
+            return kind(**given, **rounds)
+        return kind(**given, hidden=self.hidden, steps=self.steps, device=self.device)
 
     def cost(self, algorithm: str, sites: int) -> int:
         """Estimate the work: runs, those with a penalty counted twice."""
-        if not has_penalty_weight(algorithm):
+        if not has_penalty_weight(ALGORITHMS[algorithm].objective):
             return 1
         if self.penalty_weight is not None:
             return 2

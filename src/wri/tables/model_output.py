@@ -87,11 +87,15 @@ def diagnose_fit(fit: TableFit, most: int) -> tuple[dict[str, Answer], int | Non
     columns = NamedColumns(x=x, names=names, y=own.y, groups=own.groups, blocks=own.blocks)
     seen = columns.sample(most, fit.options.seed)
     models = {label_of(name): last_step(model) for name, model in fit.models.items()}
-    if "WRI" in models:  # the chosen weight may be close to zero, which shows nothing
-        full = clone(models["WRI"]).set_params(penalty_weight=None)
+    for name in ("wri", "wri-boosting"):
+        if name not in fit.models:
+            continue
+        # the chosen weight may be close to zero, which shows nothing
+        full = clone(models[label_of(name)]).set_params(penalty_weight=None)
         with warnings.catch_warnings():  # the fit itself has warned already
             warnings.filterwarnings("ignore", ".*pairs of environments hardly overlap")
-            models["WRI, full penalty"] = full.fit(seen.x, seen.y, groups=seen.groups)
+            full.fit(seen.x, seen.y, groups=seen.groups)
+        models[f"{label_of(name)}, full penalty"] = full
     answers = diagnose_columns(seen, classes=fit.classes, models=models, seed=fit.options.seed)
     return answers, len(seen.y) if len(seen.y) < len(x) else None
 

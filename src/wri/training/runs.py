@@ -37,6 +37,8 @@ class Bank:
         Number of classes for "cross_entropy". None: counted from the targets.
     weights : ndarray of shape (N,) or None, default=None
         Positive weight of each row within its environment. None: equal.
+    gaps : bool, default=False
+        Whether features may be missing (NaN), for predictors that accept missing values.
 
     Raises
     ------
@@ -58,6 +60,7 @@ class Bank:
     loss: Loss = CROSS_ENTROPY
     classes: int | None = None
     weights: np.ndarray | None = None
+    gaps: bool = False
 
     def __post_init__(self) -> None:
         features, targets = np.asarray(self.features), np.asarray(self.targets)
@@ -76,7 +79,8 @@ class Bank:
                 f"features have {len(features)} rows and targets {len(targets)}; "
                 "the numbers must be equal"
             )
-        refuse_gaps(features, None, "features")
+        if not self.gaps:
+            refuse_gaps(features, None, "features")
         lost = first_gap(targets)
         if lost is not None:
             raise InputError(f"the target in row {lost.row} is {targets[lost.row]}; drop such rows")

@@ -1,0 +1,244 @@
+"""The estimator that all classifiers and regressors derive from, for any predictor.
+
+    fit:      rows ─► environments ─► held-out rows aside ─► candidates ─► the chosen one on all
+              ─► densities of the representation, thresholds on the held-out rows
+    predict:  X ─► form that the predictor takes ─► outputs, in float64
+
+Subclasses for networks (`base.py`) and for boosted trees (`boosted.py`) define the form of the
+rows, their checks and the training runs.
+"""
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self, get_args
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from wri.errors import InputError, check_option
+from wri.estimators.bar import progress_bar
+from wri.estimators.choice import RULES, Rule, describe_without_choice
+from wri.estimators.environments import read_environments, without_column
+from wri.estimators.folders import SavedInFolders
+from wri.estimators.parameters import check_parameters, read_seed
+from wri.estimators.search import Problem, RowSplit, choose, hold_out, penalty_weight_of
+from wri.estimators.specs import PenaltyWeight, chooses_penalty
+from wri.estimators.verdicts import EvidenceMixin
+from wri.estimators.warn import (
+    check_environments,
+    overlap_by_means,
+    warn_of_little_overlap,
+    warn_of_one_environment,
+    warn_of_small_weights,
+)
+from wri.rows import Environments, Scaling
+from wri.stacked import SQUARED, Loss, Seen
+from wri.training import ModelSpec
+from wri.training.runs import FEWEST_ROWS
+
+
+class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # type: ignore[misc]
+    """Base class of the classifiers and regressors of all objectives and predictors."""
+
+    __metadata_request__fit: ClassVar[Mapping[str, bool]] = {"groups": True}
+    _objective: ClassVar[str]
+    _loss: ClassVar[Loss]
+    _sees: ClassVar[tuple[Seen, ...]] = get_args(Seen)
+    """What the evidence can see of a row, for `evidence_on`."""
+
+    environment: str | None
+    preset: str
+    hyper: Mapping[str, float] | None
+    penalty_weight: PenaltyWeight
+    candidates: Sequence[Mapping[str, Any]] | None
+    choose: Rule
+    early_stopping: bool
+    validation_fraction: float
+    random_state: Any
+    n_jobs: int | None
+    target_scaling_: Scaling
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        groups: Iterable[Any] | None = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Train the predictor on all environments and fit the evidence.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Numbers; only trees accept missing values and columns of categories. A DataFrame may
+            hold the environment column.
+        y : array-like of shape (n_rows,)
+            Targets.
+        groups : iterable of shape (n_rows,) or None, default=None
+            Environment of each row, any hashable labels. Without `groups` and without
+            `environment` there is one environment, and plain ERM is trained.
+        sample_weight : array-like of shape (n_rows,) or None, default=None
+            How often each row counts: weight 2 counts a row twice, weight 0 drops it. All
+            environments count the same, whatever the weights of their rows. Large environments,
+            Mixup and WRI's classifier of environments draw rows by their weights, so for them
+            this holds on average. The smallest number of rows per leaf of a tree counts rows, not
+            weights.
+
+        Returns
+        -------
+        self : Estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        InputError
+            If a parameter, a row or an environment cannot be used. The message names it.
+        """
+        check_parameters(self)
+        check_option("evidence_on", self.evidence_on, self._sees)
+        check_option("choose", self.choose, RULES)
+        if not 0 <= self.validation_fraction < 1:
+            raise InputError(
+                f"validation_fraction must be in [0, 1), not {self.validation_fraction:g}"
+            )
+        X, y, environments, weights = self._read(X, y, groups, sample_weight)
+        targets = self._encode(y)
+        check_environments(environments, targets, self._loss is not SQUARED, stacklevel=2)
+        if len(environments.labels) == 1 and self._objective != "erm":
+            warn_of_one_environment(type(self).__name__, stacklevel=2)
+        self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
+        seed, contents = read_seed(self.random_state), np.column_stack([self._filled(X), targets])
+        rows = hold_out(environments.rows, contents, weights, self.validation_fraction, seed)
+        problem = self._problem(X, targets, weights, rows, seed)
+        specs = self._specs(problem.can_leave_one_out)
+        self._train(problem, [problem.complete(spec) for spec in specs])
+        self._fit_evidence(X, targets, weights, rows)
+        self._leave_sites_out(problem)
+        return self
+
+    def _read(
+        self, X: Any, y: Any, groups: Iterable[Any] | None, sample_weight: Any
+    ) -> tuple[np.ndarray, np.ndarray, Environments, np.ndarray | None]:
+        """Return checked arrays and environments of the rows with positive weight."""
+        table, X = X, self._read_columns(without_column(X, self.environment))
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            ensure_all_finite=False,
+            ensure_min_samples=FEWEST_ROWS,
+            y_numeric=self._loss is SQUARED,
+        )
+        self._check_cells(X)
+        environments = read_environments(table, len(X), groups, self.environment)
+        if sample_weight is None:
+            return X, y, environments, None
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        warn_of_small_weights(weights, stacklevel=3)
+        present = weights > 0
+        return X[present], y[present], environments.take(present), weights[present]
+
+    def _read_columns(self, X: Any) -> Any:
+        """Return the table for the checks of `fit`; trees learn its categories here."""
+        return X
+
+    @abstractmethod
+    def _check_cells(self, X: np.ndarray) -> None:
+        """Refuse values that the predictor cannot take."""
+
+    def _filled(self, X: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
+        """Return rows without missing values, to find equal rows and ranges of columns."""
+        return X
+
+    @property
+    def _n_outputs(self) -> int | None:
+        """Number of classes; None for a regression."""
+        return None
+
+    @abstractmethod
+    def _encode(self, y: np.ndarray) -> np.ndarray:
+        """Encode targets for the loss."""
+
+    @abstractmethod
+    def _problem(
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        weights: np.ndarray | None,
+        rows: RowSplit,
+        seed: int,
+    ) -> Problem:
+        """Make the problem that all runs of this fit share."""
+
+    @abstractmethod
+    def _specs(self, can_choose: bool) -> list[ModelSpec]:
+        """Make one specification per candidate."""
+
+    @property
+    def hyper_(self) -> Mapping[str, float]:
+        """Hyper-parameters of the predictor."""
+        return self.spec_.hyper
+
+    @property
+    def n_steps_(self) -> int:
+        """Number of training steps taken."""
+        return self.spec_.last_step
+
+    def _train(self, problem: Problem, specs: Sequence[ModelSpec]) -> None:
+        """Choose a candidate, train it on all environments and keep it."""
+        several = len(specs) > 1 or self.early_stopping
+        with progress_bar("Choosing", self.verbose and several) as progress:
+            chosen = choose(problem, specs, self.choose, self.early_stopping, progress)
+        self.candidate_losses_ = chosen.losses
+        weights = [penalty_weight_of(spec) for spec in specs]
+        tried = chosen.losses is not None and None not in weights
+        self.penalty_weights_ = np.array(weights, float) if tried else None
+        self.selection_ = chosen.sentence or self._describe_selection()
+        run = problem.run(chosen.spec, range(self.n_environments_))
+        with progress_bar("Training", self.verbose) as progress:
+            (record,) = problem.train([run], chosen.spec.last_step, progress)
+        if record.diverged_at is not None:
+            raise InputError(f"training diverged at step {record.diverged_at}; lower learning_rate")
+        self._take(run, record)
+        self._check_overlap(problem)
+
+    def _describe_selection(self) -> str:
+        """Describe the selection when no environment was left out; warn if one was asked for."""
+        asked = None
+        if self.candidates is not None and len(self.candidates) > 1:
+            asked = "candidates need"
+        elif chooses_penalty(self) and self.n_environments_ > 1:
+            asked = "penalty_weight='auto' needs"
+        reason = describe_without_choice(asked, self.n_environments_, self.early_stopping)
+        if asked:
+            warnings.warn(reason, stacklevel=4)
+        return reason
+
+    def _check_overlap(self, problem: Problem) -> None:
+        """Warn if most pairs hardly overlap: WRI compares environments where they overlap."""
+        if self.spec_.objective.name == "wri":
+            features = problem.bank.features
+            seen = [self._view(self._prepare(features[rows])) for rows in problem.rows.fitted]
+            warn_of_little_overlap(overlap_by_means(seen), self.environments_, stacklevel=4)
+
+    def _prepared(self, X: Any) -> np.ndarray:
+        """Return the checked table in the form that the predictor takes."""
+        check_is_fitted(self, "evidence_")
+        X = self._known_columns(without_column(X, self.environment))
+        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
+        self._check_cells(X)
+        return self._prepare(X)
+
+    def _known_columns(self, X: Any) -> Any:
+        """Return the table for the checks of `predict`, with the categories of `fit`."""
+        return X
+
+    def _losses(self, outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
+        """Return the loss per row in the units of the target."""
+        targets = targets if self._loss.classes else self.target_scaling_.apply(targets)
+        losses = self._loss.per_example(torch.as_tensor(outputs), torch.as_tensor(targets))
+        return losses.numpy() * float(self.target_scaling_.scale) ** 2
