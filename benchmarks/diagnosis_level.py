@@ -222,7 +222,8 @@ def print_table(title: str, lines: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", type=Path, default=Path("diagnosis_level.jsonl"))
-    parser.add_argument("--repetitions", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="first repetition")
+    parser.add_argument("--repetitions", type=int, default=1000, help="the one to stop before")
     parser.add_argument("--power", type=int, default=100, help="repetitions with a change")
     parser.add_argument("--environments", type=int, default=4)
     parser.add_argument("--rows", type=int, default=160, help="per environment")
@@ -238,7 +239,7 @@ def main() -> None:
             record = json.loads(line)
             if record["stream"] == given.stream:
                 kept[record["job"]][record["repetition"]] = record["said"]
-    for start in range(0, given.repetitions, CHUNK):
+    for start in range(given.first, given.repetitions, CHUNK):
         for job in jobs:
             key, most = json.dumps(job, sort_keys=True), given.repetitions
             most = given.power if job["change"] else most

@@ -17,10 +17,10 @@ of the noise is assumed. The last term is the uncertainty that the pull ρ hides
 environment holds no information about a column.
 
 For classes β° lies between the mean of the β_e over environments and β_e itself, at the share
-τ²/(τ² + v) of the way. τ² counts only the part of Q above its quantile under chance (`CLEAR`). At
-β_e itself errors would be too small with few rows per column, because a fit that nearly separates
-its own rows has w close to zero almost everywhere. At the mean alone, a column that changes much
-would make other columns seem to change too.
+τ²/(τ² + v) of the way. τ² counts only the part of Q above its quantile under chance (`CLEAR`). If τ²
+counted the part of Q above its mean, β° would also follow columns whose slopes differ by chance;
+with few rows per column residuals, and so errors, become too small there. At the mean alone, ŷ
+would be wrong where a column changes much, and other columns would seem to change too.
 
 To test whether column k has the same slope β̄_k everywhere, T_b is the part of cell b in the slope's
 score a_kᵀ(c_b − A_b β), a_k = M_k / M_kk, with β fixed to β̄_k in column k, mixed from fits with and
