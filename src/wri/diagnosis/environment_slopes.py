@@ -17,8 +17,8 @@ of the noise is assumed. The last term is the uncertainty that the pull ρ hides
 environment holds no information about a column.
 
 For classes β° lies between the mean of the β_e over environments and β_e itself, at the share
-τ²/(τ² + v) of the way. τ² counts only the part of Q above its quantile under chance (`CLEAR`). If τ²
-counted the part of Q above its mean, β° would also follow columns whose slopes differ by chance;
+τ²/(τ² + v) of the way. τ² counts only the part of Q above its quantile under chance (`CLEAR`). If
+it counted the part of Q above its mean, β° would also follow columns whose slopes differ by chance;
 with few rows per column residuals, and so errors, become too small there. At the mean alone, ŷ
 would be wrong where a column changes much, and other columns would seem to change too.
 
