@@ -90,7 +90,7 @@ def _candidate(entries: Any) -> Any:
 class _NetworkForm:
     """Weights, units of the inputs, and what the objective kept."""
 
-    own_entries = ()
+    own_entries: tuple[str, ...] = ()
 
     def entries(self, model: Any) -> dict[str, Any]:
         return {}
@@ -127,7 +127,7 @@ class _NetworkForm:
 class _TreeForm:
     """Texts of forests, the score that they start from, and how densities see the columns."""
 
-    own_entries = tuple(TREE_ENTRIES)
+    own_entries: tuple[str, ...] = tuple(TREE_ENTRIES)
 
     def entries(self, model: Any) -> dict[str, Any]:
         return {
