@@ -75,3 +75,14 @@ def test_a_penalty_lets_go_of_a_marker_that_changes():
         trees = grow(x, rows, spec.objective, spec.hyper, settings, halves=halves)
         right[name] = np.mean((trees.scores(new_x)[:, 0] > 0) == new_y)
     assert right["wri"] > right["erm"] + 0.1
+
+
+@pytest.mark.parametrize("loss", [LOGISTIC, CROSS_ENTROPY], ids=lambda loss: loss.name)
+def test_without_a_column_to_split_on_every_row_has_the_same_score(loss):
+    _, rows = make_table(loss)
+    spec = ModelSpec.of("erm", preset="table", hidden=(), steps=40).complete(4, 400, 200)
+    classes = 3 if loss is CROSS_ENTROPY else None
+    constant = np.ones((400, 2))
+    trees = grow(constant, rows, spec.objective, spec.hyper, SETTINGS, classes=classes)
+    np.testing.assert_allclose(trees.scores(constant), np.tile(trees.start, (400, 1)))
+    assert trees.importances(constant).tolist() == [0, 0]

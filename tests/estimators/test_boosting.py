@@ -79,13 +79,12 @@ def test_every_objective_has_both(name, kind):
 
 
 def test_the_penalty_lets_go_of_a_marker_that_changes():
-    x, y, site = joined(threshold_hospitals(500, 1000))
+    x, y, site = joined(threshold_hospitals(1000, 1000))
     _, new_x, new_y = REVERSED.sample(3000, 1001)
-    plain, ours = (
-        kind(site_spread=False).fit(x, y, groups=site)
-        for kind in (wri.ERMBoostingClassifier, wri.WRIBoostingClassifier)
-    )
-    assert ours.score(new_x, new_y) > plain.score(new_x, new_y) + 0.08
+    options = {"site_spread": False, "validation_fraction": 0.0}
+    plain = wri.ERMBoostingClassifier(**options).fit(x, y, groups=site)
+    ours = wri.WRIBoostingClassifier(**options).fit(x, y, groups=site)
+    assert ours.score(new_x, new_y) > plain.score(new_x, new_y) + 0.1
     assert ours.score(x, y) > plain.score(x, y) - 0.05
     assert ours.importance_change_[3] < -0.05
     assert ours.feature_importances_.sum() == pytest.approx(1)
@@ -143,11 +142,11 @@ def test_codes_of_categories_are_checked():
 
 
 def test_lambda_is_chosen_from_a_ladder_with_erm():
-    x, y, site = hospitals(80)
+    x, y, site = hospitals(40, strengths=(1.5, 0.7, 1.2))
     model = wri.WRIBoostingClassifier(**QUICK, penalty_weight="auto", choose="affordable")
     model.fit(x, y, groups=site)
     assert model.penalty_weights_.tolist() == pytest.approx([0, 0.15, 0.5, 1.5, 5, 15])
-    assert model.candidate_losses_.shape == (6, 4)
+    assert model.candidate_losses_.shape == (6, 3)
     mean = model.candidate_losses_.mean(1)
     near = model.penalty_weights_[mean <= 1.01 * mean.min()]
     assert model.hyper_["penalty_weight"] == near.max()
@@ -167,18 +166,18 @@ def test_leaves_and_rounds_are_chosen_by_environments_left_out():
     assert model.trees_.boosters[0].current_iteration() == model.n_steps_
     with pytest.raises(InputError, match="leave rounds out of candidates"):
         model.set_params(candidates=[{"rounds": 5}, {"rounds": 9}]).fit(x, y, groups=site)
-    with pytest.raises(InputError, match="unknown setting 'hidden' in candidates; choose from ro"):
-        model.set_params(candidates=[{"hidden": 5}]).fit(x, y, groups=site)
+    with pytest.raises(InputError, match="unknown setting 'depth' in candidates; choose from rou"):
+        model.set_params(candidates=[{"depth": 5}]).fit(x, y, groups=site)
 
 
 def test_results_do_not_depend_on_jobs_and_one_row_not_on_the_others():
-    x, y, site = hospitals(80)
+    x, y, site = hospitals(40, strengths=(1.5, 0.7, 1.2))
+    candidates = [{"leaves": 2}, {"leaves": 3}]
     one, two = (
-        wri.WRIBoostingClassifier(
-            **QUICK, n_jobs=jobs, candidates=[{"leaves": 2}, {"leaves": 3}]
-        ).fit(x, y, groups=site)
-        for jobs in (1, 2)
+        wri.WRIBoostingClassifier(**QUICK, n_jobs=jobs, candidates=candidates) for jobs in (1, 2)
     )
+    one.fit(x, y, groups=site)
+    two.fit(x, y, groups=site)
     np.testing.assert_array_equal(one.predict_proba(x), two.predict_proba(x))
     np.testing.assert_array_equal(one.candidate_losses_, two.candidate_losses_)
     np.testing.assert_array_equal(one.predict_proba(x[:1]), one.predict_proba(x)[:1])
@@ -192,18 +191,21 @@ def test_a_new_site_gaps_and_a_stress_test():
     found = model.score_new_site(table)
     assert "95% interval" in found.meaning
     assert risk_gaps(model, table, y, site).meaning
-    stress = stress_test({"trees": model}, table, y, site, columns=["marker"])
+    stress = stress_test({"trees": model}, table, y, site, columns=["cause"])
     losses = stress.table().set_index("relation")["loss"]
-    assert losses["reversed"] > losses["unchanged"]
+    assert losses["unchanged"] < 0.6 < losses["broken"] < losses["reversed"]
 
 
 def test_regressors_and_several_classes_with_weights_and_two_sites():
     x, _, site = hospitals(100)
     y = np.digitize(x[:, 0], (-0.7, 0.7))
     weights = np.where(y == 2, 0.0, 1.5)
-    model = wri.IRMBoostingClassifier(**QUICK).fit(x, y, groups=site, sample_weight=weights)
+    model = wri.VRExBoostingClassifier(**QUICK).fit(x, y, groups=site, sample_weight=weights)
     assert model.classes_.tolist() == [0, 1]  # rows without weight are not there
-    assert model.score(x[y < 2], y[y < 2]) > 0.9
+    assert model.score(x[y < 2], y[y < 2]) > 0.8
+    model.fit(x, y, groups=site)
+    assert model.predict_proba(x).shape == (400, 3)
+    assert model.score(x, y) > 0.8
     two = np.isin(site, ["site 0", "site 1"])
     model = wri.WRIBoostingRegressor(**QUICK, penalty_weight="auto")
     with pytest.warns(UserWarning, match="needs three environments or more"):

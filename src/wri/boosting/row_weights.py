@@ -8,6 +8,7 @@ Trees need a gradient and a positive curvature in each row's score f:
     g = ω l′ + κ (l′ + f l″),    h = max(|ω + κ|, c·ω⁰) · l″,    ω⁰ = ω without a penalty
 
 ω may be negative: a row of an environment whose weighted risk is too low asks for a larger loss.
+There l″ is replaced by its largest value: up a loss that flattens, l′/l″ grows without end.
 T is the objective's own `loss` (`wri.objectives`), with the scores in the place of a network's
 parameters, so nothing of a penalty is written a second time.
 """
@@ -251,6 +252,7 @@ class LossSlopes(NamedTuple):
 
     first: np.ndarray
     second: np.ndarray
+    largest: float  # that the second can be
 
 
 def loss_slopes(name: str, scores: np.ndarray, targets: np.ndarray) -> LossSlopes:
@@ -268,15 +270,16 @@ def loss_slopes(name: str, scores: np.ndarray, targets: np.ndarray) -> LossSlope
         `[n]`.
     """
     if name == "squared":
-        return LossSlopes(scores - targets[:, None], np.ones(scores.shape))
+        return LossSlopes(scores - targets[:, None], np.ones(scores.shape), 1.0)
     if name == "logistic":
         p = 1 / (1 + np.exp(-scores))
-        return LossSlopes(p - targets[:, None], p * (1 - p))
+        return LossSlopes(p - targets[:, None], p * (1 - p), 0.25)
     p = np.exp(scores - scores.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     classes = scores.shape[1]
     own = targets[:, None] == np.arange(classes)
-    return LossSlopes(p - own, classes / (classes - 1) * p * (1 - p))
+    factor = classes / (classes - 1)
+    return LossSlopes(p - own, factor * p * (1 - p), factor / 4)
 
 
 def tree_gradients(
@@ -286,4 +289,4 @@ def tree_gradients(
     omega, kappa = weights.loss[:, None], weights.scale[:, None]
     gradient = omega * slopes.first + kappa * (slopes.first + scores * slopes.second)
     size = np.maximum(np.abs(omega + kappa), LEAST_CURVATURE * weights.plain[:, None])
-    return gradient, size * slopes.second
+    return gradient, size * np.where(omega + kappa < 0, slopes.largest, slopes.second)

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from wri.boosting.model_text import clean_forest
+from wri.boosting.model_text import END, clean_forest
 from wri.boosting.row_weights import RowWeights, WeightedRows, loss_slopes, tree_gradients
 from wri.errors import InputError
 from wri.objectives import Objective
@@ -208,7 +208,7 @@ def grow(
             forest.step(*tree_gradients(now, slopes, forest.scores))
         if progress is not None:
             progress(round_ + 1, rounds or settings.rounds)
-    return Trees.read([forest.booster.model_to_string() for forest in forests], start, X.shape[1])
+    return Trees.read([forest.text() for forest in forests], start, X.shape[1])
 
 
 class _Forest:
@@ -234,10 +234,13 @@ class _Forest:
             other = lightgbm.Dataset(X[~own], reference=data, params=parameters)
             self.booster.add_valid(other, "other half")
         self._start = start
+        self._can_split = not _has_no_columns(self.booster.model_to_string())
         self.scores = np.tile(start, (len(X), 1))  # [n, C]
 
     def step(self, gradient: np.ndarray, curvature: np.ndarray) -> None:  # [n, C] each
         """One tree per score."""
+        if not self._can_split:
+            return
         wide = gradient.shape[1] > 1
         own = [part[self._seen] if wide else part[self._seen, 0] for part in (gradient, curvature)]
         self.booster.update(fobj=lambda scores, data: tuple(own))
@@ -245,10 +248,26 @@ class _Forest:
         if not self._seen.all():
             self.booster.eval_valid(lambda scores, data: self._keep(scores, ~self._seen))
 
+    def text(self) -> str:
+        """As LightGBM writes it; of trees without a split where no column has one."""
+        if self._can_split:
+            return str(self.booster.model_to_string())
+        trees = [
+            f"Tree={number}\nnum_leaves=1\nnum_cat=0\nleaf_value=0\nis_linear=0\nshrinkage=1\n\n"
+            for number in range(len(self._start))
+        ]
+        return "\n".join(["tree", "version=v4", "", *trees, END, ""])
+
     def _keep(self, scores: np.ndarray, rows: np.ndarray) -> tuple[str, float, bool]:
         """Scores of some rows, by way of a measure that LightGBM asks for."""
         self.scores[rows] = self._start + _as_table(scores)
         return "kept", 0.0, True
+
+
+def _has_no_columns(text: str) -> bool:
+    """Whether LightGBM found no column to split on: too few rows, or all columns constant."""
+    (infos,) = (line for line in text.splitlines() if line.startswith("feature_infos="))
+    return set(infos.partition("=")[2].split(" ")) == {"none"}
 
 
 def _as_table(scores: np.ndarray) -> np.ndarray:  # [n] or [n, C] -> [n, C]

@@ -117,8 +117,8 @@ def drawn_threshold_hospitals(seed: int) -> ThresholdDraw:
     random = np.random.default_rng([seed, 7])
 
     def draw(name: str, low: float, high: float) -> ThresholdHospital:
-        means = random.uniform(-1, 1, 3)
-        return _hospital(name, *means.tolist(), float(random.uniform(low, high)))
+        dose, exposure, pressure = random.uniform(-1, 1, 3).tolist()
+        return _hospital(name, dose, exposure, pressure, float(random.uniform(low, high)))
 
     training = tuple(draw(f"training {k}", 0.0, 1.5) for k in range(len(TRAINING)))
     unrelated, turned = draw("unrelated", 0.0, 0.0), draw("reversed", -1.5, 0.0)

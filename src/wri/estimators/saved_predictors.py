@@ -91,7 +91,7 @@ def _candidate(entries: Any) -> Any:
 class _NetworkForm:
     """Weights, units of the inputs, and the state of the objective."""
 
-    own_entries = ()
+    own_entries: tuple[str, ...] = ()
 
     def entries(self, model: Any) -> dict[str, Any]:
         return {}
@@ -128,7 +128,7 @@ class _NetworkForm:
 class _TreeForm:
     """Texts of forests, the score before the first tree, and the columns that densities see."""
 
-    own_entries = tuple(TREE_ENTRIES)
+    own_entries: tuple[str, ...] = tuple(TREE_ENTRIES)
 
     def entries(self, model: Any) -> dict[str, Any]:
         return {

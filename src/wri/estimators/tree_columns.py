@@ -71,7 +71,7 @@ def find_columns(
             f"{shorten(repr(asked))}"
         )
     for each in given:
-        place = places.get(each) if isinstance(each, str) else each
+        place: Any = places.get(each) if isinstance(each, str) else each
         whole = isinstance(place, int | np.integer) and not isinstance(place, bool)
         if not whole or not 0 <= int(place) < width:
             raise InputError(f"categorical names {shorten(repr(each))}, which is no column of X")

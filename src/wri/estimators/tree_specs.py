@@ -43,7 +43,8 @@ def make_tree_spec(asked: RequestedTrees, candidate: Mapping[str, Any] | None = 
     """
     kind = OBJECTIVES[asked._objective]
     growth = {name: getattr(asked, name) for name in GROWTH}
-    options, hyper = dict(asked.options or {}), dict(asked.hyper or {})
+    options: dict[str, Any] = dict(asked.options or {})
+    hyper: dict[str, Any] = dict(asked.hyper or {})
     if asked.penalty_weight not in (None, AUTO):
         hyper["penalty_weight"] = asked.penalty_weight
     known = {each.name for each in kind.hyperparameters()} - set(OF_NETWORKS)
