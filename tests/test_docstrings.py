@@ -19,6 +19,7 @@ PUBLIC = (
     *("wri", "wri.objectives", "wri.objectives.functional", "wri.densities", "wri.training"),
     *("wri.datasets", "wri.features", "wri.ood", "wri.diagnosis", "wri.estimators", "wri.sweep"),
     *("wri.tables", "wri.integrations.domainbed", "wri.stacked", "wri.experiments"),
+    "wri.boosting",
 )
 EXAMPLES_NOT_RUN = {
     "load_heart": "its result needs files of UCI or a network",
@@ -181,6 +182,8 @@ def empty_folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_examples_show_what_comes_out_and_leave_no_files(name, empty_folder):
+    if name.startswith("wri.boosting"):
+        pytest.importorskip("lightgbm", reason="boosted trees need LightGBM ([boosting])")
     module = import_module(name)
     tests = doctest.DocTestFinder().find(module)
     assert any(test.examples for test in tests)

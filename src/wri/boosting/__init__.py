@@ -1,4 +1,4 @@
-"""Boosted trees: from scores to the gradient and curvature of every row, and runs of trees."""
+"""Boosted trees: gradients of an objective per row, forests, specifications and runs."""
 
 from wri.boosting.column_view import ColumnView, fill_gaps
 from wri.boosting.row_weights import RowWeights, WeightedRows

@@ -1,4 +1,4 @@
-"""How much every row counts in an objective, at the scores that a predictor has now.
+"""Weight of each row in an objective, at the current scores of a predictor.
 
     T(l_1 … l_n) = mean_e R_e + λ · penalty          any objective of the registry
     ω_r = ∂T/∂l_r,   κ_r = ∂T/∂(f·l′)_r              κ for IRM, whose penalty sees f·l′(f)
@@ -8,9 +8,9 @@ Trees need a gradient and a positive curvature in each row's score f:
     g = ω l′ + κ (l′ + f l″),    h = max(|ω + κ|, c·ω⁰) · l″,    ω⁰ = ω without a penalty
 
 ω may be negative: a row of an environment whose weighted risk is too low asks for a larger loss.
-There l″ is replaced by its largest value: up a loss that flattens, l′/l″ grows without end.
-T is the objective's own `loss` (`wri.objectives`), with the scores in the place of a network's
-parameters, so nothing of a penalty is written a second time.
+For such rows l″ is replaced by its largest value, because l′/l″ is unbounded for a flat loss.
+T is the objective's own `loss` (`wri.objectives`), with the scores in place of a network's
+parameters, so that no penalty is implemented twice.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from wri.stacked import Loss, Seen, Streams, Views
 from wri.training.sampler import in_proportion
 
 LEAST_CURVATURE = 0.2
-"""c: a row whose weights cancel still resists being moved."""
+"""c: smallest curvature of a row, as a share of its curvature without a penalty."""
 
 AT_ONCE = 2**16  # rows whose densities are computed at once
 
@@ -40,16 +40,31 @@ class WeightedRows:
 
     Parameters
     ----------
-    features
-        What densities see of the rows, `[n, D]`, in units of about one.
-    targets
-        `[n]`: class numbers, or numbers in units of about one.
-    environment
-        Number of each row's environment, `[n]`.
-    loss
+    features : ndarray of shape (n, D)
+        What densities see of the rows, in units of about one.
+    targets : ndarray of shape (n,)
+        Class numbers, or numbers in units of about one.
+    environment : ndarray of int of shape (n,)
+        Environment of each row, from 0.
+    loss : Loss
         One of the losses in `wri.stacked`.
-    weights
-        How much each row counts among those of its environment, `[n]`, positive.
+    weights : ndarray of shape (n,), default=array([])
+        Positive weight of each row within its environment.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.boosting import WeightedRows
+    >>> from wri.stacked import LOGISTIC
+    >>> rows = WeightedRows(
+    ...     features=np.zeros((4, 1)),
+    ...     targets=np.array([0, 1, 0, 1]),
+    ...     environment=np.array([0, 0, 1, 1]),
+    ...     loss=LOGISTIC,
+    ...     weights=np.ones(4),
+    ... )
+    >>> rows.n_environments
+    2
     """
 
     features: np.ndarray
@@ -60,14 +75,24 @@ class WeightedRows:
 
     @property
     def n_environments(self) -> int:
+        """Number of environments."""
         return int(self.environment.max()) + 1
 
     @property
     def by_environment(self) -> list[np.ndarray]:
+        """Row numbers of each environment."""
         return [np.flatnonzero(self.environment == e) for e in range(self.n_environments)]
 
     def padded(self) -> tuple[Tensor, Tensor]:
-        """Row numbers and shares of each environment's risk, `[E, B]` each; shares sum to one."""
+        """Return row numbers and their shares of each environment's risk.
+
+        Returns
+        -------
+        numbers : Tensor of shape (E, B)
+            Row numbers; short environments are padded with their last row.
+        shares : Tensor of shape (E, B)
+            Shares, which sum to one per environment; 0 for padding.
+        """
         rows = self.by_environment
         longest = max(map(len, rows))
         number = np.stack([np.pad(own, (0, longest - len(own)), mode="edge") for own in rows])
@@ -78,7 +103,7 @@ class WeightedRows:
 
 
 class _Scores:
-    """All rows' scores as the parameters of a network; its inputs are row numbers."""
+    """Scores of all rows as the parameters of a network; its inputs are row numbers."""
 
     def __init__(self, features: Tensor, outputs: int) -> None:
         self._features = features
@@ -103,7 +128,7 @@ class _Scores:
 
 
 class _Taped:
-    """A loss that keeps what it gave, to be differentiated by."""
+    """Loss that keeps its values, so that they can be differentiated by."""
 
     def __init__(self, loss: Loss) -> None:
         self._loss = loss
@@ -154,7 +179,7 @@ class _WholeDraws(Draws):
         return [self._rows.targets[own] for own in self._whole()]
 
     def _whole(self) -> list[np.ndarray]:
-        """Row numbers of every environment, repeated by their weights."""
+        """Return the row numbers of each environment, repeated by their weights."""
         weights = self._rows.weights
         return [own[in_proportion(weights[own])] for own in self._rows.by_environment]
 
@@ -163,7 +188,7 @@ class _WholeDraws(Draws):
 
 
 class RoundWeights(NamedTuple):
-    """What rows count at one round; in units in which they sum to the number of rows."""
+    """Weights of rows at one round, in units in which they sum to the number of rows."""
 
     plain: np.ndarray  # [n], ω⁰
     loss: np.ndarray  # [n], ω
@@ -171,19 +196,36 @@ class RoundWeights(NamedTuple):
 
 
 class RowWeights:
-    """An objective's row weights, round by round.
+    """Row weights of an objective, round by round.
 
     Parameters
     ----------
-    objective
-        Any whose penalty is one of losses: ERM, IRM (`form="square"`), VREx, GroupDRO, WRI with
-        densities that are fitted once on x.
-    rows
+    objective : Objective
+        Objective whose penalty depends on losses only: ERM, IRM (`form="square"`), VREx, GroupDRO,
+        or WRI with densities that are fitted once on x.
+    rows : WeightedRows
         The training rows.
-    hyper
-        Its hyper-parameters; steps are rounds.
-    seed
-        Of what the objective draws.
+    hyper : mapping of str to float
+        Hyper-parameters of the objective; steps are rounds.
+    seed : int, default=0
+        Seed of the random draws of the objective.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.boosting import RowWeights, WeightedRows
+    >>> from wri.objectives import make_objective
+    >>> from wri.stacked import LOGISTIC
+    >>> rows = WeightedRows(
+    ...     features=np.zeros((4, 1)),
+    ...     targets=np.array([0, 1, 0, 1]),
+    ...     environment=np.array([0, 0, 1, 1]),
+    ...     loss=LOGISTIC,
+    ...     weights=np.ones(4),
+    ... )
+    >>> weights = RowWeights(make_objective("erm", "table", ()), rows, {})
+    >>> weights.at(np.zeros((4, 1)), 0).loss.tolist()
+    [1.0, 1.0, 1.0, 1.0]
     """
 
     def __init__(
@@ -215,7 +257,20 @@ class RowWeights:
         self.plain = self._per_row(self._share / rows.n_environments)
 
     def at(self, scores: np.ndarray, round_: int) -> RoundWeights:  # [n, C]
-        """RoundWeights at these scores; rounds are counted from 0 and asked for in order."""
+        """Return the weights at these scores; call it for each round in order.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n, C)
+            Scores of all rows.
+        round_ : int
+            Number of the round, from 0.
+
+        Returns
+        -------
+        weights : RoundWeights
+            Weights of the rows.
+        """
         taped = _Taped(self._rows.loss)
         with torch.enable_grad():
             total, self._state = self._evaluate(taped.loss, scores, round_)
@@ -227,12 +282,25 @@ class RowWeights:
         return RoundWeights(self.plain, *found, *[np.zeros_like(self.plain)] * (2 - len(found)))
 
     def value(self, scores: np.ndarray, round_: int) -> float:  # [n, C]
-        """The objective at these scores."""
+        """Return the value of the objective at these scores.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n, C)
+            Scores of all rows.
+        round_ : int
+            Number of the round, from 0.
+
+        Returns
+        -------
+        value : float
+            Risk and penalty.
+        """
         with torch.no_grad():
             return float(self._evaluate(self._rows.loss, scores, round_)[0])
 
     def _evaluate(self, loss: Loss, scores: np.ndarray, round_: int) -> tuple[Tensor, Any]:
-        """T, `[1]`, and the objective's state after it."""
+        """Return T, `[1]`, and the state of the objective after it."""
         network = _Scores(self._features, scores.shape[1])
         flat = torch.from_numpy(np.ascontiguousarray(scores)).reshape(1, -1)
         random = Streams([self._seed], f"round {round_}", torch.float64, "cpu")
@@ -240,7 +308,7 @@ class RowWeights:
         return self._objective.loss(Model(network, flat, loss), self._batch, self._state, context)
 
     def _per_row(self, values: Tensor) -> np.ndarray:  # [E, B] -> [n]
-        """From padded environments back to rows, in units of one row of n."""
+        """Convert values of padded environments to values of rows, in units of one row of n."""
         real = self._share > 0
         found: np.ndarray = np.zeros(len(self._rows.targets))
         found[self._number[real].numpy()] = values[real].numpy() * len(found)
@@ -252,7 +320,7 @@ class LossSlopes(NamedTuple):
 
     first: np.ndarray
     second: np.ndarray
-    largest: float  # that the second can be
+    largest: float  # upper bound of `second`
 
 
 def loss_slopes(name: str, scores: np.ndarray, targets: np.ndarray) -> LossSlopes:

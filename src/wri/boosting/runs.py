@@ -1,4 +1,4 @@
-"""Runs of trees: a specification, rows of a bank, a seed; and what a run leaves behind."""
+"""Runs of trees and their records."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -23,12 +23,34 @@ TWO = 2
 
 @dataclass(frozen=True, eq=False)
 class TreeRun(Run):
-    """One training of trees.
+    """One training of trees: a specification, rows of a bank, and a seed.
 
     Parameters
     ----------
-    categorical
-        Columns whose numbers are names.
+    spec : TreeSpec
+        What is trained. The run completes it by the size of its training rows.
+    bank : Bank
+        The rows.
+    train : sequence of ndarray of int
+        Row numbers of each training environment.
+    seed : int, default=0
+        Seed of the halves and of LightGBM.
+    evaluate : mapping of str to ndarray of int, default={}
+        Named sets of row numbers that are measured at each checkpoint.
+    categorical : tuple of int, default=()
+        Columns that hold categories as whole numbers from 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.boosting import TreeRun, TreeSettings, TreeSpec
+    >>> from wri.training import Bank
+    >>> x = np.random.default_rng(0).normal(size=(80, 2))
+    >>> bank = Bank(x, (x[:, 0] > 0).astype(int), gaps=True)
+    >>> spec = TreeSpec.grown("erm", TreeSettings(rounds=5, least_rows=5))
+    >>> run = TreeRun(spec, bank, [np.arange(40), np.arange(40, 80)])
+    >>> run.weighted_rows.n_environments, run.tree_spec.trees.rounds
+    (2, 5)
     """
 
     _: KW_ONLY
@@ -36,20 +58,21 @@ class TreeRun(Run):
 
     @property
     def tree_spec(self) -> TreeSpec:
+        """Specification of the trees."""
         if not isinstance(self.spec, TreeSpec):
             raise TypeError("a run of trees needs a specification of trees")
         return self.spec
 
     @cached_property
     def view(self) -> ColumnView:
-        """What densities see of the columns, in units of the training rows."""
+        """What densities see of the columns, standardised with the training rows."""
         learned = self.learned
         weights = None if self.bank.weights is None else self.bank.weights[learned]
         return ColumnView.of(self.bank.features[learned], weights, self.categorical)
 
     @cached_property
     def units(self) -> Units:
-        """Inputs as they are; the target of a regression in units of the training rows."""
+        """Units: inputs are unchanged, the target of a regression is standardised."""
         units = Units.plain(self.bank.features.shape[1])
         if self.bank.loss is not SQUARED:
             return units
@@ -59,7 +82,7 @@ class TreeRun(Run):
 
     @property
     def weighted_rows(self) -> WeightedRows:
-        """The training rows as an objective takes them."""
+        """The training rows in the form that an objective takes."""
         learned, bank = self.learned, self.bank
         loss = LOGISTIC if bank.n_classes == TWO else bank.loss
         targets = bank.targets[learned]
@@ -73,18 +96,59 @@ class TreeRun(Run):
         )
 
     def without_penalty(self) -> "TreeRun":
-        """The same trees for ERM."""
+        """Return the run with the same trees for ERM.
+
+        Returns
+        -------
+        run : TreeRun
+            Run without a penalty.
+        """
         spec = self.tree_spec
         plain = TreeSpec.grown("erm", spec.trees, stop_after=spec.stop_after)
         return replace(self, spec=plain)
 
     def outputs(self, trees: Trees, rows: np.ndarray, rounds: int | None = None) -> np.ndarray:
-        """What the trees give for some rows, `[n, C]`."""
+        """Return the outputs of trees for some rows.
+
+        Parameters
+        ----------
+        trees : Trees
+            Grown trees.
+        rows : ndarray of int of shape (n_rows,)
+            Row numbers in the bank.
+        rounds : int or None, default=None
+            Number of rounds that count. None: all.
+
+        Returns
+        -------
+        outputs : ndarray of shape (n_rows, C)
+            Outputs.
+        """
         return class_outputs(trees.scores(self.bank.features[rows], rounds), self.bank.n_classes)
 
 
 def class_outputs(scores: np.ndarray, classes: int | None) -> np.ndarray:
-    """Scores as outputs for a softmax: of two classes trees score the second alone."""
+    """Convert scores to outputs for a softmax: with two classes trees score the second only.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, C)
+        Scores of trees.
+    classes : int or None
+        Number of classes; None for a regression.
+
+    Returns
+    -------
+    outputs : ndarray of shape (n_rows, classes)
+        Outputs; scores are unchanged unless there are two classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.boosting import class_outputs
+    >>> class_outputs(np.array([[0.5], [-2.0]]), 2).tolist()
+    [[0.0, 0.5], [0.0, -2.0]]
+    """
     if classes != TWO:
         return scores
     return np.column_stack([np.zeros(len(scores)), scores])
@@ -92,7 +156,27 @@ def class_outputs(scores: np.ndarray, classes: int | None) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TreeRecord:
-    """What a run of trees left behind."""
+    """Record of a run of trees: losses at checkpoints, and the trees.
+
+    Attributes
+    ----------
+    steps : ndarray of int of shape (T,)
+        Round of each checkpoint, counted from 0.
+    measures : dict of str to dict
+        Values `[T]` by measure and split.
+    diverged_at : int or None
+        Round after which scores were not finite; None if they are.
+    trees : Trees
+        The grown trees.
+
+    Examples
+    --------
+    See `train_trees`, which returns records.
+
+    >>> from wri.boosting import TreeRecord
+    >>> [each for each in TreeRecord.__dataclass_fields__]
+    ['steps', 'measures', 'diverged_at', 'trees']
+    """
 
     steps: np.ndarray  # [T], round of each checkpoint, counted from 0
     measures: dict[str, dict[str, np.ndarray]]  # measure -> split -> [T]
@@ -101,7 +185,7 @@ class TreeRecord:
 
 
 def split_halves(run: TreeRun) -> np.ndarray:  # [n], 0 or 1
-    """Two halves of every environment's rows, drawn by lot; equal rows stay together."""
+    """Split the rows of each environment into two random halves; equal rows stay together."""
     random, bank = generator(run.seed, "halves"), run.bank
     found = []
     for own in run.train:
@@ -114,18 +198,38 @@ def split_halves(run: TreeRun) -> np.ndarray:  # [n], 0 or 1
 def train_trees(
     runs: Sequence[TreeRun], *, every: int, n_jobs: int | None, progress: Progress
 ) -> list[TreeRecord]:
-    """Train runs side by side.
+    """Train several runs at the same time.
 
     Parameters
     ----------
-    runs
-        What is trained.
-    every
-        Rounds between checkpoints; the last round is one.
-    n_jobs
-        Runs at a time, as joblib counts; a single run takes as many threads instead.
-    progress
-        Called with runs done and in all, or with the rounds of a single run.
+    runs : sequence of TreeRun
+        Runs to train.
+    every : int
+        Rounds between checkpoints; the last round is always one.
+    n_jobs : int or None
+        Number of runs at the same time, as in joblib. A single run uses as many threads instead.
+    progress : callable
+        Called with the runs done and in all; for a single run with its rounds.
+
+    Returns
+    -------
+    records : list of TreeRecord
+        One record per run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.boosting import TreeRun, TreeSettings, TreeSpec
+    >>> from wri.training import Bank
+    >>> x = np.random.default_rng(0).normal(size=(80, 2))
+    >>> bank = Bank(x, (x[:, 0] > 0).astype(int), gaps=True)
+    >>> spec = TreeSpec.grown("erm", TreeSettings(rounds=5, least_rows=5))
+    >>> run = TreeRun(spec, bank, [np.arange(40), np.arange(40, 80)])
+    >>> from wri.boosting import train_trees
+    >>> from wri.progress import silent
+    >>> (record,) = train_trees([run], every=5, n_jobs=None, progress=silent)
+    >>> record.steps.tolist(), record.trees.scores(x).shape
+    ([4], (80, 1))
     """
     jobs = effective_n_jobs(n_jobs)
     if len(runs) == 1:
@@ -172,7 +276,7 @@ def _train_one(run: TreeRun, every: int, threads: int, progress: Progress | None
 
 
 def _loss(run: TreeRun, trees: Trees, rows: np.ndarray, rounds: int) -> float:
-    """Mean loss of some rows by the first rounds, in the target's unit."""
+    """Return the mean loss of some rows after the first rounds, in the unit of the target."""
     outputs: Any = torch.as_tensor(run.outputs(trees, rows, rounds))
     targets, unit = run.bank.targets[rows], run.units.target
     targets = unit.apply(targets) if run.bank.loss is SQUARED else targets

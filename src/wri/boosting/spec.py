@@ -1,9 +1,9 @@
-"""What boosted trees are trained for and how they grow, said once.
+"""Model specification of boosted trees.
 
-    objective with its options · hyper-parameters of its penalty · how trees grow
+    objective with its options · hyper-parameters of its penalty · settings of the trees
 
-A model specification whose predictor is a forest: steps are rounds, there are no hidden layers, and
-what belongs to Adam (learning rate, decay, batches) is not there.
+Steps are rounds. There are no hidden layers and no hyper-parameters of Adam (learning rate, weight
+decay, batches).
 """
 
 from collections.abc import Mapping
@@ -19,18 +19,46 @@ from wri.training.spec import ModelSpec, decode_option
 
 PRESET = "table"
 PENALTY_WEIGHTS: Mapping[str, float] = {"wri": 5.0}
-"""λ where none is given and that of tables, which was chosen for networks, is not the best."""
+"""Default λ of trees, where it differs from the preset's, which was chosen for networks."""
 OF_NETWORKS = tuple(parameter.name for parameter in COMMON)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreeSpec(ModelSpec):
-    """A model specification for trees.
+    """Model specification of boosted trees; `TreeSpec.grown` fills in the defaults.
 
     Parameters
     ----------
-    trees
-        How they grow; `rounds` is the number of steps.
+    objective : Objective
+        What is minimised, with its options.
+    preset : str
+        Preset that supplies hyper-parameters that are not given.
+    hidden : tuple of int or None
+        Always `()`.
+    standardise : bool
+        Whether to standardise the target of a regression, and the inputs of densities.
+    steps : int
+        Number of rounds, the same as in `trees`.
+    hyper : mapping of str to float, default={}
+        Given hyper-parameters.
+    stop_after : int or None, default=None
+        Round after which training stops, if it is before `steps`.
+    precision : {"single", "double"} or None, default=None
+        Precision of the objective.
+    trees : TreeSettings, default=TreeSettings()
+        Settings of the trees.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown, a value is out of range, or a hyper-parameter is one of networks.
+
+    Examples
+    --------
+    >>> from wri.boosting import TreeSettings, TreeSpec
+    >>> spec = TreeSpec.grown("wri", TreeSettings(rounds=50))
+    >>> spec.steps, spec.hyper["penalty_weight"]
+    (50, 5.0)
     """
 
     trees: TreeSettings = field(default_factory=TreeSettings)
@@ -52,18 +80,25 @@ class TreeSpec(ModelSpec):
         options: Mapping[str, Any] | None = None,
         stop_after: int | None = None,
     ) -> Self:
-        """A specification from what is given; the rest by the preset for tables.
+        """Make a specification; the preset for tables supplies what is not given.
 
         Parameters
         ----------
-        objective
-            A name in the registry.
-        trees
-            How they grow.
-        hyper, options
-            Of the objective.
-        stop_after
-            Rounds after which training stops.
+        objective : str
+            Name in the registry.
+        trees : TreeSettings
+            Settings of the trees.
+        hyper : mapping of str to float or None, default=None
+            Hyper-parameters of the objective.
+        options : mapping of str to Any or None, default=None
+            Options of the objective.
+        stop_after : int or None, default=None
+            Round after which training stops.
+
+        Returns
+        -------
+        spec : TreeSpec
+            The specification.
         """
         return cls(
             objective=make_objective(objective, PRESET, (), **(options or {})),
@@ -79,10 +114,26 @@ class TreeSpec(ModelSpec):
 
     @property
     def compares(self) -> bool:
-        """Whether the rows' weights depend on their scores, so that gaps could be memorised."""
+        """Whether there is a penalty, so that row weights depend on scores."""
         return self.objective.name != "erm" and self.hyper.get("penalty_weight", inf) > 0
 
     def complete(self, width: int, weight: float, largest: int) -> "TreeSpec":
+        """Fill in all settings that depend on the size of the training rows.
+
+        Parameters
+        ----------
+        width : int
+            Number of columns.
+        weight : float
+            Total weight of the training rows.
+        largest : int
+            Number of rows of the largest environment.
+
+        Returns
+        -------
+        spec : TreeSpec
+            Complete specification.
+        """
         size = self.fit_size(width, weight, largest)
         declared = self.objective.hyperparameters()
         own = [parameter for parameter in declared if parameter.name not in OF_NETWORKS]
@@ -91,14 +142,36 @@ class TreeSpec(ModelSpec):
         return replace(self, hyper=hyper, trees=self.trees.complete(weight))
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain values for JSON; `from_dict` reads it."""
+        """Return all settings as plain values for JSON; `from_dict` reads them.
+
+        Returns
+        -------
+        values : dict
+            Settings by name.
+        """
         every = super().as_dict()
         kept = {name: every[name] for name in ("objective", "options", "hyper", "stop_after")}
         return {**kept, "trees": asdict(self.trees)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """What `as_dict` wrote."""
+        """Make a specification from the values of `as_dict`.
+
+        Parameters
+        ----------
+        values : mapping of str to Any
+            Settings by name.
+
+        Returns
+        -------
+        spec : TreeSpec
+            The specification.
+
+        Raises
+        ------
+        InputError
+            If a setting is missing, unknown or out of range.
+        """
         known = {"objective", "options", "hyper", "stop_after", "trees"}
         if odd := sorted(set(values) ^ known):
             raise InputError(f"a specification of trees has missing or unknown {', '.join(odd)}")

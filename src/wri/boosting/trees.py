@@ -1,14 +1,13 @@
 """Boosted trees that minimise an objective over environments, on LightGBM.
 
-A penalty on the gap between environments is closed by trees on the very rows they have seen, the
-more the more a tree can memorise. So with a penalty rows are split into two halves by their
-contents, a forest grows on each, and every round the gap, and with it how much each row counts, is
-taken from the scores of the forest that has not seen the row:
+Trees can close the gap between environments by memorising training rows. Therefore, with a penalty,
+rows are split into two halves by their contents and a forest grows on each. In every round the gap,
+and with it the weight of each row, comes from the scores of the forest that has not seen the row:
 
     f = (f_A + f_B) / 2,    ω from f_B on A's rows and from f_A on B's
 
-Each half's forest then takes the step ω_r · l′(f_r) on its own rows. Without a penalty there is
-one forest on all rows, which is what LightGBM's own objectives grow.
+The forest of each half then takes the step ω_r · l′(f_r) on its own rows. Without a penalty there
+is one forest on all rows, the same as with LightGBM's own objectives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,26 +26,37 @@ from wri.progress import Progress
 
 MOST_ROUNDS = 100_000
 MOST_LEAVES = 2**16
-FEWEST_LEAST, MOST_LEAST = 20, 200  # rows per leaf where nothing else is asked for
-LEAST_SHARE = 20  # a leaf has one in so many of the training rows, within these limits
+FEWEST_LEAST, MOST_LEAST = 20, 200  # limits of the default rows per leaf
+LEAST_SHARE = 20  # by default a leaf has at least one in 20 training rows, within these limits
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreeSettings:
-    """How trees grow.
+    """Settings of boosted trees.
 
     Parameters
     ----------
-    rounds
-        Trees per score.
-    leaves
-        Leaves per tree.
-    least_rows
-        Rows per leaf at least; by the number of training rows when None.
-    learning_rate
-        Share of each tree's step that is taken.
-    l2
-        Added to the curvature of a leaf.
+    rounds : int, default=300
+        Number of trees per score.
+    leaves : int, default=4
+        Number of leaves per tree.
+    least_rows : int or None, default=None
+        Smallest number of rows per leaf. None: one in 20 training rows, from 20 to 200.
+    learning_rate : float, default=0.15
+        Share of the step of each tree that is taken.
+    l2 : float, default=0.0
+        Number added to the curvature of a leaf.
+
+    Raises
+    ------
+    InputError
+        If a value is out of range.
+
+    Examples
+    --------
+    >>> from wri.boosting import TreeSettings
+    >>> TreeSettings(rounds=100).complete(weight=1000).least_rows
+    50
     """
 
     rounds: int = 300
@@ -71,14 +81,38 @@ class TreeSettings:
             raise InputError(f"{name} must be {kind} from {low:g} to {high:g}, not {value!r:.40}")
 
     def complete(self, weight: float) -> "TreeSettings":
-        """The same with nothing left open, for training rows of this weight."""
+        """Fill in `least_rows` by the weight of the training rows.
+
+        Parameters
+        ----------
+        weight : float
+            Total weight of the training rows.
+
+        Returns
+        -------
+        settings : TreeSettings
+            Complete settings.
+        """
         if self.least_rows is not None:
             return self
         least = int(min(MOST_LEAST, max(FEWEST_LEAST, weight / LEAST_SHARE)))
         return replace(self, least_rows=least)
 
     def parameters(self, seed: int, threads: int = 1) -> dict[str, Any]:
-        """LightGBM's names for them."""
+        """Return the settings by LightGBM's names.
+
+        Parameters
+        ----------
+        seed : int
+            Seed of LightGBM.
+        threads : int, default=1
+            Number of threads.
+
+        Returns
+        -------
+        parameters : dict
+            Parameters of LightGBM.
+        """
         return {
             "num_leaves": int(self.leaves),
             "min_data_in_leaf": int(self.least_rows or FEWEST_LEAST),
@@ -94,7 +128,28 @@ class TreeSettings:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trees:
-    """One or two grown forests; their scores are averaged."""
+    """One or two grown forests; their scores are averaged.
+
+    Attributes
+    ----------
+    texts : tuple of str
+        Checked texts of the forests.
+    boosters : tuple of lightgbm.Booster
+        The forests.
+    start : ndarray of shape (C,)
+        Score before the first tree.
+    n_features : int
+        Number of columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.boosting import Trees
+    >>> tree = "Tree=0\\nnum_leaves=1\\nnum_cat=0\\nleaf_value=2\\nis_linear=0\\nshrinkage=1\\n"
+    >>> text = f"tree\\nversion=v4\\n\\n{tree}\\n\\nend of trees\\n"
+    >>> Trees.read([text], np.array([0.5]), n_features=2).scores(np.zeros((1, 2))).tolist()
+    [[2.5]]
+    """
 
     texts: tuple[str, ...]  # as `clean_forest` writes them
     boosters: tuple[Any, ...]  # lightgbm.Booster
@@ -103,16 +158,26 @@ class Trees:
 
     @classmethod
     def read(cls, texts: Sequence[str], start: np.ndarray, n_features: int) -> Self:
-        """Forests from their texts, which may come from anybody.
+        """Read forests from texts; texts from untrusted sources are safe.
 
         Parameters
         ----------
-        texts
-            As LightGBM writes them.
-        start
-            Score before the first tree, `[C]`.
-        n_features
-            Columns that trees may split on.
+        texts : sequence of str
+            Texts in LightGBM's format.
+        start : ndarray of shape (C,)
+            Score before the first tree.
+        n_features : int
+            Number of columns that trees may split on.
+
+        Returns
+        -------
+        trees : Trees
+            The forests.
+
+        Raises
+        ------
+        InputError
+            If a text is not a valid forest, or LightGBM is not installed.
         """
         lightgbm = load_lightgbm()
         cleaned = tuple(clean_forest(text, n_features, len(start)).text for text in texts)
@@ -120,16 +185,41 @@ class Trees:
         return cls(texts=cleaned, boosters=boosters, start=start, n_features=n_features)
 
     def scores(self, X: Any, rounds: int | None = None, threads: int = 1) -> np.ndarray:
-        """Scores of rows `[n, D]`, `[n, C]`, of the first rounds if not of all."""
+        """Return the scores of rows.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            Rows; missing values are NaN.
+        rounds : int or None, default=None
+            Number of rounds that count. None: all.
+        threads : int, default=1
+            Number of threads.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows, C)
+            Mean scores of the forests.
+        """
         options = {"raw_score": True, "num_iteration": rounds, "num_threads": threads}
         grown = [_as_table(booster.predict(X, **options)) for booster in self.boosters]
         return self.start + sum(grown) / len(grown)
 
     def importances(self, X: Any) -> np.ndarray:  # [n, D] -> [D]
-        """Mean absolute contribution of every column to the scores of rows, as shares.
+        """Return the mean absolute contribution of each column to the scores, as shares.
 
         Contributions are Shapley values, which LightGBM computes; they sum to the score. The gain
-        of splits would count a column twice that one tree uses and a later one takes back.
+        of splits is not used: it would count a column twice if a later tree undoes an earlier one.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            Rows.
+
+        Returns
+        -------
+        importances : ndarray of shape (n_features,)
+            Shares, which sum to one; all 0 if no tree has a split.
         """
         parts = [booster.predict(X, pred_contrib=True, num_threads=1) for booster in self.boosters]
         mean = np.mean(parts, 0).reshape(len(X), len(self.start), -1)  # [n, C, D + 1]
@@ -139,7 +229,7 @@ class Trees:
 
 
 def load_lightgbm() -> Any:
-    """The package, which is an optional requirement."""
+    """Import LightGBM, which is an optional requirement."""
     try:
         import lightgbm
     except ImportError as error:
@@ -169,28 +259,55 @@ def grow(
 
     Parameters
     ----------
-    X
-        What trees split on, `[n, D]`; missing values are NaN.
-    rows
+    X : ndarray of shape (n, D)
+        Columns that trees split on; missing values are NaN.
+    rows : WeightedRows
         The same rows for the objective.
-    objective, hyper
-        What is minimised, with its hyper-parameters; steps are rounds.
-    settings
-        How trees grow.
-    classes
-        Outputs of a cross-entropy.
-    categorical
-        Columns of X whose numbers are names.
-    halves
-        0 or 1 for every row, to grow a forest on each half; None for one forest on all rows.
-    seed
-        Of LightGBM and of what the objective draws.
-    threads
-        Of LightGBM; results do not depend on them.
-    rounds
-        Rounds after which to stop, if before those of the settings.
-    progress
-        Called with rounds done and rounds in all.
+    objective : Objective
+        What is minimised.
+    hyper : mapping of str to float
+        Hyper-parameters of the objective; steps are rounds.
+    settings : TreeSettings
+        Settings of the trees.
+    classes : int or None, default=None
+        Number of outputs of a cross-entropy.
+    categorical : sequence of int, default=()
+        Columns of X that hold categories.
+    halves : ndarray of shape (n,) or None, default=None
+        0 or 1 for each row, to grow one forest per half. None: one forest on all rows.
+    seed : int, default=0
+        Seed of LightGBM and of the random draws of the objective.
+    threads : int, default=1
+        Number of threads of LightGBM; results do not depend on it.
+    rounds : int or None, default=None
+        Round after which to stop, if it is before those of the settings.
+    progress : callable or None, default=None
+        Called with the rounds done and in all.
+
+    Returns
+    -------
+    trees : Trees
+        The grown forests.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.boosting import TreeSettings, WeightedRows, grow
+    >>> from wri.objectives import make_objective
+    >>> from wri.stacked import LOGISTIC
+    >>> x = np.random.default_rng(0).normal(size=(80, 2))
+    >>> rows = WeightedRows(
+    ...     features=x,
+    ...     targets=(x[:, 0] > 0).astype(int),
+    ...     environment=np.repeat([0, 1], 40),
+    ...     loss=LOGISTIC,
+    ...     weights=np.ones(80),
+    ... )
+    >>> erm = make_objective("erm", "table", ())
+    >>> trees = grow(x, rows, erm, {}, TreeSettings(rounds=5, least_rows=5))
+    >>> low, high = trees.scores(np.array([[-1.0, 0.0], [1.0, 0.0]]))[:, 0]
+    >>> bool(low < 0 < high)
+    True
     """
     weights = RowWeights(objective, rows, hyper, seed)
     start = _start(rows, weights, classes or 1)
@@ -212,7 +329,7 @@ def grow(
 
 
 class _Forest:
-    """Trees that grow on some of the rows, and what they score all rows."""
+    """Trees that grow on some of the rows, and their scores of all rows."""
 
     def __init__(
         self,
@@ -238,7 +355,7 @@ class _Forest:
         self.scores = np.tile(start, (len(X), 1))  # [n, C]
 
     def step(self, gradient: np.ndarray, curvature: np.ndarray) -> None:  # [n, C] each
-        """One tree per score."""
+        """Grow one tree per score."""
         if not self._can_split:
             return
         wide = gradient.shape[1] > 1
@@ -249,7 +366,7 @@ class _Forest:
             self.booster.eval_valid(lambda scores, data: self._keep(scores, ~self._seen))
 
     def text(self) -> str:
-        """As LightGBM writes it; of trees without a split where no column has one."""
+        """Return the text in LightGBM's format; trees have no split if no column can be split."""
         if self._can_split:
             return str(self.booster.model_to_string())
         trees = [
@@ -259,13 +376,13 @@ class _Forest:
         return "\n".join(["tree", "version=v4", "", *trees, END, ""])
 
     def _keep(self, scores: np.ndarray, rows: np.ndarray) -> tuple[str, float, bool]:
-        """Scores of some rows, by way of a measure that LightGBM asks for."""
+        """Keep the scores of some rows; LightGBM calls this as a measure."""
         self.scores[rows] = self._start + _as_table(scores)
         return "kept", 0.0, True
 
 
 def _has_no_columns(text: str) -> bool:
-    """Whether LightGBM found no column to split on: too few rows, or all columns constant."""
+    """Return whether LightGBM can split no column: too few rows, or constant columns."""
     (infos,) = (line for line in text.splitlines() if line.startswith("feature_infos="))
     return set(infos.partition("=")[2].split(" ")) == {"none"}
 
