@@ -10,11 +10,12 @@ block that lies in several environments are permuted only among themselves.
 """
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from wri.diagnosis.blocks import BlockCells
 from wri.diagnosis.environment_odds import SmoothTerms
 
-_CHUNK = 5_000_000  # largest number of cell memberships held in memory at once
+_CHUNK = 2_000_000  # largest number of permuted cells held in memory at once
 
 
 def identical_p(
@@ -26,30 +27,27 @@ def identical_p(
     first = _cell_sums(x, SmoothTerms(x, random, order=1), cells)
     sums = np.concatenate([sums, first[:, 1:]], 1)
     edge = 1 + terms.width
-    own = cells.environment
     crossing = np.bincount(cells.block)[cells.block] > 1
     stratum = np.where(crossing, cells.block + 1, 0)
-    found = [_spread(sums, own[None], edge)]
-    step = max(1, _CHUNK // (len(sums) * (own[-1] + 1)))
+    starts = np.searchsorted(cells.environment, np.arange(cells.environment[-1] + 1))
+    found = [_spread(sums, np.arange(len(sums))[None], starts, edge)]
+    step = max(1, _CHUNK // len(sums))
     for start in range(0, permutations, step):
-        labels = _permuted(own, stratum, min(step, permutations - start), random)
-        found.append(_spread(sums, labels, edge))
+        orders = _permuted(stratum, min(step, permutations - start), random)
+        found.append(_spread(sums, orders, starts, edge))
     return _smaller_p(np.concatenate(found))
 
 
 def _permuted(
-    labels: np.ndarray, stratum: np.ndarray, times: int, random: np.random.Generator
-) -> np.ndarray:  # [m], [m] -> [times, m]
-    """Return labels permuted within strata."""
-    drawn = np.empty((times, len(labels)), labels.dtype)
+    stratum: np.ndarray, times: int, random: np.random.Generator
+) -> np.ndarray:  # [m] -> [times, m]
+    """Return random orders of the cells, permuted within strata."""
     if not stratum.any():
-        for own in drawn:
-            own[random.permutation(len(labels))] = labels
-        return drawn
-    sorted_labels = labels[np.argsort(stratum, kind="stable")]
-    for own in drawn:
-        own[np.lexsort([random.random(len(labels)), stratum])] = sorted_labels
-    return drawn
+        return np.stack([random.permutation(len(stratum)) for _ in range(times)])
+    orders, places = np.empty((times, len(stratum)), int), np.argsort(stratum, kind="stable")
+    for order in orders:
+        order[places] = np.lexsort([random.random(len(places)), stratum])
+    return orders
 
 
 def _smaller_p(values: np.ndarray) -> float:  # [1 + R, 2]
@@ -76,11 +74,14 @@ def _cell_sums(x: np.ndarray, terms: SmoothTerms, cells: BlockCells) -> np.ndarr
     return total
 
 
-def _spread(sums: np.ndarray, labels: np.ndarray, edge: int) -> np.ndarray:  # [R, m] -> [R, 2]
-    """Return S of all terms and of first-order terms, with cells in the environments `labels`."""
-    number = labels.max() + 1
-    members = (labels[:, None, :] == np.arange(number)[:, None]).reshape(-1, labels.shape[1])
-    each = (members.astype(float) @ sums).reshape(len(labels), number, -1)  # [R, E, 1 + q]
+def _spread(
+    sums: np.ndarray, orders: np.ndarray, starts: np.ndarray, edge: int
+) -> np.ndarray:  # [R, m] -> [R, 2]
+    """Return S of all terms and of first-order terms; environments begin at `starts`."""
+    draws, cells = orders.shape
+    ends = np.append((cells * np.arange(draws)[:, None] + starts).ravel(), orders.size)
+    members = csr_matrix((np.ones(orders.size), orders.ravel(), ends), (len(ends) - 1, cells))
+    each = (members @ sums).reshape(draws, len(starts), -1)  # [R, E, 1 + q]
     rows, total = each[:, :, :1], sums.sum(0)
     distance = each[:, :, 1:] / rows - total[1:] / total[0]
     squares = (rows * np.square(distance)).sum(1)  # [R, q]
