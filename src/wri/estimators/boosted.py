@@ -169,7 +169,7 @@ class TreeEstimator(EnvironmentEstimator):
     """
 
     _sees: ClassVar[tuple[Seen, ...]] = ("outputs", "x")
-    preset: ClassVar[str] = PRESET
+    preset: str = PRESET
     trees_: Trees
     view_: ColumnView
     feature_importances_: np.ndarray
