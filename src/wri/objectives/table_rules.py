@@ -14,7 +14,7 @@ alone, and is fitted anew as Φ moves: an invariant predictor's Φ holds nothing
 neither do its weights. Both are fitted briefly or with a strong decay, because sharper weights
 leave fewer effective rows.
 Pairs of environments count by the square of their overlap, so that pairs with nothing in common,
-whose gap is noise, count for nothing (`docs/results.md`, "The price of insurance").
+whose gap is noise, count for nothing (`docs/results/insurance.md`).
 IRM and WRI square the mean over a whole batch. The product of two half-batches is an unbiased
 guess, the square less its variance, and over rows that come again at every step a predictor learns
 to make that variance large (R² below 0 on simulated sites of 100 rows). WRI's squared gap is

@@ -81,7 +81,7 @@ def write_markdown(result: Result, about: str, command: str, seed: int, folder: 
         parts = PageParts(f"# {result.experiment}\n\n{_sentence(about)}\n\n", "", "\n")
     drawn = [each for each in result.figures if each.suffix == ".png"]
     places = {figure: _place(figure.name, parts.generated) for figure in drawn}
-    pictures = [f"![{_sentence(about)}]({place})" for place in places.values()]
+    pictures = [_wrap(f"![{_sentence(about)}]({place})") for place in places.values()]
     text = render_result(result, command, seed, pictures)
     for figure, place in places.items():
         _write(folder / place, figure.read_bytes())
