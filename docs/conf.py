@@ -84,6 +84,14 @@ def list_guides(app, name, source):
         source[0] = source[0].replace("@guides@", "\n".join(ordered))
 
 
+def leave_out_inherited(app, what, name, member, skip, options):
+    """Leave out what classes inherit from other packages, whose docstrings link to their own."""
+    function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+    module = getattr(function, "__module__", None) or "wri"
+    return True if not module.startswith("wri") else skip
+
+
 def setup(app):
+    app.connect("autodoc-skip-member", leave_out_inherited)
     write_reference(HERE / "reference")
     app.connect("source-read", list_guides)

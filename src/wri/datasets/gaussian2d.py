@@ -100,7 +100,7 @@ class Gaussian2D:
         return x.new_tensor(values)
 
     def best_accuracy(self, environment: int) -> float:
-        """Accuracy of sign(x_inv), the best that x_inv allows: E[Φ(|X_inv|)]."""
+        """Accuracy of sign(x_inv), the best that x_inv allows: `E[Φ(|X_inv|)]`."""
         centre, sd = self._centres[environment], self.invariant_sd[environment]
         positive, negative = (
             quad(lambda x: norm.pdf(x, centre, sd) * norm.cdf(abs(x)), *ends)[0]

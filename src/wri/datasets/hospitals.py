@@ -64,7 +64,7 @@ class Hospital:
 
     @property
     def best_accuracy(self) -> float:
-        """Of the sign of smoking, the best that the cause alone allows: E[σ(2·|smoking|)]."""
+        """Of the sign of smoking, the best that the cause alone allows: `E[σ(2·|smoking|)]`."""
         parts = [
             quad(lambda c: norm.pdf(c, self.smoking) * expit(SLOPE * abs(c)), *ends)[0]
             for ends in ((-np.inf, 0), (0, np.inf))

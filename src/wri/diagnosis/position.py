@@ -59,7 +59,7 @@ class GeneralPosition:
 
     @property
     def enough_by_theorem(self) -> bool:
-        """|E| > d_spu."""
+        """`|E| > d_spu`."""
         return self.environments > self.spurious
 
     @property
