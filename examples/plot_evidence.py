@@ -18,7 +18,7 @@ import numpy as np
 from wri import WRIClassifier
 from wri.datasets import hospitals, joined
 
-X, y, hospital = joined(hospitals(500, seed=0, noise_columns=0))
+X, y, hospital = joined(hospitals(300, seed=0, noise_columns=0))
 by_outputs = WRIClassifier(site_spread=False).fit(X, y, groups=hospital)
 by_columns = WRIClassifier(site_spread=False, evidence_on="x").fit(X, y, groups=hospital)
 patients = np.array([[0.0, 0.5], [1.0, 4.0], [9.0, 0.0]])
@@ -34,7 +34,7 @@ for patient, verdict, rarity in zip(
 # so a marker far from all others is still supported. On the right it is that of the columns, which
 # flags every strange combination.
 
-smoking, marker = np.meshgrid(np.linspace(-8, 8, 161), np.linspace(-8, 8, 161))
+smoking, marker = np.meshgrid(np.linspace(-8, 8, 121), np.linspace(-8, 8, 121))
 grid = np.stack([smoking.ravel(), marker.ravel()], axis=1)
 order = ["supported", "rare", "outside"]
 colours = ["#009E73", "#F0E442", "#CCCCCC"]

@@ -3,7 +3,7 @@ Many runs at once: λ on Figure 1's data
 =======================================
 
 Seeds and hyper-parameters are trained together, with a leading axis of runs on every tensor. Here
-three objectives with six penalty weights, and ERM, are trained with five seeds each: 95 runs.
+three objectives with five penalty weights, and ERM, are trained with four seeds each: 64 runs.
 """
 
 # %%
@@ -32,8 +32,8 @@ rows = np.arange(3000).reshape(3, 1000)
 # ------------------------------------
 # A run is a specification, rows and a seed. The last environment is only looked at.
 
-weights = (0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0)
-seeds = range(5)
+weights = (0.1, 1.0, 10.0, 100.0, 1000.0)
+seeds = range(4)
 objectives = {
     "irm": IRM(),
     "vrex": VREx(),
@@ -43,7 +43,7 @@ objectives = {
 
 def make_runs(objective, **hyper):
     hyper |= {"batch_size": 1000}
-    spec = ModelSpec.of(objective, hyper=hyper, hidden=(), steps=200)
+    spec = ModelSpec.of(objective, hyper=hyper, hidden=(), steps=150)
     return [
         Run(
             spec,
@@ -74,8 +74,8 @@ last = {
 }
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharex=True, layout="constrained")
 for ax, (split, accuracy) in zip(axes, last.items(), strict=True):
-    ax.axhline(accuracy[:5].mean(), color=ALGORITHM_COLOURS["erm"], ls="--", label="ERM")
-    by_weight = accuracy[5:].reshape(len(objectives), len(weights), len(seeds))
+    ax.axhline(accuracy[: len(seeds)].mean(), color=ALGORITHM_COLOURS["erm"], ls="--", label="ERM")
+    by_weight = accuracy[len(seeds) :].reshape(len(objectives), len(weights), len(seeds))
     for name, values in zip(objectives, by_weight, strict=True):
         label = {"irm": "IRM", "vrex": "VREx", "wri": "WRI"}[name]
         colour = ALGORITHM_COLOURS[name]
