@@ -1,22 +1,32 @@
 # Two commands, on a machine with nothing but Python 3.11 or newer and pip:
 #   make demo   install, fit a table of hospitals, predict a new one, reproduce Figure 1
 #   make test   install, then lint, types and all tests
-# make lowest runs the tests with the lowest versions of packages that pyproject.toml allows
+# make docs builds the site in docs/_build/html, gallery included; make coverage shows which lines
+# the tests reach; make lowest runs the tests with the lowest versions of packages that
+# pyproject.toml allows
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 RAY := $(VENV)/ray
+DOCS := $(VENV)/docs
 LOWEST := .venv-lowest
 
-.PHONY: demo test lint types lowest clean
+.PHONY: demo test lint types docs coverage lowest clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py --output demo
 
 test: $(RAY) lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # a worker for each core, a thread for each worker
+
+coverage: $(RAY)  # slower than make test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov=wri --cov-report=term:skip-covered
+
+docs: $(DOCS)  # warnings are errors
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "site: docs/_build/html/index.html"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -37,6 +47,10 @@ $(RAY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --only-binary :all: ray || echo "no Ray wheel for this Python or machine: tests of --backend ray are skipped"
 	@touch $(RAY)
 
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $(DOCS)
+
 lowest:  # the tests with the lowest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
@@ -46,4 +60,5 @@ lowest:  # the tests with the lowest versions that pyproject.toml allows
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n auto -W default  # old versions warn of new ones
 
 clean:
-	rm -rf $(VENV) $(LOWEST) demo results build
+	rm -rf $(VENV) $(LOWEST) demo results build .coverage
+	rm -rf docs/_build docs/gallery docs/reference docs/sg_execution_times.rst

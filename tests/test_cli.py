@@ -58,6 +58,30 @@ def test_all_runs_every_experiment_and_writes_one_page(wri, monkeypatch):
     assert "wri reproduce all --quick --seed 0" in page
 
 
+def test_markdown_keeps_commentary_and_gives_the_same_page_twice(wri):
+    asked = ("reproduce", "sample_complexity", "-o", "out", "--markdown", "pages")
+    assert wri(*asked).returncode == 0
+    page = Path("pages/sample_complexity.md")
+    first = page.read_text()
+    assert "`wri reproduce sample_complexity --quick --seed 0`" in first
+    assert "](figures/sample_complexity.png)" in first
+    assert Path("pages/figures/sample_complexity.png").exists()
+    page.write_text(first.replace("| density |", "| changed |") + "Why this is so.\n")
+    assert wri(*asked).returncode == 0
+    assert page.read_text() == first + "Why this is so.\n"
+
+
+def test_a_page_with_torn_marks_is_refused_before_anything_is_computed(wri, monkeypatch):
+    monkeypatch.setattr(cli.reproduce, "run_experiment", None)
+    page = Path("pages/figure1.md")
+    page.parent.mkdir()
+    page.write_text("# Figure 1\n\nMine.\n")
+    done = wri("reproduce", "figure1", "-o", "out", "--markdown", "pages")
+    assert done.returncode == 2
+    assert "must have one line <!-- generated" in " ".join(done.stderr.split())
+    assert page.read_text() == "# Figure 1\n\nMine.\n"
+
+
 def test_every_experiment_has_a_module_that_runs():
     for name in EXPERIMENTS:
         module = import_module(f"wri.experiments.{name}")
@@ -190,7 +214,8 @@ def test_an_experiment_shows_only_the_options_it_declares(wri):
         ("all", {"--backend"}),
     ):
         shown = set(re.findall(r"--\w+", wri("reproduce", name, "--help").stdout))
-        assert shown == own | {"--full", "--quick", "--seed", "--output", "--json", "--help"}
+        common = {"--full", "--quick", "--seed", "--output", "--markdown", "--json", "--help"}
+        assert shown == own | common
 
 
 @pytest.mark.parametrize(

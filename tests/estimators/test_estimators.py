@@ -13,7 +13,7 @@ from wri.densities import Gaussian
 from wri.errors import InputError
 from wri.estimators.search import hold_out
 
-QUICK = {"steps": 30}
+QUICK = {"steps": 30, "penalty_weight": None}
 FEATURES = ["cause", "marker", "noise"]
 
 
@@ -25,7 +25,9 @@ def table(n=60, seed=0):
 @pytest.fixture(scope="module")
 def trained():
     X, y, site = hospitals(500)
-    return wri.WRIClassifier(steps=300, site_spread=False).fit(X, y, groups=site)
+    return wri.WRIClassifier(steps=300, penalty_weight=None, site_spread=False).fit(
+        X, y, groups=site
+    )
 
 
 def test_wri_holds_at_the_new_hospital_and_erm_does_not(trained):
@@ -94,7 +96,7 @@ def test_labels_of_any_kind_and_more_than_two_classes():
 def test_one_environment_is_erm_and_says_so():
     X, y, _ = hospitals(60)
     with pytest.warns(UserWarning, match="trains plain ERM"):
-        alone = wri.WRIClassifier(penalty_weight=5, **QUICK).fit(X, y)
+        alone = wri.WRIClassifier(**QUICK | {"penalty_weight": 5}).fit(X, y)
     erm = wri.ERMClassifier(**QUICK).fit(X, y)
     assert alone.n_environments_ == 1
     assert np.array_equal(alone.predict_proba(X), erm.predict_proba(X))

@@ -103,19 +103,30 @@ def test_more_jobs_choose_the_same(searched):
 
 def test_with_two_environments_nothing_is_left_out():
     X, y, site = hospitals(60, strengths=(1, 0.5))
-    with pytest.warns(UserWarning, match="'auto' needs at least three environments, there are 2"):
-        model = wri.VRExClassifier(penalty_weight="auto", **QUICK).fit(X, y, site)
+    model = wri.VRExClassifier(**QUICK).fit(X, y, site)
     assert model.hyper_["penalty_weight"] == 30
+    assert "'auto' needs at least three environments, there are 2" in model.selection_
     assert "default hyper-parameters are taken" in model.selection_
     assert model.penalty_weights_ is model.candidate_losses_ is None
 
 
 @pytest.mark.parametrize("name", ["ERM", "GroupDRO", "Mixup", "MLDG"])
-def test_objectives_without_a_penalty_weight_say_so(name):
-    X, y, site = hospitals(20)
-    model = getattr(wri, f"{name}Classifier")(penalty_weight="auto")
-    with pytest.raises(InputError, match=r"\(irm, vrex, coral, wri\); .* has none: leave it out"):
-        model.fit(X, y, site)
+def test_objectives_without_a_penalty_weight_have_nothing_to_choose(name):
+    (spec,) = make_specs(getattr(wri, f"{name}Classifier")())
+    assert "penalty_weight" not in spec.hyper
+
+
+def test_a_weight_in_hyper_is_not_chosen_again():
+    (spec,) = make_specs(wri.WRIClassifier(hyper={"penalty_weight": 1.0}))
+    assert spec.hyper["penalty_weight"] == 1.0
+
+
+def test_by_default_the_weight_is_the_largest_that_is_affordable():
+    X, y, site = hospitals(60)
+    model = wri.WRIClassifier(**QUICK, site_spread=False).fit(X, y, site)
+    chosen = pick(model.candidate_losses_, model.penalty_weights_, "affordable")
+    assert model.hyper_["penalty_weight"] == model.penalty_weights_[chosen]
+    assert "within 1% of the smallest" in model.selection_
 
 
 def test_auto_crosses_candidates_that_leave_the_weight_open():
@@ -132,10 +143,6 @@ def test_auto_crosses_candidates_that_leave_the_weight_open():
         ({"penalty_weight": "much"}, "penalty_weight must be a number or 'auto', not 'much'"),
         ({"choose": "best"}, "choose must be one of average, worst, insured, affordable"),
         ({"n_jobs": 1.5}, "n_jobs must be a whole number"),
-        (
-            {"penalty_weight": "auto", "hyper": {"penalty_weight": 1.0}},
-            "hyper has a penalty_weight as well as 'auto'",
-        ),
     ],
 )
 def test_what_is_refused(given, words):
@@ -157,11 +164,12 @@ def test_fit_says_where_sites_share_nothing():
     X, y, site = apart(8)
     names = "3 of 3 pairs .*spring and winter.*environment_overlap"
     with pytest.warns(UserWarning, match=names):
-        model = wri.WRIClassifier(**QUICK).fit(X, y, site)
+        model = wri.WRIClassifier(penalty_weight=None, **QUICK).fit(X, y, site)
     # and what they do not share hardly moves the predictor
     erm = wri.ERMClassifier(**QUICK).fit(X, y, site)
+    options = {"overlap_power": 0.0}
     with pytest.warns(UserWarning, match="hardly overlap"):
-        alike = wri.WRIClassifier(options={"overlap_power": 0.0}, **QUICK).fit(X, y, site)
+        alike = wri.WRIClassifier(penalty_weight=None, options=options, **QUICK).fit(X, y, site)
     differences = [np.abs(m.coef_ - erm.coef_).max() for m in (model, alike)]
     assert differences[0] < 0.5 * differences[1]
 

@@ -10,7 +10,7 @@ import wri
 from wri.errors import InputError
 from wri.rows import Scaling
 
-QUICK = {"steps": 5, "hidden": (8, 4)}
+QUICK = {"steps": 5, "hidden": (8, 4), "penalty_weight": None}
 METHODS = (
     *("predict", "predict_proba", "verdict", "score_samples", "rarity", "score_environments"),
     *("nearest_environment", "score_new_site"),

@@ -25,7 +25,7 @@ from wri.estimators import saving
 from wri.estimators.model_folder import tensors_name
 from wri.estimators.model_record import record_digest
 
-QUICK = {"steps": 5, "hidden": (8, 4)}
+QUICK = {"steps": 5, "hidden": (8, 4), "penalty_weight": None}
 FEATURES = ["cause", "marker", "noise"]
 METHODS = ("predict", "score_samples", "score_environments", "rarity", "verdict")
 
@@ -313,7 +313,7 @@ def test_a_density_that_holds_a_function_is_described_and_not_kept(tmp_path):
     X, y, site = hospitals(30)
     options = {"weighting": "density", "density": Exact(lambda x: x[..., :4])}
     X = np.column_stack([X, X[:, 0]])
-    model = wri.WRIClassifier(options=options, steps=5).fit(X, y, groups=site)
+    model = wri.WRIClassifier(options=options, steps=5, penalty_weight=None).fit(X, y, groups=site)
     with pytest.warns(UserWarning, match="options, density: objects are not saved"):
         model.save(tmp_path / "model")
     loaded = wri.WRIClassifier.load(tmp_path / "model")

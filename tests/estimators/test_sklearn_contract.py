@@ -21,7 +21,7 @@ from wri.objectives import OBJECTIVES
 
 NAMES = ("ERM", "IRM", "VREx", "GroupDRO", "Mixup", "MLDG", "CORAL", "WRI")
 KINDS = ("Classifier", "Regressor")
-QUICK = {"steps": 20, "learning_rate": 0.05, "hidden": (16,)}
+QUICK = {"steps": 20, "learning_rate": 0.05, "hidden": (16,), "penalty_weight": None}
 TREES = {"rounds": 30, "learning_rate": 0.2, "site_spread": False}
 
 
@@ -43,7 +43,7 @@ def test_scikit_learns_checks(name, kind):
 @pytest.mark.filterwarnings("ignore:.*trains plain ERM", "ignore:.*holds a single class")
 def test_scikit_learns_checks_with_environments():
     options = {"density": FittedClassifier(hidden=4, steps=5, batch_size=32)}
-    check_estimator(TwoPlaces(**QUICK, penalty_weight=1, options=options), on_skip=None)
+    check_estimator(TwoPlaces(**QUICK | {"penalty_weight": 1}, options=options), on_skip=None)
 
 
 class TwoForests(wri.WRIBoostingClassifier):

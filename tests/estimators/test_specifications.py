@@ -33,9 +33,10 @@ def test_options_are_part_of_the_line():
     options = {"weighting": "overlap", "density": Mixture(2)}
     spec = ModelSpec.of("wri", preset="table", options=options)
     # the weighting is the preset's own
-    assert constructor_parameters(spec) == {"options": {"density": Mixture(2)}}
+    expected = {"penalty_weight": None, "options": {"density": Mixture(2)}}
+    assert constructor_parameters(spec) == expected
     line = python_line(spec, "Regressor")
-    assert line.startswith("WRIRegressor(options={'density': Mixture(components=2")
+    assert line.startswith("WRIRegressor(penalty_weight=None, options={'density': Mixture(")
     assert make_spec(eval(line, {"WRIRegressor": wri.WRIRegressor, "Mixture": Mixture})) == spec
 
 
@@ -53,13 +54,17 @@ def test_candidates_may_vary_hidden_layers_and_options():
         {"hidden": (16, 8), "penalty_weight": 0.1},
         {"weighting": "density", "density": Gaussian()},
     ]
-    model = wri.WRIClassifier(candidates=candidates, steps=150).fit(X, y, groups=site)
+    model = wri.WRIClassifier(candidates=candidates, steps=150, penalty_weight=None).fit(
+        X, y, groups=site
+    )
     assert model.candidate_losses_.shape == (3, 4)
     assert model.candidate_losses_.mean(1).argmin() == 1
     assert model.spec_.hidden == (16, 8)
     assert model.spec_.objective.density_on == "phi"
     assert model.hyper_["learning_rate"] == 0.01  # the default of networks
-    only = wri.WRIClassifier(candidates=candidates[2:], steps=20).fit(X, y, groups=site)
+    only = wri.WRIClassifier(candidates=candidates[2:], steps=20, penalty_weight=None).fit(
+        X, y, groups=site
+    )
     assert only.spec_.objective.density == Gaussian()
 
 
@@ -88,12 +93,14 @@ def test_fit_leaves_threads_and_memory_settings_alone(monkeypatch):
     monkeypatch.setattr("wri.training.scheduling.keep_freed_memory", never)
     X, y, site = hospitals(40)
     candidates = [{"penalty_weight": 1.0}, {"penalty_weight": 9.0}, {"hidden": (4,)}]
-    wri.VRExClassifier(steps=5, candidates=candidates).fit(X, y, groups=site)
+    wri.VRExClassifier(steps=5, candidates=candidates, penalty_weight=None).fit(X, y, groups=site)
 
 
 def test_another_preset_trains_its_own_model(tmp_path):
     X, _, site = hospitals(60)
-    model = wri.VRExRegressor(preset="domainbed", steps=20).fit(X, 5 + 9 * X[:, 0], groups=site)
+    model = wri.VRExRegressor(preset="domainbed", steps=20, penalty_weight=None).fit(
+        X, 5 + 9 * X[:, 0], groups=site
+    )
     assert (model.spec_.hidden, model.spec_.standardise) == ((16, 8), False)
     assert model.hyper_["penalty_weight"] == 10.0
     assert (model.input_scaling_.scale == 1).all()

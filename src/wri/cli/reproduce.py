@@ -89,7 +89,9 @@ def make_command(
     """
     parameters = [*(_as_parameter(option) for option in options), *COMMON]
 
-    def command(full: bool, seed: int, output: Path, as_json: bool, **given: Any) -> None:
+    def command(
+        full: bool, seed: int, output: Path, markdown: Path | None, as_json: bool, **given: Any
+    ) -> None:
         common: dict[str, Any] = {"folder": output, "full": full, "seed": seed}
         given = {key: value for key, value in given.items() if value is not None}
         if experiment is None:
@@ -99,7 +101,7 @@ def make_command(
             ]
         else:
             tasks = [ExperimentTask(name=experiment, outputs=(name,), options=given, **common)]
-        reproduce(tasks, as_text(name, full, seed, given, options), as_json)
+        reproduce(tasks, as_text(name, full, seed, given, options), as_json, markdown)
 
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -135,6 +137,14 @@ COMMON = (
     _parameter(
         "output", Path, Path("results"), "-o", "--output", help="Folder for figures and index.html."
     ),
+    _parameter(
+        "markdown",
+        Path | None,
+        None,
+        "--markdown",
+        help="Folder of Markdown pages, NAME.md: text between the marks of generated text is "
+        "replaced, other text stays.",
+    ),
     _parameter("as_json", bool, False, "--json", help="Print one JSON document per result."),
 )
 
@@ -153,25 +163,21 @@ def as_text(
     return " ".join(parts)
 
 
-def reproduce(tasks: list[ExperimentTask], command: str, as_json: bool) -> None:
-    """Run the tasks, show their results and write them to one page."""
+def reproduce(
+    tasks: list[ExperimentTask], command: str, as_json: bool, markdown: Path | None = None
+) -> None:
+    """Run the tasks, show their results and write them to one page, or to Markdown as well."""
+    from wri.report.markdown import check_pages, write_markdown
     from wri.report.reproduction import write_results
 
     for task in tasks:
         check_task(task)  # before the first is run
     folder = tasks[0].folder
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", error)
-        raise InputError(f"-o {shorten(folder)} cannot be made a folder: {reason}") from error
-    try:
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(
-            f"-o {folder} cannot be written to: {error.strerror}; name another folder"
-        ) from error
+    make_folder("-o", folder)
+    if markdown is not None:
+        make_folder("--markdown", markdown)
+        outputs = [task.outputs or EXPERIMENTS[task.name].outputs for task in tasks]
+        check_pages(markdown, [name for each in outputs for name in each])
     about = {name: line for each in EXPERIMENTS.values() for name, line in each.outputs.items()}
     results: list[Result] = []
     page, failed = None, False
@@ -186,12 +192,30 @@ def reproduce(tasks: list[ExperimentTask], command: str, as_json: bool) -> None:
             continue
         for result in found:
             _show(result, as_json)
+            if markdown is not None:
+                write_markdown(result, about[result.experiment], command, task.seed, markdown)
         results += found
         page = write_results(results, about, command, folder)  # after each result, to lose none
     if page is not None and not as_json:
         console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
     if failed:
         raise typer.Exit(2)
+
+
+def make_folder(flag: str, folder: Path) -> None:
+    """Make an option's folder, and refuse one that cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
+        raise InputError(f"{flag} {shorten(folder)} cannot be made a folder: {reason}") from error
+    try:
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"{flag} {folder} cannot be written to: {error.strerror}; name another folder"
+        ) from error
 
 
 def _run(task: ExperimentTask) -> "list[Result]":

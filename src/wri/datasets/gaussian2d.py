@@ -173,7 +173,7 @@ class Gaussian2D:
         return x.new_tensor(values)
 
     def best_accuracy(self, environment: int) -> float:
-        """Return the accuracy of sign(x_inv), the best that x_inv allows: E[Φ(|X_inv|)].
+        """Return the accuracy of sign(x_inv), the best that x_inv allows: `E[Φ(|X_inv|)]`.
 
         Parameters
         ----------

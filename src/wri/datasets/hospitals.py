@@ -91,7 +91,7 @@ class Hospital:
 
     @property
     def best_accuracy(self) -> float:
-        """Accuracy of the sign of smoking, the best that the cause allows: E[σ(2·|smoking|)]."""
+        """Accuracy of the sign of smoking, the best that the cause allows: `E[σ(2·|smoking|)]`."""
         parts = [
             quad(lambda c: norm.pdf(c, self.smoking) * expit(SLOPE * abs(c)), *ends)[0]
             for ends in ((-np.inf, 0), (0, np.inf))

@@ -98,7 +98,7 @@ class GeneralPosition:
 
     @property
     def enough_by_theorem(self) -> bool:
-        """Whether |E| > d_spu."""
+        """Whether `|E| > d_spu`."""
         return self.environments > self.spurious
 
     @property

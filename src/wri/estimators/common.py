@@ -207,14 +207,14 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         self._check_overlap(problem)
 
     def _describe_selection(self) -> str:
-        """Describe the selection when no environment was left out; warn if one was asked for."""
-        asked = None
-        if self.candidates is not None and len(self.candidates) > 1:
+        """Describe the selection when no environment was left out; warn of unused candidates."""
+        asked, has_candidates = None, self.candidates is not None and len(self.candidates) > 1
+        if has_candidates:
             asked = "candidates need"
         elif chooses_penalty(self) and self.n_environments_ > 1:
             asked = "penalty_weight='auto' needs"
         reason = describe_without_choice(asked, self.n_environments_, self.early_stopping)
-        if asked:
+        if has_candidates:
             warnings.warn(reason, stacklevel=4)
         return reason
 

@@ -4,7 +4,7 @@ ERM, IRM, VREx and WRI on HCMNIST and HCMNIST-CS, the environment with the misle
 out: 10 draws of everything (rows and colours, extractor, split, initial weights) × 10 draws of
 hyper-parameters, 500 steps, a checkpoint every 10. `--seed N` is the number of the first draw of
 everything; the settings were chosen on draws 0 to 9, so a report should use others
-(`docs/results.md` shows 20 to 29). All runs are kept in one store, which continues after an
+(`docs/results/table2.md` shows 20 to 29). All runs are kept in one store, which continues after an
 interruption (`<output>/table2-….db`; `wri results` reads it too, each draw as a data set).
 Presets:
 

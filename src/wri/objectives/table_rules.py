@@ -14,7 +14,7 @@ and is fitted again as Φ changes: Φ of an invariant predictor holds nothing sp
 the weights. Both are fitted for few steps or with strong weight decay, because sharper weights
 leave fewer effective rows.
 Pairs of environments count by the square of their overlap, so that pairs without overlap, whose gap
-is noise, do not count (`docs/results.md`, "The price of insurance").
+is noise, do not count (`docs/results/insurance.md`).
 IRM and WRI square the mean over a whole batch. The product of two half-batches is an unbiased
 estimate: the square minus its variance. When the same rows return at every step, a predictor learns
 to make that variance large (R² below 0 on simulated sites of 100 rows). WRI's squared gap is

@@ -1,0 +1,59 @@
+"""The pages for readers: links lead somewhere, and pages of results can be written anew."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from wri.experiments import EXPERIMENTS
+from wri.report.markdown import WIDTH, check_pages
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "gallery"} & {*p.parts}),
+]
+OUTPUTS = [name for each in EXPERIMENTS.values() for name in each.outputs]
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s]+)\)")
+
+
+def without_code(page):
+    return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
+
+
+def anchors(page):
+    """Names of the headings, as GitHub and the site make them from a heading's text."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        yield re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_to_files_and_headings_lead_somewhere(page):
+    for link in LINK.findall(without_code(page)):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in [*anchors(target)], link
+
+
+def test_the_contents_of_the_results_name_every_page():
+    linked = {path.partition("#")[0] for path in LINK.findall((RESULTS / "index.md").read_text())}
+    assert {path.name for path in RESULTS.glob("*.md")} - {"index.md"} <= linked
+
+
+def test_every_table_and_figure_has_a_page_that_can_be_written_anew():
+    pages = {path.stem for path in RESULTS.glob("*.md")}
+    assert set(OUTPUTS) - pages == {"table4"}  # it is a part of table E.4
+    check_pages(RESULTS, OUTPUTS)
+    for name in {*OUTPUTS} & pages:
+        assert f"`wri reproduce {name} --full --seed " in (RESULTS / f"{name}.md").read_text()
+
+
+@pytest.mark.parametrize("page", sorted(RESULTS.glob("*.md")), ids=lambda page: page.name)
+def test_lines_of_results_wrap(page):
+    lines = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL).splitlines()
+    wide = [line for line in lines if not line.lstrip().startswith("|") and len(line) > WIDTH]
+    assert [line for line in wide if " " in line.strip()] == []
