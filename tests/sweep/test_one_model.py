@@ -44,7 +44,11 @@ def test_a_sweep_and_an_estimator_train_the_same_predictor(name, numbers, hidden
     (record,) = train_stack([run])
     kind = "Regressor" if numbers else "Classifier"
     estimator = ESTIMATORS[f"{ENTRIES[name].label}{kind}"](
-        hidden=hidden, steps=40, validation_fraction=0.0, random_state=run.seed
+        hidden=hidden,
+        steps=40,
+        penalty_weight=None,
+        validation_fraction=0.0,
+        random_state=run.seed,
     )
     rows = run.learned
     site = np.repeat(SITES[:3], [len(own) for own in run.train])
