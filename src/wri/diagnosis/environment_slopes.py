@@ -19,8 +19,8 @@ of a column.
 For classes β° lies between the mean of the β_e over environments and β_e itself: τ²/(τ² + v) of the
 way, where τ² counts only what Q has above its quantile by chance (`CLEAR`). With all that Q has
 above its mean, columns that lie apart by chance are followed: with few rows per column residuals
-become too small, and alarms too many (docs/results/level.md). At the mean alone ŷ would be wrong where a column
-changes much, and other columns would seem to change, too.
+become too small, and alarms too many (docs/results/level.md). At the mean alone ŷ would be wrong
+where a column changes much, and other columns would seem to change, too.
 
 For a test whether column k has the same slope β̄_k everywhere, T_b is cell b's part of the slope's
 score a_kᵀ(c_b − A_b β), a_k = M_k / M_kk, with β bound to β̄_k in column k, mixed from fits with and
