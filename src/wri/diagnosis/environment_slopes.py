@@ -19,8 +19,9 @@ environment holds no information about a column.
 For classes β° lies between the mean of the β_e over environments and β_e itself, at the share
 τ²/(τ² + v) of the way. τ² counts only the part of Q above its quantile under chance (`CLEAR`). If
 it counted the part of Q above its mean, β° would also follow columns whose slopes differ by chance;
-with few rows per column residuals, and so errors, become too small there. At the mean alone, ŷ
-would be wrong where a column changes much, and other columns would seem to change too.
+with few rows per column residuals become too small, and alarms too many (docs/results/level.md). At
+the mean alone, ŷ would be wrong where a column changes much, and other columns would seem to change
+too.
 
 To test whether column k has the same slope β̄_k everywhere, T_b is the part of cell b in the slope's
 score a_kᵀ(c_b − A_b β), a_k = M_k / M_kk, with β fixed to β̄_k in column k, mixed from fits with and
