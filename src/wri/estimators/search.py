@@ -91,7 +91,7 @@ class ChosenSpec(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
-    """What all runs of one `fit` share."""
+    """Shared data and settings of all runs of one `fit`."""
 
     bank: Bank
     rows: RowSplit

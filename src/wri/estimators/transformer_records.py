@@ -37,7 +37,7 @@ Learned = dict[str, Any]
 
 
 class TransformerFormat(NamedTuple):
-    """How a class of transformers is written and read."""
+    """Functions that write and read a class of transformers."""
 
     kind: type
     write: Callable[[Any], Learned]
