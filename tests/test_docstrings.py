@@ -50,8 +50,9 @@ def public_objects(module):
 
 def public_methods(kind):
     """Methods that a class of ours has, with those that it inherits from other classes of ours."""
-    for name in dir(kind):
-        each = None if name.startswith("_") else getattr(kind, name)
+    fields = getattr(kind, "__dataclass_fields__", {})  # a function may be a default
+    for name in (name for name in dir(kind) if name not in fields and name[0] != "_"):
+        each = getattr(kind, name)
         ours = str(getattr(each, "__module__", "")).startswith("wri.")
         if callable(each) and ours and not inspect.isclass(each):
             yield name, each

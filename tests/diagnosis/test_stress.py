@@ -109,7 +109,7 @@ def test_a_site_with_one_outcome_is_not_reversed(patients):
     kept = (site != "north") | (sick == 1)
     found = stress_test(LogisticRegression().fit(x, y), new[kept], sick[kept], site[kept], [1])
     assert np.isnan(found.losses[0, 2]).sum() == 1
-    assert "Reversed at 3 of them" in found.meaning
+    assert "reversed at 3 of them" in found.meaning
     assert np.isfinite(found.table()["loss"]).all()
 
 

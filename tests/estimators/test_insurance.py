@@ -106,7 +106,7 @@ def test_with_two_environments_nothing_is_left_out():
     with pytest.warns(UserWarning, match="'auto' needs at least three environments, there are 2"):
         model = wri.VRExClassifier(penalty_weight="auto", **QUICK).fit(X, y, site)
     assert model.hyper_["penalty_weight"] == 30
-    assert "default hyper-parameters are taken" in model.selection_
+    assert "default hyper-parameters are used" in model.selection_
     assert model.penalty_weights_ is model.candidate_losses_ is None
 
 
