@@ -135,6 +135,16 @@ def test_every_public_name_has_a_complete_docstring(module):
     assert found == []
 
 
+def test_classes_behind_a_registry_are_documented_too():
+    objectives = import_module("wri.objectives").OBJECTIVES
+    algorithms = import_module("wri.integrations.domainbed").ALGORITHMS
+    found = [problems(name, kind, has_example=False) for name, kind in objectives.items()]
+    found += [problems(name, kind, has_example=True) for name, kind in algorithms.items()]
+    assert [each for each in found if each] == []
+    for name, kind in objectives.items():
+        assert NumpyDocString(inspect.getdoc(kind))["References"], name
+
+
 @pytest.mark.parametrize("module", PUBLIC)
 def test_docstrings_have_the_form_of_numpydoc(module):
     found = []
