@@ -92,7 +92,7 @@ def test_an_objective_is_added_by_its_file_and_one_line(with_toy):
         "wri.ToyRegressor(steps=20).fit(x, x[:, 0], groups=site)\n"
         "print(model.spec_.objective, wri.ToyClassifier.__doc__.splitlines()[0])",
     )
-    assert fitted.strip() == "Toy() Toy: the worst environment counts twice."
+    assert fitted.strip() == "Toy() Toy classifier: the worst environment counts twice."
     swept = with_toy(
         *("-m", "wri.cli", "sweep", "--datasets", "hospitals", "--algorithms", "toy", "erm"),
         *("--steps", "10", "--trials", "1", "--draws", "2", "--store", "s.db"),
