@@ -90,7 +90,7 @@ def test_bad_tables_are_one_sentence_and_leave_nothing(case, command):
         (["none_*.csv", *FIT], "no file matches none_*.csv"),
         (["none.csv", *FIT], "none.csv does not exist"),
         (["rows.csv", "rows.csv", *FIT], "rows.csv is given twice"),
-        (["rows.csv", *FIT, "--drop", "age"], "--drop names 'age', and there is no such column"),
+        (["rows.csv", *FIT, "--drop", "age"], "--drop names 'age', but there is no such column"),
         (["rows.csv", *FIT, "--number", "age"], "has no column 'age'"),
         (["rows.csv", *FIT, "--algorithms", "boost"], "--algorithms must be one of erm"),
         (["rows.csv", *FIT, "--encoding", "klingon"], "--encoding klingon is unknown"),
@@ -228,7 +228,7 @@ def test_diagnose_answers_and_draws(command):
     assert "gaps" in json.loads(done.stdout)["answers"]
     done = command("diagnose", "rows.csv", *options, "--model", "model", "--task", "numbers")
     assert done.returncode == 2
-    assert "model predicts classes, and the target 'sick' holds numbers" in done.stderr
+    assert "model predicts classes, but the target 'sick' holds numbers" in done.stderr
 
 
 def test_data_writes_tables_for_trying_things_out(command):

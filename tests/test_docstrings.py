@@ -51,8 +51,9 @@ def public_objects(module):
 
 def public_methods(kind):
     """Methods that a class of ours has, with those that it inherits from other classes of ours."""
-    for name in dir(kind):
-        each = None if name.startswith("_") else getattr(kind, name)
+    fields = getattr(kind, "__dataclass_fields__", {})  # a function may be a default
+    for name in (name for name in dir(kind) if name not in fields and name[0] != "_"):
+        each = getattr(kind, name)
         ours = str(getattr(each, "__module__", "")).startswith("wri.")
         if callable(each) and ours and not inspect.isclass(each):
             yield name, each
@@ -133,6 +134,16 @@ def test_every_public_name_has_a_complete_docstring(module):
             for method, function in public_methods(thing):
                 found += problems(f"{name}.{method}", function, has_example=False)
     assert found == []
+
+
+def test_classes_behind_a_registry_are_documented_too():
+    objectives = import_module("wri.objectives").OBJECTIVES
+    algorithms = import_module("wri.integrations.domainbed").ALGORITHMS
+    found = [problems(name, kind, has_example=False) for name, kind in objectives.items()]
+    found += [problems(name, kind, has_example=True) for name, kind in algorithms.items()]
+    assert [each for each in found if each] == []
+    for name, kind in objectives.items():
+        assert NumpyDocString(inspect.getdoc(kind))["References"], name
 
 
 @pytest.mark.parametrize("module", PUBLIC)

@@ -126,9 +126,10 @@ def test_help_of_an_estimator_is_complete():
     text = wri.WRIClassifier.__doc__
     assert text.startswith("WRI classifier: weighted risk invariance.")
     for parameter in wri.WRIClassifier().get_params():
-        assert re.search(rf"^{parameter} : ", text, re.MULTILINE), parameter
+        assert re.search(rf"^{parameter} : .*default=", text, re.MULTILINE), parameter
     for attribute in ("spec_", "environments_", "evidence_"):
-        assert attribute in text
+        assert re.search(rf"^{attribute} : ", text, re.MULTILINE), attribute
+    assert "Wong" in text.partition("References")[2].partition("Examples")[0]
 
 
 def test_help_of_an_estimator_of_trees_is_complete():

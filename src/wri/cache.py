@@ -22,18 +22,18 @@ def cache_folder() -> Path:
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], compressed: bool = False) -> None:
     """Write arrays to an .npz file, completely or not at all."""
     save = np.savez_compressed if compressed else np.savez
-    with _whole(path) as file:
+    with _open_atomic(path) as file:
         save(file, allow_pickle=False, **arrays)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write bytes to a file, completely or not at all."""
-    with _whole(path) as file:
+    with _open_atomic(path) as file:
         file.write(data)
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
+def _open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Write a file aside and move it into place, so that readers find the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")

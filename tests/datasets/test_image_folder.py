@@ -140,7 +140,7 @@ def test_a_named_set_is_found_and_checked(tmp_path, monkeypatch, command):
     with pytest.raises(InputError, match="is not PACS: it has no folder 'photo'"):
         load_images("PACS")
     make_folder(tmp_path / "VLCS", IMAGE_SETS["vlcs"].domains, each=1)
-    with pytest.raises(InputError, match="has 2 classes, and VLCS has 5"):
+    with pytest.raises(InputError, match="has 2 classes, but VLCS has 5"):
         load_images("VLCS")
 
 

@@ -117,12 +117,12 @@ def test_a_saved_model_names_its_backbone_and_predicts_the_same(model, folder, t
 def test_another_backbone_is_refused(model, folder, tmp_path):
     model.save(tmp_path / "model")
     for other in (make_backbone(seed=1), make_backbone(mean=(0, 0, 0))):
-        with pytest.raises(InputError, match="other weights or another preprocessing"):
+        with pytest.raises(InputError, match="weights or preprocessing differ"):
             PictureClassifier.load(tmp_path / "model", backbone=other)
-    with pytest.raises(InputError, match="backbone is 'halves', one of your own"):
+    with pytest.raises(InputError, match="backbone 'halves', which is not part of wri"):
         PictureClassifier.load(tmp_path / "model")
     model.backbone = make_backbone(seed=1)
-    with pytest.raises(InputError, match="other weights or another preprocessing"):
+    with pytest.raises(InputError, match="weights or preprocessing differ"):
         model.predict(folder)
 
 

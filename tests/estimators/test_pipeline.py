@@ -322,8 +322,8 @@ HOSTILE = [
     (lambda r: steps_of(r)["parts"][0].update(columns=["cause", "x", "y"]), "save the model again"),
     (lambda r: numbers_of(r)[0]["is"]["parameters"].update(strategy="rm"), "strategy"),
     (lambda r: numbers_of(r)[0]["is"]["parameters"].update(shell="rm"), "shell"),
-    (lambda r: numbers_of(r)[0]["is"]["learned"].update(indicated=[7]), "column 7 cannot be"),
-    (lambda r: numbers_of(r)[1]["is"]["learned"].update(mean_="a"), "mean_ is no array"),
+    (lambda r: numbers_of(r)[0]["is"]["learned"].update(indicated=[7]), "column 7 is impossible"),
+    (lambda r: numbers_of(r)[1]["is"]["learned"].update(mean_="a"), "mean_ is not an array"),
     (
         lambda r: numbers_of(r)[1]["is"]["learned"]["mean_"].update(values=[0.5], shape=[1]),
         "mean_ is not a number per column",

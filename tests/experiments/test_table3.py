@@ -194,7 +194,7 @@ def test_the_whole_table_with_wris_own_densities(preset, environments, tmp_path)
     tests = [environments("cmnist", draw)[2].digits for draw in (3, 4)]
     same = np.mean([np.isin(digits, MIRRORED).sum() for digits in tests])
     assert f"combined by their maximum; {same:.0f} common rows (same digits)" in result.notes[0]
-    assert "The preset anneals IRM and VREx so long that λ never comes into force." in result.notes
+    assert "The preset anneals IRM and VREx so long that the penalty never starts." in result.notes
 
 
 def test_equal_tasks_give_equal_tables(environments, tmp_path):

@@ -272,7 +272,7 @@ def test_other_options_of_the_objective():
 @pytest.mark.parametrize(
     ("minibatches", "message"),
     [
-        (make_minibatches(0)[:2], r"each of 3 environments \(num_domains\), and 2 were given"),
+        (make_minibatches(0)[:2], r"per environment \(3, num_domains\), but 2 were given"),
         ([(x[:0], y[:0]) for x, y in make_minibatches(0)], "minibatch 0 has no rows"),
     ],
 )

@@ -154,5 +154,5 @@ def test_intervals_between_sites_are_those_of_student():
 def test_options_name_what_does_not_exist():
     with pytest.raises(ValueError, match="--algorithms must be one of erm, "):
         FitOptions(algorithms=("boost",)).check()
-    with pytest.raises(ValueError, match="must name different algorithms"):
+    with pytest.raises(ValueError, match="must name at least one algorithm, and none twice"):
         FitOptions(algorithms=("erm", "erm")).check()

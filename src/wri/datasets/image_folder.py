@@ -91,7 +91,7 @@ class ImageFolder:
         self.root = Path(root).expanduser()
         folders = _folders(self.root)
         if domains is not None:
-            folders = {name: folders[name] for name in _known(domains, folders, self.root)}
+            folders = {name: folders[name] for name in _check_domains(domains, folders, self.root)}
         classes = {name: _subfolders(folder) for name, folder in folders.items()}
         found = {
             (domain, label): _pictures(path)
@@ -167,7 +167,7 @@ class ImageFolder:
         InputError
             If a domain is unknown.
         """
-        kept = _known(domains, self.domains, self.root)
+        kept = _check_domains(domains, self.domains, self.root)
         return self._part(tuple(kept), (each for each in self.pictures if each.domain in kept))
 
     def first(self, count: int) -> Self:
@@ -217,7 +217,7 @@ class ImageFolder:
         InputError
             If a domain is unknown or none is left.
         """
-        held = _known(domains, self.domains, self.root)
+        held = _check_domains(domains, self.domains, self.root)
         kept = [name for name in self.domains if name not in held]
         if not kept:
             raise InputError(f"no domain of {self.root} is left to learn from; hold out fewer")
@@ -271,7 +271,7 @@ def _pictures(folder: Path) -> list[Path]:
     return sorted(kept, key=lambda path: (_composed(path.name), path.name))
 
 
-def _known(names: Iterable[str], known: Iterable[str], root: Path) -> list[str]:
+def _check_domains(names: Iterable[str], known: Iterable[str], root: Path) -> list[str]:
     """Return the names asked for, each once, in the folder's order."""
     known = list(known)
     asked = {_composed(name) for name in names}

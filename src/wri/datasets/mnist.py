@@ -269,12 +269,12 @@ def _read_hub(path: Path) -> list[np.ndarray]:
         raise ValueError("the file has another SHA-256")
     with gzip.open(BytesIO(data)) as file:
         splits = _ArraysOnly(file, encoding="latin1").load()
-    images = [_bytes(x).reshape(-1, 28, 28) for x, _ in splits]
+    images = [_restore_bytes(x).reshape(-1, 28, 28) for x, _ in splits]
     digits = [y.astype(np.uint8) for _, y in splits]
     return [np.concatenate(images[:2]), np.concatenate(digits[:2]), images[2], digits[2]]
 
 
-def _bytes(pixels: np.ndarray) -> np.ndarray:
+def _restore_bytes(pixels: np.ndarray) -> np.ndarray:
     """Convert pixels/256 in float32 back to bytes, in place to save memory."""
     pixels *= 256
     return np.rint(pixels, out=pixels).astype(np.uint8)

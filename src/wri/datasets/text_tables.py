@@ -48,7 +48,7 @@ _POINT_NUMBER = re.compile(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*")
 
 
 class Dialect(NamedTuple):
-    """How the cells of a text file are written, and the names of its columns."""
+    """Form of the cells of a text file, and the names of its columns."""
 
     delimiter: str
     encoding: str

@@ -48,7 +48,7 @@ class Density(ABC):
     """
 
     learning: ClassVar[Literal["steps", "refit", "fixed"]]
-    """By gradient steps, by fitting anew on whole environments, or not at all."""
+    """Learned by gradient steps, by fits on whole environments, or not at all."""
 
     penalised: ClassVar[bool] = True
     """Whether gradient steps minimise the WRI penalty too, or the likelihood alone."""

@@ -330,7 +330,7 @@ def _check_site(predictions: np.ndarray, level: float) -> None:
         raise InputError(f"level must lie between 0 and 1, not {level}")
     if len(predictions) < 2:
         raise InputError(
-            f"{len(predictions)} row says nothing about a site; use verdict for single rows"
+            f"{len(predictions)} row is not enough to describe a site; use verdict for single rows"
         )
     infinite = np.flatnonzero(~np.isfinite(predictions).all(1))
     if len(infinite):

@@ -295,10 +295,10 @@ def _measure(
         losses = np.empty((len(models), 3, len(environments.labels)))
         losses[:, 0] = unchanged
         for r, taken in enumerate((broken, turned), 1):
-            moved = _moved(table, places, taken)
+            moved = _move_columns(table, places, taken)
             for m, model in enumerate(models.values()):
                 losses[m, r] = _site_means(model_losses(model, moved, y).losses, environments)
-        losses[:, 2, _stuck(turned, environments)] = np.nan
+        losses[:, 2, _find_unreversed_sites(turned, environments)] = np.nan
         every.append(losses)
     return np.stack(every), plain[0].unit
 
@@ -361,12 +361,12 @@ def _draw_rows(
         yield broken, turned
 
 
-def _stuck(turned: np.ndarray, environments: Environments) -> list[int]:
+def _find_unreversed_sites(turned: np.ndarray, environments: Environments) -> list[int]:
     """Return the sites whose rows kept their own columns."""
     return [e for e, rows in enumerate(environments.rows) if (turned[rows] == rows).all()]
 
 
-def _moved(table: Any, places: list[int], rows: np.ndarray) -> Any:
+def _move_columns(table: Any, places: list[int], rows: np.ndarray) -> Any:
     """Return the table with some columns taken from other rows, types unchanged."""
     if not isinstance(table, pd.DataFrame):
         moved = table.copy()

@@ -112,7 +112,7 @@ def write(target: Path, files: FolderContents) -> None:
         new = not target.exists()
         check_target(target)
         target.mkdir(exist_ok=True)
-        with _alone(target):
+        with _lock_folder(target):
             kept = {RECORD, _current_tensors(target)}
             try:
                 _write_file(target / files.tensors_name, files.tensors)
@@ -147,7 +147,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Allow one save at a time, if the system can lock folders; a killed process keeps no lock."""
     try:
         import fcntl

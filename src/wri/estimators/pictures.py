@@ -151,7 +151,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes : ndarray of shape (n_pictures,)
             Labels; None for a file that is not a picture.
         """
-        return self._each(pictures, lambda model, x: model.predict(x).astype(object), None)
+        return self._judge_each(pictures, lambda model, x: model.predict(x).astype(object), None)
 
     def predict_proba(self, pictures: Pictures) -> np.ndarray:
         """Predict the probability of each class.
@@ -166,7 +166,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         probabilities : ndarray of shape (n_pictures, n_classes)
             Columns in the order of `classes_`; NaN for a file that is not a picture.
         """
-        return self._each(pictures, lambda model, x: model.predict_proba(x))
+        return self._judge_each(pictures, lambda model, x: model.predict_proba(x))
 
     def score_samples(self, pictures: Pictures) -> np.ndarray:
         """Return the log density of each picture in the equal mixture of the training domains.
@@ -181,7 +181,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores : ndarray of shape (n_pictures,)
             Log densities; higher is more common.
         """
-        return self._each(pictures, lambda model, x: model.score_samples(x))
+        return self._judge_each(pictures, lambda model, x: model.score_samples(x))
 
     def rarity(self, pictures: Pictures) -> np.ndarray:
         """Return the percentage of held-out training pictures that score at most as high.
@@ -196,7 +196,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rarity : ndarray of shape (n_pictures,)
             Percentages; higher is more common.
         """
-        return self._each(pictures, lambda model, x: model.rarity(x))
+        return self._judge_each(pictures, lambda model, x: model.rarity(x))
 
     def verdict(self, pictures: Pictures) -> np.ndarray:
         """Tell for each picture whether training held pictures like it.
@@ -211,7 +211,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verdicts : ndarray of shape (n_pictures,)
             "supported", "rare", "outside", or "unreadable" for a file that is not a picture.
         """
-        return self._each(pictures, lambda model, x: model.verdict(x), UNREADABLE)
+        return self._judge_each(pictures, lambda model, x: model.verdict(x), UNREADABLE)
 
     def nearest_environment(self, pictures: Pictures) -> np.ndarray:
         """Return the training domain in which each picture is most common.
@@ -230,7 +230,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         def nearest(model: Any, x: np.ndarray) -> np.ndarray:
             return model.nearest_environment(x).astype(object)
 
-        return self._each(pictures, nearest, None)
+        return self._judge_each(pictures, nearest, None)
 
     def assess(self, pictures: Pictures) -> Assessment:
         """Return prediction, probabilities, rarity, verdict and nearest domain of each picture.
@@ -381,7 +381,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._check_backbone(backbone.digest)
         return self._extract(pictures, backbone)
 
-    def _each(
+    def _judge_each(
         self,
         pictures: Pictures,
         judge: Callable[[Any, np.ndarray], np.ndarray],
@@ -404,7 +404,7 @@ def _labels(pictures: ImageFolder | list[PathLike], y: Any) -> np.ndarray:
         if not isinstance(pictures, ImageFolder):
             raise InputError("y is missing: paths have no labels; give y=, or an ImageFolder")
         return pictures.y
-    return _as_many("y", np.asarray(y), pictures)
+    return _check_length("y", np.asarray(y), pictures)
 
 
 def _environments(
@@ -412,10 +412,12 @@ def _environments(
 ) -> np.ndarray | None:
     if groups is None:
         return pictures.groups if isinstance(pictures, ImageFolder) else None
-    return _as_many("groups", np.asarray(list(groups)), pictures)
+    return _check_length("groups", np.asarray(list(groups)), pictures)
 
 
-def _as_many(name: str, given: np.ndarray, pictures: ImageFolder | list[PathLike]) -> np.ndarray:
+def _check_length(
+    name: str, given: np.ndarray, pictures: ImageFolder | list[PathLike]
+) -> np.ndarray:
     if given.shape != (len(pictures),):
         raise InputError(
             f"{name} has the shape {given.shape} for {len(pictures)} pictures; give one for each"

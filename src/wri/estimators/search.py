@@ -91,7 +91,7 @@ class ChosenSpec(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
-    """What all runs of one `fit` share."""
+    """Shared data and settings of all runs of one `fit`."""
 
     bank: Bank
     rows: RowSplit
@@ -150,7 +150,7 @@ class Problem:
         self, specs: Sequence[ModelSpec], every: int, progress: Progress
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the losses `[C, E, T]` at left-out environments, and the steps."""
-        runs, thinned = [], self._thinned(specs)
+        runs, thinned = [], self._with_fewer_rows(specs)
         for left_out in range(self.n_environments):
             others = [e for e in range(self.n_environments) if e != left_out]
             rows = np.concatenate([self.rows.fitted[left_out], self.rows.held_out[left_out]])
@@ -172,7 +172,7 @@ class Problem:
         records = self.train(runs, spec.last_step, progress)
         return [LeftOutRun(*each) for each in zip(folds, runs, records, strict=True)]
 
-    def _thinned(self, specs: Sequence[ModelSpec]) -> "Problem":
+    def _with_fewer_rows(self, specs: Sequence[ModelSpec]) -> "Problem":
         """Return the problem with fewer training rows, if candidates differ in λ only.
 
         Fewer rows are enough to choose λ and take a fraction of the time.

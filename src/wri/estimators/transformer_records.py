@@ -37,7 +37,7 @@ Learned = dict[str, Any]
 
 
 class TransformerFormat(NamedTuple):
-    """How a class of transformers is written and read."""
+    """Functions that write and read a class of transformers."""
 
     kind: type
     write: Callable[[Any], Learned]
@@ -196,7 +196,11 @@ def _read_imputer(imputer: SimpleImputer, learned: Learned) -> None:
 
 
 def _write_encoder(encoder: Any) -> Learned:
-    rare = encoder.infrequent_categories_ if _merges(encoder) else [None] * encoder.n_features_in_
+    rare = (
+        encoder.infrequent_categories_
+        if _merges_rare_categories(encoder)
+        else [None] * encoder.n_features_in_
+    )
     return {
         "categories": list(encoder.categories_),
         "rare": [
@@ -206,7 +210,7 @@ def _write_encoder(encoder: Any) -> Learned:
     }
 
 
-def _merges(encoder: Any) -> bool:
+def _merges_rare_categories(encoder: Any) -> bool:
     """Return whether an encoder merges rare categories."""
     return encoder.min_frequency is not None or encoder.max_categories is not None
 
@@ -224,7 +228,7 @@ def _read_encoder(encoder: Any, learned: Learned) -> None:
     made_up: dict[str, Any] = {"categories": categories, "handle_unknown": "ignore"}
     if isinstance(encoder, OrdinalEncoder):
         made_up |= {"handle_unknown": "use_encoded_value", "unknown_value": -1}
-    if _merges(encoder):
+    if _merges_rare_categories(encoder):
         made_up |= {"min_frequency": 2, "max_categories": None}
     encoder.set_params(**made_up).fit(frame)
     encoder.set_params(**given)

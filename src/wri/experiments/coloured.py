@@ -15,13 +15,13 @@ from wri.sweep import SweepData, gather
 NAMES = {"cmnist": "CMNIST", "hcmnist": "HCMNIST", "hcmnist-cs": "HCMNIST-CS"}
 ALGORITHMS = {name: ALGORITHM_NAMES[name] for name in ("erm", "irm", "vrex", "wri")}
 PRESETS = {"paper": "cmnist", "published": "published", "coloured": "coloured"}
-"""What the tables call a preset, and what the objectives do."""
+"""Names of the presets in the tables, and in the objectives."""
 
 UNEQUAL = ("hcmnist", "hcmnist-cs")  # digits of unequal difficulty, without and with shift
 TEST = 2  # the environment that is held out
 TRAINING = (0, 1)
 UNRELATED = "unrelated"
-"""The split of the test environment's digits and labels in colours drawn by a coin."""
+"""Split of the test environment's digits and labels in random colours."""
 
 QUICK_ROWS = 9_000  # of 70,000
 EXTRACTORS = {"ae": Autoencoder, "cnn": CNN, "pca": PCA}

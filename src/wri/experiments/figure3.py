@@ -136,7 +136,7 @@ def draw(setting: Gaussian2D, sizes: Sequence[int], measured: Measured, ceiling:
             for name in LABELS:
                 draw_growth(ax, name, sizes, values)
             ticks = {100: "$10^2$", 1_000: "$10^3$", 10_000: "$10^4$", 4 * sizes[-1]: "∞"}
-            ax.set(xscale="log", xlabel="examples an environment")
+            ax.set(xscale="log", xlabel="examples per environment")
             ax.set_xticks(list(ticks), ticks.values())
             ax.set_xticks([], minor=True)
         axes[0].set(ylim=(0, 0.6), ylabel="$|w_{spu}|\\,/\\,(|w_{inv}| + |w_{spu}|)$")

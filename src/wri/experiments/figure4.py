@@ -159,8 +159,8 @@ def run(task: ExperimentTask) -> list[Result]:
     seen = [distance for distance in distances if weak[distance]["IRM"] > NOTHING]
     notes = [
         "The paper prints no numbers for this figure.",
-        f"Beyond distance {max(seen):g} IRM charges some spurious predictor less than a millionth "
-        "of its smallest charge at distance 0; WRI still charges every one at least "
+        f"Beyond distance {max(seen):g} IRM's penalty of some spurious predictor is less than a "
+        "millionth of its smallest penalty at distance 0; WRI's penalty of each is at least "
         f"{weak[2.0]['WRI']:.2f} of it.",
         f"With a strong spurious feature IRM falls to {strong[2.0]['IRM']:.2f} and WRI to "
         f"{strong[2.0]['WRI']:.2f}; unscaled WRI falls further, to "
@@ -198,7 +198,7 @@ def draw(distances: Sequence[float], relative: Smallest) -> Figure:
         axes[0].set(
             xlabel="distance of the invariant means", ylabel="smallest penalty (1 at distance 0)"
         )
-        axes[0].set_title("(a) What slightly spurious predictors are charged at least")
+        axes[0].set_title("(a) Smallest penalty of slightly spurious predictors")
         axes[0].legend(loc="upper left")
         for ax, distance, letter in ((axes[1], 0.0, "b"), (axes[2], 2.0, "c")):
             draw_environments(ax, environments_at(distance, WEAK), (0, 1))

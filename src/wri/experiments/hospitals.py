@@ -60,7 +60,7 @@ NEW = ("new hospital, marker reversed", "new hospital, marker unrelated")
 KNOWN = "training hospitals, other patients"
 SHIFT = 3.0  # of the marker alone, in its standard deviations
 UNSEEN = (5.0, 8.0)  # smoking beyond anybody in training
-ACCURACY, DRAWN = "accuracy (%)", "accuracy (%), hospitals drawn anew for every seed"
+ACCURACY, DRAWN = "accuracy (%)", "accuracy (%), hospitals drawn per seed"
 FLAGGED, OUTSIDE = "flagged rare or outside (%), nominal 5", "flagged outside (%), nominal 0.5"
 
 Cells = dict[tuple[str, str, str], list[float]]

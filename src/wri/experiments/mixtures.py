@@ -13,7 +13,7 @@ from wri.progress import Progress
 from wri.sweep import SweepData
 
 COMPONENTS = {"x": (3, 10, 30, 60), "phi": (1, 3, 10, 30)}
-MOST_ROWS = 10_000  # of an environment, for a mixture
+MOST_ROWS = 10_000  # per environment, for a mixture
 TOLERANCE = 1e-2  # of a log-likelihood of tens
 
 OfRows = Callable[[np.ndarray], np.ndarray]  # [n, D] -> [n], a score, or [n, F], a view

@@ -148,7 +148,7 @@ def load_set(task: ExperimentTask, name: str, progress: Progress) -> tuple[Sweep
     seconds = perf_counter() - start
     said = (
         f"{name}: {len(found.x)} pictures, backbone {found.backbone} (digest {found.digest[:12]}), "
-        f"{found.x.shape[1]} features in {seconds:.0f} s, or as long as it takes to read them."
+        f"{found.x.shape[1]} features in {seconds:.0f} s (less if they were kept)."
     )
     broken = [f"{path} was left out: {reason}." for path, reason in found.broken.items()]
     environments = as_environments(folder, found)

@@ -26,7 +26,7 @@ from wri.progress import Progress
 from wri.sweep import gather, seed_hash
 from wri.training import ModelSpec, Record, Run, train
 
-ROWS, TRAIN, SELECT = 1000, 800, 200  # of an environment; to train; of the test, to choose a step
+ROWS, TRAIN, SELECT = 1000, 800, 200  # per environment; for training; test rows to choose a step
 HIDDEN = (10, 5)  # of 20 features, and the same for the oracle's 10
 MOST_ROUNDS = 20
 

@@ -48,7 +48,7 @@ Cells = Mapping[tuple[str, str], np.ndarray]
 
 
 class GroupShares(NamedTuple):
-    """All that the penalties depend on, of one data set, or of several in front."""
+    """Shares and errors of one data set, or of several in front; the penalties follow from them."""
 
     shares: np.ndarray  # [..., E, 10], p_e(d)
     errors: np.ndarray  # [..., predictor, E, 10], l_e(d)
@@ -76,7 +76,7 @@ def run(task: ExperimentTask) -> list[Result]:
                 )
             )
     notes = [
-        "Penalties in units of 1e-3; the least of a line is what the penalty prefers.",
+        "Penalties in units of 1e-3; a penalty prefers the smallest value of its line.",
         agreement(ours, expected),
         choices(ours),
         against_paper(ours, expected),
@@ -198,7 +198,7 @@ def choices(ours: Cells) -> str:
             f"{penalty} on {DATASETS[name]} {PREDICTORS[least.argmax()]} in {least.max()} of "
             f"{len(values)} draws"
         )
-    return f"The least of the three predictors' penalties: {'; '.join(found)}."
+    return f"Predictor with the smallest of the three penalties: {'; '.join(found)}."
 
 
 def against_paper(ours: Cells, expected: Cells) -> str:

@@ -126,8 +126,8 @@ def run(task: ExperimentTask) -> list[Result]:
     figures = style.save(draw_figure(shown), task.folder, name)
     notes += said
     notes.append(
-        f"Features {prepared - start:.0f} s, or as long as it takes to read them; sweep "
-        f"{trained - prepared:.0f} s, or as long as what was missing of it."
+        f"Features {prepared - start:.0f} s (less if they were kept); sweep "
+        f"{trained - prepared:.0f} s (less if runs were finished)."
     )
     return [
         Result(

@@ -75,10 +75,10 @@ ON_PHI = "density on each algorithm's own Φ(x)"
 CONFIDENCE_OF_WRI = "WRI's confidence"
 
 WHOSE_MERIT = (
-    "No mixture comes from the WRI penalty. The one on x is fitted on the features alone and would "
-    "serve any predictor: WRI's line sets a density of the features against confidence, and not "
-    "WRI against the others. The lines on Φ(x) tell how much of that evidence each predictor's own "
-    "representation keeps."
+    "No mixture comes from the WRI penalty. The one on x is fitted on the features alone and could "
+    "be used with any predictor: WRI's line compares a density of the features with confidence, "
+    "and not WRI with the others. The lines on Φ(x) show how much of that evidence each "
+    "predictor's own representation keeps."
 )
 
 Values = dict[str, list[float]]
@@ -349,7 +349,7 @@ def never_in_force(preset: str, steps: int) -> list[str]:
             late.append(label)
     if not late:
         return []
-    return [f"The preset anneals {' and '.join(late)} so long that λ never comes into force."]
+    return [f"The preset anneals {' and '.join(late)} so long that the penalty never starts."]
 
 
 def _double(values: np.ndarray | float) -> torch.Tensor:  # […] -> [1, …]

@@ -305,7 +305,7 @@ def notes_on(ends: AllEnds) -> list[str]:
         f"weighted risks: {'; '.join(wrong) or 'nowhere'}.",
         "Under ratio weights M has k − 1 independent rows, so full rank takes k − 1 ≥ 2 d_spu, not "
         "the definition's count; it is sufficient, not necessary. Under density weights M can keep "
-        "full rank for every γ and spurious predictors exist; with one γ a pair it never keeps it.",
+        "full rank for every γ and spurious predictors exist; with one γ per pair it never does.",
         "Every predictor with w_spu = 0 has equal weighted risks, the constant one too. With just "
         "enough environments density weights leave flat valleys and local minima of the gaps, in "
         "which some couplings stay when followed from ERM; more environments clear them.",

@@ -253,12 +253,12 @@ class _Table:
                 "weights and its preprocessing"
             )
         self._x[number], self._there[number] = x, True
-        self._tell()
+        self._report_progress()
 
     def take(self, made: ExtractedFile) -> None:
         if made.x is None:
             self._broken[made.number] = made.trouble
-            self._tell()
+            self._report_progress()
         else:
             self.fill(made.number, made.x)
 
@@ -272,7 +272,7 @@ class _Table:
         x = self._x if len(kept) == len(self._x) else self._x[kept]
         return PictureFeatures(x=x, kept=kept, broken=broken, backbone=backbone, digest=digest)
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         self._done += 1
         self._progress(self._done, len(self._paths))
 

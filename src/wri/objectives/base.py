@@ -73,7 +73,7 @@ class StepContext(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What an objective knows before the first step."""
+    """Facts that an objective knows before the first step."""
 
     seeds: Sequence[int]
     environments: int

@@ -5,7 +5,7 @@ from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Se
 DENSITY_HYPERPARAMETERS = (
     HyperParameter(
         name="density_every",
-        meaning="ω, predictor steps from one density update to the next",
+        meaning="ω, predictor steps between two density updates",
         settings={
             "domainbed": Setting(1, OneOf((1, 2, 4, 8))),
             "simulation": Setting(1),
@@ -16,7 +16,7 @@ DENSITY_HYPERPARAMETERS = (
     ),
     HyperParameter(
         name="density_steps",
-        meaning="n_d, steps in a density update",
+        meaning="n_d, steps per density update",
         settings={
             "domainbed": Setting(4, OneOf((4, 16, 32))),
             "cmnist": Setting(4, OneOf((1, 2, 4))),
@@ -42,7 +42,7 @@ DENSITY_HYPERPARAMETERS = (
     ),
     HyperParameter(
         name="density_batch_size",
-        meaning="rows of each environment in a density step",
+        meaning="rows per environment and density step",
         settings={"domainbed": Setting(256, OneOf((128, 256))), "simulation": Setting(64)},
         low=2,
         whole=True,

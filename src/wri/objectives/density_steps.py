@@ -26,7 +26,7 @@ DENSITY_CLIP = 10.0  # norm of a step's gradient
 
 
 class DensityRule(NamedTuple):
-    """What density steps minimise."""
+    """Objective of the density steps."""
 
     density: Density
     seen: Seen

@@ -133,7 +133,7 @@ COMMON = (
     ),
     HyperParameter(
         name="final_rate",
-        meaning="share of the step size that is left at the end, along half a cosine; 1 keeps it",
+        meaning="share of the step size at the end, along half a cosine; 1 keeps it constant",
         settings={"domainbed": Setting(1.0), "coloured": Setting(0.0), "table": Setting(0.0)},
         high=1.0,
     ),
@@ -150,7 +150,7 @@ COMMON = (
     ),
     HyperParameter(
         name="batch_size",
-        meaning="rows of each environment in a step; a smaller environment is used whole",
+        meaning="rows per environment and step; a smaller environment is used completely",
         settings={
             "domainbed": Setting(256, LogUniform(2**6, 2**11, whole=True)),
             "simulation": Setting(2048),
@@ -174,7 +174,7 @@ def annealing(domainbed: Setting, cmnist: Setting) -> tuple[HyperParameter, Hype
     return (
         HyperParameter(
             name="anneal_steps",
-            meaning="steps before the penalty has its full weight",
+            meaning="steps before the weight of the penalty starts to grow",
             settings={
                 "domainbed": domainbed,
                 "cmnist": cmnist,
@@ -186,7 +186,7 @@ def annealing(domainbed: Setting, cmnist: Setting) -> tuple[HyperParameter, Hype
         ),
         HyperParameter(
             name="ramp_steps",
-            meaning="steps over which the weight then grows from its early value; 0 switches it on",
+            meaning="steps over which the weight grows from its early value; 0 is a jump",
             settings={
                 "domainbed": Setting(0),
                 "coloured": Setting(100, OneOf((0, 100, 200))),

@@ -222,7 +222,7 @@ def weighted_gaps(
     other_weight, other = (own_weight, own) if there is here else weigh(there)
     other_weight, other = other_weight.transpose(-1, -2), other.transpose(-1, -2)
     if normalised or weighting == "ratio":  # otherwise both risks are zero without overlap
-        least = _least(own) if normalised else 0.0
+        least = _smallest_divisor(own) if normalised else 0.0
         compared = (own_weight > least) & (other_weight > least)
         own, other = torch.where(compared, own, 0.0), torch.where(compared, other, 0.0)
     if normalised:
@@ -247,7 +247,7 @@ def scaled_gaps(gaps: WeightedGaps, scaling: Scaling) -> Tensor:  # [..., E, E]
         "relative": gaps.mean_weight * gaps.mean_loss,
         "risk": gaps.mean_risk,
     }[scaling]
-    compared = unit > _least(unit)
+    compared = unit > _smallest_divisor(unit)
     unit = torch.where(compared, unit, 1.0)
     gap = torch.where(compared, gaps.gap, 0.0)  # no overlap: no penalty
     return gap / (unit.sqrt() if scaling == "product" else unit)
@@ -297,7 +297,7 @@ def is_out_of_sight(largest: Tensor, scaling: Scaling, penalty_weight: Tensor) -
     return penalty_weight.log() + power * largest < log(limits.eps)
 
 
-def _least(like: Tensor) -> float:
+def _smallest_divisor(like: Tensor) -> float:
     """Return the smallest divisor, so that gradients stay in the range of floats."""
     return torch.finfo(like.dtype).tiny ** 0.75
 
@@ -423,7 +423,7 @@ def penalty_slope(
         risk = (weights * row_losses).sum(-1)
     both = loss.unsqueeze(-1) + loss.unsqueeze(-2)  # l̄_i + l̄_j
     units = (weight + weight.transpose(-1, -2)).mul_(both)  # 4·U
-    inverse = torch.where(units > 4 * _least(units), units.reciprocal(), 0.0)
+    inverse = torch.where(units > 4 * _smallest_divisor(units), units.reciprocal(), 0.0)
     scaled = (risk - risk.transpose(-1, -2)).mul_(inverse)  # s/4
     # each pair, and so each of its risks, is in the sum over pairs twice
     at_risk = scaled * inverse * (factor * (64 / (environments * (environments - 1))))

@@ -85,7 +85,7 @@ def save(drawn: Figure, folder: Path, name: str) -> list[Path]:
 
 
 def as_svg(drawn: Figure) -> str:
-    """The figure as an SVG document for a browser, the same for equal figures.
+    """Return the figure as an SVG document for a browser, the same for equal figures.
 
     Text stays text, so that the reader's fonts draw letters that the figure's font lacks.
     """

@@ -135,7 +135,7 @@ def best_model(
     if not runs:
         raise InputError(f"there is no run of {algorithm} on {data.name}")
     held_out = sorted({run.test_envs[0] for run in runs if len(run.test_envs) == 1})
-    tried = _tried(runs, data, algorithm, selection, measure, held_out)
+    tried = _find_tried_models(runs, data, algorithm, selection, measure, held_out)
     best: tuple[float, BestModel] | None = None
     for draw, found in tried:
         values = np.mean([selected_values(selection, each) for each in found], axis=0)  # [T]
@@ -153,7 +153,7 @@ def best_model(
                 draw=draw,
                 step=step,
                 value=float(MEASURES[measure].sign * values[at]),
-                model=_stopped(run.model, step),
+                model=_stop_after(run.model, step),
             )
             best = values[at], chosen
     if best is None:
@@ -161,12 +161,12 @@ def best_model(
     return best[1]
 
 
-def _stopped(model: ModelSpec, step: int) -> ModelSpec:
+def _stop_after(model: ModelSpec, step: int) -> ModelSpec:
     """Return the model that stops after a step, counted from 0."""
     return model if step + 1 == model.last_step else replace(model, stop_after=step + 1)
 
 
-def _tried(
+def _find_tried_models(
     runs: Sequence[Outcome],
     data: DatasetInfo,
     algorithm: str,

@@ -57,10 +57,10 @@ def result_digest(planned: Any, steps: Any, diverged_at: Any, measured: Iterable
 def seal(connection: sqlite3.Connection) -> None:
     """Write the digest of all digests; the last step of every transaction."""
     connection.execute("DELETE FROM seal")
-    connection.execute("INSERT INTO seal VALUES (?)", (_whole(connection),))
+    connection.execute("INSERT INTO seal VALUES (?)", (_digest_all(connection),))
 
 
-def _whole(connection: sqlite3.Connection) -> str:
+def _digest_all(connection: sqlite3.Connection) -> str:
     return digest(*sorted(repr(each) for (each,) in connection.execute(_DIGESTS)))
 
 
@@ -117,7 +117,7 @@ def _compare(connection: sqlite3.Connection) -> StoreDamage:
             damage.runs.append(str(place))
     _compare_results(connection, planned, damage)
     kept = connection.execute("SELECT digest FROM seal").fetchall()
-    damage.is_incomplete = kept != [(_whole(connection),)]
+    damage.is_incomplete = kept != [(_digest_all(connection),)]
     return damage
 
 

@@ -64,7 +64,7 @@ class RaySession:
 
     def _start(self, workers: int, memory: float, shared: float) -> None:
         try:
-            with _quiet():
+            with _start_quietly():
                 self.ray.init(
                     address="local",
                     num_cpus=workers,
@@ -83,7 +83,7 @@ class RaySession:
     def _join(self, address: str) -> None:
         try:
             _check_reachable(address)
-            with _quiet():
+            with _start_quietly():
                 self.ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
         except (RuntimeError, ValueError, OSError) as error:
             raise InputError(
@@ -128,7 +128,7 @@ def _check_reachable(address: str) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _start_quietly() -> Iterator[None]:
     """Start without usage statistics, with this process's modules and its SIGTERM handler."""
     added = {
         "RAY_USAGE_STATS_ENABLED": "0",

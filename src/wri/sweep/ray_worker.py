@@ -41,7 +41,7 @@ class StackJob:
 
 
 class RunResult(NamedTuple):
-    """What a store keeps of a run; parameters stay in the worker."""
+    """Results of a run for the store; parameters stay in the worker."""
 
     steps: np.ndarray  # [T]
     measures: Mapping[str, Values]
@@ -49,7 +49,7 @@ class RunResult(NamedTuple):
 
 
 class StackResult(NamedTuple):
-    """What a worker sends back."""
+    """Results that a worker sends back."""
 
     runs: list[RunResult]
     warnings: list[tuple[type[Warning], str]]  # that were raised while it trained
@@ -57,7 +57,7 @@ class StackResult(NamedTuple):
 
 @cache
 def find_versions() -> dict[str, str]:
-    """Of all that decides a result: wri with a digest of its code, PyTorch, NumPy."""
+    """Return the versions behind a result: wri with a digest of its code, PyTorch, NumPy."""
     digest = hashlib.sha256()
     folder = Path(wri.__file__).parent
     for path in sorted(folder.rglob("*.py")):

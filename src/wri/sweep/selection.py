@@ -296,7 +296,7 @@ def candidates(
         pairs = [(min(held_out, v), max(held_out, v)) for v in _others(held_out, data)]
         absent = {pair: draws.keys() - runs.get(pair, {}).keys() for pair in pairs}
         if any(absent.values()):
-            return _missing(selection, absent, len(draws))
+            return _describe_missing_pairs(selection, absent, len(draws))
     needed = {(held_out,), *pairs}
     waiting = {n for envs in needed for n, run in runs[envs].items() if len(run.steps) == 0}
     if waiting:
@@ -314,11 +314,11 @@ def candidates(
             measure=measure,
         )
         for draw, run in draws.items()
-        if not any(_diverged(member) for member in (run, *(runs[pair][draw] for pair in pairs)))
+        if not any(_has_diverged(member) for member in (run, *(runs[pair][draw] for pair in pairs)))
     }
     if found:
         return found
-    if all(_diverged(run) for run in draws.values()):
+    if all(_has_diverged(run) for run in draws.values()):
         return "all runs diverged"
     return f"in every draw a run that {selection} needs diverged"
 
@@ -368,13 +368,15 @@ def _others(held_out: int, data: DatasetInfo) -> list[int]:
     return [k for k in range(len(data.environments)) if k != held_out]
 
 
-def _diverged(run: Outcome) -> bool:
+def _has_diverged(run: Outcome) -> bool:
     """Return whether a run diverged or has no finite value."""
     columns = [column for splits in run.measures.values() for column in splits.values()]
     return run.diverged_at is not None or not any(np.isfinite(c).any() for c in columns)
 
 
-def _missing(selection: str, absent: Mapping[tuple[int, ...], set[int]], n_draws: int) -> str:
+def _describe_missing_pairs(
+    selection: str, absent: Mapping[tuple[int, ...], set[int]], n_draws: int
+) -> str:
     """Describe the pairs of environments with missing draws."""
     pairs = ", ".join(f"{{{a}, {b}}}" for (a, b), draws in absent.items() if draws)
     n_absent = len(set().union(*absent.values()))

@@ -69,7 +69,7 @@ class Store:
 
     def __init__(self, path: Path, write: bool = False, repair: bool = False) -> None:
         self.path = path
-        with ExitStack() as held, self._errors():
+        with ExitStack() as held, self._explain_errors():
             real = path.resolve()  # a link must not bypass the lock
             new = not real.exists()
             if new and not write:
@@ -120,7 +120,7 @@ class Store:
             If they differ.
         """
         rows = self._read("SELECT fields FROM setting")
-        with self._sound("its setting"):
+        with self._check_contents("its setting"):
             kept = dict(json.loads(rows[0][0])) if rows else {}
         for name, value in json.loads(json.dumps(setting)).items():
             if name in kept and kept[name] != value:
@@ -250,7 +250,7 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """Write all or nothing, then move it to the file itself, so that a copy is complete."""
-        with self._errors():
+        with self._explain_errors():
             with self._connection:
                 self._connection.execute("BEGIN")
                 yield
@@ -277,7 +277,7 @@ class Store:
             Data sets.
         """
         rows = self._read("SELECT fingerprint, info FROM datasets ORDER BY name")
-        with self._sound("its data sets"):
+        with self._check_contents("its data sets"):
             return {fingerprint: _read_info(json.loads(text)) for fingerprint, text in rows}
 
     def outcomes(self) -> list[Outcome]:
@@ -292,7 +292,7 @@ class Store:
         for run, measure, split, values in self._read(
             'SELECT id, measure, split, "values" FROM measured'
         ):
-            with self._sound(f"run {run}"):
+            with self._check_contents(f"run {run}"):
                 by_split = measures.setdefault(run, {}).setdefault(measure, {})
                 by_split[split] = np.frombuffer(values, "<f8")
         rows = self._read(
@@ -306,7 +306,7 @@ class Store:
         ]
 
     def _planned(self, name: str, planned: str) -> RunSpec:
-        with self._sound(f"run {name}"):
+        with self._check_contents(f"run {name}"):
             return RunSpec.from_json(planned)
 
     def _outcome(
@@ -317,7 +317,7 @@ class Store:
         infos: Mapping[str, DatasetInfo],
     ) -> Outcome:
         steps, diverged_at = result
-        with self._sound(run.place):
+        with self._check_contents(run.place):
             outcome = Outcome(
                 dataset=run.dataset,
                 algorithm=run.algorithm,
@@ -333,7 +333,7 @@ class Store:
         return outcome
 
     def _read(self, query: str) -> list[Any]:
-        with self._errors():
+        with self._explain_errors():
             return self._connection.execute(query).fetchall()
 
     def _check_version(self) -> None:
@@ -360,7 +360,7 @@ class Store:
         return check_integrity(self._connection, str(self.path), repair)
 
     @contextmanager
-    def _sound(self, what: str) -> Iterator[None]:
+    def _check_contents(self, what: str) -> Iterator[None]:
         """Name contents that no sweep writes, whatever their digest."""
         try:
             yield
@@ -373,7 +373,7 @@ class Store:
             ) from error
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Turn errors of the system and of SQLite into sentences with a remedy."""
         try:
             yield

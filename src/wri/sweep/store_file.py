@@ -21,7 +21,7 @@ HEADER = b"SQLite format 3\x00"
 
 def create(path: Path) -> None:
     """Create an empty store, completely or not at all."""
-    rest = _rest(path)
+    rest = _write_ahead_log(path)
     if rest.exists():
         raise InputError(f"{rest} belongs to a store that was deleted; delete it as well")
     unfinished = path.with_name(path.name + ".new")
@@ -60,10 +60,10 @@ def connect_reader(path: Path, held: ExitStack) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         if not error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
             raise
-    if not _rest(path).exists() or not _rest(path).stat().st_size:
+    if not _write_ahead_log(path).exists() or not _write_ahead_log(path).stat().st_size:
         return connect(path, held, "mode=ro&immutable=1")
     folder = Path(held.enter_context(TemporaryDirectory()))
-    for each in (path, _rest(path)):
+    for each in (path, _write_ahead_log(path)):
         shutil.copy(each, folder / each.name)
     return connect(folder / path.name, held, "mode=ro")
 
@@ -73,7 +73,7 @@ def decode_text(text: bytes) -> str:
     return text.decode(errors="backslashreplace")
 
 
-def _rest(path: Path) -> Path:
+def _write_ahead_log(path: Path) -> Path:
     """Return the write-ahead log: what a killed process had not yet moved to the file."""
     return path.with_name(path.name + "-wal")
 
@@ -90,7 +90,7 @@ def check_file(path: Path) -> None:
     if struct.unpack(">I", head[68:72])[0] != APPLICATION:
         raise InputError(f"{path} is an SQLite file of another program; it was not changed")
     (page,), (pages,) = struct.unpack(">H", head[16:18]), struct.unpack(">I", head[28:32])
-    rest = _rest(path)
+    rest = _write_ahead_log(path)
     in_file = not rest.exists() or rest.stat().st_size == 0
     if in_file and size < pages * (65536 if page == 1 else page):
         raise InputError(f"{path} is cut off; restore a copy or name a new file")

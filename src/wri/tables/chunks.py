@@ -54,7 +54,7 @@ class TableFile:
         """
         rows = min(MOST_ROWS, max(1000, CELLS // max(1, len(wanted))))
         start = 1
-        with _named(self.path):
+        with _name_file_in_errors(self.path):
             columns = [n for n in self.names if n in wanted]
             if self.dialect is None:
                 pieces = self._parquet(columns, rows)
@@ -110,7 +110,7 @@ def open_table(
     """
     path = check_file(path)
     ending = path.suffix.lower()
-    with _named(path):
+    with _name_file_in_errors(path):
         if ending in TEXT:
             dialect = find_dialect(path, delimiter, encoding)
             check_header(path, dialect.names, lambda *_: None)
@@ -142,7 +142,7 @@ def as_numbers(column: pd.Series, decimal: str = ".") -> Any:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _name_file_in_errors(path: Path) -> Iterator[None]:
     """Turn every error of a file into a sentence that names it."""
     try:
         yield

@@ -128,11 +128,14 @@ def diagnose_columns(
         found[name] = ask(name, find)
         progress(len(found), total)
 
-    add("overlap", lambda: environment_overlap(x, groups, **_known(environment_overlap, dependent)))
+    add(
+        "overlap",
+        lambda: environment_overlap(x, groups, **_accepted_options(environment_overlap, dependent)),
+    )
     add(
         "changes",
         lambda: changing_features(
-            x, y, groups, classes=classes, **_known(changing_features, dependent)
+            x, y, groups, classes=classes, **_accepted_options(changing_features, dependent)
         ),
     )
     flagged = found["changes"].result.flagged if found["changes"].answered else ()
@@ -163,7 +166,10 @@ def _ask_models(
     if not seen:
         last = list(models.values())[-1]
         add(
-            "gaps", lambda: risk_gaps(last, x, y, groups, seed=seed, **_known(risk_gaps, dependent))
+            "gaps",
+            lambda: risk_gaps(
+                last, x, y, groups, seed=seed, **_accepted_options(risk_gaps, dependent)
+            ),
         )
     if flagged:
         with warnings.catch_warnings():
@@ -174,7 +180,7 @@ def _ask_models(
         found["stress"] = Answer(name="stress", question=QUESTIONS["stress"], meaning=reason)
 
 
-def _known(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _accepted_options(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that a function takes."""
     return {
         name: value for name, value in options.items() if name in signature(function).parameters

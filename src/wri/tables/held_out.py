@@ -234,7 +234,7 @@ def _score(
 ) -> tuple[ScoredRows, SiteScore]:
     """Score a fitted model on a site's rows."""
     found = model.assess(site.X)
-    seen = _see(model, found, site.y, classes)
+    seen = _score_rows(model, found, site.y, classes)
     interval = _interval(seen, site, classes, seed)
     score = SiteScore(
         environment=environment,
@@ -263,7 +263,7 @@ def _fit(model: Any, training: SiteData, held_out: str) -> None:
         ) from error
 
 
-def _see(model: Any, found: Any, y: np.ndarray, classes: bool) -> ScoredRows:
+def _score_rows(model: Any, found: Any, y: np.ndarray, classes: bool) -> ScoredRows:
     """Return loss, rarity and verdict of each row."""
     if not classes:
         losses, right = np.square(found.predictions - y), np.full(len(y), np.nan)

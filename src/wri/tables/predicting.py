@@ -167,13 +167,13 @@ def predict_file(
     texts |= {name for name in features.names if name not in (features.numbers or ())}
     with writer_for(output, table) as writer:
         for chunk in _timed(table.chunks(wanted, texts), done):
-            with _spent(done, "reading"):
+            with _measure_time(done, "reading"):
                 rows = features.take(chunk.frame, table.decimal)
-            with _spent(done, "evaluation"):
+            with _measure_time(done, "evaluation"):
                 judged = model.assess(rows)
             added = added_columns(model, judged, prefix).set_axis(chunk.frame.index)
             _check_clash(table, kept, added)
-            with _spent(done, "writing"):
+            with _measure_time(done, "writing"):
                 writer.write(pd.concat([chunk.frame[kept], added], axis=1))
             done.count(judged)
             if done.outcomes is not None:
@@ -240,7 +240,7 @@ def _check_clash(table: TableFile, kept: list[str], added: pd.DataFrame) -> None
 def _timed(chunks: Iterator[Chunk], done: PredictionSummary) -> Iterator[Chunk]:
     """Yield the same chunks and count their time as reading."""
     while True:
-        with _spent(done, "reading"):
+        with _measure_time(done, "reading"):
             chunk = next(chunks, None)
         if chunk is None:
             return
@@ -248,7 +248,7 @@ def _timed(chunks: Iterator[Chunk], done: PredictionSummary) -> Iterator[Chunk]:
 
 
 @contextmanager
-def _spent(done: PredictionSummary, what: str) -> Iterator[None]:
+def _measure_time(done: PredictionSummary, what: str) -> Iterator[None]:
     start, worked = time.perf_counter(), time.process_time()
     yield
     done.seconds[what] += time.perf_counter() - start

@@ -18,9 +18,9 @@ from wri.errors import InputError, check_option, shorten, suggest
 if TYPE_CHECKING:
     import pandas as pd
 
-FEWEST_ROWS = 2  # of an environment
+FEWEST_ROWS = 2  # per environment
 BLOCK = 1 << 20  # bytes
-FROM_FILE = "file"  # name of the environment column where a file is an environment
+FROM_FILE = "file"  # name of the environment column if each file is an environment
 
 
 @dataclass(frozen=True)
