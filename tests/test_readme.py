@@ -1,4 +1,4 @@
-"""The examples of the README and the guide run as they stand."""
+"""The examples of the README, the start page and the guide run as they stand."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 EXAMPLES = [
     code
-    for page in (README, ROOT / "docs" / "guide.md")
+    for page in (README, ROOT / "docs" / "index.md", ROOT / "docs" / "guide.md")
     for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 ]
 
