@@ -40,6 +40,7 @@ myst_enable_extensions = ["colon_fence"]
 autosummary_generate = True
 autodoc_member_order = "groupwise"
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
@@ -49,6 +50,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"plot_",
     "ignore_pattern": r"(demo|own_backbone)\.py",
     "download_all_examples": False,
+    "capture_repr": ("_repr_html_",),
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 1,

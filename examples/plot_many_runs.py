@@ -3,7 +3,7 @@ Many runs at once: λ on Figure 1's data
 =======================================
 
 Seeds and hyper-parameters are trained together, with a leading axis of runs on every tensor. Here
-three objectives with five penalty weights, and ERM, are trained with four seeds each: 64 runs.
+three objectives with four penalty weights, and ERM, are trained with four seeds each: 52 runs.
 """
 
 # %%
@@ -32,7 +32,7 @@ rows = np.arange(3000).reshape(3, 1000)
 # ------------------------------------
 # A run is a specification, rows and a seed. The last environment is only looked at.
 
-weights = (0.1, 1.0, 10.0, 100.0, 1000.0)
+weights = (0.1, 1.0, 10.0, 100.0)
 seeds = range(4)
 objectives = {
     "irm": IRM(),
@@ -42,7 +42,7 @@ objectives = {
 
 
 def make_runs(objective, **hyper):
-    hyper |= {"batch_size": 1000}
+    hyper |= {"batch_size": 1000, "learning_rate": 0.03}
     spec = ModelSpec.of(objective, hyper=hyper, hidden=(), steps=150)
     return [
         Run(
@@ -66,7 +66,9 @@ print(len(records), "runs")
 # %%
 # Accuracy by λ
 # -------------
-# Mean over the seeds; the bands reach from the least to the greatest.
+# Mean over the seeds; the bands reach from the least to the greatest. A moderate λ helps in the
+# test environment. With a large one some seeds end in a bad solution, so a sweep should draw λ and
+# use several seeds.
 
 last = {
     split: np.array([100 * record.measures["accuracy"][split][-1] for record in records])

@@ -9,8 +9,16 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
 def python_blocks(page):
-    """The code of every block of a page."""
-    return [found["code"] for found in BLOCK.finditer(page.read_text())]
+    """The code of every block of a page, and what the page says it prints, if it says so."""
+    return [(found["code"], found["printed"]) for found in BLOCK.finditer(page.read_text())]
+
+
+def run_block(code, session):
+    """What a block prints."""
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(compile(code, "page", "exec"), session)
+    return printed.getvalue()
 
 
 def split_section(page, title):
@@ -26,10 +34,7 @@ def check_blocks(text):
     """Run the blocks of a text in one session and compare what they print with what it shows."""
     session = {}
     for found in BLOCK.finditer(text):
-        printed = io.StringIO()
-        with redirect_stdout(printed):
-            exec(compile(found["code"], "page", "exec"), session)
-        check_same(printed.getvalue(), found["printed"] or "")
+        check_same(run_block(found["code"], session), found["printed"] or "")
 
 
 def check_same(printed, shown):

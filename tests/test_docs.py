@@ -1,6 +1,8 @@
 """The pages for readers: links lead somewhere, and pages of results can be written anew."""
 
+import ast
 import re
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,14 @@ def test_lines_of_results_wrap(page):
     lines = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL).splitlines()
     wide = [line for line in lines if not line.lstrip().startswith("|") and len(line) > WIDTH]
     assert [line for line in wide if " " in line.strip()] == []
+
+
+def test_the_reference_has_every_package_with_public_names():
+    spec = spec_from_file_location("reference_pages", ROOT / "docs" / "reference_pages.py")
+    reference = module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    for path in (ROOT / "src").rglob("__init__.py"):
+        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if hasattr(node, "id")}
+        package = ".".join(path.parent.relative_to(ROOT / "src").parts)
+        internal = package in ("wri.experiments", "wri.stacked")  # free to change
+        assert ("__all__" in names and not internal) <= (package in reference.MODULES), package

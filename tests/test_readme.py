@@ -1,26 +1,27 @@
-"""The examples of the README and of the guide's pages run as they stand."""
+"""The examples of the README, the start page and the guide's pages run and print what they show."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from pages import check_blocks, check_same, python_blocks, split_section
+from pages import check_blocks, check_same, python_blocks, run_block, split_section
 from wri.datasets.heart import where_heart
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-BOOSTING = ROOT / "docs" / "boosting.md"
 NEW_SITE = ROOT / "docs" / "new_site.md"
-PAGES = (README, ROOT / "docs" / "guide.md", BOOSTING)
-EXAMPLES = [code for page in PAGES for code in python_blocks(page)]
+PAGES = (README, *(ROOT / "docs" / name for name in ("index.md", "guide.md", "boosting.md")))
+EXAMPLES = [block for page in PAGES for block in python_blocks(page)]
 
 
-@pytest.mark.parametrize("code", EXAMPLES)
-def test_example_runs(code):
+@pytest.mark.parametrize(("code", "shown"), EXAMPLES)
+def test_example_prints_what_it_shows(code, shown):
     if "Boosting" in code:
         pytest.importorskip("lightgbm", reason="boosted trees need LightGBM ([boosting])")
-    exec(compile(code, str(README), "exec"), {})
+    printed = run_block(code, {})
+    if shown is not None:
+        check_same(printed, shown)
 
 
 def test_the_page_of_a_new_site_prints_what_it_shows():
