@@ -18,8 +18,8 @@ REASONS = {
     "relations that change between sites",
 }
 TOO_DEAR = {
-    "insured": "each other one costs more than one standard error of the mean {loss}",
-    "affordable": "each other one costs more than one per cent of the mean {loss}",
+    "insured": "all others cost more than one standard error of the mean {loss}",
+    "affordable": "all others cost more than one per cent of the mean {loss}",
 }
 
 

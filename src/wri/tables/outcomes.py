@@ -135,7 +135,7 @@ class Outcomes:
             return [*lines, "no interval was expected: it needs at least three training sites"]
         word = "met" if found["within_interval"] else "NOT met"
         span = f"{found['low']:.4g} to {found['high']:.4g}"
-        lines.append(f"promised {what} {span} ({found['level']:.0%} interval): {word}")
+        lines.append(f"expected {what} {span} ({found['level']:.0%} interval): {word}")
         if not found["within_interval"]:
             lines.append(
                 "this site is not like the training sites: look at `wri diagnose` on all rows with "
