@@ -235,6 +235,23 @@ def summary(found: dict[str, Any], which: str) -> list[dict[str, Any]]:
     return lines
 
 
+def overall(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """A line per model over all designs with sites to leave out: loss in per cent above ERM's."""
+    usable = [part for name, part in found.items() if ", 2 sites" not in name]
+    lines = []
+    for model in usable[0]:
+        line: dict[str, Any] = {"design": "all designs with four sites or more", "model": model}
+        for k, kind in enumerate(KINDS):
+            ratios = [
+                np.mean(part[model]["loss"][k]) / np.mean(part["ERM"]["loss"][k]) for part in usable
+            ]
+            above = 100 * (np.array(ratios) - 1)
+            error = above.std(ddof=1) / np.sqrt(len(above))
+            line[f"{kind}: % to ERM"] = f"{above.mean():+.1f} ± {error:.1f}"
+        lines.append(line | {"n": len(usable)})
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("which", choices=("simulated", "public"))
@@ -246,7 +263,10 @@ def main() -> None:
     given = parser.parse_args()
     given.store = given.store or f"insurance-{given.which}.jsonl"
     warnings.filterwarnings("ignore", ".*(three environments|hardly overlap|single class)")
-    lines = summary(work(given), given.which)
+    found = work(given)
+    lines = summary(found, given.which)
+    if given.which == "simulated":
+        lines += overall(found)
     if given.json:
         print(json.dumps(lines, indent=1))
         return

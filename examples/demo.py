@@ -44,7 +44,7 @@ def main() -> None:
     means = {name: sum(scores) / len(scores) for name, scores in held.items()}
     print(
         f"\nFour hospitals, each held out: ERM {means['erm']:.0%}, WRI {means['wri']:.0%} right; "
-        f"{fit['kept']['algorithm'].upper()} was kept, as best at hospitals like these."
+        f"{fit['kept']['algorithm'].upper()} was kept: as much insurance as 1 % buys there."
     )
     print(
         f"A fifth hospital, whose marker is reversed: the kept model {right['model']:.0%} right, "
