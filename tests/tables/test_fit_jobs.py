@@ -11,6 +11,7 @@ import pytest
 
 from wri.errors import InputError
 from wri.tables import fit_jobs
+from wri.tables.coefficients import coefficient_section
 from wri.tables.fit_jobs import FitJob, LocalRunner, RayRunner, open_runner
 from wri.tables.fitting import FitOptions, fit_table
 from wri.tables.held_out import SiteData
@@ -74,3 +75,15 @@ def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch):
     for name, model in here.models.items():
         expected = model.predict_proba(rows.frame)
         assert np.allclose(there.models[name].predict_proba(rows.frame), expected, atol=1e-8)
+
+
+def test_the_report_shows_what_linear_models_use(table):
+    fit = fit_table(read_rows([table], "y", "site"), FitOptions(steps=30, fast=True))
+    (_, shown) = coefficient_section(fit).blocks
+    names = [row[0] for row in shown.rows]
+    assert names[0] == "x"  # the only column that tells something
+    assert {"kind = red", "kind = blue"} <= {*names}
+    x, columns = fit.prepared()
+    coefficient = fit.estimator.coef_[0, columns.index("x")]
+    assert shown.columns == ["column", "ERM", "WRI"]
+    assert float(shown.rows[0][2]) == pytest.approx(coefficient * x[:, 0].std(), rel=0.01)

@@ -46,8 +46,8 @@ def coefficient_section(fit: TableFit) -> Section:
         title=title,
         blocks=[
             f"Change of the prediction ({unit}) when a column rises by its standard deviation and "
-            "the others stay. A column that WRI uses less than ERM is one whose relation to the "
-            "target differs between sites.",
+            "the others stay. Where WRI uses a column less than ERM, its relation to the target "
+            "looked different between sites; small differences may be chance.",
             PageTable(
                 caption="Effect per standard deviation, largest first",
                 columns=["column", *effects],
