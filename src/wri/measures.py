@@ -1,7 +1,8 @@
 """Measures by name: their direction and the tasks they apply to.
 
-`training/evaluation.py` computes them. Stores, selections and tables use a measure by its name and
-its entry here, so a new measure needs no code there. Importable without PyTorch.
+A new measure is an entry here, its computation in `training/evaluation.py`, and its value for a
+constant prediction in `sweep/data.py` (`constant_measures`). Stores, selections and tables use a
+measure by its name and its entry, and need no code. Importable without PyTorch.
 """
 
 from collections.abc import Iterable

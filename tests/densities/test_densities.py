@@ -6,6 +6,7 @@ import torch
 
 from wri.datasets import Gaussian2D
 from wri.densities import (
+    DENSITIES,
     Bounded,
     EnvironmentClassifier,
     Exact,
@@ -21,7 +22,7 @@ HYPER = {
     "min_density": torch.tensor([0.1, 0.2], dtype=torch.float64),
     "max_density": torch.tensor([1.0, 2.0], dtype=torch.float64),
 }
-DENSITIES = {
+EXAMPLES = {
     "bounded": Bounded(),
     "gaussian": Gaussian(),
     "mixture": Mixture(2),
@@ -46,7 +47,11 @@ def parameters(density, environments=3, width=4):
     return start + 0.3 * torch.randn(start.shape, dtype=start.dtype)
 
 
-@pytest.mark.parametrize("density", DENSITIES.values(), ids=DENSITIES)
+def test_every_density_of_the_package_is_tested_here():
+    assert {*DENSITIES.values()} <= {type(density) for density in EXAMPLES.values()}
+
+
+@pytest.mark.parametrize("density", EXAMPLES.values(), ids=EXAMPLES)
 def test_every_environment_at_every_point_and_at_its_own(density):
     torch.manual_seed(0)
     flat = parameters(density)
@@ -57,7 +62,7 @@ def test_every_environment_at_every_point_and_at_its_own(density):
     torch.testing.assert_close(own, everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1))
 
 
-@pytest.mark.parametrize("density", DENSITIES.values(), ids=DENSITIES)
+@pytest.mark.parametrize("density", EXAMPLES.values(), ids=EXAMPLES)
 def test_runs_do_not_see_each_other(density):
     torch.manual_seed(0)
     flat = parameters(density)
