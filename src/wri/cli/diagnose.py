@@ -32,7 +32,7 @@ Examples:
 
 `wri diagnose later.csv --target sick --env hospital --blocks patient --model model/`
 
-Exit codes: 0 done, 2 wrong input, 130 interrupted.
+Exit codes: 0 done, 2 wrong input, 130 interrupted, 143 terminated.
 """
 
 

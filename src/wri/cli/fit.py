@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 30  # listed
 MOST_DIAGNOSED = 8_000  # rows that the report's diagnosis sees
 
-HELP = """Fit a model that holds at a new site, and measure how well.
+HELP = """Fit a model for use at new sites, and estimate how well it holds there.
 
 Each site is held out in turn: ERM and WRI are trained on the others and scored on it. One of
 them is kept (`--choose`), trained on all rows, and saved with a report.
@@ -36,8 +36,8 @@ Examples:
 
 `wri fit site_*.csv --env-from-file --target y --drop id,date --choose insured -o model/`
 
-Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted (nothing is
-written).
+Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted, 143 terminated
+(both leave nothing half-written).
 """
 
 
@@ -67,7 +67,7 @@ def fit(
     backend: given.Backend = "local",
     as_json: given.AsJson = False,
 ) -> None:
-    """Fit a model that holds at a new site, and measure how well."""
+    """Fit a model for use at new sites, and estimate how well it holds there."""
     from wri.tables.fitting import FitOptions
 
     options = FitOptions(

@@ -90,10 +90,10 @@ Algorithms = Annotated[
 Choose = Annotated[
     Literal["average", "worst", "insured", "affordable"],
     typer.Option(
-        help="Which model is kept, by its loss at the sites held out: the most insurance against "
-        "changing relations that costs at most one per cent of the least mean loss (affordable), "
-        "or one standard error of it (insured); the least mean loss (average); the least loss at "
-        "the worst site (worst).",
+        help="Rule for the model that is kept, by its loss at held-out sites. affordable: the "
+        "largest penalty within one per cent of the least mean loss; insured: within one standard "
+        "error of it, paired by site; average: the least mean loss; worst: the least loss at the "
+        "worst site.",
         rich_help_panel=MODEL,
     ),
 ]

@@ -75,8 +75,8 @@ def predict(
 
     `wri predict model/ new.parquet -o out.parquet --keep id --target sick --json`
 
-    Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted (nothing is
-    written).
+    Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted, 143
+    terminated (both leave nothing half-written).
     """
     try:
         done = _predict(model, rows, output, keep, target, prefix, delimiter, encoding)

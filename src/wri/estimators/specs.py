@@ -11,7 +11,7 @@ from wri.training import ModelSpec
 from wri.training.spec import encode_option
 
 PRESET = "table"
-CONSTRUCTOR_HYPER = ("penalty_weight", "learning_rate", "weight_decay", "batch_size")
+OWN_PARAMETERS = ("penalty_weight", "learning_rate", "weight_decay", "batch_size")
 """Hyper-parameters that are also parameters of the constructor."""
 
 AUTO: Literal["auto"] = "auto"
@@ -43,9 +43,7 @@ def make_spec(asked: RequestedModel, candidate: Mapping[str, Any] | None = None)
     """
     kind = OBJECTIVES[asked._objective]
     options, hidden = dict(asked.options or {}), asked.hidden
-    hyper = {
-        name: v for name in CONSTRUCTOR_HYPER if (v := getattr(asked, name)) not in (None, AUTO)
-    }
+    hyper = {name: v for name in OWN_PARAMETERS if (v := getattr(asked, name)) not in (None, AUTO)}
     hyper |= dict(asked.hyper or {})
     known = {parameter.name for parameter in kind.hyperparameters()}
     own_options = {field.name for field in fields(kind)}  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from wri.training.runs import FEWEST_ROWS
 
 SMALL = 0.1  # mean weight below which weights are probably not meant as counts
 NOTHING_SHARED = 0.05  # overlap below which a pair counts as separate
-MOST_PAIRS = 4  # pairs in a warning
+SHOWN = 4  # pairs in a warning
 
 
 def check_environments(
@@ -101,10 +101,10 @@ def warn_of_little_overlap(overlap: np.ndarray | None, labels: np.ndarray, stack
     if 2 * len(apart) <= len(pairs):
         return
     names = [f"{shorten(labels[i])} and {shorten(labels[j])}" for _, i, j in apart]
-    more = f" and {len(names) - MOST_PAIRS} more" if len(names) > MOST_PAIRS else ""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     warnings.warn(
         f"{len(apart)} of {len(pairs)} pairs of environments hardly overlap "
-        f"({'; '.join(names[:MOST_PAIRS])}{more}), so WRI has little to compare there and is closer "
+        f"({'; '.join(names[:SHOWN])}{more}), so WRI has little to compare there and is closer "
         "to ERM; see wri.diagnosis.environment_overlap(X, groups)",
         stacklevel=stacklevel + 1,
     )
