@@ -16,7 +16,7 @@ from wri.boosting import ColumnView, TreeRecord, TreeRun, Trees, TreeSpec, class
 from wri.boosting.runs import train_trees
 from wri.boosting.spec import PRESET
 from wri.boosting.trees import load_lightgbm
-from wri.estimators.choice import Rule
+from wri.estimators.choice import DEFAULT_RULE, Rule
 from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.search import Problem, RowSplit
 from wri.estimators.specs import PenaltyWeight
@@ -78,7 +78,7 @@ class TreeEstimator(EnvironmentEstimator):
         `l2`, hyper-parameters or options of the objective. The choice uses the loss on each
         training environment left out in turn, which needs at least three environments. With
         `penalty_weight="auto"` each candidate is tried with each λ, unless it names its own.
-    choose : {"average", "worst", "insured", "affordable"}, default="average"
+    choose : {"average", "worst", "insured", "affordable"}, default="affordable"
         Rule of the choice. "average": the smallest mean loss over the environments left out.
         "worst": the smallest loss at the worst of them. "insured": the largest λ whose mean loss
         is within one standard error of the smallest. "affordable": the largest λ whose mean loss
@@ -191,7 +191,7 @@ class TreeEstimator(EnvironmentEstimator):
         hyper: Mapping[str, float] | None = None,
         options: Mapping[str, Any] | None = None,
         candidates: Sequence[Mapping[str, Any]] | None = None,
-        choose: Rule = "average",
+        choose: Rule = DEFAULT_RULE,
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
         evidence_on: Seen = "outputs",
