@@ -182,7 +182,7 @@ def test_files_are_sites_and_numbers_are_regressed(command):
     frame[["smoking", "sick"]].to_csv("site_north.csv", index=False)
     done = command("fit", "site_*.csv", *options)
     assert done.returncode == 2
-    assert "site_east.csv has the column 'marker', 'noise', and site_north.csv has not" in (
+    assert "site_east.csv has the column 'marker', 'noise', but site_north.csv does not" in (
         done.stderr
     )
 

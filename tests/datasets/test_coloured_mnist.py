@@ -147,8 +147,8 @@ def test_no_order_is_left_within_an_environment(all_digits):
     ("name", "rows", "words"),
     [
         ("mnist", None, "name must be one of cmnist, hcmnist, hcmnist-cs"),
-        ("cmnist", 2, "rows must lie in 3 to 300"),
-        ("cmnist", 301, "rows must lie in 3 to 300"),
+        ("cmnist", 2, r"rows must lie in 3 \(one per environment\) to 300 \(all digits\)"),
+        ("cmnist", 301, r"rows must lie in 3 \(one per environment\) to 300 \(all digits\)"),
     ],
 )
 def test_what_cannot_be_drawn_is_said(name, rows, words):

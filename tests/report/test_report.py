@@ -82,7 +82,7 @@ def test_an_interval_needs_repeated_values(groups):
 
 
 def test_pairs_must_match():
-    with pytest.raises(InputError, match="equally long"):
+    with pytest.raises(InputError, match="same lengths"):
         paired_interval([np.arange(3.0)], [np.arange(1.0)])
 
 
