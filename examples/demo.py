@@ -42,9 +42,10 @@ def main() -> None:
         for name in ("erm", "wri")
     }
     means = {name: sum(scores) / len(scores) for name, scores in held.items()}
+    cost = f"WRI costs {'more' if fit['kept']['algorithm'] == 'erm' else 'no more'} than 1 %"
     print(
         f"\nFour hospitals, each held out: ERM {means['erm']:.0%}, WRI {means['wri']:.0%} right; "
-        f"{fit['kept']['algorithm'].upper()} was kept: as much insurance as 1 % buys there."
+        f"{fit['kept']['algorithm'].upper()} was kept: {cost} of the loss."
     )
     print(
         f"A fifth hospital, whose marker is reversed: the kept model {right['model']:.0%} right, "

@@ -161,7 +161,7 @@ class Algorithm(nn.Module):
 
         Parameters
         ----------
-        x : Tensor of shape (N, *input_shape)
+        x : Tensor of shape (N, ...)
             Inputs.
 
         Returns
@@ -177,7 +177,7 @@ class Algorithm(nn.Module):
 
         Parameters
         ----------
-        x : Tensor of shape (N, *input_shape)
+        x : Tensor of shape (N, ...)
             Inputs.
 
         Returns
