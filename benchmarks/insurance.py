@@ -1,7 +1,7 @@
 """The price of insurance: WRI with λ fixed or chosen by four rules beside ERM and plain models.
 
     python benchmarks/insurance.py simulated [--first 0] [--seeds 10] [--store FILE] [--json]
-    python benchmarks/insurance.py public --folder FOLDER [--store FILE] [--json]
+    python benchmarks/insurance.py public --folder FOLDER [--only TEXT …] [--store FILE] [--json]
 
 Every λ of the ladder is fitted, so rules are compared without fitting again.
 "simulated": sites of `insured_sites.py`, trained on 2 to 12 of them, tested at new sites whose
@@ -165,11 +165,13 @@ def parts(given: argparse.Namespace) -> Iterator[tuple[str, Any]]:
                 yield f"{design.name} | {seed}", lambda d=design, s=seed: simulated(d, s)
         return
     for name in TABLES:
+        if given.only and not any(text in name for text in given.only):
+            continue
         rows = read_public(Path(given.folder), name)
         for label in np.unique(rows.site):
             task = TABLES[name].task
             yield f"{name} | {label}", lambda t=task, r=rows, e=label: left_out(t, r, e, 0)
-    if "WRI_DATA" in os.environ:
+    if "WRI_DATA" in os.environ and (not given.only or any(t in HEART for t in given.only)):
         for hospital in load_heart()["hospital"].unique():
             yield f"{HEART} | {hospital}", lambda h=hospital: heart_left_out(h, 0)
 
@@ -258,6 +260,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--folder", help="where the packages with public tables are installed")
+    parser.add_argument("--only", nargs="+", help="public tables whose names hold one of these")
     parser.add_argument("--store", help="file of finished parts; insurance-WHICH.jsonl")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     given = parser.parse_args()
