@@ -16,7 +16,8 @@ EXAMPLES = [block for page in PAGES for block in python_blocks(page)]
 
 
 @pytest.mark.parametrize(("code", "shown"), EXAMPLES)
-def test_example_prints_what_it_shows(code, shown):
+def test_example_prints_what_it_shows(code, shown, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some examples save a model
     if "Boosting" in code:
         pytest.importorskip("lightgbm", reason="boosted trees need LightGBM ([boosting])")
     printed = run_block(code, {})
