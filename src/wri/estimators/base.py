@@ -112,13 +112,13 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
 
     Attributes
     ----------
-    environments_ : ndarray of shape (n_environments_,)
+    environments_ : ndarray of shape (n_environments,)
         Labels of the training environments.
     n_environments_ : int
         Number of training environments.
     n_features_in_ : int
         Number of columns in `fit`, without the environment column.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of these columns, if `X` was a DataFrame with string names.
     spec_ : ModelSpec
         What was trained: objective, hidden layers, units, hyper-parameters, steps.
@@ -128,7 +128,7 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         Number of training steps taken.
     selection_ : str
         How the hyper-parameters were chosen, with the cost and the benefit of the penalty.
-    candidate_losses_ : ndarray of shape (n_candidates, n_environments_) or None
+    candidate_losses_ : ndarray of shape (n_candidates, n_environments) or None
         Loss on each environment when it was left out; None if none was.
     penalty_weights_ : ndarray of shape (n_candidates,) or None
         λ of each candidate; None if no environment was left out.

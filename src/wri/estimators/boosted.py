@@ -116,13 +116,13 @@ class TreeEstimator(EnvironmentEstimator):
 
     Attributes
     ----------
-    environments_ : ndarray of shape (n_environments_,)
+    environments_ : ndarray of shape (n_environments,)
         Labels of the training environments.
     n_environments_ : int
         Number of training environments.
     n_features_in_ : int
         Number of columns in `fit`, without the environment column.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of these columns, if `X` was a DataFrame with string names.
     spec_ : TreeSpec
         What was trained: objective, hyper-parameters, and the settings of the trees
@@ -131,16 +131,16 @@ class TreeEstimator(EnvironmentEstimator):
         Hyper-parameters of the objective.
     n_steps_ : int
         Number of rounds.
-    feature_importances_ : ndarray of shape (n_features_in_,)
+    feature_importances_ : ndarray of shape (n_features,)
         Mean absolute contribution (Shapley value) of each column to the outputs of training rows,
         as shares of the sum.
-    erm_importances_ : ndarray of shape (n_features_in_,) or None
+    erm_importances_ : ndarray of shape (n_features,) or None
         The same for trees without a penalty; None with `compare_erm=False`.
-    importance_change_ : ndarray of shape (n_features_in_,)
+    importance_change_ : ndarray of shape (n_features,)
         `feature_importances_` minus `erm_importances_`.
     selection_ : str
         How the hyper-parameters were chosen, with the cost and the benefit of the penalty.
-    candidate_losses_ : ndarray of shape (n_candidates, n_environments_) or None
+    candidate_losses_ : ndarray of shape (n_candidates, n_environments) or None
         Loss on each environment when it was left out; None if none was.
     penalty_weights_ : ndarray of shape (n_candidates,) or None
         λ of each candidate; None if no environment was left out.

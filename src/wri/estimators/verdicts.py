@@ -96,7 +96,7 @@ class EvidenceMixin(ABC):
 
         Returns
         -------
-        scores : ndarray of shape (n_rows, n_environments_)
+        scores : ndarray of shape (n_rows, n_environments)
             Log densities; higher is more common.
         """
         seen = self._seen(X)
