@@ -21,12 +21,9 @@ from wri.sweep.backend import Backend, TrainedStack
 from wri.sweep.data import SweepData
 from wri.sweep.memory import WORKER, stack_memory
 from wri.sweep.plan import RunSpec
-from wri.sweep.ray_session import RaySession, check_ray, fetch_result, starts_here
+from wri.sweep.ray_session import POLL, RETRIES, RaySession, check_ray, fetch_result, starts_here
 from wri.sweep.ray_worker import StackJob, StackResult, find_versions
 from wri.sweep.sweep import Sweep
-
-RETRIES = 3  # of a stack whose worker dies
-POLL = 0.2  # seconds between two looks at the workers
 
 
 class SubmittedStack(NamedTuple):

@@ -19,6 +19,8 @@ from wri.sweep.memory import WORKER
 
 ADDRESS = "RAY_ADDRESS"
 OBJECT_STORE = 100 * 2**20  # bytes of the object store at least; Ray allows no less than 75 MB
+RETRIES = 3  # of a task whose worker dies
+POLL = 0.2  # seconds between two looks at the workers
 ANSWER = 10.0  # seconds that a cluster may take to answer
 
 

@@ -15,10 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 
 from wri.errors import InputError, check_option
-from wri.sweep.ray_session import RaySession, check_ray, fetch_result
-
-RETRIES = 3  # of a job whose worker dies
-POLL = 0.2  # seconds between two looks at the workers
+from wri.sweep.ray_session import POLL, RETRIES, RaySession, check_ray, fetch_result
 
 
 class FitJob(NamedTuple):
