@@ -5,7 +5,8 @@
 classification: P(y = 1) = σ(2·cause), marker ~ N(s_e·(2y − 1), 1), as in `wri.datasets.hospitals`;
 regression: y = cause + N(0, 1), marker ~ N(s_e·y, 1). Strengths s_e are drawn from U(0, 1.5) in
 training. At new sites they are drawn from the same ("unchanged"), are 0 ("unrelated") or are drawn
-from U(−1.5, 0) ("reversed"). Overlap: "full" has m_e = 0 and no season's shift, "partial" m_e from
+from U(−1.5, 0) ("reversed"). Other markers: "strong", U(0.6, 1.6), and "fixed", 0.8 everywhere, where
+nothing changes. Overlap: "full" has m_e = 0 and no season's shift, "partial" m_e from
 U(−1.5, 1.5), "none" the same with seasons g = 6 standard deviations apart; a new site has the
 season of one of those seen.
 """
@@ -19,6 +20,7 @@ KINDS = ("unchanged", "unrelated", "reversed")
 NEW = 6  # new sites of each kind
 TESTED = 500  # rows of a new site
 APART = 6.0
+STRENGTHS = {"varying": (0.0, 1.5), "strong": (0.6, 1.6), "fixed": (0.8, 0.8)}
 
 
 class Design(NamedTuple):
@@ -29,10 +31,12 @@ class Design(NamedTuple):
     overlap: str  # "full", "partial" or "none"
     rows: int = 300  # of a training site
     noise: int = 3  # columns that tell nothing
+    marker: str = "varying"  # a key of STRENGTHS
 
     @property
     def name(self) -> str:
-        return f"{self.task}, {self.sites} sites of {self.rows}, {self.overlap} overlap"
+        marker = "" if self.marker == "varying" else f", {self.marker} marker"
+        return f"{self.task}, {self.sites} sites of {self.rows}, {self.overlap} overlap{marker}"
 
 
 class Site(NamedTuple):
@@ -61,11 +65,12 @@ def sample_site(
 def sample_table(design: Design, seed: int) -> tuple[list[Site], dict[str, list[Site]]]:
     """Training sites, and new sites by kind."""
     random = np.random.default_rng([seed, design.sites, len(design.overlap), len(design.task)])
+    low, high = STRENGTHS[design.marker]
     training = [
-        sample_site(design, random.uniform(0, 1.5), place, design.rows, random)
+        sample_site(design, random.uniform(low, high), place, design.rows, random)
         for place in range(design.sites)
     ]
-    ranges = {"unchanged": (0, 1.5), "unrelated": (0, 0), "reversed": (-1.5, 0)}
+    ranges = {"unchanged": (low, high), "unrelated": (0, 0), "reversed": (-high, -low)}
     new = {
         kind: [
             sample_site(

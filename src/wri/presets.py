@@ -23,6 +23,7 @@ class Preset:
     linear: bool = False  # no hidden layers unless given
     double_up_to: int = 0  # training rows up to which runs train in double precision
     numbers_of: str | None = None  # the preset whose hyper-parameters it takes
+    solved: bool = False  # linear predictors with smooth objectives are solved, not trained
     waits_for_penalty: bool = False  # no checkpoint counts before the penalty has its full weight
 
 
@@ -41,6 +42,7 @@ PRESETS = {
         linear=True,
         # small tables cost no more in double precision, and depend less on the order of their rows
         double_up_to=2048,
+        solved=True,
         waits_for_penalty=True,
     ),
 }

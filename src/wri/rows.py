@@ -242,6 +242,13 @@ class Scaling(NamedTuple):
         return values * self.scale + self.mean
 
 
+def in_proportion(weights: np.ndarray) -> np.ndarray:  # [n] -> [n]
+    """Return n places, each repeated in proportion to its weight, up to rounding."""
+    n = len(weights)
+    ends = np.floor(n * weights.cumsum() / weights.sum() + 0.5).astype(int)
+    return np.repeat(np.arange(n), np.diff(ends, prepend=0))
+
+
 class MissingCell(NamedTuple):
     """The first cell without a finite value, in reading order."""
 

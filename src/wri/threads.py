@@ -1,10 +1,22 @@
 """Context managers for the number of threads."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 
 import torch
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    """Return the thread pools of this process; finding them takes milliseconds."""
+    return ThreadpoolController()
+
+
+def one_algebra_thread() -> AbstractContextManager[None]:
+    """Use one thread for linear algebra in a block."""
+    return _controller().limit(limits=1)
 
 
 @contextmanager
@@ -13,7 +25,7 @@ def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with threadpool_limits(1):
+        with one_algebra_thread():
             yield
     finally:
         torch.set_num_threads(before)

@@ -26,7 +26,7 @@ from wri.objectives import Objective
 from wri.objectives.base import Batch, DrawnRows, Draws, Model, Start, StepContext
 from wri.objectives.wri import WRI
 from wri.stacked import Loss, Seen, Streams, Views
-from wri.training.sampler import in_proportion
+from wri.rows import in_proportion
 
 LEAST_CURVATURE = 0.2
 """c: smallest curvature of a row, as a share of its curvature without a penalty."""

@@ -6,6 +6,7 @@ from wri.densities.classifier import EnvironmentClassifier, FittedClassifier
 from wri.densities.exact import Exact
 from wri.densities.gaussian import Gaussian
 from wri.densities.label_aware import LabelAwareClassifier
+from wri.densities.label_logistic import LabelLogistic
 from wri.densities.mixture import Mixture
 
 DENSITIES: dict[str, type[Density]] = {
@@ -16,6 +17,7 @@ DENSITIES: dict[str, type[Density]] = {
         FittedClassifier,
         Gaussian,
         LabelAwareClassifier,
+        LabelLogistic,
         Mixture,
     )
 }
@@ -30,5 +32,6 @@ __all__ = [
     "FittedClassifier",
     "Gaussian",
     "LabelAwareClassifier",
+    "LabelLogistic",
     "Mixture",
 ]

@@ -39,6 +39,8 @@ class Density(ABC):
         Whether densities are nowhere tiny or huge.
     needs_targets : bool
         Whether it is fitted by `fit_with_targets` instead of `fit`.
+    takes_weights : bool
+        Whether `fit_with_targets` takes weights of the rows; otherwise rows are repeated.
 
     Examples
     --------
@@ -60,6 +62,9 @@ class Density(ABC):
 
     needs_targets: ClassVar[bool] = False
     """Whether it is fitted by `fit_with_targets` instead of `fit`."""
+
+    takes_weights: ClassVar[bool] = False
+    """Whether `fit_with_targets` takes weights of the rows; otherwise rows are repeated."""
 
     @abstractmethod
     def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
@@ -173,7 +178,10 @@ class Density(ABC):
         raise TypeError(f"{type(self).__name__} is not fitted on whole environments")
 
     def fit_with_targets(
-        self, environments: Sequence[np.ndarray], targets: Sequence[np.ndarray]
+        self,
+        environments: Sequence[np.ndarray],
+        targets: Sequence[np.ndarray],
+        weights: Sequence[np.ndarray] | None = None,
     ) -> np.ndarray:
         """Fit the parameters on one run's whole environments and targets.
 
@@ -183,6 +191,8 @@ class Density(ABC):
             Rows of each environment.
         targets : sequence of ndarray of shape (n_e,)
             Class numbers (integers) or floats.
+        weights : sequence of ndarray of shape (n_e,) or None, default=None
+            How often each row counts, if `takes_weights`. None: once.
 
         Returns
         -------

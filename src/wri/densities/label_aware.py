@@ -127,7 +127,10 @@ class LabelAwareClassifier(Density):
         return everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1)
 
     def fit_with_targets(
-        self, environments: Sequence[np.ndarray], targets: Sequence[np.ndarray]
+        self,
+        environments: Sequence[np.ndarray],
+        targets: Sequence[np.ndarray],
+        weights: Sequence[np.ndarray] | None = None,
     ) -> np.ndarray:
         plain = [torch.as_tensor(own, dtype=torch.float32) for own in environments]
         rows = [_expand(own, self.terms) for own in plain]

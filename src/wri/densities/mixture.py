@@ -12,13 +12,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from sklearn.mixture import GaussianMixture
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
 from wri.densities.gaussian import log_normal
 from wri.errors import InputError
 from wri.stacked import Packing
+from wri.threads import one_algebra_thread
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,10 @@ class Mixture(Density):
                 reg_covar=self.regularisation,
                 random_state=0,
             )
-            with threadpool_limits(1):  # rounding depends on the threads, and EM amplifies it
-                fits.append(model.fit(rows))
+            # the start of EM is drawn by row: their order must not matter
+            ordered = rows[np.square(rows).sum(1).argsort(kind="stable")]
+            with one_algebra_thread():  # rounding depends on the threads, and EM amplifies it
+                fits.append(model.fit(ordered))
         factors = np.stack([m.precisions_cholesky_ for m in fits]).swapaxes(-1, -2)
         volumes = np.log(np.diagonal(factors, axis1=-2, axis2=-1)).sum(-1)
         pieces = [

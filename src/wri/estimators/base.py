@@ -15,7 +15,8 @@ from wri.errors import InputError
 from wri.estimators.choice import DEFAULT_RULE, Rule
 from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.linear import CoefficientsMixin
-from wri.estimators.search import Problem, RowSplit
+from wri.estimators.row_split import RowSplit
+from wri.estimators.search import Problem
 from wri.estimators.specs import (
     AUTO,
     PRESET,
@@ -28,6 +29,7 @@ from wri.estimators.specs import (
 from wri.rows import Scaling, refuse_gaps
 from wri.stacked import Network, Seen
 from wri.training import Bank, ModelSpec, Record, Run
+from wri.training.spec import Solver
 
 
 class Estimator(CoefficientsMixin, EnvironmentEstimator):
@@ -47,6 +49,11 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
     standardise : bool or None, default=None
         Whether to standardise the inputs, and the target of a regression, with the mean and the
         standard deviation of the training rows.
+    solver : {"lbfgs", "adam"} or None, default=None
+        "lbfgs" minimises the objective of a linear predictor on all rows, without a seed or a step
+        size; ERM, IRM, VREx and WRI allow it. "adam" trains in steps. None: "lbfgs" where it is
+        possible, unless `steps`, `stop_after`, `learning_rate`, `batch_size` or `early_stopping`
+        asks for steps.
     steps : int or None, default=None
         Number of training steps. Schedules are made for this number.
     stop_after : int or None, default=None
@@ -84,9 +91,10 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         held-out rows) is smallest. Steps before the penalty has its full weight do not count.
         The step size does not decay then.
     validation_fraction : float, default=0.2
-        Share of each environment's rows that is not used for training but sets the thresholds of
-        `verdict` and the step of early stopping. In an environment with fewer than 25 rows all
-        rows are used for training and also set the thresholds.
+        Share of each environment's rows that sets the thresholds of `verdict` and the step of early
+        stopping. A predictor that is trained in steps does not learn from them. One that is solved
+        learns from all rows; the thresholds are set by one that is solved without them. In an
+        environment with fewer than 25 rows all rows are used for both.
     evidence_on : {"outputs", "phi", "x"}, default="outputs"
         What the evidence sees of a row. "outputs": the log-odds, or the predicted number; rare
         rows are those with extreme predictions. "phi": the last hidden layer. "x": the
@@ -101,7 +109,8 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         than five environments). The interval of `score_new_site` needs it. It takes up to five
         times as long as the rest of `fit`.
     random_state : int, RandomState or None, default=0
-        Seed of the initial weights, batches and held-out rows.
+        Seed of the initial weights, batches and held-out rows. A solved predictor does not depend
+        on it.
     device : str, default="auto"
         PyTorch device. "auto" is CUDA if it is available, otherwise the CPU.
     n_jobs : int or None, default=None
@@ -125,7 +134,7 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
     hyper_ : Mapping of str to float
         Hyper-parameters of the predictor.
     n_steps_ : int
-        Number of training steps taken.
+        Number of training steps taken; 0 for a solved predictor.
     selection_ : str
         How the hyper-parameters were chosen, with the cost and the benefit of the penalty.
     candidate_losses_ : ndarray of shape (n_candidates, n_environments) or None
@@ -171,6 +180,7 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         preset: str = PRESET,
         hidden: tuple[int, ...] | None = None,
         standardise: bool | None = None,
+        solver: Solver | None = None,
         steps: int | None = None,
         stop_after: int | None = None,
         penalty_weight: PenaltyWeight = AUTO,
@@ -196,6 +206,7 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         self.preset = preset
         self.hidden = hidden
         self.standardise = standardise
+        self.solver = solver
         self.steps = steps
         self.stop_after = stop_after
         self.penalty_weight = penalty_weight

@@ -18,7 +18,8 @@ from wri.boosting.spec import PRESET
 from wri.boosting.trees import load_lightgbm
 from wri.estimators.choice import DEFAULT_RULE, Rule
 from wri.estimators.common import EnvironmentEstimator
-from wri.estimators.search import Problem, RowSplit
+from wri.estimators.row_split import RowSplit
+from wri.estimators.search import Problem
 from wri.estimators.specs import PenaltyWeight
 from wri.estimators.tree_columns import (
     FROM_DTYPE,

@@ -11,6 +11,7 @@ rows, their checks and the training runs.
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -24,7 +25,8 @@ from wri.estimators.choice import RULES, Rule, describe_without_choice
 from wri.estimators.environments import read_environments, without_column
 from wri.estimators.folders import SavedInFolders
 from wri.estimators.parameters import check_parameters, read_seed
-from wri.estimators.search import Problem, RowSplit, choose, hold_out, penalty_weight_of
+from wri.estimators.row_split import RowSplit, hold_out
+from wri.estimators.search import Problem, choose, penalty_weight_of
 from wri.estimators.specs import PenaltyWeight, chooses_penalty
 from wri.estimators.verdicts import EvidenceMixin
 from wri.estimators.warn import (
@@ -110,12 +112,12 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         if len(environments.labels) == 1 and self._objective != "erm":
             warn_of_one_environment(type(self).__name__, stacklevel=2)
         self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
-        seed, contents = read_seed(self.random_state), np.column_stack([self._filled(X), targets])
-        rows = hold_out(environments.rows, contents, weights, self.validation_fraction, seed)
+        seed, share = read_seed(self.random_state), self.validation_fraction
+        rows = hold_out(environments.rows, self._filled(X), targets, weights, share, seed)
         problem = self._problem(X, targets, weights, rows, seed)
         specs = self._specs(problem.can_leave_one_out)
         self._train(problem, [problem.complete(spec) for spec in specs])
-        self._fit_evidence(X, targets, weights, rows)
+        self._fit_evidence(X, targets, weights, rows, self._without_held_out(problem))
         self._leave_sites_out(problem)
         return self
 
@@ -185,8 +187,8 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
 
     @property
     def n_steps_(self) -> int:
-        """Number of training steps taken."""
-        return self.spec_.last_step
+        """Number of training steps taken; 0 for a solved predictor."""
+        return 0 if self.spec_.is_solved else self.spec_.last_step
 
     def _train(self, problem: Problem, specs: Sequence[ModelSpec]) -> None:
         """Choose a candidate, train it on all environments and keep it."""
@@ -206,6 +208,16 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         self._take(run, record)
         self._check_overlap(problem)
 
+    def _without_held_out(self, problem: Problem) -> Self:
+        """Return the estimator as it is without the held-out rows."""
+        if not (self.spec_.is_solved and any(map(len, problem.rows.held_out))):
+            return self
+        run = problem.run(self.spec_, range(self.n_environments_), held_out=True)
+        (record,) = problem.train([run], self.spec_.last_step, None)
+        without = copy(self)
+        without._take(run, record)
+        return without
+
     def _describe_selection(self) -> str:
         """Describe the selection when no environment was left out; warn of unused candidates."""
         asked, has_candidates = None, self.candidates is not None and len(self.candidates) > 1
@@ -222,7 +234,7 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         """Warn if most pairs hardly overlap: WRI compares environments where they overlap."""
         if self.spec_.objective.name == "wri":
             features = problem.bank.features
-            seen = [self._view(self._prepare(features[rows])) for rows in problem.rows.fitted]
+            seen = [self._view(self._prepare(features[rows])) for rows in problem.learned(self.spec_)]
             warn_of_little_overlap(overlap_by_means(seen), self.environments_, stacklevel=4)
 
     def _prepared(self, X: Any) -> np.ndarray:

@@ -16,61 +16,16 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from wri.estimators.choice import Rule, choose_candidate
+from wri.estimators.row_split import RowSplit
 from wri.progress import Progress
 from wri.stacked import generator
 from wri.threads import torch_threads
 from wri.training import Bank, ModelSpec, Run, train
-from wri.training.runs import FEWEST_ROWS
 
 CHECKPOINTS = 20  # evaluations for early stopping
-FEWEST_SPLIT = 25  # rows of an environment from which some are held out
-FEWEST_HELD = 5  # smallest number of rows to hold out
 MOST_FOLDS = 5  # most runs that leave environments out, for the spread between sites
 STEP_ROWS = 2**14  # rows per step of all runs together that choose λ only
 FEWEST_CHOOSING = 100  # rows per environment that choose λ, if it has them
-MOST_LIGHT = 1.5  # most held-out rows, as a multiple of the share, if they weigh little
-
-
-class RowSplit(NamedTuple):
-    """Row numbers of each environment: fitted and held out."""
-
-    fitted: list[np.ndarray]  # training rows
-    held_out: list[np.ndarray]  # other rows; empty if an environment is small
-
-    @property
-    def calibrating(self) -> list[np.ndarray]:
-        """Rows that set thresholds: the held-out rows, or the fitted ones if none were held out."""
-        pairs = zip(self.held_out, self.fitted, strict=True)
-        return [held if len(held) else fitted for held, fitted in pairs]
-
-
-def hold_out(
-    environments: Sequence[np.ndarray],
-    contents: np.ndarray,
-    weights: np.ndarray | None,
-    share: float,
-    seed: int,
-) -> RowSplit:
-    """Hold out a random share of the rows of each environment.
-
-    Rows with the same contents stay together, so that a repeated row is in one part only and counts
-    like one row with weight 2.
-    """
-    random = generator(seed, "held-out rows")
-    held = np.zeros(len(contents), bool)
-    for rows in environments:
-        distinct, place = np.unique(contents[rows], axis=0, return_inverse=True)
-        lots = random.permutation(len(distinct))[place]
-        n = len(distinct)
-        weight = np.bincount(lots, None if weights is None else weights[rows])
-        middle = (weight.cumsum() - weight / 2) / weight.sum()
-        # neither a few heavy rows nor many light ones
-        chosen = (middle < share) & (np.arange(n) < min(share * n * MOST_LIGHT, n - FEWEST_ROWS))
-        if n >= FEWEST_SPLIT and chosen.sum() >= FEWEST_HELD:
-            held[rows] = chosen[lots]
-    return RowSplit(
-        [rows[~held[rows]] for rows in environments], [r[held[r]] for r in environments]
-    )
 
 
 class LeftOutRun(NamedTuple):
@@ -110,21 +65,32 @@ class Problem:
 
     def complete(self, spec: ModelSpec) -> ModelSpec:
         """Complete a specification for the size of all environments, the same for all runs."""
-        learned, weights = np.concatenate(self.rows.fitted), self.bank.weights
+        rows, weights = self.learned(spec), self.bank.weights
+        learned = np.concatenate(rows)
         weight = len(learned) if weights is None else weights[learned].sum()
-        largest = max(len(own) for own in self.rows.fitted)
+        largest = max(map(len, rows))
         return spec.complete(self.bank.features.shape[1], float(weight), largest)
+
+    def learned(self, spec: ModelSpec) -> list[np.ndarray]:
+        """Rows that the final predictor learns from.
+
+        A solved predictor learns from all rows; it is solved once more without the held-out rows,
+        which set the thresholds of the evidence. A trained one is trained once, without them.
+        """
+        return self.rows.every if spec.is_solved else self.rows.fitted
 
     def run(
         self,
         spec: ModelSpec,
         environments: Sequence[int],
         evaluate: Mapping[str, np.ndarray] | None = None,
+        held_out: bool = False,
     ) -> Run:
-        """Make a run on some environments."""
+        """Make a run on some environments; without the held-out rows in any case if asked for."""
+        rows = self.rows.fitted if held_out else self.learned(spec)
         with warnings.catch_warnings():  # `fit` warns once, with the environment's name
             warnings.filterwarnings("ignore", "environment .* holds a single class")
-            return self._make_run(spec, [self.rows.fitted[e] for e in environments], evaluate or {})
+            return self._make_run(spec, [rows[e] for e in environments], evaluate or {})
 
     def _make_run(
         self, spec: ModelSpec, rows: Sequence[np.ndarray], evaluate: Mapping[str, np.ndarray]
@@ -150,7 +116,7 @@ class Problem:
         self, specs: Sequence[ModelSpec], every: int, progress: Progress
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the losses `[C, E, T]` at left-out environments, and the steps."""
-        runs, thinned = [], self._with_fewer_rows(specs)
+        runs, thinned = [], self if specs[0].is_solved else self._with_fewer_rows(specs)
         for left_out in range(self.n_environments):
             others = [e for e in range(self.n_environments) if e != left_out]
             rows = np.concatenate([self.rows.fitted[left_out], self.rows.held_out[left_out]])
@@ -168,7 +134,8 @@ class Problem:
         """
         n = self.n_environments
         folds = [list(range(first, n, MOST_FOLDS)) for first in range(min(n, MOST_FOLDS))]
-        runs = [self.run(spec, [e for e in range(n) if e not in fold]) for fold in folds]
+        others = [[e for e in range(n) if e not in fold] for fold in folds]
+        runs = [self.run(spec, kept, held_out=True) for kept in others]
         records = self.train(runs, spec.last_step, progress)
         return [LeftOutRun(*each) for each in zip(folds, runs, records, strict=True)]
 

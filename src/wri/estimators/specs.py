@@ -8,11 +8,16 @@ from wri.errors import InputError
 from wri.objectives import OBJECTIVES
 from wri.registry import OBJECTIVES as ENTRIES
 from wri.training import ModelSpec
-from wri.training.spec import encode_option
+from wri.training.spec import Solver, encode_option
 
 PRESET = "table"
 OWN_PARAMETERS = ("penalty_weight", "learning_rate", "weight_decay", "batch_size")
 """Hyper-parameters that are also parameters of the constructor."""
+
+IN_STEPS = frozenset(
+    "learning_rate final_rate batch_size clip_norm anneal_steps ramp_steps".split()
+)
+"""Hyper-parameters that ask for training in steps."""
 
 AUTO: Literal["auto"] = "auto"
 PenaltyWeight = float | Literal["auto"] | None
@@ -27,6 +32,7 @@ class RequestedModel(Protocol):
     preset: str
     hidden: tuple[int, ...] | None
     standardise: bool | None
+    solver: Solver | None
     steps: int | None
     stop_after: int | None
     penalty_weight: PenaltyWeight
@@ -59,6 +65,10 @@ def make_spec(asked: RequestedModel, candidate: Mapping[str, Any] | None = None)
             raise InputError(
                 f"unknown hyper-parameter or option {name!r} in candidates; choose from {possible}"
             )
+    solver = asked.solver
+    in_steps = asked.early_stopping or asked.steps is not None or asked.stop_after is not None
+    if solver is None and (in_steps or IN_STEPS & set(hyper)):
+        solver = "adam"
     if asked.early_stopping:  # any step may be the last, so the step size must not decay
         hyper.setdefault("final_rate", 1.0)
     return ModelSpec.of(
@@ -68,6 +78,7 @@ def make_spec(asked: RequestedModel, candidate: Mapping[str, Any] | None = None)
         standardise=asked.standardise,
         steps=asked.steps,
         stop_after=asked.stop_after,
+        solver=solver,
         hyper=hyper,
         options=options,
     )
@@ -129,6 +140,7 @@ def plain_erm(spec: ModelSpec) -> ModelSpec:
         standardise=spec.standardise,
         steps=spec.steps,
         stop_after=spec.stop_after,
+        solver=spec.solver,
         hyper={name: value for name, value in spec.hyper.items() if name in known},
     )
 
@@ -141,7 +153,7 @@ def constructor_parameters(spec: ModelSpec) -> dict[str, Any]:
         parameters["preset"] = spec.preset
     if "hidden" in given:
         parameters["hidden"] = spec.hidden
-    for name in ("standardise", "steps", "stop_after"):
+    for name in ("standardise", "solver", "steps", "stop_after"):
         if name in given:
             parameters[name] = given[name]
     if has_penalty_weight(spec.objective.name):

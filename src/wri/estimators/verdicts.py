@@ -8,19 +8,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from wri.densities import Exact
 from wri.estimators.bar import progress_bar
-from wri.estimators.search import Problem, RowSplit
+from wri.estimators.row_split import RowSplit
+from wri.estimators.search import Problem
 from wri.ood.evidence import Evidence, HeldOutRows
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import ColumnRanges
 from wri.stacked import Seen
 from wri.training import Bank, ModelSpec
-from wri.training.sampler import in_proportion
+from wri.rows import in_proportion
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
@@ -257,18 +258,28 @@ class EvidenceMixin(ABC):
         """Return log-losses, or squared errors in the unit of the target."""
 
     def _fit_evidence(
-        self, X: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, rows: RowSplit
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        weights: np.ndarray | None,
+        rows: RowSplit,
+        without: Self,
     ) -> None:
-        """Fit densities, thresholds and column ranges; keep the held-out rows."""
+        """Fit densities, thresholds and column ranges; keep the held-out rows.
+
+        These are seen by an estimator that was trained without them.
+        """
         self.evidence_on_ = self.evidence_on
         self.n_held_out_ = sum(len(own) for own in rows.held_out)
         prepared = self._prepare(X)
         outputs = self._outputs(prepared)
         z = self._represent(prepared, outputs)
         weights = np.ones(len(X)) if weights is None else weights
+        without.evidence_on_ = self.evidence_on_
+        aside = [without._prepare(X[own]) for own in rows.calibrating]
         self.evidence_ = Evidence.fit(
             [z[own[in_proportion(weights[own])]] for own in rows.fitted],
-            [z[own] for own in rows.calibrating],
+            [without._represent(own) for own in aside],
             self.rare,
             self.outside,
             [weights[own] for own in rows.calibrating],
@@ -278,9 +289,10 @@ class EvidenceMixin(ABC):
             [weights[own] for own in rows.calibrating],
         )
         kept = np.concatenate(rows.held_out)
+        outputs = without._outputs(without._prepare(X[kept]))
         self.known_ = HeldOutRows.of(
-            self._predictions(outputs[kept]),
-            self._losses(outputs[kept], targets[kept]),
+            without._predictions(outputs),
+            without._losses(outputs, targets[kept]),
             [weights[own] for own in rows.held_out],
         )
 

@@ -20,6 +20,7 @@ from wri.densities.base import HyperValues
 from wri.errors import InputError
 from wri.objectives.hyperparameters import COMMON, HyperParameter
 from wri.stacked import AnyNetwork, Loss, Streams, Views
+from wri.stacked.linear import Combine
 
 
 class Batch(NamedTuple):
@@ -91,6 +92,10 @@ class DrawnRows(NamedTuple):
     weight: Tensor | None  # [n, E, B], as in a batch
 
 
+Cached = Callable[[Hashable, Callable[[], np.ndarray]], np.ndarray]
+"""Function from a key and a computation to its result, which may be kept."""
+
+
 class Draws(ABC):
     """Rows of a stack's runs, for steps beside the predictor's."""
 
@@ -137,6 +142,23 @@ class Draws(ABC):
     def once(self, run: int, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
         """Return the result of `make` for a run's rows; it may be kept for other stacks."""
         return make()
+
+
+class TrainingRows(NamedTuple):
+    """All training rows of one run, environment by environment, in the units of the run."""
+
+    x: list[np.ndarray]  # E of [n_e, D]
+    y: list[np.ndarray]  # E of [n_e]: class numbers or floats
+    weight: list[np.ndarray]  # E of [n_e], how often each row counts
+
+
+class RowForm(NamedTuple):
+    """Objective as a function of sums over rows, mean_e R_e + λ · penalty, for the solver."""
+
+    penalty: Combine | None = None  # of the sums, with its slopes; None for ERM
+    weights: np.ndarray | None = None  # [n, K − 1], weights of the losses besides the rows' shares
+    scale: bool = False  # whether the penalty depends on the scale of the outputs
+    state: Any = None  # what the objective keeps, for one run
 
 
 class SideSteps(NamedTuple):
@@ -212,6 +234,29 @@ class Objective(ABC):
         environment, for objectives whose two halves must be independent.
         """
         return "whole"
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether the loss of all rows is smooth and has no draws, so that it can be solved."""
+        return False
+
+    def row_form(self, rows: TrainingRows, cached: Cached) -> RowForm | None:
+        """Return the objective as a function of sums over rows, if it is smooth.
+
+        Parameters
+        ----------
+        rows : TrainingRows
+            All training rows of one run.
+        cached : callable
+            Takes a key and a function without arguments; returns the function's result, kept for
+            runs with the same rows.
+
+        Returns
+        -------
+        form : RowForm or None
+            None: the solver differentiates `loss` automatically.
+        """
+        return None
 
     @property
     def overhead(self) -> float:

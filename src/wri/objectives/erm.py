@@ -10,7 +10,15 @@ from typing import Any
 
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, Objective, StepContext
+from wri.objectives.base import (
+    Batch,
+    Cached,
+    Model,
+    Objective,
+    RowForm,
+    StepContext,
+    TrainingRows,
+)
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,10 @@ class ERM(Objective):
 
     name = "erm"
     least_environments = 1
+    is_smooth = True
+
+    def row_form(self, rows: TrainingRows, cached: Cached) -> RowForm:
+        return RowForm()
 
     def loss(
         self, model: Model, batch: Batch, state: Any, context: StepContext

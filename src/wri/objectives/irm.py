@@ -13,15 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from torch import Tensor
 
 from wri.densities.base import HyperValues
 from wri.errors import check_option
 from wri.objectives.base import (
     Batch,
+    Cached,
     Model,
     Objective,
+    RowForm,
     StepContext,
+    TrainingRows,
     half_weights,
     halves,
     penalised,
@@ -29,6 +33,7 @@ from wri.objectives.base import (
     weighted_mean,
 )
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, annealing
+from wri.stacked.linear import Sums
 
 
 def irm_penalty(
@@ -75,6 +80,14 @@ def irm_penalty(
     parts = zip(halves(scale_gradients), half_weights(weight), strict=True)
     first, second = (weighted_mean(*part) for part in parts)
     return first * second
+
+
+def irm_penalty_slope(sums: Sums) -> tuple[float, Sums]:
+    """Return the mean of `irm_penalty` over environments and its slopes, for the solver."""
+    assert sums.scale is not None  # RowForm.scale asks for it
+    count = len(sums.scale)
+    slopes = Sums(np.zeros_like(sums.losses), 2 / count * sums.scale)
+    return float(np.square(sums.scale).mean()), slopes
 
 
 @dataclass(frozen=True)
@@ -127,6 +140,13 @@ class IRM(Objective):
     @property
     def whole(self) -> Literal["whole", "shuffled"]:
         return "shuffled" if self.form == "halves" else "whole"
+
+    @property
+    def is_smooth(self) -> bool:
+        return self.form == "square"
+
+    def row_form(self, rows: TrainingRows, cached: Cached) -> RowForm:
+        return RowForm(irm_penalty_slope, scale=True)
 
     def loss(
         self, model: Model, batch: Batch, state: Any, context: StepContext

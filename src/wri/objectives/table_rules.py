@@ -25,19 +25,12 @@ however small.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from wri.densities import FittedClassifier, LabelAwareClassifier
+from wri.densities import FittedClassifier, LabelLogistic
 
 WHOLE = 2048  # rows up to which environments are used completely
 BATCH = 1024  # otherwise, rows per environment and step
 MOST_DECAY = 0.1
-WRI_DENSITY = LabelAwareClassifier(
-    hidden=0,
-    second_hidden=0,
-    steps=100,
-    learning_rate=0.03,
-    weight_decay=3e-2,
-    refit_steps=100,
-)
+WRI_DENSITY = LabelLogistic()
 WRI_WITH_HIDDEN: Mapping[str, Any] = {
     "density": FittedClassifier(steps=50, weight_decay=1e-2),
     "density_on": "phi",

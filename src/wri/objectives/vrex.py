@@ -10,11 +10,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from wri.densities.base import HyperValues
-from wri.objectives.base import Batch, Model, Objective, StepContext, penalised, scheduled
+from wri.objectives.base import (
+    Batch,
+    Cached,
+    Model,
+    Objective,
+    RowForm,
+    StepContext,
+    TrainingRows,
+    penalised,
+    scheduled,
+)
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, annealing
+from wri.stacked.linear import Sums
 
 
 def vrex_penalty(risks: Tensor) -> Tensor:  # [..., E] -> [...]
@@ -43,6 +55,13 @@ def vrex_penalty(risks: Tensor) -> Tensor:  # [..., E] -> [...]
     1.0
     """
     return risks.var(-1, unbiased=False)
+
+
+def vrex_penalty_slope(sums: Sums) -> tuple[float, Sums]:
+    """Return `vrex_penalty` of the risks and its slopes, for the solver."""
+    risks = sums.losses[:, 0]
+    apart = risks - risks.mean()
+    return float(np.square(apart).mean()), Sums((2 / len(risks) * apart)[:, None])
 
 
 @dataclass(frozen=True)
@@ -82,6 +101,11 @@ class VREx(Objective):
             cmnist=Setting(500, LogUniform(1, 1e4, whole=True)),
         ),
     )
+
+    is_smooth = True
+
+    def row_form(self, rows: TrainingRows, cached: Cached) -> RowForm:
+        return RowForm(vrex_penalty_slope)
 
     def loss(
         self, model: Model, batch: Batch, state: Any, context: StepContext

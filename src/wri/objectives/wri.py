@@ -27,18 +27,22 @@ from wri.densities.base import HyperValues
 from wri.errors import InputError, check_option
 from wri.objectives.base import (
     Batch,
+    Cached,
     Draws,
     Model,
     Objective,
+    RowForm,
     SideSteps,
     Start,
     StepContext,
+    TrainingRows,
     penalised,
     scheduled,
 )
 from wri.objectives.density_hyperparameters import DENSITY_HYPERPARAMETERS
 from wri.objectives.density_steps import ALL_PAIRS, DensityRule, density_steps
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting, annealing
+from wri.objectives.fixed_gaps import FixedGaps
 from wri.objectives.known_densities import KnownDensities
 from wri.objectives.linear_gaps import LinearGaps
 from wri.objectives.pairs import compare, mean_over_circle
@@ -54,6 +58,7 @@ from wri.objectives.weighted_risks import (
     weighted_gaps,
     wri_penalty,
 )
+from wri.rows import in_proportion
 from wri.stacked import Adam, Seen
 
 RUNNING = 0.9  # share of the past in the running mean of d̄
@@ -272,6 +277,34 @@ class WRI(Objective):
     def state_of(self, state: State, run: int) -> np.ndarray:
         """Return the parameters of the densities, `[1, P]`."""
         return state.flat[run : run + 1].cpu().numpy()
+
+    @property
+    def is_smooth(self) -> bool:
+        fixed = self._fitted_once or self.density.learning == "fixed"
+        return self.form == "square" and not self.running_mean and fixed
+
+    def row_form(self, rows: TrainingRows, cached: Cached) -> RowForm | None:
+        known = self.weighting, self.scaling, self.normalised
+        if known != ("overlap", "product", True) or not self._fitted_once:
+            return None  # automatic differentiation
+        count = len(rows.x)
+        fitted = cached(self.density, lambda: self._fit_rows(rows))[None]
+        flat, every = (torch.as_tensor(each) for each in (fitted, np.concatenate(rows.x)[None]))
+        with torch.no_grad():
+            logs = self.density.log_density(flat, every, count, {})[0].numpy().T  # [n, E]
+        gaps = FixedGaps.of(logs, rows.weight, self.overlap_power)
+        return RowForm(gaps.penalty, gaps.weights, state=fitted)
+
+    def _fit_rows(self, rows: TrainingRows) -> np.ndarray:  # [P]
+        """Fit a density that is fitted once; one that takes no weights sees rows repeated."""
+        if self.density.takes_weights:
+            return self.density.fit_with_targets(rows.x, rows.y, rows.weight)
+        repeated = [in_proportion(weight) for weight in rows.weight]
+        x = [own[often] for own, often in zip(rows.x, repeated, strict=True)]
+        if not self.density.needs_targets:
+            return self.density.fit(x)
+        y = [own[often] for own, often in zip(rows.y, repeated, strict=True)]
+        return self.density.fit_with_targets(x, y)
 
     def settle(self, batch: Batch, state: State) -> State:
         """The state for rows that are the same at every step: their weights are made once."""

@@ -1,7 +1,6 @@
 """The training loop: a stack of runs from its first step to its last checkpoint."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import cos, pi
 from typing import Any, Literal
 
@@ -13,52 +12,15 @@ from wri.errors import InputError
 from wri.measures import applicable_measures
 from wri.objectives.base import Model, Start, StepContext
 from wri.progress import Progress
-from wri.stacked import Adam, Network, Streams, clip_norm, differentiate
+from wri.stacked import Adam, Streams, clip_norm, differentiate
 from wri.training.evaluation import Evaluator
+from wri.training.records import Record
 from wri.training.runs import Run
 from wri.training.sampler import Sampler, StackDraws, StackedRows
+from wri.training.solver import solve_stack
 
 Measures = Sequence[str] | Literal["all"] | None
 """Names in `wri.measures`, "all" that the targets allow, or None for the first of these."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Record:
-    """Result of a run.
-
-    Attributes
-    ----------
-    steps : ndarray of shape (T,)
-        Step of each checkpoint, counted from 0, after its update.
-    measures : dict of str to dict of str to ndarray
-        Values `[T]` by measure and split.
-    diverged_at : int or None
-        Step whose loss, gradient or update was not finite.
-    network : Network
-        Architecture of the predictor.
-    parameters : ndarray of shape (P,)
-        Trained parameters, for `network.packing`.
-    state : Any
-        State that the objective keeps, for instance WRI's densities.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from wri.training import Bank, ModelSpec, Run, train_stack
-    >>> bank = Bank(np.arange(8.0)[:, None] / 8, np.array([0, 1] * 4))
-    >>> rows = {"all": np.arange(8)}
-    >>> run = Run(ModelSpec.of("erm", steps=5), bank, [np.arange(8)], evaluate=rows)
-    >>> (record,) = train_stack([run])
-    >>> record.steps, record.measures["accuracy"]["all"].shape, record.diverged_at
-    (array([0, 4]), (2,), None)
-    """
-
-    steps: np.ndarray  # [T], step of each checkpoint, counted from 0, after its update
-    measures: dict[str, dict[str, np.ndarray]]  # measure -> split -> [T]
-    diverged_at: int | None  # step whose loss, gradient or update was not finite
-    network: Network
-    parameters: np.ndarray  # [P], for `network.packing`
-    state: Any  # what the objective keeps, WRI's densities
 
 
 def choose_device(device: str = "auto") -> str:
@@ -102,7 +64,7 @@ def train_stack(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> list[Record]:
-    """Train runs of one bucket together, in the calling thread.
+    """Train runs of one bucket together, or solve them, in the calling thread.
 
     Parameters
     ----------
@@ -146,6 +108,8 @@ def train_stack(
         possible = applicable_measures(runs[0].bank.n_classes)
         measures = possible if measures == "all" else possible[:1]
     steps = runs[0].spec.last_step
+    if runs[0].spec.is_solved:
+        return solve_stack(runs, measures, choose_device(device), progress)
     stack = _Stack(runs, measures, choose_device(device))
     for step in stack.train():
         if step % checkpoint_every == 0 or step == steps - 1:

@@ -31,8 +31,9 @@ import torch
 from joblib.externals.loky.process_executor import BrokenProcessPool, ProcessPoolExecutor
 
 from wri.errors import InputError
-from wri.training.loop import Measures, Record, train_stack
+from wri.training.loop import Measures, train_stack
 from wri.training.memory import give_back_freed_memory, keep_freed_memory
+from wri.training.records import Record
 from wri.training.runs import Bank, Run
 from wri.training.stacks import stack_cost
 

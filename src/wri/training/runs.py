@@ -13,6 +13,7 @@ from torch import Tensor
 
 from wri.errors import InputError
 from wri.objectives import Objective
+from wri.objectives.base import TrainingRows
 from wri.rows import Scaling, first_gap, refuse_gaps
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED, Loss, Network
 from wri.training.spec import ModelSpec
@@ -329,6 +330,23 @@ class Run:
             targets = self.units.target.apply(targets)
         return self.units.inputs.apply(features), targets
 
+    def training_rows(self) -> TrainingRows:
+        """Return all training rows by environment, in the units of the run and in double precision.
+
+        Returns
+        -------
+        rows : TrainingRows
+            Features, targets and weights.
+        """
+        kind = np.float64 if self.bank.n_classes is None else np.int64
+        seen = [self.see(rows) for rows in self.train]
+        weights = self.bank.weights
+        return TrainingRows(
+            [x.astype(np.float64, copy=False) for x, _ in seen],
+            [y.astype(kind, copy=False) for _, y in seen],
+            [np.ones(len(rows)) if weights is None else weights[rows] for rows in self.train],
+        )
+
     def tensors(self, device: str, rows: np.ndarray | slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Return features and targets of some rows on a device, in the units of the run.
 
@@ -367,6 +385,6 @@ class Run:
             self.network,
             self.bank.loss.name,
             tuple(self.evaluate),
-            (spec.steps, spec.stop_after, spec.precision),
-            self.source if large else None,
+            (spec.steps, spec.stop_after, spec.precision, spec.is_solved),
+            self.split if spec.is_solved else self.source if large else None,
         )

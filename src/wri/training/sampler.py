@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from wri.objectives.base import Batch, DrawnRows, Draws
+from wri.rows import in_proportion
 from wri.stacked import generator
 from wri.training.runs import Bank, Run
 
@@ -22,15 +23,17 @@ AHEAD = 2**20  # row numbers per draw
 AT_ONCE = 2**13  # rows of a run's density steps per lookup
 
 
-def in_proportion(weights: np.ndarray) -> np.ndarray:  # [n] -> [n]
-    """Return n places, each repeated in proportion to its weight, up to rounding."""
-    n = len(weights)
-    ends = np.floor(n * weights.cumsum() / weights.sum() + 0.5).astype(int)
-    return np.repeat(np.arange(n), np.diff(ends, prepend=0))
-
-
 _KEPT: WeakKeyDictionary[Bank, dict[Hashable, np.ndarray]] = WeakKeyDictionary()
 """Results of fits on a bank's rows, kept for later stacks."""
+
+
+def cached_for(run: Run, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """Return the result of `make` for the rows of a run, kept for later stacks."""
+    kept = _KEPT.setdefault(run.bank, {})
+    key = (key, run.split, run.spec.standardise, run.spec.is_solved)
+    if key not in kept:  # stacks that start together may compute the same value twice
+        kept[key] = make()
+    return kept[key]
 
 
 class StackedRows:
@@ -231,9 +234,4 @@ class StackDraws(Draws):
         return self._runs[run].split
 
     def once(self, run: int, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
-        chosen = self._runs[run]
-        kept = _KEPT.setdefault(chosen.bank, {})
-        key = (key, chosen.split, chosen.spec.standardise)
-        if key not in kept:  # stacks that start together may compute the same value twice
-            kept[key] = make()
-        return kept[key]
+        return cached_for(self._runs[run], key, make)

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import torch
 
 from wri.progress import Progress
-from wri.training.loop import Measures, Record, choose_device, train_stack
+from wri.training.loop import Measures, choose_device, train_stack
 from wri.training.memory import keep_freed_memory
 from wri.training.processes import StackWorkers, pays_for_processes, takes_side_steps
+from wri.training.records import Record
 from wri.training.runs import Run
 from wri.training.stacks import plan_stacks
 

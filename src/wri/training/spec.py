@@ -21,6 +21,7 @@ from wri.objectives.table_rules import FitSize
 from wri.presets import FALLBACK, NETWORK, check_hidden, default_hidden, find_preset
 
 Precision = Literal["single", "double"]
+Solver = Literal["lbfgs", "adam"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,9 @@ class ModelSpec:
         Step at which training stops, if it is before `steps`.
     precision : {"single", "double"} or None, default=None
         Precision of the training. None: by the preset and the number of training rows.
+    solver : {"lbfgs", "adam"} or None, default=None
+        "lbfgs" solves a linear predictor with a smooth objective on all rows, "adam" trains in
+        steps. None: "lbfgs" in the preset "table" where it is possible, otherwise "adam".
 
     Raises
     ------
@@ -68,6 +72,7 @@ class ModelSpec:
     hyper: Mapping[str, float] = field(default_factory=dict)
     stop_after: int | None = None
     precision: Precision | None = None
+    solver: Solver | None = None
 
     def __post_init__(self) -> None:
         find_preset(self.preset)
@@ -78,6 +83,13 @@ class ModelSpec:
             )
         if self.precision is not None:
             check_option("precision", self.precision, get_args(Precision))
+        if self.solver is not None:
+            check_option("solver", self.solver, get_args(Solver))
+        if self.solver == "lbfgs" and not (self.hidden == () and self.objective.is_smooth):
+            raise InputError(
+                f"solver='lbfgs' needs a linear predictor, hidden=(), and a smooth objective; "
+                f"{self.objective.name} with hidden layers {self.hidden} needs solver='adam'"
+            )
         known = {parameter.name: parameter for parameter in self.objective.hyperparameters()}
         check_names(known, self.hyper)
         object.__setattr__(
@@ -104,6 +116,7 @@ class ModelSpec:
         options: Mapping[str, Any] | None = None,
         stop_after: int | None = None,
         precision: Precision | None = None,
+        solver: Solver | None = None,
     ) -> Self:
         """Make a specification from the given values and the defaults of a preset.
 
@@ -128,6 +141,8 @@ class ModelSpec:
             Step at which training stops, if it is before `steps`.
         precision : {"single", "double"} or None, default=None
             Precision of the training. None: by the preset and the number of training rows.
+        solver : {"lbfgs", "adam"} or None, default=None
+            How the minimum is found. None: by the preset.
 
         Returns
         -------
@@ -156,7 +171,16 @@ class ModelSpec:
             hyper=hyper or {},
             stop_after=stop_after,
             precision=precision,
+            solver=solver,
         )
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the minimum on all rows is solved for, without steps."""
+        if self.solver is not None:
+            return self.solver == "lbfgs"
+        possible = self.hidden == () and self.objective.is_smooth and self.precision != "single"
+        return find_preset(self.preset).solved and possible
 
     @property
     def last_step(self) -> int:
@@ -215,7 +239,7 @@ class ModelSpec:
         hyper = complete(self.objective.hyperparameters(), self.hyper, self.preset, size)
         self.objective.check(hyper)
         small = weight <= find_preset(self.preset).double_up_to
-        precision = self.precision or ("double" if small else "single")
+        precision = self.precision or ("double" if small or self.is_solved else "single")
         return replace(self, hidden=size.hidden, hyper=hyper, precision=precision)
 
     def as_dict(self) -> dict[str, Any]:
@@ -239,6 +263,7 @@ class ModelSpec:
             "hyper": {name: "inf" if value == inf else value for name, value in self.hyper.items()},
             "stop_after": self.stop_after,
             "precision": self.precision,
+            "solver": self.solver,
         }
 
     def differences(self) -> dict[str, Any]:

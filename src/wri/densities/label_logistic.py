@@ -1,0 +1,322 @@
+"""Weights of the invariant features by two penalised logistic regressions, without draws.
+
+The same idea as `label_aware`: in log p_i(x, y)/p_j(x, y) = a(x_inv) + b(x_spu, y) the part that
+does not depend on y is the shift of the invariant features. Here every step is convex:
+
+    1.  v = x · share         columns that tell about the target in the same way everywhere
+                              (`relevant_columns`); of wide tables, principal components
+    2.  T(v)                  v, and its squares and products as far as the width allows
+    3.  e ~ [T, (onehot(y) − 1/C) ⊗ (1, T)]    multinomial logistic regression, ridge penalty
+    4.  A = the part of 3 on T alone, centred over environments, cut at ±4 standard deviations
+    5.  e ~ [A, products of A]    again a multinomial logistic regression: log d_e = log p(e | A)
+
+All environments count alike, and weight 2 counts a row twice. A numeric target is cut into bins
+with equal numbers of rows; classes that some environment lacks do not enter A.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wri.densities.base import Density, HyperValues
+from wri.densities.relevant_columns import column_shares
+from wri.stacked.linear import LinearSolver, MemoryTable, Sums
+
+MOST_PRODUCTS = 24  # columns whose products are terms
+MOST_SQUARES = 64  # columns whose squares are terms; wider tables have components
+COMPONENTS = 24
+CUT = 4.0  # standard deviations of A
+ACCURACY = 1e-6  # largest component of the gradient of both regressions
+MOST_REFIT_PRODUCTS = 8  # environments up to which A's products are terms
+
+
+class _Shape(NamedTuple):
+    """Names and shapes of the parameters, in the order in which they are packed."""
+
+    view: tuple[int, int]  # [D, V]
+    centre: tuple[int]  # [V]
+    mean: tuple[int]  # [T]
+    coefficient: tuple[int, int]  # [T, E]
+    offset: tuple[int]  # [E]
+    middle: tuple[int]  # [E], of A
+    spread: tuple[int]  # [E]
+    refit: tuple[int, int]  # [T', E]
+    refit_offset: tuple[int]  # [E]
+
+
+def _shape(width: int, environments: int) -> _Shape:
+    views = width if width <= MOST_SQUARES else COMPONENTS
+    terms = _count_terms(views)
+    products = environments * (environments + 3) // 2
+    refit = products if environments <= MOST_REFIT_PRODUCTS else 2 * environments
+    return _Shape(
+        view=(width, views),
+        centre=(views,),
+        mean=(terms,),
+        coefficient=(terms, environments),
+        offset=(environments,),
+        middle=(environments,),
+        spread=(environments,),
+        refit=(refit, environments),
+        refit_offset=(environments,),
+    )
+
+
+def _count_terms(views: int) -> int:
+    return views * (views + 3) // 2 if views <= MOST_PRODUCTS else 2 * views
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelLogistic(Density):
+    """Classifier of environments by the part of their shift that does not depend on the label.
+
+    The convex form of `LabelAwareClassifier`: fitted without draws, for tables.
+
+    Parameters
+    ----------
+    pseudo_rows : float, default=1.0
+        Ridge penalty of the first regression, as a number of rows.
+    bins : int, default=4
+        Number of classes that a numeric target is cut into.
+    relevant : bool, default=True
+        Whether weights see only columns that tell about the target in the same way everywhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from wri.densities import LabelLogistic
+    >>> random = np.random.default_rng(0)
+    >>> rows = [random.normal(mean, 1, (100, 1)) for mean in (-1, 1)]
+    >>> y = [(own[:, 0] + random.normal(size=100) > 0).astype(int) for own in rows]
+    >>> flat = LabelLogistic().fit_with_targets(rows, y)
+    >>> points = torch.tensor([[[-1.0], [1.0]]], dtype=torch.float64)
+    >>> LabelLogistic().log_density(torch.as_tensor(flat)[None], points, 2, {})[0].argmax(0).tolist()
+    [0, 1]
+    """
+
+    pseudo_rows: float = 1.0
+    bins: int = 4
+    relevant: bool = True
+    learning: ClassVar[Literal["refit"]] = "refit"
+    penalised: ClassVar[bool] = False
+    comparable_over_x: ClassVar[bool] = False
+    needs_targets: ClassVar[bool] = True
+    takes_weights: ClassVar[bool] = True
+
+    def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
+        size = sum(prod(shape) for shape in _shape(width, environments))
+        return np.zeros((len(seeds), size))
+
+    def log_density(self, flat: Tensor, x: Tensor, environments: int, hyper: HyperValues) -> Tensor:
+        shape = _shape(x.shape[-1], environments)
+        parts = flat.split([prod(each) for each in shape], dim=1)
+        p = _Shape(*(part.unflatten(1, each) for part, each in zip(parts, shape, strict=True)))
+        rows = x.flatten(1, -2)  # [R, n, D]
+        view = rows @ p.view - p.centre[:, None]
+        terms = _expand(view) - p.mean[:, None]
+        logits = terms @ p.coefficient + p.offset[:, None]
+        centred = logits - logits.mean(-1, keepdim=True)
+        cut = ((centred - p.middle[:, None]) / p.spread[:, None]).clamp(-CUT, CUT)
+        outputs = _expand_again(cut) @ p.refit + p.refit_offset[:, None]  # [R, n, E]
+        found = outputs.movedim(-1, 1).log_softmax(1)
+        return found.unflatten(-1, x.shape[1:-1])
+
+    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
+        everywhere = self.log_density(flat, x, x.shape[1], hyper)  # [R, E density, E rows, …]
+        return everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1)
+
+    def fit_with_targets(
+        self,
+        environments: Sequence[np.ndarray],
+        targets: Sequence[np.ndarray],
+        weights: Sequence[np.ndarray] | None = None,
+    ) -> np.ndarray:
+        """Fit all steps to the rows of the environments.
+
+        Parameters
+        ----------
+        environments : sequence of ndarray of shape (n_e, D)
+            Rows in units of about one.
+        targets : sequence of ndarray of shape (n_e,)
+            Class numbers, or floats.
+        weights : sequence of ndarray of shape (n_e,) or None, default=None
+            How often each row counts. None: once.
+
+        Returns
+        -------
+        flat : ndarray of shape (P,)
+            Parameters for `log_density`.
+        """
+        if weights is None:
+            weights = [np.ones(len(own)) for own in environments]
+        count, width = len(environments), environments[0].shape[1]
+        shape = _shape(width, count)
+        view = _components(environments, weights) if width > MOST_SQUARES else np.eye(width)
+        seen = [own @ view for own in environments]
+        share = np.ones(view.shape[1])
+        if self.relevant:
+            share = column_shares(seen, targets, weights)
+        view = view * share
+        every = np.concatenate(seen) * share
+        joined = np.concatenate(weights)
+        centre = joined @ every / joined.sum()
+        fitted = _TermFit.of(self, every - centre, share > 0, targets, weights)
+        a = fitted.terms @ fitted.coefficient + fitted.offset
+        a -= a.mean(1, keepdims=True)
+        middle, spread = _scaling(a, joined)
+        again = _expand_again(torch.as_tensor(np.clip((a - middle) / spread, -CUT, CUT))).numpy()
+        refit, refit_offset = _classify(again, weights, 1.0)
+        parts = _Shape(
+            view=view,
+            centre=centre,
+            mean=fitted.mean,
+            coefficient=fitted.scatter(shape.mean[0]),
+            offset=fitted.offset,
+            middle=middle,
+            spread=spread,
+            refit=refit,
+            refit_offset=refit_offset,
+        )
+        return np.concatenate([np.ravel(part) for part in parts])
+
+
+class _TermFit(NamedTuple):
+    """The first regression, on the terms of the columns that are used."""
+
+    terms: np.ndarray  # [n, used], centred
+    used: np.ndarray  # [T] bool
+    mean: np.ndarray  # [T]
+    coefficient: np.ndarray  # [used, E]
+    offset: np.ndarray  # [E]
+
+    @classmethod
+    def of(
+        cls,
+        density: LabelLogistic,
+        view: np.ndarray,  # [n, V], centred
+        kept: np.ndarray,  # [V] bool
+        targets: Sequence[np.ndarray],
+        weights: Sequence[np.ndarray],
+    ) -> "_TermFit":
+        joined = np.concatenate(weights)
+        used = _expand(torch.as_tensor(kept[None].astype(float))).numpy()[0] > 0
+        some = _expand(torch.as_tensor(view[:, kept])).numpy()
+        mean, spread = _scaling(some, joined)
+        terms = (some - mean) / spread
+        label = _label_codes(targets, weights, density.bins)  # [n, C − 1]
+        sees = np.column_stack(
+            [terms, label, *(terms * label[:, [c]] for c in range(label.shape[1]))]
+        )
+        found, offset = _classify(sees, weights, density.pseudo_rows)
+        every = np.zeros(len(used))
+        every[used] = mean
+        return cls(some - mean, used, every, found[: terms.shape[1]] / spread[:, None], offset)
+
+    def scatter(self, terms: int) -> np.ndarray:  # [T, E]
+        """Return the coefficients of all terms."""
+        every = np.zeros((terms, self.coefficient.shape[1]))
+        every[self.used] = self.coefficient
+        return every
+
+
+def _expand(view: Tensor) -> Tensor:  # [..., V] -> [..., T]
+    """Return the columns with their squares, or all products of narrow tables."""
+    if view.shape[-1] > MOST_PRODUCTS:
+        return torch.cat([view, view.square()], -1)
+    i, j = torch.triu_indices(view.shape[-1], view.shape[-1])
+    return torch.cat([view, view[..., i] * view[..., j]], -1)
+
+
+def _expand_again(a: Tensor) -> Tensor:  # [..., E] -> [..., T']
+    if a.shape[-1] > MOST_REFIT_PRODUCTS:
+        return torch.cat([a, a.square()], -1)
+    i, j = torch.triu_indices(a.shape[-1], a.shape[-1])
+    return torch.cat([a, a[..., i] * a[..., j]], -1)
+
+
+def _scaling(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return weighted means and standard deviations; 1 where a column is constant."""
+    share = weights / weights.sum()
+    mean = share @ values
+    spread = np.sqrt(share @ np.square(values - mean))
+    return mean, np.where(spread > 1e-9, spread, 1.0)
+
+
+def _label_codes(
+    targets: Sequence[np.ndarray], weights: Sequence[np.ndarray], bins: int
+) -> np.ndarray:  # [n, C − 1]
+    """Return onehot(y) − 1/C of the classes that every environment has; zero for the others."""
+    joined = np.concatenate(list(targets))
+    if joined.dtype.kind == "f":
+        order = joined.argsort(kind="stable")
+        ends = np.concatenate(weights)[order].cumsum()
+        edges = joined[order][np.searchsorted(ends, ends[-1] * np.arange(1, bins) / bins)]
+        codes = [np.searchsorted(edges, own) for own in targets]
+    else:
+        codes = list(targets)
+    present = [set(np.unique(own)) for own in codes]
+    common = sorted(set.intersection(*present))
+    if len(common) < 2:
+        if not common:
+            warnings.warn(
+                "no class occurs in every environment, so the label cannot show which part of the "
+                "shift is invariant; weights use x alone",
+                stacklevel=2,
+            )
+        return np.zeros((len(joined), 0))
+    every = np.concatenate(codes)
+    label = (every[:, None] == np.array(common)) - 1 / len(common)
+    label[~np.isin(every, common)] = 0
+    return label[:, :-1]
+
+
+def _classify(
+    rows: np.ndarray, weights: Sequence[np.ndarray], pseudo_rows: float
+) -> tuple[np.ndarray, np.ndarray]:  # [n, T] -> [T, E], [E]
+    """Return coefficients of a multinomial logistic regression of the environments."""
+    count = len(weights)
+    ends = np.cumsum([0, *map(len, weights)])
+    parts = [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    share = np.concatenate([own / own.sum() for own in weights])[:, None]
+    table = MemoryTable(
+        x=rows,
+        y=np.repeat(np.arange(count), [len(own) for own in weights]),
+        parts=parts,
+        weights=share,
+        loss="cross_entropy",
+        outputs=count,
+    )
+
+    def mean_risk(sums: Sums) -> tuple[float, Sums]:
+        return float(sums.losses.mean()), Sums(np.full((count, 1), 1 / count))
+
+    total = sum(own.sum() for own in weights)
+    solver = LinearSolver(table, pseudo_rows / total)
+    found = solver.solve(
+        lambda weight, offset: table.differentiate(weight, offset, mean_risk), tolerance=ACCURACY
+    )
+    return found.weight, found.offset
+
+
+def _components(
+    environments: Sequence[np.ndarray], weights: Sequence[np.ndarray]
+) -> np.ndarray:  # [D, V]
+    """Return the first principal components within environments, scaled to unit variance."""
+    parts = []
+    for own, weight in zip(environments, weights, strict=True):
+        share = weight / weight.sum()
+        parts.append((own - share @ own) * np.sqrt(share)[:, None])
+    joined = np.concatenate(parts)
+    values, vectors = np.linalg.eigh(joined.T @ joined / len(parts))
+    first = np.argsort(values)[::-1][:COMPONENTS]
+    # the sign of a component is arbitrary: its largest entry is positive
+    vectors = vectors[:, first]
+    vectors *= np.sign(vectors[np.abs(vectors).argmax(0), np.arange(len(first))])
+    return vectors / np.sqrt(np.maximum(values[first], 1e-12 * values.max()))

@@ -1,0 +1,98 @@
+"""Rows held out of an environment, drawn by their contents.
+
+Which rows are held out must not depend on the order of rows, columns and environments, on names or
+on units. So each row gets a number from its contents, and the rows of an environment are drawn in
+the order of these numbers:
+
+    signature of a column = Σ over distinct pairs (value, target) of hash(rank of value, of target)
+    number of a row       = Σ over columns of hash(rank of value, signature) + hash(rank of target)
+
+Ranks do not depend on units, and sums not on the order of what is added. In tables of more than
+`RANKED` rows the values themselves take the place of ranks.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from wri.training.runs import FEWEST_ROWS
+
+FEWEST_SPLIT = 25  # rows of an environment from which some are held out
+FEWEST_HELD = 5  # smallest number of rows to hold out
+MOST_LIGHT = 1.5  # most held-out rows, as a multiple of the share, if they weigh little
+RANKED = 50_000
+
+
+class RowSplit(NamedTuple):
+    """Row numbers of each environment: fitted and held out."""
+
+    fitted: list[np.ndarray]  # training rows
+    held_out: list[np.ndarray]  # other rows; empty if an environment is small
+
+    @property
+    def calibrating(self) -> list[np.ndarray]:
+        """Rows that set thresholds: the held-out rows, or the fitted ones if none were held out."""
+        pairs = zip(self.held_out, self.fitted, strict=True)
+        return [held if len(held) else fitted for held, fitted in pairs]
+
+    @property
+    def every(self) -> list[np.ndarray]:
+        """All rows of each environment."""
+        pairs = zip(self.fitted, self.held_out, strict=True)
+        return [np.sort(np.concatenate(both)) for both in pairs]
+
+
+def hold_out(
+    environments: Sequence[np.ndarray],
+    columns: np.ndarray,
+    targets: np.ndarray,
+    weights: np.ndarray | None,
+    share: float,
+    seed: int,
+) -> RowSplit:
+    """Hold out a random share of the rows of each environment.
+
+    Rows with the same contents stay together, so that a repeated row is in one part only and counts
+    like one row with weight 2.
+    """
+    numbers = hash_rows(columns, targets, seed)
+    held = np.zeros(len(numbers), bool)
+    for rows in environments:
+        distinct, lots = np.unique(numbers[rows], return_inverse=True)
+        n = len(distinct)
+        weight = np.bincount(lots, None if weights is None else weights[rows])
+        middle = (weight.cumsum() - weight / 2) / weight.sum()
+        # neither a few heavy rows nor many light ones
+        chosen = (middle < share) & (np.arange(n) < min(share * n * MOST_LIGHT, n - FEWEST_ROWS))
+        if n >= FEWEST_SPLIT and chosen.sum() >= FEWEST_HELD:
+            held[rows] = chosen[lots]
+    return RowSplit(
+        [rows[~held[rows]] for rows in environments], [r[held[r]] for r in environments]
+    )
+
+
+def hash_rows(columns: np.ndarray, targets: np.ndarray, seed: int) -> np.ndarray:  # [n] uint64
+    """Return a random number of each row that depends on its contents and the seed only."""
+    target = _scramble(_codes(targets))
+    total = target.copy()
+    for column in columns.T:
+        codes = _scramble(_codes(column))
+        pairs = np.unique(codes * np.uint64(3) + target)
+        signature = _scramble(pairs).sum(dtype=np.uint64)
+        total += _scramble(codes ^ signature)
+    return _scramble(total + np.uint64(seed % 2**63))
+
+
+def _codes(values: np.ndarray) -> np.ndarray:  # [n] -> [n] uint64
+    if len(values) <= RANKED:
+        return np.unique(values, return_inverse=True)[1].astype(np.uint64)
+    return (np.asarray(values, np.float64) + 0.0).view(np.uint64)  # −0.0 becomes 0.0
+
+
+def _scramble(values: np.ndarray) -> np.ndarray:
+    """Return a hash of 64-bit numbers (the finaliser of SplitMix64; Steele et al., 2014)."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

@@ -1,0 +1,225 @@
+"""Linear predictors by L-BFGS on all rows, in double precision.
+
+    minimise  F(S, G) + ρ/2 · |W|²  over W, c,     f_b = W x_b + c
+    S_ek = Σ_{b in e} a_bk · l(f_b, y_b),     G_e = Σ_{b in e} a_b0 · f_b · ∇l(f_b, y_b)
+
+F is a smooth function of a few sums over the rows of each environment e, so sums of parts of a
+table add up. a_b0 are weights that sum to one per environment: S_e0 is a risk, and G_e the
+derivative of a risk in a scale of the outputs (IRM). The offset c is not penalised.
+
+L-BFGS runs in coordinates in which the curvature of the mean loss is about one:
+
+    W = B u,   B Bᵀ = (κ · Cov(x) + ρ)⁻¹
+
+It ends where the gradient in these coordinates is below `GRADIENT`, so that the distance to the
+minimum is about as small, or where rounding ends all progress. There is no seed and no step size.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize
+
+GRADIENT = 1e-8
+"""Largest component of the gradient at which L-BFGS ends."""
+CURVATURE = {"logistic": 0.15, "cross_entropy": 0.15, "squared": 2.0}  # κ by loss
+MOST_STEPS = 500
+
+
+class RowLosses(NamedTuple):
+    """Losses of rows and their slopes in the outputs; of the scale of the outputs if asked for."""
+
+    loss: np.ndarray  # [n]
+    slope: np.ndarray  # [n, C]
+    scale: np.ndarray | None = None  # [n], f · ∇l
+    scale_slope: np.ndarray | None = None  # [n, C]
+
+
+def logistic(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [n, 1], [n]
+    """Log-loss of two classes by one log-odds."""
+    odds = f[:, 0]
+    small = np.exp(-np.abs(odds))
+    loss = np.log1p(small) + np.maximum(odds, 0) - y * odds
+    chance = np.where(odds >= 0, 1.0, small) / (1 + small)
+    slope = chance - y
+    if not scale:
+        return RowLosses(loss, slope[:, None])
+    curved = slope + odds * chance * (1 - chance)
+    return RowLosses(loss, slope[:, None], odds * slope, curved[:, None])
+
+
+def cross_entropy(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [n, C], [n]
+    """Log-loss of classes by one output each."""
+    own = np.arange(len(f)), y
+    shifted = f - f.max(1, keepdims=True)
+    chance = np.exp(shifted)
+    total = chance.sum(1)
+    chance /= total[:, None]
+    loss = np.log(total) - shifted[own]
+    slope = chance.copy()
+    slope[own] -= 1
+    if not scale:
+        return RowLosses(loss, slope)
+    middle = (chance * f).sum(1)
+    return RowLosses(loss, slope, middle - f[own], slope + chance * (f - middle[:, None]))
+
+
+def squared(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [n, 1], [n]
+    """Squared error."""
+    value = f[:, 0]
+    error = value - y
+    found = RowLosses(np.square(error), 2 * error[:, None])
+    if not scale:
+        return found
+    return found._replace(scale=2 * value * error, scale_slope=(4 * value - 2 * y)[:, None])
+
+
+LOSSES = {"logistic": logistic, "cross_entropy": cross_entropy, "squared": squared}
+
+
+class Sums(NamedTuple):
+    """Sums over the rows of each environment, or the slopes of F in them."""
+
+    losses: np.ndarray  # [E, K], S
+    scale: np.ndarray | None = None  # [E], G
+
+
+Combine = Callable[[Sums], tuple[float, Sums]]
+"""F and its slopes in the sums."""
+
+
+class Slope(NamedTuple):
+    """Value of F and its gradient."""
+
+    value: float
+    weight: np.ndarray  # [D, C]
+    offset: np.ndarray  # [C]
+
+
+Differentiate = Callable[[np.ndarray, np.ndarray], Slope]
+"""F at a predictor `[D, C]`, `[C]`, with its gradient."""
+
+
+class Table(Protocol):
+    """What the solver must know of the rows to choose its coordinates."""
+
+    @property
+    def loss(self) -> str: ...
+
+    @property
+    def outputs(self) -> int: ...
+
+    @property
+    def mean(self) -> np.ndarray:  # [D], every environment counted alike
+        ...
+
+    @property
+    def covariance(self) -> np.ndarray:  # [D, D]
+        ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MemoryTable:
+    """Rows in memory, environment after environment."""
+
+    x: np.ndarray  # [n, D]
+    y: np.ndarray  # [n]
+    parts: Sequence[slice]  # rows of each environment
+    weights: np.ndarray  # [n, K], a_bk; the first column sums to one per environment
+    loss: str
+    outputs: int
+    scale: bool = False  # whether F depends on G
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        return self.weights[:, 0] @ self.x / len(self.parts)
+
+    @cached_property
+    def covariance(self) -> np.ndarray:
+        share, mean = self.weights[:, 0] / len(self.parts), self.mean
+        return (self.x * share[:, None]).T @ self.x - np.outer(mean, mean)
+
+    def differentiate(self, weight: np.ndarray, offset: np.ndarray, combine: Combine) -> Slope:
+        found = LOSSES[self.loss](self.x @ weight + offset, self.y, self.scale)
+        sums = Sums(np.stack([found.loss[own] @ self.weights[own] for own in self.parts]))
+        if found.scale is not None:
+            each = found.scale * self.weights[:, 0]
+            sums = sums._replace(scale=np.array([each[own].sum() for own in self.parts]))
+        value, at = combine(sums)
+        rows = np.concatenate(
+            [self.weights[own] @ slope for own, slope in zip(self.parts, at.losses, strict=True)]
+        )
+        slope = rows[:, None] * found.slope
+        if found.scale_slope is not None and at.scale is not None:
+            counts = [own.stop - own.start for own in self.parts]
+            slope += (np.repeat(at.scale, counts) * self.weights[:, 0])[:, None] * found.scale_slope
+        return Slope(value, self.x.T @ slope, slope.sum(0))
+
+
+class Solution(NamedTuple):
+    """A linear predictor at a minimum."""
+
+    weight: np.ndarray  # [D, C]
+    offset: np.ndarray  # [C]
+    value: float
+    gradient: float  # largest component, in the coordinates of L-BFGS
+    evaluations: int
+
+
+class LinearSolver:
+    """L-BFGS for one table and ridge penalty, from any start."""
+
+    def __init__(self, table: Table, ridge: float) -> None:
+        self.ridge, self._mean = ridge, table.mean
+        curvature = CURVATURE[table.loss]
+        width = len(table.mean)
+        whole = curvature * table.covariance + max(ridge, 1e-10) * np.eye(width)
+        lower = np.linalg.cholesky(whole)
+        self._back = solve_triangular(lower, np.eye(width), lower=True).T  # B
+        self._unit = curvature**-0.5  # of the offset
+        self._shape = width, table.outputs
+
+    def solve(
+        self,
+        differentiate: Differentiate,
+        start: Solution | None = None,
+        scale: float = 1.0,
+        tolerance: float = GRADIENT,
+    ) -> Solution:
+        """Minimise (F + ridge penalty) / `scale`, from a solution or from zero."""
+        width, outputs = self._shape
+        back, mean = self._back, self._mean
+
+        def unpack(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            weight = back @ at[: width * outputs].reshape(width, outputs)
+            return weight, at[width * outputs :] * self._unit - mean @ weight
+
+        def evaluate(at: np.ndarray) -> tuple[float, np.ndarray]:
+            weight, offset = unpack(at)
+            found = differentiate(weight, offset)
+            slope = found.weight - np.outer(mean, found.offset) + self.ridge * weight
+            gradient = np.concatenate([(back.T @ slope).ravel(), found.offset * self._unit])
+            value = found.value + self.ridge / 2 * float(np.square(weight).sum())
+            return value / scale, gradient / scale
+
+        first = np.zeros((width + 1) * outputs)
+        if start is not None:
+            inner = np.linalg.solve(back, start.weight)
+            first = np.concatenate(
+                [inner.ravel(), (start.offset + mean @ start.weight) / self._unit]
+            )
+        found = minimize(
+            evaluate,
+            first,
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxcor": 20, "maxiter": MOST_STEPS, "ftol": 1e-16, "gtol": tolerance},
+        )
+        weight, offset = unpack(found.x)
+        return Solution(
+            weight, offset, float(found.fun) * scale, float(np.abs(found.jac).max()), found.nfev
+        )

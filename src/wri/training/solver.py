@@ -1,0 +1,237 @@
+"""Solution of linear runs: the minimum of a smooth objective on all rows, along a path of λ.
+
+    λ = 0, then the points of `PATH` below λ, then λ itself, each from the solution before
+
+Risks of linear predictors are convex, penalties need not be. Followed from λ = 0 upwards the
+minimum is one well-defined answer, whatever other λ are asked for, and several λ cost little more
+than one. There is no seed, no step size and no number of steps; the order of rows and environments
+does not matter beyond rounding. The ridge penalty takes the place of weight decay, without the
+offset.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from math import inf
+
+import numpy as np
+import torch
+
+from wri.objectives.base import Batch, Model, RowForm, Start, StepContext, TrainingRows
+from wri.progress import Progress
+from wri.stacked import Streams
+from wri.stacked.linear import (
+    GRADIENT,
+    Combine,
+    Differentiate,
+    LinearSolver,
+    MemoryTable,
+    Slope,
+    Solution,
+    Sums,
+)
+from wri.training.evaluation import Evaluator
+from wri.training.records import Record
+from wri.training.runs import Run
+from wri.training.sampler import Sampler, StackDraws, StackedRows, cached_for
+
+PATH = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
+"""λ through which every path goes."""
+ON_THE_WAY = 1e-4
+"""Largest component of the gradient at points of the path that are not asked for."""
+
+
+def solve_stack(
+    runs: Sequence[Run], measures: Sequence[str], device: str, progress: Progress | None
+) -> list[Record]:
+    """Solve runs that may share a stack; those with the same rows share a path."""
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for number, run in enumerate(runs):
+        groups[run.split, _without_penalty_weight(run)].append(number)
+    found: dict[int, tuple[np.ndarray, Solution, object]] = {}
+    steps = runs[0].spec.last_step
+    for numbers in groups.values():
+        problem = LinearRun(runs[numbers[0]])
+        asked = {number: _penalty_weight(runs[number]) for number in numbers}
+        solutions = problem.path(sorted(set(asked.values())))
+        for number, weight in asked.items():
+            found[number] = problem.pack(solutions[weight]), solutions[weight], problem.state
+        if progress is not None:
+            progress(round(steps * len(found) / len(runs)), steps)
+    flat = np.stack([found[number][0] for number in range(len(runs))])
+    values = _measure(runs, flat, measures, device)
+    return [
+        Record(
+            steps=np.array([steps - 1]),
+            measures={
+                name: {split: values[m, r, s : s + 1] for s, split in enumerate(run.evaluate)}
+                for m, name in enumerate(measures)
+            }
+            if run.evaluate
+            else {},
+            diverged_at=None if np.isfinite(flat[r]).all() else 0,
+            network=run.network,
+            parameters=flat[r],
+            state=found[r][2],
+            gradient=found[r][1].gradient,
+        )
+        for r, run in enumerate(runs)
+    ]
+
+
+def _measure(
+    runs: Sequence[Run], flat: np.ndarray, measures: Sequence[str], device: str
+) -> np.ndarray:  # [M, R, S]
+    if not runs[0].evaluate:
+        return np.empty((0, len(runs), 0))
+    first = runs[0]
+    parameters = torch.as_tensor(flat, device=device)
+    return Evaluator(runs, measures, device)(Model(first.network, parameters, first.bank.loss))
+
+
+def _without_penalty_weight(run: Run) -> Hashable:
+    others = {name: value for name, value in run.hyper.items() if name != "penalty_weight"}
+    return run.spec.objective, tuple(sorted(others.items()))
+
+
+def _penalty_weight(run: Run) -> float:
+    return float(run.hyper.get("penalty_weight", 0.0))
+
+
+class LinearRun:
+    """The linear problem of a run, for any λ."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.objective = run.objective
+        self.count = len(run.train)
+        rows = run.training_rows()
+        self.form = self.objective.row_form(rows, lambda key, make: cached_for(run, key, make))
+        self.state = self._automatic.state if self.form is None else self.form.state
+        # two classes: one log-odds, with half the penalty of two outputs of opposite sign
+        self.halved = self.form is not None and run.bank.n_classes == 2
+        self.table = self._table(rows, self.form or RowForm())
+
+    def _table(self, rows: TrainingRows, form: RowForm) -> MemoryTable:
+        ends = np.cumsum([0, *map(len, rows.y)])
+        shares = np.concatenate([own / own.sum() for own in rows.weight])[:, None]
+        classes = self.run.bank.n_classes
+        loss = "squared" if classes is None else "logistic" if self.halved else "cross_entropy"
+        y = np.concatenate(rows.y)
+        return MemoryTable(
+            x=np.concatenate(rows.x),
+            y=y.astype(float) if self.halved else y,
+            parts=[slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)],
+            weights=shares if form.weights is None else np.hstack([shares, form.weights]),
+            loss=loss,
+            outputs=1 if self.halved else self.run.bank.outputs,
+            scale=form.scale,
+        )
+
+    def path(self, weights: Sequence[float]) -> dict[float, Solution]:
+        """Solve for each of the ascending λ."""
+        ridge = float(self.run.hyper["weight_decay"]) / (2 if self.halved else 1)
+        solver = LinearSolver(self.table, ridge)
+        found: dict[float, Solution] = {}
+        at: Solution | None = None
+        for weight in self._points(weights):
+            divisor = max(1.0, weight)
+            scale = 1.0 if self._divided else divisor
+            exact = GRADIENT if weight in weights else ON_THE_WAY
+            at = solver.solve(self._differentiate(weight), at, scale, exact)
+            found[weight] = at
+        return {weight: found[weight] for weight in weights}
+
+    def _points(self, weights: Sequence[float]) -> list[float]:
+        """Return λ through which the path goes."""
+        largest = max(weights)
+        return sorted({0.0, *weights, *(point for point in PATH if point < largest)})
+
+    @property
+    def _divided(self) -> bool:
+        """Whether the objective itself is divided by max(1, λ)."""
+        return bool(getattr(self.objective, "divided", False))
+
+    def _differentiate(self, weight: float) -> Differentiate:
+        if self.form is None:
+            return self._automatic.at(weight)
+        combine = self._combine(self.form, weight)
+        return lambda slopes, offset: self.table.differentiate(slopes, offset, combine)
+
+    def _combine(self, form: RowForm, weight: float) -> Combine:
+        """Return mean_e R_e + λ · penalty with its slopes."""
+        divisor = max(1.0, weight) if self._divided else 1.0
+
+        def combine(sums: Sums) -> tuple[float, Sums]:
+            value, slopes = float(sums.losses[:, 0].mean()), np.zeros_like(sums.losses)
+            slopes[:, 0] = 1 / self.count
+            scale = None
+            if form.penalty is not None and weight:
+                penalty, at = form.penalty(sums)
+                value += weight * penalty
+                slopes[:, : at.losses.shape[1]] += weight * at.losses
+                scale = None if at.scale is None else weight / divisor * at.scale
+            return value / divisor, Sums(slopes / divisor, scale)
+
+        return combine
+
+    @cached_property
+    def _automatic(self) -> "AutomaticLoss":
+        return AutomaticLoss(self.run)
+
+    def pack(self, found: Solution) -> np.ndarray:  # [P]
+        """Return a solution as parameters of the network."""
+        weight, offset = found.weight.T, found.offset  # [C, D], [C]
+        if self.halved:
+            weight, offset = np.vstack([-weight, weight]) / 2, np.append(-offset, offset) / 2
+        return np.concatenate([weight.ravel(), offset])
+
+
+class AutomaticLoss:
+    """Loss of a smooth objective on all rows, differentiated automatically."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        features = StackedRows([run], "cpu")
+        draws = StackDraws([run], features, torch.float64)
+        rows = max(map(len, run.train))
+        sampler = Sampler([run], features, [rows], "batches", torch.float64)
+        drawn = next(iter(sampler.stream(1)))
+        self._batch: Batch = features.batch(drawn.rows)._replace(
+            weight=drawn.weight, places=drawn.places
+        )
+        start = Start(
+            seeds=[run.seed],
+            environments=len(run.train),
+            network=run.network,
+            dtype=torch.float64,
+            device="cpu",
+            draws=draws,
+        )
+        self._state = run.objective.initial(start)
+        self.state = run.objective.state_of(self._state, 0)
+        self._random = Streams([run.seed], "objective", torch.float64, "cpu")
+
+    def at(self, weight: float) -> Differentiate:
+        """Return the loss with its gradient for one λ, after every schedule."""
+        run = self._run
+        hyper = {name: torch.tensor([value]).double() for name, value in run.hyper.items()}
+        hyper["penalty_weight"] = torch.tensor([weight]).double()
+        late = sum(run.hyper.get(name, 0) for name in ("anneal_steps", "ramp_steps"))
+        context = StepContext(int(late) if late < inf else 0, hyper, self._random)
+
+        def differentiate(slopes: np.ndarray, offset: np.ndarray) -> Slope:
+            packed = np.concatenate([slopes.T.ravel(), offset])[None]
+            flat = torch.as_tensor(packed).requires_grad_()
+            model = Model(run.network, flat, run.bank.loss)
+            losses, _ = run.objective.loss(model, self._batch, self._state, context)
+            (gradient,) = torch.autograd.grad(losses.sum(), flat)
+            found = gradient[0].numpy()
+            split = slopes.size
+            return Slope(
+                float(losses[0]), found[:split].reshape(slopes.shape[::-1]).T, found[split:]
+            )
+
+        return differentiate
+
+
