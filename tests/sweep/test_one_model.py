@@ -32,20 +32,22 @@ def make_table(numbers):
     )
 
 
-@pytest.mark.parametrize("hidden", [None, (6, 4)])
+@pytest.mark.parametrize(("hidden", "steps"), [(None, 40), (None, None), ((6, 4), 40)])
 @pytest.mark.parametrize("numbers", [False, True], ids=["classification", "regression"])
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_a_sweep_and_an_estimator_train_the_same_predictor(name, numbers, hidden):
+def test_a_sweep_and_an_estimator_train_the_same_predictor(name, numbers, hidden, steps):
     """The same rows, preset `table` and seed: outputs agree to 1e-8."""
     data = make_table(numbers)
-    spec = SweepSpec((name,), steps=40, preset="table", hidden=hidden, test_envs=(3,))
+    spec = SweepSpec((name,), steps=steps, preset="table", hidden=hidden, test_envs=(3,))
     (planned,) = spec.plan([data])
+    if steps is None and not planned.model.is_solved:
+        pytest.skip("not smooth: always trained in steps")
     run = planned.run(data, data.splits(0))
     (record,) = train_stack([run])
     kind = "Regressor" if numbers else "Classifier"
     estimator = ESTIMATORS[f"{ENTRIES[name].label}{kind}"](
         hidden=hidden,
-        steps=40,
+        steps=steps,
         penalty_weight=None,
         validation_fraction=0.0,
         random_state=run.seed,
@@ -146,12 +148,12 @@ def test_the_best_model_of_a_sweep_is_shown_trained_and_saved(command, rows, tmp
 
 def fitted_rows(rows, X, y):
     """Rows that the estimator learns from: those it does not hold out."""
-    from wri.estimators.search import hold_out
+    from wri.estimators.row_split import hold_out
     from wri.rows import number_environments
 
     environments = number_environments(rows["site"], "site", len(rows)).rows
-    contents = np.column_stack([X, (y == "yes").astype(int)])
-    return hold_out(environments, contents, None, 0.2, 0).fitted
+    target = (y == "yes").to_numpy().astype(int)
+    return hold_out(environments, X.to_numpy(), target, None, 0.2, 0).fitted
 
 
 def test_a_regression_is_swept_shown_and_fitted(command, rows, tmp_path):

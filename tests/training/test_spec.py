@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from helpers import make_bank
-from wri.densities import Exact, FittedClassifier, LabelAwareClassifier, Mixture
+from wri.densities import Exact, FittedClassifier, LabelLogistic, Mixture
 from wri.errors import InputError
 from wri.objectives import OBJECTIVES, WRI, make_objective
 from wri.presets import PRESETS
@@ -49,7 +49,9 @@ def test_the_preset_for_tables_is_linear_standardised_and_depends_on_the_rows():
     expected |= {"anneal_steps": 100, "ramp_steps": 100, "penalty_weight": 30.0}
     assert {name: small.hyper[name] for name in expected} == expected
     large = spec.complete(width=4, weight=9000.0, largest=3000)
-    assert (large.precision, large.hyper["batch_size"]) == ("single", 1024)
+    assert (large.precision, large.hyper["batch_size"]) == ("double", 1024)
+    trained = ModelSpec.of("vrex", preset="table", solver="adam")
+    assert trained.complete(width=4, weight=9000.0, largest=3000).precision == "single"
     network = ModelSpec.of("vrex", preset="table", hidden=(8,)).complete(4, 600.0, 300)
     assert (network.hyper["learning_rate"], network.hyper["weight_decay"]) == (0.01, 30 / 600)
 
@@ -57,7 +59,7 @@ def test_the_preset_for_tables_is_linear_standardised_and_depends_on_the_rows():
 def test_weights_see_phi_where_a_table_has_a_network():
     linear, network = (ModelSpec.of("wri", preset="table", hidden=h) for h in ((), (8, 4)))
     assert (linear.objective.density_on, network.objective.density_on) == ("x", "phi")
-    assert isinstance(linear.objective.density, LabelAwareClassifier)
+    assert linear.objective.density == LabelLogistic()
     assert network.objective.density == FittedClassifier(steps=50, weight_decay=1e-2)
 
 
@@ -80,9 +82,8 @@ def test_a_run_that_stops_early_is_the_longer_run_at_that_step():
 
     rows = [np.arange(0, 60), np.arange(60, 120)]
     out = {"out": np.arange(120, 200)}
-    whole = Run(
-        ModelSpec.of("vrex", preset="table", steps=40), make_bank(), rows, seed=1, evaluate=out
-    )
+    spec = ModelSpec.of("vrex", preset="table", steps=40, solver="adam")
+    whole = Run(spec, make_bank(), rows, seed=1, evaluate=out)
     (record,) = train_stack([whole], checkpoint_every=10, measures=("loss",))
     stopped = replace(whole, spec=replace(whole.spec, stop_after=31))
     (short,) = train_stack([stopped], checkpoint_every=10, measures=("loss",))

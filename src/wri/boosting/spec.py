@@ -45,6 +45,8 @@ class TreeSpec(ModelSpec):
         Round after which training stops, if it is before `steps`.
     precision : {"single", "double"} or None, default=None
         Precision of the objective.
+    solver : {"lbfgs", "adam"} or None, default=None
+        Not used: trees are grown in rounds.
     trees : TreeSettings, default=TreeSettings()
         Settings of the trees.
 
@@ -69,6 +71,11 @@ class TreeSpec(ModelSpec):
             raise InputError(f"trees have no hyper-parameter {odd[0]!r}, which is one of networks")
         if self.steps != self.trees.rounds:
             raise InputError(f"steps must be the {self.trees.rounds} rounds, not {self.steps}")
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the minimum is solved for; never, trees are grown in rounds."""
+        return False
 
     @classmethod
     def grown(

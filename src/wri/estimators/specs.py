@@ -14,11 +14,6 @@ PRESET = "table"
 OWN_PARAMETERS = ("penalty_weight", "learning_rate", "weight_decay", "batch_size")
 """Hyper-parameters that are also parameters of the constructor."""
 
-IN_STEPS = frozenset(
-    "learning_rate final_rate batch_size clip_norm anneal_steps ramp_steps".split()
-)
-"""Hyper-parameters that ask for training in steps."""
-
 AUTO: Literal["auto"] = "auto"
 PenaltyWeight = float | Literal["auto"] | None
 LADDER = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -51,7 +46,8 @@ def make_spec(asked: RequestedModel, candidate: Mapping[str, Any] | None = None)
     options, hidden = dict(asked.options or {}), asked.hidden
     hyper = {name: v for name in OWN_PARAMETERS if (v := getattr(asked, name)) not in (None, AUTO)}
     hyper |= dict(asked.hyper or {})
-    known = {parameter.name for parameter in kind.hyperparameters()}
+    declared = kind.hyperparameters()
+    known = {parameter.name for parameter in declared}
     own_options = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     for name, value in (candidate or {}).items():
         if name == "hidden":
@@ -67,7 +63,8 @@ def make_spec(asked: RequestedModel, candidate: Mapping[str, Any] | None = None)
             )
     solver = asked.solver
     in_steps = asked.early_stopping or asked.steps is not None or asked.stop_after is not None
-    if solver is None and (in_steps or IN_STEPS & set(hyper)):
+    of_steps = {parameter.name for parameter in declared if parameter.of_steps}
+    if solver is None and (in_steps or of_steps & set(hyper)):
         solver = "adam"
     if asked.early_stopping:  # any step may be the last, so the step size must not decay
         hyper.setdefault("final_rate", 1.0)

@@ -275,11 +275,14 @@ class EvidenceMixin(ABC):
         outputs = self._outputs(prepared)
         z = self._represent(prepared, outputs)
         weights = np.ones(len(X)) if weights is None else weights
-        without.evidence_on_ = self.evidence_on_
-        aside = [without._prepare(X[own]) for own in rows.calibrating]
+        other_z, other_outputs = z, outputs
+        if without is not self:
+            without.evidence_on_, others = self.evidence_on_, without._prepare(X)
+            other_outputs = without._outputs(others)
+            other_z = without._represent(others, other_outputs)
         self.evidence_ = Evidence.fit(
             [z[own[in_proportion(weights[own])]] for own in rows.fitted],
-            [without._represent(own) for own in aside],
+            [other_z[own] for own in rows.calibrating],
             self.rare,
             self.outside,
             [weights[own] for own in rows.calibrating],
@@ -289,10 +292,9 @@ class EvidenceMixin(ABC):
             [weights[own] for own in rows.calibrating],
         )
         kept = np.concatenate(rows.held_out)
-        outputs = without._outputs(without._prepare(X[kept]))
         self.known_ = HeldOutRows.of(
-            without._predictions(outputs),
-            without._losses(outputs, targets[kept]),
+            without._predictions(other_outputs[kept]),
+            without._losses(other_outputs[kept], targets[kept]),
             [weights[own] for own in rows.held_out],
         )
 

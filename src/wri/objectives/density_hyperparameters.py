@@ -13,6 +13,7 @@ DENSITY_HYPERPARAMETERS = (
         },
         low=1,
         whole=True,
+        of_steps=True,
     ),
     HyperParameter(
         name="density_steps",
@@ -24,6 +25,7 @@ DENSITY_HYPERPARAMETERS = (
         },
         low=1,
         whole=True,
+        of_steps=True,
     ),
     HyperParameter(
         name="density_learning_rate",
@@ -34,11 +36,13 @@ DENSITY_HYPERPARAMETERS = (
             "simulation": Setting(4e-2),
         },
         low=1e-12,
+        of_steps=True,
     ),
     HyperParameter(
         name="density_weight_decay",
         meaning="weight decay of the densities",
         settings={"domainbed": Setting(1e-5, LogUniform(1e-6, 1e-2)), "simulation": Setting(1e-5)},
+        of_steps=True,
     ),
     HyperParameter(
         name="density_batch_size",
@@ -46,6 +50,7 @@ DENSITY_HYPERPARAMETERS = (
         settings={"domainbed": Setting(256, OneOf((128, 256))), "simulation": Setting(64)},
         low=2,
         whole=True,
+        of_steps=True,
     ),
     HyperParameter(
         name="density_penalty_weight",
@@ -55,6 +60,7 @@ DENSITY_HYPERPARAMETERS = (
             "cmnist": Setting(50.0, LogUniform(5.0, 5e1)),
             "simulation": Setting(50.0),
         },
+        of_steps=True,
     ),
     HyperParameter(
         name="density_log_weight",
@@ -64,6 +70,7 @@ DENSITY_HYPERPARAMETERS = (
             "cmnist": Setting(0.1, LogUniform(5e-2, 1.0)),
             "simulation": Setting(0.1),
         },
+        of_steps=True,
     ),
     HyperParameter(
         name="min_density",
@@ -74,6 +81,7 @@ DENSITY_HYPERPARAMETERS = (
             "simulation": Setting(0.1),
         },
         low=1e-12,
+        of_steps=True,
     ),
     HyperParameter(
         name="max_density",
@@ -84,5 +92,6 @@ DENSITY_HYPERPARAMETERS = (
             "simulation": Setting(1.0),
         },
         low=1e-12,
+        of_steps=True,
     ),
 )

@@ -96,6 +96,7 @@ class HyperParameter:
     low: float = 0.0
     high: float = inf
     whole: bool = False
+    of_steps: bool = False  # no effect on a predictor that is solved
 
     def setting(self, preset: str) -> Setting:
         """Return the setting of a preset, or of its fallback."""
@@ -130,12 +131,14 @@ COMMON = (
             "table": Setting(table_rules.learning_rate, AroundDefault(3.0)),
         },
         low=1e-12,
+        of_steps=True,
     ),
     HyperParameter(
         name="final_rate",
         meaning="share of the step size at the end, along half a cosine; 1 keeps it constant",
         settings={"domainbed": Setting(1.0), "coloured": Setting(0.0), "table": Setting(0.0)},
         high=1.0,
+        of_steps=True,
     ),
     HyperParameter(
         name="weight_decay",
@@ -159,12 +162,14 @@ COMMON = (
         },
         low=2,
         whole=True,
+        of_steps=True,
     ),
     HyperParameter(
         name="clip_norm",
         meaning="largest norm of a run's gradient",
         settings={"domainbed": Setting(inf), "simulation": Setting(10.0)},
         low=1e-12,
+        of_steps=True,
     ),
 )
 
@@ -183,6 +188,7 @@ def annealing(domainbed: Setting, cmnist: Setting) -> tuple[HyperParameter, Hype
                 "table": Setting(table_rules.quarter_of_steps),
             },
             whole=True,
+            of_steps=True,
         ),
         HyperParameter(
             name="ramp_steps",
@@ -193,6 +199,7 @@ def annealing(domainbed: Setting, cmnist: Setting) -> tuple[HyperParameter, Hype
                 "table": Setting(table_rules.quarter_of_steps),
             },
             whole=True,
+            of_steps=True,
         ),
     )
 

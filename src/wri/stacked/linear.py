@@ -25,9 +25,10 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 GRADIENT = 1e-8
-"""Largest component of the gradient at which L-BFGS ends."""
+"""Largest component of the gradient of F + ρ/2·|W|² at which L-BFGS ends."""
 CURVATURE = {"logistic": 0.15, "cross_entropy": 0.15, "squared": 2.0}  # κ by loss
 MOST_STEPS = 500
+ROUNDING = 1e-11  # of gradients
 
 
 class RowLosses(NamedTuple):
@@ -217,7 +218,12 @@ class LinearSolver:
             first,
             jac=True,
             method="L-BFGS-B",
-            options={"maxcor": 20, "maxiter": MOST_STEPS, "ftol": 1e-16, "gtol": tolerance},
+            options={
+                "maxcor": 20,
+                "maxiter": MOST_STEPS,
+                "ftol": 1e-16,
+                "gtol": max(tolerance / scale, ROUNDING),
+            },
         )
         weight, offset = unpack(found.x)
         return Solution(

@@ -25,7 +25,7 @@ from wri.sweep.selection import SELECTIONS
 from wri.sweep.spaces import drawn_values, run_seed
 from wri.training import ModelSpec, Run
 
-FORMAT = 5
+FORMAT = 6
 """Increased when equal sweeps no longer give equal results; see `tests/sweep/test_golden.py`."""
 
 MOST_RUNS = 1_000_000
@@ -187,7 +187,7 @@ class SweepSpec:
     trials : int, default=1
         Number of repetitions.
     steps : int or None, default=None
-        Steps per run. None: by the preset.
+        Steps per run. None: by the preset, whose linear predictors may be solved without steps.
     checkpoint_every : int, default=10
         Steps between checkpoints.
     selections : tuple of str, default=("training-domain",)
@@ -326,12 +326,15 @@ class SweepSpec:
         ]
 
     def _model(self, algorithm: str, hyper: Mapping[str, float]) -> ModelSpec:
+        declared = OBJECTIVES[algorithm].hyperparameters() if algorithm in OBJECTIVES else ()
+        of_steps = any(each.of_steps and each.name in (self.overrides or {}) for each in declared)
         return ModelSpec.of(
             algorithm,
             preset=self.preset,
             hidden=self.hidden,
             standardise=self.standardise,
             steps=self.steps,
+            solver="adam" if of_steps or self.steps is not None else None,
             hyper=hyper,
         )
 
@@ -343,6 +346,9 @@ class SweepSpec:
         sizes = data.training_sizes(held_out)
         size = plain.fit_size(data.bank.features.shape[1], float(sum(sizes)), max(sizes))
         hyper = drawn_values(plain.objective, draw, trial, self.preset, size)
+        if plain.is_solved:
+            steps = {each.name for each in plain.objective.hyperparameters() if each.of_steps}
+            hyper = {name: value for name, value in hyper.items() if name not in steps}
         return self._overridden(replace(plain, hyper=hyper))
 
     def _overridden(self, model: ModelSpec) -> ModelSpec:

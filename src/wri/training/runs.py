@@ -386,5 +386,5 @@ class Run:
             self.bank.loss.name,
             tuple(self.evaluate),
             (spec.steps, spec.stop_after, spec.precision, spec.is_solved),
-            self.split if spec.is_solved else self.source if large else None,
+            self.source if large else None,
         )

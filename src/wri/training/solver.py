@@ -109,18 +109,17 @@ class LinearRun:
         self.form = self.objective.row_form(rows, lambda key, make: cached_for(run, key, make))
         self.state = self._automatic.state if self.form is None else self.form.state
         # two classes: one log-odds, with half the penalty of two outputs of opposite sign
-        self.halved = self.form is not None and run.bank.n_classes == 2
+        self.halved = self.form is not None and run.bank.n_classes == run.bank.outputs == 2
         self.table = self._table(rows, self.form or RowForm())
 
     def _table(self, rows: TrainingRows, form: RowForm) -> MemoryTable:
         ends = np.cumsum([0, *map(len, rows.y)])
         shares = np.concatenate([own / own.sum() for own in rows.weight])[:, None]
-        classes = self.run.bank.n_classes
-        loss = "squared" if classes is None else "logistic" if self.halved else "cross_entropy"
+        loss = "logistic" if self.halved else self.run.bank.loss.name
         y = np.concatenate(rows.y)
         return MemoryTable(
             x=np.concatenate(rows.x),
-            y=y.astype(float) if self.halved else y,
+            y=y.astype(float) if loss == "logistic" else y,
             parts=[slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)],
             weights=shares if form.weights is None else np.hstack([shares, form.weights]),
             loss=loss,
@@ -229,7 +228,7 @@ class AutomaticLoss:
             found = gradient[0].numpy()
             split = slopes.size
             return Slope(
-                float(losses[0]), found[:split].reshape(slopes.shape[::-1]).T, found[split:]
+                losses[0].item(), found[:split].reshape(slopes.shape[::-1]).T, found[split:]
             )
 
         return differentiate

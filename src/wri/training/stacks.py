@@ -56,7 +56,9 @@ def plan_stacks(runs: Sequence[Run], most_rows: int = MOST_ROWS) -> list[list[in
     buckets: dict[Hashable, list[int]] = defaultdict(list)
     for number, run in enumerate(runs):
         side_rows = run.objective.side_steps(run.hyper).rows
-        buckets[run.bucket, (side_rows - 1).bit_length()].append(number)
+        # solved runs with the same rows share a path of λ
+        path = run.split if run.spec.is_solved else None
+        buckets[run.bucket, path, (side_rows - 1).bit_length()].append(number)
     share = sum(_rows(run) + _side_rows(run) for run in runs) / SHARES
     stacks = []
     for numbers in buckets.values():
