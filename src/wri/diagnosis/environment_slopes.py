@@ -26,9 +26,16 @@ too.
 To test whether column k has the same slope β̄_k everywhere, T_b is the part of cell b in the slope's
 score a_kᵀ(c_b − A_b β), a_k = M_k / M_kk, with β fixed to β̄_k in column k, mixed from fits with and
 without the cell as above. Without a change it has mean zero, whatever its variance.
+
+For numbers θ_e = β_e / σ_e² is tested in the same way. Its chance is that of β_e − θ̄ σ_e²: a cell's
+part is the one in β_e minus θ̄ times the one in σ_e², Σ (r² − σ²) / n over its rows.
+
+Where rows are independent, leaving out one changes M by a matrix of rank one, so no other inverse
+is needed. Rows are merged to cells only after that, to save signs of the bootstrap.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -52,7 +59,7 @@ POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContrastSlopes:
-    """Slopes of one contrast in the environments with enough data for it."""
+    """Slopes, or natural parameters, of one contrast where an environment has enough data."""
 
     heard: np.ndarray  # [H], places of these environments
     slopes: np.ndarray  # [H, D]
@@ -65,16 +72,91 @@ class ContrastSlopes:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _QuadraticFit:
-    """Quadratic fit of one environment, intercept first."""
+class _SiteFit:
+    """Quadratic fit of one environment, offset first; `_RowFit` and `_CellFit` leave cells out."""
+
+    inverse: np.ndarray  # [p, p], M
+    beta: np.ndarray  # [p]
+    cells: BlockCells  # of this environment
+    noise: float = 1.0  # σ², 1 for classes
+    surplus: np.ndarray | None = None  # [m or n], what a cell or row adds to σ², numbers only
+
+    def influence(self) -> np.ndarray:  # [m or n, D]
+        """Return how much each cell or row moves the slopes."""
+        raise NotImplementedError
+
+    def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return T_b and a_kᵀ A_b a_k, `[m or n, D]` both, with slopes bound to `common`."""
+        raise NotImplementedError
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        """Sum over the rows of each cell."""
+        return values
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _RowFit(_SiteFit):
+    """Fit whose rows are independent: leaving out one changes M by a matrix of rank one."""
+
+    x: np.ndarray  # [n, p]
+    weights: np.ndarray  # [n], w
+    residuals: np.ndarray  # [n], of the quadratic fit
+
+    @cached_property
+    def _moved(self) -> np.ndarray:  # [n, p], M x
+        return self.x @ self.inverse
+
+    @cached_property
+    def leverage(self) -> np.ndarray:  # [n], w xᵀ M x
+        return np.minimum(self.weights * (self._moved * self.x).sum(1), 1 - 1e-9)
+
+    def influence(self) -> np.ndarray:
+        mixed = self.residuals * (1 - LEFT_OUT + LEFT_OUT / (1 - self.leverage))
+        return self._moved[:, 1:] * mixed[:, None]
+
+    def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        moved, diagonal = self._moved[:, 1:], np.diag(self.inverse)[1:]  # [n, D], [D]
+        left = (1 - self.leverage)[:, None]  # [n, 1]
+        own, weights = self.residuals[:, None], self.weights[:, None]
+        along = moved / diagonal  # a_kᵀ x
+        apart = self.beta[1:] - common
+        within = own + weights * along * apart  # bound in column k
+        without = own / left + weights * moved * (apart - moved * own / left) / (
+            left * diagonal + weights * moved**2
+        )
+        scores = along * ((1 - LEFT_OUT) * within + LEFT_OUT * without)
+        return scores, weights * along**2
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        return values if len(self.cells.block) == len(values) else self.cells.sum(values)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _CellFit(_SiteFit):
+    """Fit whose rows depend on each other within cells."""
 
     curvature: np.ndarray  # [m, p, p], A_b
     right: np.ndarray  # [m, p], c_b
-    inverse: np.ndarray  # [p, p], M
-    beta: np.ndarray  # [p]
     without: np.ndarray  # [m, p, p], M_b
     beta_without: np.ndarray  # [m, p]
-    noise: float  # σ², 1 for classes
+
+    def influence(self) -> np.ndarray:
+        own = (self.right - self.curvature @ self.beta) @ self.inverse
+        mixed = (1 - LEFT_OUT) * own + LEFT_OUT * (self.beta - self.beta_without)
+        return np.asarray(mixed[:, 1:])
+
+    def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        along = self.inverse[:, 1:] / np.diag(self.inverse)[1:]  # [p, D], a_k
+        curved = self.curvature @ along  # [m, p, D]
+        within = self.beta[:, None] - along * (self.beta[1:] - common)  # [p, D], bound in column k
+        diagonal = np.diagonal(self.without, axis1=1, axis2=2)[:, None, 1:]  # [m, 1, D]
+        apart = (self.beta_without[:, 1:] - common)[:, None, :]
+        without = (
+            self.beta_without[:, :, None] - self.without[:, :, 1:] / diagonal * apart
+        )  # [m, p, D]
+        mixed = (1 - LEFT_OUT) * within + LEFT_OUT * without
+        scores = self.right @ along - (curved * mixed).sum(1)
+        return scores, (curved * along).sum(1)
 
 
 def class_slopes(
@@ -85,32 +167,32 @@ def class_slopes(
     offsets, pooled = _pool_classes(z, y, rows)
     centres = {e: np.concatenate([[a], pooled]) for e, a in zip(rows, offsets, strict=True)}
     starts = _shrunk_fits(z, y, rows, centres)
-    fits = {}
+    fits: dict[int, _SiteFit] = {}
     for e, own in rows.items():
-        x, centre, beta = _with_offset(z[own]), centres[e], starts[e]
+        x, beta = _with_offset(z[own]), starts[e]
         chance = expit(x @ beta)
-        curvature, score = _sum_cells(x, chance * (1 - chance), y[own] - chance, cells.take(own))
-        fits[e] = _fit(curvature, curvature @ beta + score, centre, 1.0)
-    return _score(fits, rows, cells, z.shape[1])
+        weights = chance * (1 - chance)
+        fits[e] = _fit(x, weights, y[own] - chance, cells.take(own), beta, centres[e])
+    return _score(fits, z.shape[1])
 
 
 def number_slopes(
     z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
-) -> ContrastSlopes:
-    """Return slopes in SD of y per unit of z."""
+) -> tuple[ContrastSlopes, ContrastSlopes]:
+    """Return slopes in SD of y per unit of z, and slopes divided by the residual variance."""
     rows = _heard(y, environments, cells)
     y = Scaling.of(y).apply(y)
-    sums = {
-        e: _sum_cells(_with_offset(z[of]), None, y[of], cells.take(of)) for e, of in rows.items()
-    }
-    pooled = _pool_numbers([(a.sum(0), c.sum(0)) for a, c in sums.values()])
-    fits = {}
-    for e, (curvature, right) in sums.items():
-        fit = _fit(curvature, right, np.concatenate([[0.0], pooled]), 1.0)
-        residuals = y[rows[e]] - _with_offset(z[rows[e]]) @ fit.beta
-        freedom = max(len(residuals) - len(fit.beta), 1)
-        fits[e] = replace(fit, noise=max(float(residuals @ residuals) / freedom, 1e-12))
-    return _score(fits, rows, cells, z.shape[1])
+    centre = np.concatenate([[0.0], _pool_numbers(z, y, rows)])
+    fits: dict[int, _SiteFit] = {}
+    for e, own in rows.items():
+        x, within = _with_offset(z[own]), cells.take(own)
+        fit = _fit(x, np.ones(len(own)), y[own] - x @ centre, within, centre, centre)
+        squares = np.square(y[own] - x @ fit.beta)
+        noise = max(float(squares.sum()) / max(len(own) - len(fit.beta), 1), 1e-12)
+        surplus = (squares - squares.mean()) / len(own)
+        surplus = surplus if isinstance(fit, _RowFit) else within.sum(surplus)
+        fits[e] = replace(fit, noise=noise, surplus=surplus)
+    return _score(fits, z.shape[1]), _score_natural(fits, z.shape[1])
 
 
 def contrast_slopes(
@@ -131,85 +213,112 @@ def contrast_slopes(
 
 
 def _fit(
-    curvature: np.ndarray, right: np.ndarray, centre: np.ndarray, noise: float
-) -> _QuadraticFit:
-    """Fit an environment with all cells and without each."""
+    x: np.ndarray,  # [n, p], offset first
+    weights: np.ndarray,  # [n]
+    residuals: np.ndarray,  # [n], at β°
+    cells: BlockCells,
+    start: np.ndarray,  # [p], β°
+    centre: np.ndarray,  # [p], to which slopes are pulled
+) -> "_RowFit | _CellFit":
+    """Fit an environment by one step from β°, with all cells and without each."""
     pull = np.full(len(centre), PULL)
     pull[0] = 0
+    if cells.independent:
+        inverse = np.linalg.inv((x * weights[:, None]).T @ x + np.diag(pull))
+        step = inverse @ (x.T @ residuals + pull * (centre - start))
+        return _RowFit(
+            inverse=inverse,
+            beta=start + step,
+            cells=cells,
+            x=x,
+            weights=weights,
+            residuals=residuals - weights * (x @ step),
+        )
+    curvature, score = _sum_cells(x, weights, residuals, cells)
+    right = curvature @ start + score
     whole, all_right = curvature.sum(0) + np.diag(pull), right.sum(0) + pull * centre
     inverse = np.linalg.inv(whole)
     without = np.linalg.inv(whole - curvature)
-    return _QuadraticFit(
-        curvature=curvature,
-        right=right,
+    return _CellFit(
         inverse=inverse,
         beta=inverse @ all_right,
+        cells=cells,
+        curvature=curvature,
+        right=right,
         without=without,
         beta_without=(without @ (all_right - right)[..., None])[..., 0],
-        noise=noise,
     )
 
 
-def _score(
-    fits: dict[int, _QuadraticFit], rows: dict[int, np.ndarray], cells: BlockCells, columns: int
-) -> ContrastSlopes:
+def _score(fits: dict[int, _SiteFit], columns: int) -> ContrastSlopes:
     """Collect slopes, errors and scores of all environments."""
-    information = _stack([1 / np.diag(fit.inverse)[1:] for fit in fits.values()], columns)
-    slopes = _stack([fit.beta[1:] for fit in fits.values()], columns)
-    noise = np.array([fit.noise for fit in fits.values()])[:, None]
-    weights = information / noise
-    total = weights.sum(0)
-    common = (weights * slopes).sum(0) / np.where(total > 0, total, 1)  # β̄
-    rest = _stack([(PULL * np.square(fit.inverse)).sum(0)[1:] for fit in fits.values()], columns)
-    squares = _stack([np.square(_influence(fit)).sum(0)[1:] for fit in fits.values()], columns)
-    scores, shares = [], []
-    for fit in fits.values():
-        own = _bound_scores(fit, common)
-        scores.append(own[0])
-        shares.append(own[1])
+    each = list(fits.values())
+    information, slopes, noise, rest = _tabulate(each, columns)
+    common = _mean(slopes, information / noise)  # β̄
+    squares = _stack([np.square(fit.influence()).sum(0) for fit in each], columns)
+    bound = [fit.bound_scores(common) for fit in each]
     return ContrastSlopes(
         heard=np.array(list(fits), int),
         slopes=slopes,
-        errors=np.sqrt(squares + noise * rest),
+        errors=np.sqrt(squares + rest),
         information=information,
-        rest=noise * rest,
-        scores=scores,
-        shares=shares,
-        blocks=[cells.take(own).block for own in rows.values()],
+        rest=rest,
+        scores=[fit.sum(scores) for fit, (scores, _) in zip(each, bound, strict=True)],
+        shares=[fit.sum(shares) for fit, (_, shares) in zip(each, bound, strict=True)],
+        blocks=[fit.cells.block for fit in each],
     )
 
 
-def _influence(fit: _QuadraticFit) -> np.ndarray:  # [m, p]
-    """Return how much each cell moves the slopes."""
-    own = (fit.right - fit.curvature @ fit.beta) @ fit.inverse
-    return (1 - LEFT_OUT) * own + LEFT_OUT * (fit.beta - fit.beta_without)
+def _score_natural(fits: dict[int, _SiteFit], columns: int) -> ContrastSlopes:
+    """Collect slopes divided by σ², with what the estimate of σ² adds to their errors."""
+    each = list(fits.values())
+    information, slopes, noise, rest = _tabulate(each, columns)
+    common = _mean(slopes / noise, information * noise)  # θ̄
+    squares, scores, shares = [], [], []
+    for fit, whole in zip(each, information, strict=True):
+        assert fit.surplus is not None
+        surplus = fit.surplus[:, None] * common  # of θ̄ σ²
+        squares.append(np.square(fit.influence() - surplus).sum(0))
+        own = fit.bound_scores(common * fit.noise)
+        scores.append(fit.sum((own[0] - whole * surplus) / fit.noise))
+        shares.append(fit.sum(own[1]))
+    return ContrastSlopes(
+        heard=np.array(list(fits), int),
+        slopes=slopes / noise,
+        errors=np.sqrt(_stack(squares, columns) + rest) / noise,
+        information=information,
+        rest=rest / noise**2,
+        scores=scores,
+        shares=shares,
+        blocks=[fit.cells.block for fit in each],
+    )
 
 
-def _bound_scores(fit: _QuadraticFit, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return T_b and a_kᵀ A_b a_k, `[m, D]` both."""
-    along = fit.inverse[:, 1:] / np.diag(fit.inverse)[1:]  # [p, D], a_k
-    curved = fit.curvature @ along  # [m, p, D]
-    within = fit.beta[:, None] - along * (fit.beta[1:] - common)  # [p, D], β bound in column k
-    diagonal = np.diagonal(fit.without, axis1=1, axis2=2)[:, None, 1:]  # [m, 1, D]
-    apart = (fit.beta_without[:, 1:] - common)[:, None, :]
-    without = fit.beta_without[:, :, None] - fit.without[:, :, 1:] / diagonal * apart  # [m, p, D]
-    mixed = (1 - LEFT_OUT) * within + LEFT_OUT * without
-    scores = fit.right @ along - (curved * mixed).sum(1)
-    return scores, (curved * along).sum(1)
+def _tabulate(
+    fits: list[_SiteFit], columns: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # [H, D], [H, D], [H, 1], [H, D]
+    """Return 1 / M_kk, slopes, σ² and what the pull adds to the variances."""
+    noise = np.array([fit.noise for fit in fits])[:, None]
+    information = _stack([1 / np.diag(fit.inverse)[1:] for fit in fits], columns)
+    slopes = _stack([fit.beta[1:] for fit in fits], columns)
+    pulled = _stack([(PULL * np.square(fit.inverse)).sum(0)[1:] for fit in fits], columns)
+    return information, slopes, noise, noise * pulled
+
+
+def _mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:  # [H, D] -> [D]
+    total = weights.sum(0)
+    return np.asarray((weights * values).sum(0) / np.where(total > 0, total, 1))
 
 
 def _sum_cells(
-    x: np.ndarray, weights: np.ndarray | None, right: np.ndarray, cells: BlockCells
+    x: np.ndarray, weights: np.ndarray, residuals: np.ndarray, cells: BlockCells
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ w x xᵀ and Σ x r per cell."""
     order = np.argsort(cells.of_row, kind="stable")
-    x, right = x[order], right[order]
-    weighted = x if weights is None else x * weights[order, None]
+    x, weighted = x[order], (x * weights[:, None])[order]
     edges = np.searchsorted(cells.of_row[order], np.arange(len(cells.block) + 1))
-    if len(cells.block) == len(x):
-        return weighted[:, :, None] * x[:, None, :], x * right[:, None]
     curvature = [weighted[a:b].T @ x[a:b] for a, b in pairwise(edges)]
-    return np.stack(curvature), np.add.reduceat(x * right[:, None], edges[:-1], 0)
+    return np.stack(curvature), np.add.reduceat(x * residuals[order, None], edges[:-1], 0)
 
 
 def _heard(y: np.ndarray, environments: Environments, cells: BlockCells) -> dict[int, np.ndarray]:
@@ -284,13 +393,14 @@ def _with_offset(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D + 1]
     return np.column_stack([np.ones(len(z)), z])
 
 
-def _pool_numbers(sums: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:  # [D]
-    """Return the slopes of all rows with one offset per environment, from sums with an offset."""
-    inner = [a[1:, 1:] - np.outer(a[1:, 0], a[0, 1:]) / a[0, 0] for a, _ in sums]
-    outer = [c[1:] - a[1:, 0] * c[0] / a[0, 0] for a, c in sums]
-    if not sums:
-        return np.zeros(0)
-    return np.asarray(np.linalg.lstsq(np.sum(inner, 0), np.sum(outer, 0), rcond=1e-10)[0])
+def _pool_numbers(z: np.ndarray, y: np.ndarray, rows: dict[int, np.ndarray]) -> np.ndarray:  # [D]
+    """Return the slopes of all rows with one offset per environment."""
+    inner, outer = np.zeros((z.shape[1], z.shape[1])), np.zeros(z.shape[1])
+    for own in rows.values():
+        apart = z[own] - z[own].mean(0)
+        inner += apart.T @ apart
+        outer += apart.T @ y[own]
+    return np.asarray(np.linalg.lstsq(inner, outer, rcond=1e-10)[0])
 
 
 def _pool_classes(
