@@ -14,6 +14,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,13 @@ from wri.diagnosis import changing_features, environment_overlap, risk_gaps
 REPORTED = 20
 COLUMNS = 5
 DESIGNS = ("gaussian", "log-normal", "heteroscedastic", "unequal sizes", "blocks", "split site")
+TRAITS = ("skew", "noise", "sizes", "zeros")
+CELLS = tuple(
+    "+".join(own) or "none"
+    for number in range(len(TRAITS) + 1)
+    for own in combinations(TRAITS, number)
+)  # all combinations, of which "sizes" has 40 to 400 rows per environment
+SIZES = (40, 80, 160, 400)
 CHUNK = 20  # repetitions written at once
 
 
@@ -40,8 +48,10 @@ def simulate(
     design: str, question: str, environments: int, rows: int, change: float, seed: Any
 ) -> Table:
     """A table whose environments are alike, or differ by `change` in what is asked about."""
-    random = np.random.default_rng(seed)
+    random, traits = np.random.default_rng(seed), set(design.split("+"))
     sizes = np.full(environments, rows)
+    if "sizes" in traits:
+        sizes = np.resize(SIZES, environments)
     if design == "unequal sizes":
         sizes = np.round(rows * np.geomspace(0.5, 3, environments)).astype(int)
     groups = np.repeat(np.arange(environments), sizes)
@@ -58,8 +68,10 @@ def simulate(
             groups = random.permutation(groups)
     x, error = noise[:, :COLUMNS], noise[:, COLUMNS]
     x[:, 1:] = 0.5 * x[:, :-1] + np.sqrt(0.75) * x[:, 1:]
-    if design == "log-normal":
-        x, error = np.exp(x) / 2, np.exp(error) / 2
+    if traits & {"log-normal", "skew"}:
+        x, error = np.exp(x) / 2, (np.exp(error) - np.exp(0.5)) / 2
+    if "zeros" in traits:  # rain: no more than one day in 25, and then often little
+        x[:, -1] = np.where(random.random(n) < 0.04, np.exp(1.5 * noise[:, COLUMNS - 1]), 0)
     slopes = np.zeros((environments, COLUMNS))
     slopes[:, :2] = 1.0, -0.5
     if question != "overlap":
@@ -67,17 +79,19 @@ def simulate(
     if question == "overlap":
         x[:, 0] += change * (groups == environments - 1) * x[:, 0].std()
     mean = (x * slopes[groups]).sum(1)
+    if "zeros" in traits:
+        mean = mean + 0.5 * np.log1p(x[:, -1])
     if question.endswith("classes"):
         mean = mean + 0.7 * noise[:, -1] * (blocks is not None)
-        if design == "heteroscedastic":
+        if traits & {"heteroscedastic", "noise"}:
             mean = mean + _unequal(question, x, groups, environments)[1] * noise[:, -1]
             mean = mean + _unequal(question, x, groups, environments)[0]
         y = (random.random(n) < expit(mean)).astype(int)
     else:
-        if design == "heteroscedastic":
+        if traits & {"heteroscedastic", "noise"}:
             error = error * _unequal(question, x, groups, environments)[1]
         y = mean + error
-    if question == "overlap" and design == "heteroscedastic":
+    if question == "overlap" and traits & {"heteroscedastic", "noise"}:
         x = x * np.sqrt((1 + x[:, :1] ** 2) / 2)
     return Table(x, y, groups, blocks)
 
@@ -149,7 +163,7 @@ def run(job: dict[str, Any], repetition: int, stream: int) -> dict[str, bool]:
     """One repetition of one line of the table."""
     question, design, change = job["question"], job["design"], job["change"]
     size = (job["environments"], job["rows"])
-    lines = [*DESIGNS, "heart"]
+    lines = [*DESIGNS, "heart", *CELLS]
     seed = [stream, repetition, list(CHANGES).index(question), lines.index(design)]
     if design == "heart":
         table = heart(question, size[0], seed)

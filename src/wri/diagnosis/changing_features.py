@@ -34,7 +34,12 @@ import pandas as pd
 
 from wri.diagnosis.blocks import MOST_CELLS, make_cells, number_blocks
 from wri.diagnosis.changing_plot import ChangingPlot
-from wri.diagnosis.environment_slopes import ContrastSlopes, contrast_slopes, number_slopes
+from wri.diagnosis.environment_slopes import (
+    ContrastSlopes,
+    contrast_slopes,
+    leverage_weights,
+    number_slopes,
+)
 from wri.diagnosis.inputs import (
     holds_classes,
     listed,
@@ -341,11 +346,11 @@ def _compare(
         environments = Environments(environments.labels, environments.number[order])
     most = int(np.clip(_SUMS // (z.shape[1] + 1) ** 2, 100, MOST_CELLS))
     cells = make_cells(environments, block, most)
-    natural = None
+    trust, natural = leverage_weights(z), None
     if classes:
-        parts = contrast_slopes(z, y, environments, cells)
+        parts = contrast_slopes(z, y, environments, cells, trust)
     else:
-        slopes, natural = number_slopes(z, y, environments, cells)
+        slopes, natural = number_slopes(z, y, environments, cells, trust)
         parts = {"y": slopes}
     return _ComparedSlopes({k: own for k, own in parts.items() if len(own.heard) > 1}, natural)
 

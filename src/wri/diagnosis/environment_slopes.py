@@ -52,6 +52,8 @@ LEFT_OUT = 0.6
 """Share of the jackknife in what a cell adds."""
 CLEAR = 0.2
 """Probability, over all columns, that the distance between equal slopes counts as clear."""
+EXTREME = 6.0
+"""Distances from a column's median that count in full, in units of the median distance."""
 FEWEST_CELLS = 4
 """Cells that an environment needs to say something of chance."""
 POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row, is found from
@@ -159,44 +161,69 @@ class _CellFit(_SiteFit):
         return scores, (curved * along).sum(1)
 
 
+def leverage_weights(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n]
+    """Return the weight u of each row, below 1 if it is extreme in a column."""
+    weights = np.ones(len(z))
+    for column in z.T:
+        apart = np.abs(column - np.median(column))
+        away = apart[apart > 0]
+        if len(away):
+            most = EXTREME * np.median(away)
+            weights = np.minimum(weights, np.square(most / np.maximum(apart, most)))
+    return weights
+
+
 def class_slopes(
-    z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
+    z: np.ndarray,
+    y: np.ndarray,
+    environments: Environments,
+    cells: BlockCells,
+    trust: np.ndarray,  # [n], u
 ) -> ContrastSlopes:
     """Return log-odds of y = 1 against 0 per unit of z, `[n, D]`."""
     rows = _heard(y, environments, cells)
-    offsets, pooled = _pool_classes(z, y, rows)
+    offsets, pooled = _pool_classes(z, y, trust, rows)
     centres = {e: np.concatenate([[a], pooled]) for e, a in zip(rows, offsets, strict=True)}
-    starts = _shrunk_fits(z, y, rows, centres)
+    starts = _shrunk_fits(z, y, trust, rows, centres)
     fits: dict[int, _SiteFit] = {}
     for e, own in rows.items():
         x, beta = _with_offset(z[own]), starts[e]
         chance = expit(x @ beta)
-        weights = chance * (1 - chance)
-        fits[e] = _fit(x, weights, y[own] - chance, cells.take(own), beta, centres[e])
+        weights, residuals = trust[own] * chance * (1 - chance), trust[own] * (y[own] - chance)
+        fits[e] = _fit(x, weights, residuals, cells.take(own), beta, centres[e])
     return _score(fits, z.shape[1])
 
 
 def number_slopes(
-    z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
+    z: np.ndarray,
+    y: np.ndarray,
+    environments: Environments,
+    cells: BlockCells,
+    trust: np.ndarray,  # [n], u
 ) -> tuple[ContrastSlopes, ContrastSlopes]:
     """Return slopes in SD of y per unit of z, and slopes divided by the residual variance."""
     rows = _heard(y, environments, cells)
     y = Scaling.of(y).apply(y)
-    centre = np.concatenate([[0.0], _pool_numbers(z, y, rows)])
+    centre = np.concatenate([[0.0], _pool_numbers(z, y, trust, rows)])
     fits: dict[int, _SiteFit] = {}
     for e, own in rows.items():
-        x, within = _with_offset(z[own]), cells.take(own)
-        fit = _fit(x, np.ones(len(own)), y[own] - x @ centre, within, centre, centre)
-        squares = np.square(y[own] - x @ fit.beta)
-        noise = max(float(squares.sum()) / max(len(own) - len(fit.beta), 1), 1e-12)
-        surplus = (squares - squares.mean()) / len(own)
+        x, within, weights = _with_offset(z[own]), cells.take(own), trust[own]
+        fit = _fit(x, weights, weights * (y[own] - x @ centre), within, centre, centre)
+        squares, total = np.square(y[own] - x @ fit.beta), weights.sum()
+        mean = float(weights @ squares / total)
+        noise = max(mean * len(own) / max(len(own) - len(fit.beta), 1), 1e-12)
+        surplus = weights * (squares - mean) / total
         surplus = surplus if isinstance(fit, _RowFit) else within.sum(surplus)
         fits[e] = replace(fit, noise=noise, surplus=surplus)
     return _score(fits, z.shape[1]), _score_natural(fits, z.shape[1])
 
 
 def contrast_slopes(
-    z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
+    z: np.ndarray,
+    y: np.ndarray,
+    environments: Environments,
+    cells: BlockCells,
+    trust: np.ndarray,  # [n], u
 ) -> dict[str, ContrastSlopes]:
     """Return slopes of each class against the first of two, or the most frequent of several."""
     number, values = pd.factorize(y, sort=True)
@@ -208,7 +235,7 @@ def contrast_slopes(
             within = Environments(environments.labels, environments.number[rows])
             name = f"{values[k]} against {values[reference]}"
             target = (number[rows] == k).astype(float)
-            found[name] = class_slopes(z[rows], target, within, cells.take(rows))
+            found[name] = class_slopes(z[rows], target, within, cells.take(rows), trust[rows])
     return found
 
 
@@ -331,15 +358,19 @@ def _heard(y: np.ndarray, environments: Environments, cells: BlockCells) -> dict
 
 
 def _shrunk_fits(
-    z: np.ndarray, y: np.ndarray, rows: dict[int, np.ndarray], centres: dict[int, np.ndarray]
+    z: np.ndarray,
+    y: np.ndarray,
+    trust: np.ndarray,
+    rows: dict[int, np.ndarray],
+    centres: dict[int, np.ndarray],
 ) -> dict[int, np.ndarray]:
     """Return offset and slopes per environment, shrunk to their mean as far as chance explains."""
     slopes, variances = [], []
     for e, own in rows.items():
         x = _with_offset(z[own])
-        beta = _logistic(x, y[own], centres[e], free=1)
+        beta = _logistic(x, y[own], trust[own], centres[e], free=1)
         chance = expit(x @ beta)
-        curvature = (x * (chance * (1 - chance))[:, None]).T @ x
+        curvature = (x * (trust[own] * chance * (1 - chance))[:, None]).T @ x
         curvature += PULL * np.diag(np.arange(len(beta)) > 0)
         slopes.append(beta[1:])
         variances.append(np.diag(np.linalg.inv(curvature))[1:])
@@ -350,16 +381,16 @@ def _shrunk_fits(
     found = {}
     for (e, own), beta, variance in zip(rows.items(), slopes, variances, strict=True):
         shrunk = mean + tau**2 / (tau**2 + variance) * (beta - mean)
-        found[e] = np.concatenate([[_offset(z[own] @ shrunk, y[own])], shrunk])
+        found[e] = np.concatenate([[_offset(z[own] @ shrunk, y[own], trust[own])], shrunk])
     return found
 
 
-def _offset(margin: np.ndarray, y: np.ndarray) -> float:
+def _offset(margin: np.ndarray, y: np.ndarray, trust: np.ndarray) -> float:
     """Return the offset at which the probabilities with fixed slopes have the mean of y."""
     offset = float(logit(y.mean()) - margin.mean())
     for _ in range(50):
         chance = expit(offset + margin)
-        step = (y - chance).sum() / max((chance * (1 - chance)).sum(), 1e-9)
+        step = trust @ (y - chance) / max(trust @ (chance * (1 - chance)), 1e-9)
         offset += float(np.clip(step, -2, 2))
         if abs(step) < 1e-9:
             break
@@ -393,18 +424,22 @@ def _with_offset(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D + 1]
     return np.column_stack([np.ones(len(z)), z])
 
 
-def _pool_numbers(z: np.ndarray, y: np.ndarray, rows: dict[int, np.ndarray]) -> np.ndarray:  # [D]
+def _pool_numbers(
+    z: np.ndarray, y: np.ndarray, trust: np.ndarray, rows: dict[int, np.ndarray]
+) -> np.ndarray:  # [D]
     """Return the slopes of all rows with one offset per environment."""
     inner, outer = np.zeros((z.shape[1], z.shape[1])), np.zeros(z.shape[1])
     for own in rows.values():
-        apart = z[own] - z[own].mean(0)
-        inner += apart.T @ apart
-        outer += apart.T @ y[own]
+        weights = trust[own]
+        apart = z[own] - weights @ z[own] / weights.sum()
+        weighted = apart * weights[:, None]
+        inner += weighted.T @ apart
+        outer += weighted.T @ y[own]
     return np.asarray(np.linalg.lstsq(inner, outer, rcond=1e-10)[0])
 
 
 def _pool_classes(
-    z: np.ndarray, y: np.ndarray, rows: dict[int, np.ndarray]
+    z: np.ndarray, y: np.ndarray, trust: np.ndarray, rows: dict[int, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the offset per environment and the slopes of all rows together."""
     if not rows:
@@ -417,13 +452,14 @@ def _pool_classes(
     design[:, len(parts) :] = z[own]
     means = np.array([y[of].mean() for of in rows.values()])
     start = np.concatenate([logit(means), np.zeros(z.shape[1])])
-    found = _logistic(design, y[own], start, len(parts), pull_to=np.zeros(z.shape[1]))
+    found = _logistic(design, y[own], trust[own], start, len(parts), pull_to=np.zeros(z.shape[1]))
     return found[: len(parts)], found[len(parts) :]
 
 
 def _logistic(
     design: np.ndarray,
     y: np.ndarray,
+    trust: np.ndarray,
     start: np.ndarray,
     free: int,
     pull_to: np.ndarray | None = None,
@@ -435,13 +471,14 @@ def _logistic(
 
     def loss(at: np.ndarray) -> float:
         margin = design @ at
-        return float((np.logaddexp(0, margin) - y * margin).sum() + pull @ (at - towards) ** 2 / 2)
+        return float(trust @ (np.logaddexp(0, margin) - y * margin) + pull @ (at - towards) ** 2 / 2)
 
     height = loss(at)
     for _ in range(100):
         chance = expit(design @ at)
-        slope = design.T @ (chance - y) + pull * (at - towards)
-        curvature = (design * (chance * (1 - chance))[:, None]).T @ design + np.diag(pull)
+        slope = design.T @ (trust * (chance - y)) + pull * (at - towards)
+        weights = trust * chance * (1 - chance)
+        curvature = (design * weights[:, None]).T @ design + np.diag(pull)
         step = np.linalg.solve(curvature, slope)
         decrease = slope @ step
         if decrease < 1e-10 * (1 + height):
