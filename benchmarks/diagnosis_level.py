@@ -138,22 +138,22 @@ def heart(question: str, environments: int, seed: Any) -> Table:
     return Table(x, y, groups, None)
 
 
-def ask_changing(table: Table, seed: Any) -> dict[str, bool]:
-    found = changing_features(table.x, table.y, table.groups, blocks=table.blocks)
+def ask_changing(table: Table, draws: int) -> dict[str, bool]:
+    found = changing_features(table.x, table.y, table.groups, blocks=table.blocks, draws=draws)
     return {"flagged": len(found.flagged) > 0}
 
 
-def ask_gaps(table: Table, other: Table, seed: Any) -> dict[str, bool]:
+def ask_gaps(table: Table, other: Table, draws: int) -> dict[str, bool]:
     """Of a model that was fitted to another table of the same design."""
     classes = table.y.dtype.kind == "i"
     model = LogisticRegression(max_iter=2000) if classes else LinearRegression()
     model.fit(other.x, other.y)
-    found = risk_gaps(model, table.x, table.y, table.groups, blocks=table.blocks)
+    found = risk_gaps(model, table.x, table.y, table.groups, blocks=table.blocks, draws=draws)
     weighted = found.judged.any() and not found.weighted_risk_invariant
     return {"risks": not found.risk_invariant, "weighted risks": bool(weighted)}
 
 
-def ask_overlap(table: Table, seed: Any) -> dict[str, bool]:
+def ask_overlap(table: Table, draws: int) -> dict[str, bool]:
     found = environment_overlap(table.x, table.groups, blocks=table.blocks)
     i, j = np.triu_indices(len(found.labels), 1)
     return {"differ": found.differ, "little in common": bool(found.little_in_common[i, j].any())}
@@ -162,6 +162,7 @@ def ask_overlap(table: Table, seed: Any) -> dict[str, bool]:
 def run(job: dict[str, Any], repetition: int, stream: int) -> dict[str, bool]:
     """One repetition of one line of the table."""
     question, design, change = job["question"], job["design"], job["change"]
+    draws = job.get("draws", 999)
     size = (job["environments"], job["rows"])
     lines = [*DESIGNS, "heart", *CELLS]
     seed = [stream, repetition, list(CHANGES).index(question), lines.index(design)]
@@ -176,12 +177,12 @@ def run(job: dict[str, Any], repetition: int, stream: int) -> dict[str, bool]:
                 Table(table.x[rows], table.y[rows], table.groups[rows], None)
                 for rows in (half, ~half)
             )
-            return ask_gaps(first, other, seed)
+            return ask_gaps(first, other, draws)
         other = simulate(design, question, *size, 0.0, [*seed, 1])
-        return ask_gaps(table, other, seed)
-    ask: Callable[[Table, Any], dict[str, bool]]
+        return ask_gaps(table, other, draws)
+    ask: Callable[[Table, int], dict[str, bool]]
     ask = ask_overlap if question == "overlap" else ask_changing
-    return ask(table, seed)
+    return ask(table, draws)
 
 
 CHANGES = {
@@ -195,12 +196,13 @@ CHANGES = {
 
 def make_jobs(given: argparse.Namespace) -> list[dict[str, Any]]:
     jobs = []
-    designs = [*DESIGNS, "heart"] if given.heart else list(DESIGNS)
+    designs = [*DESIGNS, "heart"] if given.heart else list(CELLS if given.cells else DESIGNS)
     for question in given.questions:
         for design in given.designs or designs:
             for change in (0.0,) if design == "heart" else (0.0, CHANGES[question]):
                 job = {"question": question, "design": design, "change": change}
-                jobs.append(job | {"environments": given.environments, "rows": given.rows})
+                job |= {"environments": given.environments, "rows": given.rows}
+                jobs.append(job if given.draws == 999 else job | {"draws": given.draws})
     return jobs
 
 
@@ -241,10 +243,12 @@ def main() -> None:
     parser.add_argument("--power", type=int, default=100, help="repetitions with a change")
     parser.add_argument("--environments", type=int, default=4)
     parser.add_argument("--rows", type=int, default=160, help="per environment")
+    parser.add_argument("--draws", type=int, default=999, help="of bootstrap or permutation")
     parser.add_argument("--stream", type=int, default=REPORTED)
     parser.add_argument("--questions", nargs="*", default=list(CHANGES))
     parser.add_argument("--designs", nargs="*", default=[])
     parser.add_argument("--heart", action="store_true", help="split Cleveland's patients, too")
+    parser.add_argument("--cells", action="store_true", help="all combinations of TRAITS instead")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     jobs, kept = make_jobs(given), defaultdict[str, dict[int, Any]](dict)

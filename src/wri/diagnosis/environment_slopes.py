@@ -471,7 +471,9 @@ def _logistic(
 
     def loss(at: np.ndarray) -> float:
         margin = design @ at
-        return float(trust @ (np.logaddexp(0, margin) - y * margin) + pull @ (at - towards) ** 2 / 2)
+        return float(
+            trust @ (np.logaddexp(0, margin) - y * margin) + pull @ (at - towards) ** 2 / 2
+        )
 
     height = loss(at)
     for _ in range(100):
