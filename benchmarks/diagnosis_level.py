@@ -14,6 +14,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,13 @@ from wri.diagnosis import changing_features, environment_overlap, risk_gaps
 REPORTED = 20
 COLUMNS = 5
 DESIGNS = ("gaussian", "log-normal", "heteroscedastic", "unequal sizes", "blocks", "split site")
+TRAITS = ("skew", "noise", "sizes", "zeros")
+CELLS = tuple(
+    "+".join(own) or "none"
+    for number in range(len(TRAITS) + 1)
+    for own in combinations(TRAITS, number)
+)  # all combinations, of which "sizes" has 40 to 400 rows per environment
+SIZES = (40, 80, 160, 400)
 CHUNK = 20  # repetitions written at once
 
 
@@ -40,8 +48,10 @@ def simulate(
     design: str, question: str, environments: int, rows: int, change: float, seed: Any
 ) -> Table:
     """A table whose environments are alike, or differ by `change` in what is asked about."""
-    random = np.random.default_rng(seed)
+    random, traits = np.random.default_rng(seed), set(design.split("+"))
     sizes = np.full(environments, rows)
+    if "sizes" in traits:
+        sizes = np.resize(SIZES, environments)
     if design == "unequal sizes":
         sizes = np.round(rows * np.geomspace(0.5, 3, environments)).astype(int)
     groups = np.repeat(np.arange(environments), sizes)
@@ -58,8 +68,10 @@ def simulate(
             groups = random.permutation(groups)
     x, error = noise[:, :COLUMNS], noise[:, COLUMNS]
     x[:, 1:] = 0.5 * x[:, :-1] + np.sqrt(0.75) * x[:, 1:]
-    if design == "log-normal":
-        x, error = np.exp(x) / 2, np.exp(error) / 2
+    if traits & {"log-normal", "skew"}:
+        x, error = np.exp(x) / 2, (np.exp(error) - np.exp(0.5)) / 2
+    if "zeros" in traits:  # rain: no more than one day in 25, and then often little
+        x[:, -1] = np.where(random.random(n) < 0.04, np.exp(1.5 * noise[:, COLUMNS - 1]), 0)
     slopes = np.zeros((environments, COLUMNS))
     slopes[:, :2] = 1.0, -0.5
     if question != "overlap":
@@ -67,17 +79,19 @@ def simulate(
     if question == "overlap":
         x[:, 0] += change * (groups == environments - 1) * x[:, 0].std()
     mean = (x * slopes[groups]).sum(1)
+    if "zeros" in traits:
+        mean = mean + 0.5 * np.log1p(x[:, -1])
     if question.endswith("classes"):
         mean = mean + 0.7 * noise[:, -1] * (blocks is not None)
-        if design == "heteroscedastic":
+        if traits & {"heteroscedastic", "noise"}:
             mean = mean + _unequal(question, x, groups, environments)[1] * noise[:, -1]
             mean = mean + _unequal(question, x, groups, environments)[0]
         y = (random.random(n) < expit(mean)).astype(int)
     else:
-        if design == "heteroscedastic":
+        if traits & {"heteroscedastic", "noise"}:
             error = error * _unequal(question, x, groups, environments)[1]
         y = mean + error
-    if question == "overlap" and design == "heteroscedastic":
+    if question == "overlap" and traits & {"heteroscedastic", "noise"}:
         x = x * np.sqrt((1 + x[:, :1] ** 2) / 2)
     return Table(x, y, groups, blocks)
 
@@ -124,22 +138,22 @@ def heart(question: str, environments: int, seed: Any) -> Table:
     return Table(x, y, groups, None)
 
 
-def ask_changing(table: Table, seed: Any) -> dict[str, bool]:
-    found = changing_features(table.x, table.y, table.groups, blocks=table.blocks)
+def ask_changing(table: Table, draws: int) -> dict[str, bool]:
+    found = changing_features(table.x, table.y, table.groups, blocks=table.blocks, draws=draws)
     return {"flagged": len(found.flagged) > 0}
 
 
-def ask_gaps(table: Table, other: Table, seed: Any) -> dict[str, bool]:
+def ask_gaps(table: Table, other: Table, draws: int) -> dict[str, bool]:
     """Of a model that was fitted to another table of the same design."""
     classes = table.y.dtype.kind == "i"
     model = LogisticRegression(max_iter=2000) if classes else LinearRegression()
     model.fit(other.x, other.y)
-    found = risk_gaps(model, table.x, table.y, table.groups, blocks=table.blocks)
+    found = risk_gaps(model, table.x, table.y, table.groups, blocks=table.blocks, draws=draws)
     weighted = found.judged.any() and not found.weighted_risk_invariant
     return {"risks": not found.risk_invariant, "weighted risks": bool(weighted)}
 
 
-def ask_overlap(table: Table, seed: Any) -> dict[str, bool]:
+def ask_overlap(table: Table, draws: int) -> dict[str, bool]:
     found = environment_overlap(table.x, table.groups, blocks=table.blocks)
     i, j = np.triu_indices(len(found.labels), 1)
     return {"differ": found.differ, "little in common": bool(found.little_in_common[i, j].any())}
@@ -148,8 +162,9 @@ def ask_overlap(table: Table, seed: Any) -> dict[str, bool]:
 def run(job: dict[str, Any], repetition: int, stream: int) -> dict[str, bool]:
     """One repetition of one line of the table."""
     question, design, change = job["question"], job["design"], job["change"]
+    draws = job.get("draws", 999)
     size = (job["environments"], job["rows"])
-    lines = [*DESIGNS, "heart"]
+    lines = [*DESIGNS, "heart", *CELLS]
     seed = [stream, repetition, list(CHANGES).index(question), lines.index(design)]
     if design == "heart":
         table = heart(question, size[0], seed)
@@ -162,12 +177,12 @@ def run(job: dict[str, Any], repetition: int, stream: int) -> dict[str, bool]:
                 Table(table.x[rows], table.y[rows], table.groups[rows], None)
                 for rows in (half, ~half)
             )
-            return ask_gaps(first, other, seed)
+            return ask_gaps(first, other, draws)
         other = simulate(design, question, *size, 0.0, [*seed, 1])
-        return ask_gaps(table, other, seed)
-    ask: Callable[[Table, Any], dict[str, bool]]
+        return ask_gaps(table, other, draws)
+    ask: Callable[[Table, int], dict[str, bool]]
     ask = ask_overlap if question == "overlap" else ask_changing
-    return ask(table, seed)
+    return ask(table, draws)
 
 
 CHANGES = {
@@ -181,12 +196,13 @@ CHANGES = {
 
 def make_jobs(given: argparse.Namespace) -> list[dict[str, Any]]:
     jobs = []
-    designs = [*DESIGNS, "heart"] if given.heart else list(DESIGNS)
+    designs = [*DESIGNS, "heart"] if given.heart else list(CELLS if given.cells else DESIGNS)
     for question in given.questions:
         for design in given.designs or designs:
             for change in (0.0,) if design == "heart" else (0.0, CHANGES[question]):
                 job = {"question": question, "design": design, "change": change}
-                jobs.append(job | {"environments": given.environments, "rows": given.rows})
+                job |= {"environments": given.environments, "rows": given.rows}
+                jobs.append(job if given.draws == 999 else job | {"draws": given.draws})
     return jobs
 
 
@@ -227,10 +243,12 @@ def main() -> None:
     parser.add_argument("--power", type=int, default=100, help="repetitions with a change")
     parser.add_argument("--environments", type=int, default=4)
     parser.add_argument("--rows", type=int, default=160, help="per environment")
+    parser.add_argument("--draws", type=int, default=999, help="of bootstrap or permutation")
     parser.add_argument("--stream", type=int, default=REPORTED)
     parser.add_argument("--questions", nargs="*", default=list(CHANGES))
     parser.add_argument("--designs", nargs="*", default=[])
     parser.add_argument("--heart", action="store_true", help="split Cleveland's patients, too")
+    parser.add_argument("--cells", action="store_true", help="all combinations of TRAITS instead")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     jobs, kept = make_jobs(given), defaultdict[str, dict[int, Any]](dict)

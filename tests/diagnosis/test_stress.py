@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from wri.datasets import hospitals, joined
-from wri.diagnosis import stress_test
+from wri.diagnosis import changing_features, stress_test
 from wri.diagnosis.stress import reverse_classes, reverse_numbers
 from wri.errors import InputError
 
@@ -121,6 +121,32 @@ def test_the_picture_takes_axes(patients):
     assert drawn.axes[0].get_yticklabels()[0].get_text() == "LogisticRegression"
 
 
+def test_columns_that_another_diagnosis_names_are_taken():
+    """Names of an array's columns, and of a table's columns that are numbers."""
+    random, site = np.random.default_rng(0), np.repeat(np.arange(4), 100)
+    x = random.normal(size=(400, 3))
+    y = x @ [1.0, 0.0, 0.5] + np.array([-1.5, -0.5, 0.5, 1.5])[site] * x[:, 1]
+    y += random.normal(size=400)
+    model = LinearRegression().fit(x, y)
+    for X, name in ((x, "column 1"), (pd.DataFrame(x, columns=[7, 8, 9]), "8")):
+        flagged = changing_features(X, y, site, draws=99).flagged
+        assert flagged == (name,)
+        found = stress_test(model, np.asarray(X), y, site, [1], draws=1)
+        own = stress_test(NoNames(model), X, y, site, flagged, draws=1)
+        assert own.columns == flagged
+        np.testing.assert_array_equal(own.losses, found.losses)
+
+
+class NoNames:
+    """A model that takes any table."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def predict(self, X):
+        return self.model.predict(np.asarray(X))
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -136,5 +162,5 @@ def test_what_cannot_be_asked_is_refused(changed, message, patients):
     given = {"models": CauseAlone(), "columns": [1], "draws": 1} | changed
     with pytest.raises(InputError, match=message):
         stress_test(X=new, y=sick, groups=site, **given)
-    with pytest.raises(InputError, match="no column 'age'"):
+    with pytest.raises(InputError, match="no column 'age'; it has 0, 1, 2"):
         stress_test(CauseAlone(), pd.DataFrame(new), sick, site, ["age"])

@@ -24,6 +24,7 @@ class BlockCells(NamedTuple):
     of_row: np.ndarray  # [n], each row's cell
     environment: np.ndarray  # [m], each cell's environment, in ascending order
     block: np.ndarray  # [m], each cell's block, from 0 on
+    independent: bool  # whether rows of one cell are, too: they were merged at random
 
     def of_environment(self, e: int) -> np.ndarray:
         """Return the numbers of an environment's cells."""
@@ -36,7 +37,7 @@ class BlockCells(NamedTuple):
     def take(self, rows: np.ndarray) -> "BlockCells":
         """Return the cells of some rows; blocks keep their numbers."""
         left, of_row = np.unique(self.of_row[rows], return_inverse=True)
-        return BlockCells(of_row, self.environment[left], self.block[left])
+        return BlockCells(of_row, self.environment[left], self.block[left], self.independent)
 
     def sum(self, values: np.ndarray) -> np.ndarray:  # [n, ...] -> [m, ...]
         """Sum values over the rows of each cell."""
@@ -55,6 +56,7 @@ def make_cells(
 ) -> BlockCells:
     """Make the cells of all rows, at most about `most` per environment."""
     random, number = np.random.default_rng(seed), environments.number
+    independent = block is None
     if block is None:
         block = np.arange(len(number))
         for rows in environments.rows:
@@ -67,7 +69,7 @@ def make_cells(
     both = number * (block.max() + 1) + block
     cells, of_row = np.unique(both, return_inverse=True)
     environment, place = np.divmod(cells, block.max() + 1)
-    return BlockCells(of_row, environment, np.unique(place, return_inverse=True)[1])
+    return BlockCells(of_row, environment, np.unique(place, return_inverse=True)[1], independent)
 
 
 def check_blocks(cells: BlockCells, environments: Environments, fewest: int) -> None:

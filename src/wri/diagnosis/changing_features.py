@@ -10,24 +10,36 @@ number of features. The null hypothesis is that the best linear slope of a featu
 everywhere.
 
 Causes: if causes c lead to y and y leads to markers m, then p_e(y | c, m) ∝ p(y | c) p_e(m | y), so
-the log-odds of causes stay and those of markers change. Least-squares slopes do not separate them:
-a stronger marker takes weight from the causes beside it, and both change. For numbers a change
-therefore means that these columns together relate to y in different ways.
+the log-odds of causes stay and those of markers change. For numbers the same holds of the natural
+parameter
 
-Limits: changes that do not change a linear slope are not found. If a cause is unmeasured or not
-linear, features may be flagged only because their distribution shifts.
+    θ_e = β_e / σ_e²,   σ_e² the residual variance in environment e,
+
+and not of β_e: a stronger marker lowers σ², and the slopes of all causes with it. Unequal noise
+alone changes θ_e and not β_e. So a column of numbers is flagged only if both β_ek and θ_ek differ;
+its P-value is the larger of the two (intersection-union test, Berger 1982), and its level is at
+most that of each.
+
+Limits: changes that do not change a linear slope are not found, nor those of a slope in proportion
+to σ². If a cause is unmeasured or not linear, features may be flagged only because their
+distribution shifts.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from wri.diagnosis.blocks import MOST_CELLS, make_cells, number_blocks
 from wri.diagnosis.changing_plot import ChangingPlot
-from wri.diagnosis.environment_slopes import ContrastSlopes, contrast_slopes, number_slopes
+from wri.diagnosis.environment_slopes import (
+    ContrastSlopes,
+    contrast_slopes,
+    leverage_weights,
+    number_slopes,
+)
 from wri.diagnosis.inputs import (
     holds_classes,
     listed,
@@ -37,12 +49,14 @@ from wri.diagnosis.inputs import (
     standardised,
 )
 from wri.diagnosis.left_out import LeftOutLosses, drop_columns, losses_left_out, plain_model
-from wri.diagnosis.slope_bootstrap import compare_slopes
+from wri.diagnosis.slope_bootstrap import SlopeSpread, compare_slopes
 from wri.errors import InputError
 from wri.rows import Environments, NumericTable, read_sites
 
 LEVEL = 0.05
 """Features with a corrected p-value below this are flagged."""
+DRAWS = 999
+"""Draws of the bootstrap."""
 _SUMS = 5_000_000  # numbers in the cells' sums of one environment
 
 
@@ -73,7 +87,8 @@ class ChangingFeatures(ChangingPlot):
     q : ndarray of shape (C, D)
         Cochran's Q.
     p : ndarray of shape (D,)
-        Corrected P-values.
+        Corrected P-values; for numbers, the larger one of slopes and of slopes divided by the
+        residual variance.
     without : LeftOutLosses or None
         Losses at environments left out, with all columns and without the flagged ones.
 
@@ -146,11 +161,6 @@ class ChangingFeatures(ChangingPlot):
             f"the slope of {flagged[0]} goes from {np.nanmin(slopes):.2g} to "
             f"{np.nanmax(slopes):.2g} {self.unit}."
         )
-        if self.unit.startswith("SD"):
-            found += (
-                " In least squares a changing column also moves the slopes of columns that go "
-                "with it: not every flagged column need be the one that changes."
-            )
         if len(flagged) == len(self.names) > 1:
             found += (
                 " That is every column: a cause of y may be missing, or y itself be measured in "
@@ -205,16 +215,18 @@ def changing_features(
     classes: bool | None = None,
     blocks: Iterable[Any] | None = None,
     model: Any = None,
-    draws: int = 999,
+    draws: int = DRAWS,
     seed: int = 0,
     *,
     sample_weight: Any = None,
 ) -> ChangingFeatures:
     """Find features whose relation to y changes between environments, given the other features.
 
-    If no slope changes, the probability of any flag is 5 %, also with skewed features, unequal
-    noise and unequal sizes. Dependent rows need `blocks`. If columns are flagged, the loss at
-    environments left out in turn is measured with all columns and without the flagged ones.
+    If no slope changes, the probability of any flag is at most 5 %, also with skewed features,
+    unequal noise and unequal sizes. For numbers a flag also needs a change of the slope divided by
+    the residual variance: a marker that gets stronger leaves this ratio of the causes as it is.
+    Dependent rows need `blocks`. If columns are flagged, the loss at environments left out in turn
+    is measured with all columns and without the flagged ones.
 
     Parameters
     ----------
@@ -269,14 +281,22 @@ def changing_features(
     y = read_target(y, len(sites.x))
     as_classes = holds_classes(y, classes)
     block = number_blocks(blocks, len(y))
-    parts = _contrasts(sites, y, as_classes, block, seed)
-    spread = compare_slopes(list(parts.values()), draws, seed)
-    p = spread.p.min(0)
+    target = y if as_classes else numbers(y)
+    compared = _compare(sites.x, target, sites.environments, block, as_classes)
+    if not compared.slopes:
+        raise InputError(
+            "y has different values within one environment only, or in none, or environments have "
+            "fewer than four blocks; at least two are needed to compare: give more rows or smaller "
+            "blocks, or join environments in groups"
+        )
+    parts = list(compared.slopes.values())
+    spread = compare_slopes(parts, draws, seed)
+    p = _largest_p(spread, compared, draws, seed)
     return ChangingFeatures(
         names=sites.names,
-        contrasts=tuple(parts),
+        contrasts=tuple(compared.slopes),
         unit="log-odds per SD" if as_classes else "SD of y per SD",
-        **_tabulate(list(parts.values()), sites.environments),
+        **_tabulate(parts, sites.environments),
         average=spread.average,
         spreads=spread.tau,
         q=spread.q,
@@ -285,25 +305,76 @@ def changing_features(
     )
 
 
-def _contrasts(
-    sites: NumericTable, y: np.ndarray, classes: bool, block: np.ndarray | None, seed: int
-) -> dict[str, ContrastSlopes]:
+def flagged_columns(
+    x: np.ndarray, y: np.ndarray, site: np.ndarray, classes: bool, level: float = LEVEL
+) -> np.ndarray:
+    """Return the numbers of the columns that `changing_features` flags, without its other results.
+
+    `x` is `[n, D]` without missing values, `y` holds codes of classes or numbers, `site` whole
+    numbers. The result does not depend on the order of rows, sites or columns. It is empty where
+    fewer than two sites can be compared.
+    """
+    labels, number = np.unique(site, return_inverse=True)
+    compared = _compare(x, y, Environments(labels, number), None, classes)
+    if not compared.slopes:
+        return np.empty(0, int)
+    spread = compare_slopes(list(compared.slopes.values()), DRAWS, 0)
+    if not (spread.p <= level).any():
+        return np.empty(0, int)
+    return np.flatnonzero(_largest_p(spread, compared, DRAWS, 0) <= level)
+
+
+class _ComparedSlopes(NamedTuple):
+    """What is compared between environments."""
+
+    slopes: dict[str, ContrastSlopes]  # by contrast; those that two environments can estimate
+    natural: ContrastSlopes | None  # slopes divided by the residual variance, for numbers
+
+
+def _compare(
+    x: np.ndarray,
+    y: np.ndarray,
+    environments: Environments,
+    block: np.ndarray | None,
+    classes: bool,
+) -> _ComparedSlopes:
     """Estimate the slopes of each contrast that at least two environments can estimate."""
-    z = standardised(sites.x)
+    z = standardised(x)
+    if block is None:
+        order = _order_by_content(z, y, environments.number)
+        z, y = z[order], y[order]
+        environments = Environments(environments.labels, environments.number[order])
     most = int(np.clip(_SUMS // (z.shape[1] + 1) ** 2, 100, MOST_CELLS))
-    cells = make_cells(sites.environments, block, most, seed)
+    cells = make_cells(environments, block, most)
+    trust, natural = leverage_weights(z), None
     if classes:
-        parts = contrast_slopes(z, y, sites.environments, cells)
+        parts = contrast_slopes(z, y, environments, cells, trust)
     else:
-        parts = {"y": number_slopes(z, numbers(y), sites.environments, cells)}
-    parts = {name: part for name, part in parts.items() if len(part.heard) > 1}
-    if not parts:
-        raise InputError(
-            "y has different values within one environment only, or in none, or environments have "
-            "fewer than four blocks; at least two are needed to compare: give more rows or smaller "
-            "blocks, or join environments in groups"
-        )
-    return parts
+        slopes, natural = number_slopes(z, y, environments, cells, trust)
+        parts = {"y": slopes}
+    return _ComparedSlopes({k: own for k, own in parts.items() if len(own.heard) > 1}, natural)
+
+
+def _order_by_content(z: np.ndarray, y: np.ndarray, number: np.ndarray) -> np.ndarray:  # [n]
+    """Return an order of rows, those of a site together, whatever the order of sites and columns.
+
+    Random signs are drawn in this order.
+    """
+    codes = pd.factorize(y, sort=True)[0]
+    content = np.lexsort([codes, np.sort(np.abs(z), 1).sum(1).round(9)])
+    sites, first = np.unique(number[content], return_index=True)
+    rank = np.empty(number.max() + 1, int)
+    rank[sites] = first
+    return content[np.argsort(rank[number[content]], kind="stable")]
+
+
+def _largest_p(
+    slopes: SlopeSpread, compared: _ComparedSlopes, draws: int, seed: int
+) -> np.ndarray:  # [D]
+    """Return the smallest P-value of all contrasts; for numbers, the larger of both tests."""
+    if compared.natural is None:
+        return np.asarray(slopes.p.min(0))
+    return np.maximum(slopes.p[0], compare_slopes([compared.natural], draws, seed).p[0])
 
 
 def _tabulate(parts: list[ContrastSlopes], environments: Environments) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from matplotlib.figure import Figure
 from wri.diagnosis.environment_odds import environment_logs
 from wri.diagnosis.inputs import (
     amount,
+    find_column,
     holds_classes,
     listed,
     numbers,
@@ -385,9 +386,7 @@ def _columns(sites: NumericTable, spurious: Sequence[str | int] | str | int) -> 
         raise InputError("spurious names no column; name at least one")
     found = []
     for column in given:
-        named = isinstance(column, str)
-        places = range(len(sites.names))
-        fits = [k for k in places if (sites.names[k] if named else k) == column]
+        fits = find_column(column, sites.names)
         if len(fits) != 1 or fits[0] in found:
             have = listed(sites.names)
             why = "twice" if fits else f"which is not in X: it has {have}, or numbers from 0"

@@ -26,9 +26,16 @@ too.
 To test whether column k has the same slope β̄_k everywhere, T_b is the part of cell b in the slope's
 score a_kᵀ(c_b − A_b β), a_k = M_k / M_kk, with β fixed to β̄_k in column k, mixed from fits with and
 without the cell as above. Without a change it has mean zero, whatever its variance.
+
+For numbers θ_e = β_e / σ_e² is tested in the same way. Its chance is that of β_e − θ̄ σ_e²: a cell's
+part is the one in β_e minus θ̄ times the one in σ_e², Σ (r² − σ²) / n over its rows.
+
+Where rows are independent, leaving out one changes M by a matrix of rank one, so no other inverse
+is needed. Rows are merged to cells only after that, to save signs of the bootstrap.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -45,6 +52,8 @@ LEFT_OUT = 0.6
 """Share of the jackknife in what a cell adds."""
 CLEAR = 0.2
 """Probability, over all columns, that the distance between equal slopes counts as clear."""
+EXTREME = 6.0
+"""Distances from a column's median that count in full, in units of the median distance."""
 FEWEST_CELLS = 4
 """Cells that an environment needs to say something of chance."""
 POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row, is found from
@@ -52,7 +61,7 @@ POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContrastSlopes:
-    """Slopes of one contrast in the environments with enough data for it."""
+    """Slopes, or natural parameters, of one contrast where an environment has enough data."""
 
     heard: np.ndarray  # [H], places of these environments
     slopes: np.ndarray  # [H, D]
@@ -65,56 +74,156 @@ class ContrastSlopes:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _QuadraticFit:
-    """Quadratic fit of one environment, intercept first."""
+class _SiteFit:
+    """Quadratic fit of one environment, offset first; `_RowFit` and `_CellFit` leave cells out."""
+
+    inverse: np.ndarray  # [p, p], M
+    beta: np.ndarray  # [p]
+    cells: BlockCells  # of this environment
+    noise: float = 1.0  # σ², 1 for classes
+    surplus: np.ndarray | None = None  # [m or n], what a cell or row adds to σ², numbers only
+
+    def influence(self) -> np.ndarray:  # [m or n, D]
+        """Return how much each cell or row moves the slopes."""
+        raise NotImplementedError
+
+    def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return T_b and a_kᵀ A_b a_k, `[m or n, D]` both, with slopes bound to `common`."""
+        raise NotImplementedError
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        """Sum over the rows of each cell."""
+        return values
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _RowFit(_SiteFit):
+    """Fit whose rows are independent: leaving out one changes M by a matrix of rank one."""
+
+    x: np.ndarray  # [n, p]
+    weights: np.ndarray  # [n], w
+    residuals: np.ndarray  # [n], of the quadratic fit
+
+    @cached_property
+    def _moved(self) -> np.ndarray:  # [n, p], M x
+        return self.x @ self.inverse
+
+    @cached_property
+    def leverage(self) -> np.ndarray:  # [n], w xᵀ M x
+        return np.minimum(self.weights * (self._moved * self.x).sum(1), 1 - 1e-9)
+
+    def influence(self) -> np.ndarray:
+        mixed = self.residuals * (1 - LEFT_OUT + LEFT_OUT / (1 - self.leverage))
+        return self._moved[:, 1:] * mixed[:, None]
+
+    def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        moved, diagonal = self._moved[:, 1:], np.diag(self.inverse)[1:]  # [n, D], [D]
+        left = (1 - self.leverage)[:, None]  # [n, 1]
+        own, weights = self.residuals[:, None], self.weights[:, None]
+        along = moved / diagonal  # a_kᵀ x
+        apart = self.beta[1:] - common
+        within = own + weights * along * apart  # bound in column k
+        without = own / left + weights * moved * (apart - moved * own / left) / (
+            left * diagonal + weights * moved**2
+        )
+        scores = along * ((1 - LEFT_OUT) * within + LEFT_OUT * without)
+        return scores, weights * along**2
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        return values if len(self.cells.block) == len(values) else self.cells.sum(values)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _CellFit(_SiteFit):
+    """Fit whose rows depend on each other within cells."""
 
     curvature: np.ndarray  # [m, p, p], A_b
     right: np.ndarray  # [m, p], c_b
-    inverse: np.ndarray  # [p, p], M
-    beta: np.ndarray  # [p]
     without: np.ndarray  # [m, p, p], M_b
     beta_without: np.ndarray  # [m, p]
-    noise: float  # σ², 1 for classes
+
+    def influence(self) -> np.ndarray:
+        own = (self.right - self.curvature @ self.beta) @ self.inverse
+        mixed = (1 - LEFT_OUT) * own + LEFT_OUT * (self.beta - self.beta_without)
+        return np.asarray(mixed[:, 1:])
+
+    def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        along = self.inverse[:, 1:] / np.diag(self.inverse)[1:]  # [p, D], a_k
+        curved = self.curvature @ along  # [m, p, D]
+        within = self.beta[:, None] - along * (self.beta[1:] - common)  # [p, D], bound in column k
+        diagonal = np.diagonal(self.without, axis1=1, axis2=2)[:, None, 1:]  # [m, 1, D]
+        apart = (self.beta_without[:, 1:] - common)[:, None, :]
+        without = (
+            self.beta_without[:, :, None] - self.without[:, :, 1:] / diagonal * apart
+        )  # [m, p, D]
+        mixed = (1 - LEFT_OUT) * within + LEFT_OUT * without
+        scores = self.right @ along - (curved * mixed).sum(1)
+        return scores, (curved * along).sum(1)
+
+
+def leverage_weights(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n]
+    """Return the weight u of each row, below 1 if it is extreme in a column."""
+    weights = np.ones(len(z))
+    for column in z.T:
+        apart = np.abs(column - np.median(column))
+        away = apart[apart > 0]
+        if len(away):
+            most = EXTREME * np.median(away)
+            weights = np.minimum(weights, np.square(most / np.maximum(apart, most)))
+    return weights
 
 
 def class_slopes(
-    z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
+    z: np.ndarray,
+    y: np.ndarray,
+    environments: Environments,
+    cells: BlockCells,
+    trust: np.ndarray,  # [n], u
 ) -> ContrastSlopes:
     """Return log-odds of y = 1 against 0 per unit of z, `[n, D]`."""
     rows = _heard(y, environments, cells)
-    offsets, pooled = _pool_classes(z, y, rows)
+    offsets, pooled = _pool_classes(z, y, trust, rows)
     centres = {e: np.concatenate([[a], pooled]) for e, a in zip(rows, offsets, strict=True)}
-    starts = _shrunk_fits(z, y, rows, centres)
-    fits = {}
+    starts = _shrunk_fits(z, y, trust, rows, centres)
+    fits: dict[int, _SiteFit] = {}
     for e, own in rows.items():
-        x, centre, beta = _with_offset(z[own]), centres[e], starts[e]
+        x, beta = _with_offset(z[own]), starts[e]
         chance = expit(x @ beta)
-        curvature, score = _sum_cells(x, chance * (1 - chance), y[own] - chance, cells.take(own))
-        fits[e] = _fit(curvature, curvature @ beta + score, centre, 1.0)
-    return _score(fits, rows, cells, z.shape[1])
+        weights, residuals = trust[own] * chance * (1 - chance), trust[own] * (y[own] - chance)
+        fits[e] = _fit(x, weights, residuals, cells.take(own), beta, centres[e])
+    return _score(fits, z.shape[1])
 
 
 def number_slopes(
-    z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
-) -> ContrastSlopes:
-    """Return slopes in SD of y per unit of z."""
+    z: np.ndarray,
+    y: np.ndarray,
+    environments: Environments,
+    cells: BlockCells,
+    trust: np.ndarray,  # [n], u
+) -> tuple[ContrastSlopes, ContrastSlopes]:
+    """Return slopes in SD of y per unit of z, and slopes divided by the residual variance."""
     rows = _heard(y, environments, cells)
     y = Scaling.of(y).apply(y)
-    sums = {
-        e: _sum_cells(_with_offset(z[of]), None, y[of], cells.take(of)) for e, of in rows.items()
-    }
-    pooled = _pool_numbers([(a.sum(0), c.sum(0)) for a, c in sums.values()])
-    fits = {}
-    for e, (curvature, right) in sums.items():
-        fit = _fit(curvature, right, np.concatenate([[0.0], pooled]), 1.0)
-        residuals = y[rows[e]] - _with_offset(z[rows[e]]) @ fit.beta
-        freedom = max(len(residuals) - len(fit.beta), 1)
-        fits[e] = replace(fit, noise=max(float(residuals @ residuals) / freedom, 1e-12))
-    return _score(fits, rows, cells, z.shape[1])
+    centre = np.concatenate([[0.0], _pool_numbers(z, y, trust, rows)])
+    fits: dict[int, _SiteFit] = {}
+    for e, own in rows.items():
+        x, within, weights = _with_offset(z[own]), cells.take(own), trust[own]
+        fit = _fit(x, weights, weights * (y[own] - x @ centre), within, centre, centre)
+        squares, total = np.square(y[own] - x @ fit.beta), weights.sum()
+        mean = float(weights @ squares / total)
+        noise = max(mean * len(own) / max(len(own) - len(fit.beta), 1), 1e-12)
+        surplus = weights * (squares - mean) / total
+        surplus = surplus if isinstance(fit, _RowFit) else within.sum(surplus)
+        fits[e] = replace(fit, noise=noise, surplus=surplus)
+    return _score(fits, z.shape[1]), _score_natural(fits, z.shape[1])
 
 
 def contrast_slopes(
-    z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
+    z: np.ndarray,
+    y: np.ndarray,
+    environments: Environments,
+    cells: BlockCells,
+    trust: np.ndarray,  # [n], u
 ) -> dict[str, ContrastSlopes]:
     """Return slopes of each class against the first of two, or the most frequent of several."""
     number, values = pd.factorize(y, sort=True)
@@ -126,90 +235,117 @@ def contrast_slopes(
             within = Environments(environments.labels, environments.number[rows])
             name = f"{values[k]} against {values[reference]}"
             target = (number[rows] == k).astype(float)
-            found[name] = class_slopes(z[rows], target, within, cells.take(rows))
+            found[name] = class_slopes(z[rows], target, within, cells.take(rows), trust[rows])
     return found
 
 
 def _fit(
-    curvature: np.ndarray, right: np.ndarray, centre: np.ndarray, noise: float
-) -> _QuadraticFit:
-    """Fit an environment with all cells and without each."""
+    x: np.ndarray,  # [n, p], offset first
+    weights: np.ndarray,  # [n]
+    residuals: np.ndarray,  # [n], at β°
+    cells: BlockCells,
+    start: np.ndarray,  # [p], β°
+    centre: np.ndarray,  # [p], to which slopes are pulled
+) -> "_RowFit | _CellFit":
+    """Fit an environment by one step from β°, with all cells and without each."""
     pull = np.full(len(centre), PULL)
     pull[0] = 0
+    if cells.independent:
+        inverse = np.linalg.inv((x * weights[:, None]).T @ x + np.diag(pull))
+        step = inverse @ (x.T @ residuals + pull * (centre - start))
+        return _RowFit(
+            inverse=inverse,
+            beta=start + step,
+            cells=cells,
+            x=x,
+            weights=weights,
+            residuals=residuals - weights * (x @ step),
+        )
+    curvature, score = _sum_cells(x, weights, residuals, cells)
+    right = curvature @ start + score
     whole, all_right = curvature.sum(0) + np.diag(pull), right.sum(0) + pull * centre
     inverse = np.linalg.inv(whole)
     without = np.linalg.inv(whole - curvature)
-    return _QuadraticFit(
-        curvature=curvature,
-        right=right,
+    return _CellFit(
         inverse=inverse,
         beta=inverse @ all_right,
+        cells=cells,
+        curvature=curvature,
+        right=right,
         without=without,
         beta_without=(without @ (all_right - right)[..., None])[..., 0],
-        noise=noise,
     )
 
 
-def _score(
-    fits: dict[int, _QuadraticFit], rows: dict[int, np.ndarray], cells: BlockCells, columns: int
-) -> ContrastSlopes:
+def _score(fits: dict[int, _SiteFit], columns: int) -> ContrastSlopes:
     """Collect slopes, errors and scores of all environments."""
-    information = _stack([1 / np.diag(fit.inverse)[1:] for fit in fits.values()], columns)
-    slopes = _stack([fit.beta[1:] for fit in fits.values()], columns)
-    noise = np.array([fit.noise for fit in fits.values()])[:, None]
-    weights = information / noise
-    total = weights.sum(0)
-    common = (weights * slopes).sum(0) / np.where(total > 0, total, 1)  # β̄
-    rest = _stack([(PULL * np.square(fit.inverse)).sum(0)[1:] for fit in fits.values()], columns)
-    squares = _stack([np.square(_influence(fit)).sum(0)[1:] for fit in fits.values()], columns)
-    scores, shares = [], []
-    for fit in fits.values():
-        own = _bound_scores(fit, common)
-        scores.append(own[0])
-        shares.append(own[1])
+    each = list(fits.values())
+    information, slopes, noise, rest = _tabulate(each, columns)
+    common = _mean(slopes, information / noise)  # β̄
+    squares = _stack([np.square(fit.influence()).sum(0) for fit in each], columns)
+    bound = [fit.bound_scores(common) for fit in each]
     return ContrastSlopes(
         heard=np.array(list(fits), int),
         slopes=slopes,
-        errors=np.sqrt(squares + noise * rest),
+        errors=np.sqrt(squares + rest),
         information=information,
-        rest=noise * rest,
-        scores=scores,
-        shares=shares,
-        blocks=[cells.take(own).block for own in rows.values()],
+        rest=rest,
+        scores=[fit.sum(scores) for fit, (scores, _) in zip(each, bound, strict=True)],
+        shares=[fit.sum(shares) for fit, (_, shares) in zip(each, bound, strict=True)],
+        blocks=[fit.cells.block for fit in each],
     )
 
 
-def _influence(fit: _QuadraticFit) -> np.ndarray:  # [m, p]
-    """Return how much each cell moves the slopes."""
-    own = (fit.right - fit.curvature @ fit.beta) @ fit.inverse
-    return (1 - LEFT_OUT) * own + LEFT_OUT * (fit.beta - fit.beta_without)
+def _score_natural(fits: dict[int, _SiteFit], columns: int) -> ContrastSlopes:
+    """Collect slopes divided by σ², with what the estimate of σ² adds to their errors."""
+    each = list(fits.values())
+    information, slopes, noise, rest = _tabulate(each, columns)
+    common = _mean(slopes / noise, information * noise)  # θ̄
+    squares, scores, shares = [], [], []
+    for fit, whole in zip(each, information, strict=True):
+        assert fit.surplus is not None
+        surplus = fit.surplus[:, None] * common  # of θ̄ σ²
+        squares.append(np.square(fit.influence() - surplus).sum(0))
+        own = fit.bound_scores(common * fit.noise)
+        scores.append(fit.sum((own[0] - whole * surplus) / fit.noise))
+        shares.append(fit.sum(own[1]))
+    return ContrastSlopes(
+        heard=np.array(list(fits), int),
+        slopes=slopes / noise,
+        errors=np.sqrt(_stack(squares, columns) + rest) / noise,
+        information=information,
+        rest=rest / noise**2,
+        scores=scores,
+        shares=shares,
+        blocks=[fit.cells.block for fit in each],
+    )
 
 
-def _bound_scores(fit: _QuadraticFit, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return T_b and a_kᵀ A_b a_k, `[m, D]` both."""
-    along = fit.inverse[:, 1:] / np.diag(fit.inverse)[1:]  # [p, D], a_k
-    curved = fit.curvature @ along  # [m, p, D]
-    within = fit.beta[:, None] - along * (fit.beta[1:] - common)  # [p, D], β bound in column k
-    diagonal = np.diagonal(fit.without, axis1=1, axis2=2)[:, None, 1:]  # [m, 1, D]
-    apart = (fit.beta_without[:, 1:] - common)[:, None, :]
-    without = fit.beta_without[:, :, None] - fit.without[:, :, 1:] / diagonal * apart  # [m, p, D]
-    mixed = (1 - LEFT_OUT) * within + LEFT_OUT * without
-    scores = fit.right @ along - (curved * mixed).sum(1)
-    return scores, (curved * along).sum(1)
+def _tabulate(
+    fits: list[_SiteFit], columns: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # [H, D], [H, D], [H, 1], [H, D]
+    """Return 1 / M_kk, slopes, σ² and what the pull adds to the variances."""
+    noise = np.array([fit.noise for fit in fits])[:, None]
+    information = _stack([1 / np.diag(fit.inverse)[1:] for fit in fits], columns)
+    slopes = _stack([fit.beta[1:] for fit in fits], columns)
+    pulled = _stack([(PULL * np.square(fit.inverse)).sum(0)[1:] for fit in fits], columns)
+    return information, slopes, noise, noise * pulled
+
+
+def _mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:  # [H, D] -> [D]
+    total = weights.sum(0)
+    return np.asarray((weights * values).sum(0) / np.where(total > 0, total, 1))
 
 
 def _sum_cells(
-    x: np.ndarray, weights: np.ndarray | None, right: np.ndarray, cells: BlockCells
+    x: np.ndarray, weights: np.ndarray, residuals: np.ndarray, cells: BlockCells
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ w x xᵀ and Σ x r per cell."""
     order = np.argsort(cells.of_row, kind="stable")
-    x, right = x[order], right[order]
-    weighted = x if weights is None else x * weights[order, None]
+    x, weighted = x[order], (x * weights[:, None])[order]
     edges = np.searchsorted(cells.of_row[order], np.arange(len(cells.block) + 1))
-    if len(cells.block) == len(x):
-        return weighted[:, :, None] * x[:, None, :], x * right[:, None]
     curvature = [weighted[a:b].T @ x[a:b] for a, b in pairwise(edges)]
-    return np.stack(curvature), np.add.reduceat(x * right[:, None], edges[:-1], 0)
+    return np.stack(curvature), np.add.reduceat(x * residuals[order, None], edges[:-1], 0)
 
 
 def _heard(y: np.ndarray, environments: Environments, cells: BlockCells) -> dict[int, np.ndarray]:
@@ -222,15 +358,19 @@ def _heard(y: np.ndarray, environments: Environments, cells: BlockCells) -> dict
 
 
 def _shrunk_fits(
-    z: np.ndarray, y: np.ndarray, rows: dict[int, np.ndarray], centres: dict[int, np.ndarray]
+    z: np.ndarray,
+    y: np.ndarray,
+    trust: np.ndarray,
+    rows: dict[int, np.ndarray],
+    centres: dict[int, np.ndarray],
 ) -> dict[int, np.ndarray]:
     """Return offset and slopes per environment, shrunk to their mean as far as chance explains."""
     slopes, variances = [], []
     for e, own in rows.items():
         x = _with_offset(z[own])
-        beta = _logistic(x, y[own], centres[e], free=1)
+        beta = _logistic(x, y[own], trust[own], centres[e], free=1)
         chance = expit(x @ beta)
-        curvature = (x * (chance * (1 - chance))[:, None]).T @ x
+        curvature = (x * (trust[own] * chance * (1 - chance))[:, None]).T @ x
         curvature += PULL * np.diag(np.arange(len(beta)) > 0)
         slopes.append(beta[1:])
         variances.append(np.diag(np.linalg.inv(curvature))[1:])
@@ -241,16 +381,16 @@ def _shrunk_fits(
     found = {}
     for (e, own), beta, variance in zip(rows.items(), slopes, variances, strict=True):
         shrunk = mean + tau**2 / (tau**2 + variance) * (beta - mean)
-        found[e] = np.concatenate([[_offset(z[own] @ shrunk, y[own])], shrunk])
+        found[e] = np.concatenate([[_offset(z[own] @ shrunk, y[own], trust[own])], shrunk])
     return found
 
 
-def _offset(margin: np.ndarray, y: np.ndarray) -> float:
+def _offset(margin: np.ndarray, y: np.ndarray, trust: np.ndarray) -> float:
     """Return the offset at which the probabilities with fixed slopes have the mean of y."""
     offset = float(logit(y.mean()) - margin.mean())
     for _ in range(50):
         chance = expit(offset + margin)
-        step = (y - chance).sum() / max((chance * (1 - chance)).sum(), 1e-9)
+        step = trust @ (y - chance) / max(trust @ (chance * (1 - chance)), 1e-9)
         offset += float(np.clip(step, -2, 2))
         if abs(step) < 1e-9:
             break
@@ -284,17 +424,22 @@ def _with_offset(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D + 1]
     return np.column_stack([np.ones(len(z)), z])
 
 
-def _pool_numbers(sums: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:  # [D]
-    """Return the slopes of all rows with one offset per environment, from sums with an offset."""
-    inner = [a[1:, 1:] - np.outer(a[1:, 0], a[0, 1:]) / a[0, 0] for a, _ in sums]
-    outer = [c[1:] - a[1:, 0] * c[0] / a[0, 0] for a, c in sums]
-    if not sums:
-        return np.zeros(0)
-    return np.asarray(np.linalg.lstsq(np.sum(inner, 0), np.sum(outer, 0), rcond=1e-10)[0])
+def _pool_numbers(
+    z: np.ndarray, y: np.ndarray, trust: np.ndarray, rows: dict[int, np.ndarray]
+) -> np.ndarray:  # [D]
+    """Return the slopes of all rows with one offset per environment."""
+    inner, outer = np.zeros((z.shape[1], z.shape[1])), np.zeros(z.shape[1])
+    for own in rows.values():
+        weights = trust[own]
+        apart = z[own] - weights @ z[own] / weights.sum()
+        weighted = apart * weights[:, None]
+        inner += weighted.T @ apart
+        outer += weighted.T @ y[own]
+    return np.asarray(np.linalg.lstsq(inner, outer, rcond=1e-10)[0])
 
 
 def _pool_classes(
-    z: np.ndarray, y: np.ndarray, rows: dict[int, np.ndarray]
+    z: np.ndarray, y: np.ndarray, trust: np.ndarray, rows: dict[int, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the offset per environment and the slopes of all rows together."""
     if not rows:
@@ -307,13 +452,14 @@ def _pool_classes(
     design[:, len(parts) :] = z[own]
     means = np.array([y[of].mean() for of in rows.values()])
     start = np.concatenate([logit(means), np.zeros(z.shape[1])])
-    found = _logistic(design, y[own], start, len(parts), pull_to=np.zeros(z.shape[1]))
+    found = _logistic(design, y[own], trust[own], start, len(parts), pull_to=np.zeros(z.shape[1]))
     return found[: len(parts)], found[len(parts) :]
 
 
 def _logistic(
     design: np.ndarray,
     y: np.ndarray,
+    trust: np.ndarray,
     start: np.ndarray,
     free: int,
     pull_to: np.ndarray | None = None,
@@ -325,13 +471,16 @@ def _logistic(
 
     def loss(at: np.ndarray) -> float:
         margin = design @ at
-        return float((np.logaddexp(0, margin) - y * margin).sum() + pull @ (at - towards) ** 2 / 2)
+        return float(
+            trust @ (np.logaddexp(0, margin) - y * margin) + pull @ (at - towards) ** 2 / 2
+        )
 
     height = loss(at)
     for _ in range(100):
         chance = expit(design @ at)
-        slope = design.T @ (chance - y) + pull * (at - towards)
-        curvature = (design * (chance * (1 - chance))[:, None]).T @ design + np.diag(pull)
+        slope = design.T @ (trust * (chance - y)) + pull * (at - towards)
+        weights = trust * chance * (1 - chance)
+        curvature = (design * weights[:, None]).T @ design + np.diag(pull)
         step = np.linalg.solve(curvature, slope)
         decrease = slope @ step
         if decrease < 1e-10 * (1 + height):

@@ -1,6 +1,6 @@
 """Columns, targets and labels as users give them, and lists of names for sentences."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,19 @@ def refuse_weights(sample_weight: Any, remedy: str = REPEAT_BLOCKS) -> None:
     """Raise an error for weights of rows that names the remedy."""
     if sample_weight is not None:
         raise InputError(f"sample_weight is not supported here: {remedy}")
+
+
+def find_column(asked: Any, labels: Sequence[Any]) -> list[int]:
+    """Return where a column stands: by its label, by its label as text, or else by its number.
+
+    The text of a column without a label is "column 3", as results name it.
+    """
+    for names in (labels, [str(label) for label in labels]):
+        found = [k for k, name in enumerate(names) if name == asked]
+        if found:
+            return found
+    number = isinstance(asked, int | np.integer) and 0 <= asked < len(labels)
+    return [int(asked)] if number else []
 
 
 def listed(names: tuple[str, ...], most: int = 6) -> str:

@@ -10,10 +10,15 @@ model is miscalibrated; with h = 0 cases that the weights do not match count as 
     SE² = max(Σ_b (ψ_ij − ψ_ji)² m / (m − 1), Σ w_ij² v / (Σ w_ij)² + the same of ji)
 
 with v = Var[l | x]: the variance that the model's probabilities predict for failures not yet seen.
-All intervals of one kind are gap ± q·SE with one q, the quantile of the largest |gap*|/SE* when the
-ψ of each block is multiplied by a random number of mean 0, variance 1 and third moment 1 (Mammen,
-1993), so that skewed losses stay skewed. Bonferroni's q would be too large: pairs share
-environments.
+
+Chance comes from permutations: cells exchange their losses l, or l − h, between all environments
+and keep their weights, and |gap*| / SE* is computed as above. Between identical environments this
+is exact, however skewed the losses and unequal the sizes; as SE* is computed anew, it also holds
+for many rows where losses spread more in one environment than in another (Janssen, 1997). Pairs
+with a small environment have wider tails, so every pair has a scale of its own:
+
+    interval of pair p: gap ± c · q_p · SE,   q_p a quantile of |gap*| / SE* of this pair,
+    c the quantile of the largest |gap*| / SE* / q_p: all intervals of one kind hold together
 """
 
 from dataclasses import dataclass
@@ -24,7 +29,9 @@ import numpy as np
 from wri.diagnosis.blocks import BlockCells
 from wri.diagnosis.losses import ModelLosses
 
-_CHUNK = 10_000_000  # multipliers drawn at once
+MOST_SCALES = 5
+"""A pair's own quantile is that of level 1 − (1 − level) / pairs, of at most so many pairs."""
+_CHUNK = 4_000_000  # cells permuted at once
 _PAIRS = 2_000_000  # gaps of draws kept at once
 
 Entries = tuple[np.ndarray, np.ndarray]
@@ -39,11 +46,12 @@ class ResampledGaps(NamedTuple):
     intervals: np.ndarray  # [P, 2]
 
 
-class ResampledDraws(NamedTuple):
-    """Risks of multiplied cells minus the risks found, and their variances."""
+class PermutedRisks(NamedTuple):
+    """Risks after permutations of the losses, and their variances."""
 
     risks: np.ndarray  # [R, E, E]
     variances: np.ndarray  # [R, E, E]
+    least: np.ndarray  # [R, E, E], variances by the model's probabilities
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,6 +62,7 @@ class WeightedRisks:
     least: np.ndarray  # [E, E], variances by the model's probabilities
     parts: np.ndarray  # [m, E], ψ of every cell, whose own environment is i
     shares: np.ndarray  # [m, E], of Σ w
+    means: np.ndarray  # [3, m], of every cell: l, l − h and v over its number of rows
     cells: BlockCells
 
     def variances(self) -> np.ndarray:  # [E, E]
@@ -90,23 +99,24 @@ class WeightedRisks:
         np.fill_diagonal(crossed, 0)
         return np.asarray(crossed)
 
-    def draw(self, draws: int, random: np.random.Generator) -> ResampledDraws:
-        """Draw the risks `draws` times with the blocks' parts multiplied."""
-        count, blocks = len(self.found), self.cells.block.max() + 1
-        risks, variances = np.empty((2, draws, count, count), np.float32)
-        step = max(1, _CHUNK // blocks)
+    def permute(self, draws: int, random: np.random.Generator) -> PermutedRisks:
+        """Compute the risks `draws` times with the cells' losses exchanged."""
+        count, number = len(self.found), len(self.shares)
+        drawn = PermutedRisks(*np.empty((3, draws, count, count), np.float32))
+        means = self.means - self.means.mean(1, keepdims=True) * [[1], [1], [0]]
+        losses, apart, least = means.astype(np.float32)  # [m] each
+        step = max(1, _CHUNK // number)
         for start in range(0, draws, step):
-            times = _multipliers((min(step, draws - start), blocks), random)
+            of = np.tile(np.arange(number), (min(step, draws - start), 1))
+            of = random.permuted(of, axis=1)  # [R, m]
             at = slice(start, start + step)
             for e, own in enumerate(self._cells()):
-                here = times[:, self.cells.block[own]]  # [R, m]
-                parts, shares = (x[own].astype(np.float32) for x in (self.parts, self.shares))
-                moved = here @ parts  # [R, E]
-                squares = here**2 @ parts**2 - 2 * moved * (here @ (parts * shares))
-                squares += moved**2 * np.square(shares).sum(0)
-                risks[at, e] = moved
-                variances[at, e] = squares * len(own) / max(len(own) - 1, 1)
-        return ResampledDraws(risks, np.maximum(variances, 0))
+                shares, here = self.shares[own].astype(np.float32), of[:, own]
+                for values, j in ((apart, slice(None)), (losses, slice(e, e + 1))):
+                    risks, variances = _weighted_means(values[here], shares[:, j])
+                    drawn.risks[at, e, j], drawn.variances[at, e, j] = risks, variances
+                drawn.least[at, e] = least[here] @ shares**2
+        return drawn
 
     def _cells(self) -> list[np.ndarray]:
         return [self.cells.of_environment(e) for e in range(len(self.found))]
@@ -123,6 +133,7 @@ def weighted_risks(
     count = len(rows_of)
     found, least = np.empty((2, count, count))
     parts, shares = np.empty((2, len(cells.block), count))
+    means = np.empty((3, len(cells.block)))
     for own, rows in enumerate(rows_of):
         logs = log_weights[rows]
         weights = np.exp(logs - logs.max(0))  # [n_i, E], in units of the largest: no sum is zero
@@ -133,57 +144,61 @@ def weighted_risks(
         least[own] = model.variance[rows] @ np.square(weights)
         within, at = cells.take(rows), cells.of_environment(own)
         parts[at], shares[at] = within.sum(weights * (losses - found[own])), within.sum(weights)
-    return WeightedRisks(found=found, least=least, parts=parts, shares=shares, cells=cells)
+        each = np.stack([model.losses, model.losses - same, model.variance], 1)[rows]
+        sums, size = within.sum(each), within.sum(np.ones(len(rows)))
+        means[:, at] = sums.T / [size, size, size**2]
+    return WeightedRisks(
+        found=found, least=least, parts=parts, shares=shares, means=means, cells=cells
+    )
 
 
 def compare(
     risks: WeightedRisks,
-    drawn: ResampledDraws,
+    drawn: PermutedRisks,
     first: Entries,
     second: Entries,
     level: float,
     judged: np.ndarray,  # [P], the pairs that intervals must hold for together
 ) -> ResampledGaps:
-    """Return gaps of P pairs; q is the quantile over the judged ones."""
+    """Return gaps of P pairs, whose intervals hold together for the judged ones."""
     plain = bool((first[0] == first[1]).all())
     crossed = risks.plain_covariances() if plain else risks.covariances()
-    across = (first[0], second[0])
     gaps = risks.found[first] - risks.found[second]
     both = risks.variances()
-    seen = both[first] + both[second] - 2 * crossed[across]
+    seen = both[first] + both[second] - 2 * crossed[first[0], second[0]]
     errors = np.sqrt(np.maximum(seen, risks.least[first] + risks.least[second]))
-    counted = np.flatnonzero(judged & (seen > 0))
-    if not len(counted):
-        counted = np.flatnonzero(seen > 0)
-    quantile = 0.0
-    if len(counted):
-        share = seen[counted] / (both[first] + both[second])[counted]
-        largest = _largest(drawn, _at(first, counted), _at(second, counted), share)
-        quantile = float(np.quantile(largest, level, method="higher"))
-    return ResampledGaps(gaps, errors, gaps[:, None] + quantile * errors[:, None] * [-1, 1])
+    counted = judged & (errors > 0)
+    counted = counted if counted.any() else errors > 0
+    sizes, share = np.zeros(len(gaps)), 1 - (1 - level) / min(max(counted.sum(), 1), MOST_SCALES)
+    largest = np.zeros(len(drawn.risks))
+    step = max(1, _PAIRS // len(drawn.risks))
+    for start in range(0, len(gaps), step):
+        at = slice(start, start + step)
+        ratios = _permuted_ratios(drawn, _at(first, at), _at(second, at))  # [R, P]
+        sizes[at] = np.quantile(ratios, share, axis=0, method="higher")
+        scaled = ratios / np.maximum(sizes[at], np.finfo(np.float32).tiny)
+        largest = np.maximum(largest, (scaled * counted[at]).max(1))
+    half = np.quantile(largest, level, method="higher") * sizes * errors
+    return ResampledGaps(gaps, errors, gaps[:, None] + half[:, None] * [-1, 1])
 
 
-def _at(entries: Entries, places: np.ndarray) -> Entries:
+def _at(entries: Entries, places: slice) -> Entries:
     return entries[0][places], entries[1][places]
 
 
-def _largest(
-    drawn: ResampledDraws, first: Entries, second: Entries, share: np.ndarray
-) -> np.ndarray:  # [R]
-    """Return the largest |gap*| / SE* per draw; `share` is the variance left by shared blocks."""
-    largest = np.empty(len(drawn.risks))
-    step = max(1, _PAIRS // len(share))
-    for start in range(0, len(largest), step):
-        at = slice(start, start + step)
-        gaps = drawn.risks[at, *first] - drawn.risks[at, *second]
-        squares = (drawn.variances[at, *first] + drawn.variances[at, *second]) * share
-        squares = np.maximum(squares, np.finfo(np.float32).tiny)
-        largest[at] = np.sqrt(gaps**2 / squares).max(1)
-    return largest
+def _weighted_means(
+    values: np.ndarray, shares: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:  # [R, m], [m, J] -> [R, J]
+    """Return the means of permuted values with these weights, and their variances."""
+    squares = np.square(shares)
+    means = values @ shares
+    spread = values**2 @ squares - 2 * means * (values @ squares) + means**2 * squares.sum(0)
+    return means, np.maximum(spread, 0) * len(shares) / max(len(shares) - 1, 1)
 
 
-def _multipliers(shape: tuple[int, int], random: np.random.Generator) -> np.ndarray:
-    """Draw Mammen's two points, of mean 0, variance 1 and third moment 1."""
-    root = np.sqrt(5.0)
-    low = random.random(shape, np.float32) < (root + 1) / (2 * root)
-    return np.where(low, np.float32((1 - root) / 2), np.float32((1 + root) / 2))
+def _permuted_ratios(drawn: PermutedRisks, first: Entries, second: Entries) -> np.ndarray:
+    """Return |gap*| / SE*, `[R, P]`."""
+    gaps = drawn.risks[:, *first] - drawn.risks[:, *second]
+    squares = drawn.variances[:, *first] + drawn.variances[:, *second]
+    squares = np.maximum(squares, drawn.least[:, *first] + drawn.least[:, *second])
+    return np.abs(gaps) / np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))

@@ -228,9 +228,9 @@ def risk_gaps(
     level : float, default=0.95
         Level at which all intervals of one kind hold together.
     draws : int, default=999
-        Number of bootstrap draws.
+        Number of permutations.
     seed : int, default=0
-        Seed of the bootstrap and the folds.
+        Seed of the permutations and the folds.
     blocks : iterable of shape (n_rows,) or None, default=None
         Block of each row: week, patient, ward. Rows of one block may depend on each other, rows of
         different blocks may not. None: each row is its own block.
@@ -309,7 +309,7 @@ def _compare_pairs(
     risks = weighted_risks(said, alike.expected, logs, environments.rows, cells)
     pairs = _Pairs.of(logs, environments)
     i, j = pairs.pairs.T
-    drawn = risks.draw(draws, np.random.default_rng(seed))
+    drawn = risks.permute(draws, np.random.default_rng(seed))
     enough = (pairs.effective_rows >= FEW_ROWS) & (pairs.overlap >= LEAST_OVERLAP)
     plain = compare(risks, drawn, (i, i), (j, j), level, np.ones(len(i), bool))
     weighted = compare(risks, drawn, (i, j), (j, i), level, enough)

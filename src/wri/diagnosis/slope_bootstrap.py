@@ -42,8 +42,7 @@ def compare_slopes(parts: list[ContrastSlopes], draws: int, seed: int) -> SlopeS
     random, step = np.random.default_rng(seed), max(1, _CHUNK // blocks)
     drawn = []
     for start in range(0, draws, step):
-        bits = random.integers(2, size=(min(step, draws - start), blocks), dtype=np.int8)
-        signs = (2 * bits - 1).astype(np.float32)
+        signs = _draw_signs(min(step, draws - start), blocks, random)
         drawn.append(np.stack([flipped(part, signs) for part in parts], 1))
     freedom = np.array([len(part.heard) - 1 for part in parts])[:, None]
     size = -chi2.logsf(q, freedom)  # [C, D]
@@ -60,16 +59,29 @@ def flipped(part: ContrastSlopes, signs: np.ndarray) -> np.ndarray:  # [R, block
     for e, (scores, shares, own) in enumerate(
         zip(part.scores, part.shares, part.blocks, strict=True)
     ):
-        whole, coins = part.information[e], signs[:, own]  # [D], [R, m]
+        whole = part.information[e]  # [D]
         loose = 1 / np.maximum(1 - shares / whole, 1e-3)  # [m, D]
-        slopes[:, e] = coins @ scores.astype(np.float32) / whole
-        mixed = coins @ (scores * shares * loose).astype(np.float32)
-        squares = np.square(scores) * loose
-        ones = np.square(shares) * loose
-        own_squares = squares.sum(0) - 2 * slopes[:, e] * mixed + slopes[:, e] ** 2 * ones.sum(0)
-        floor = 1e-3 * squares.sum(0) + np.finfo(float).tiny
+        sums = np.concatenate([scores, scores * shares * loose], 1).astype(np.float32)
+        neighbours = own[-1] - own[0] == len(own) - 1  # a slice is a view and needs no copy
+        coins = signs[:, own[0] : own[-1] + 1] if neighbours else signs[:, own]  # [R, m]
+        moved, mixed = np.hsplit(coins @ sums, 2)  # [R, D]
+        slopes[:, e] = moved / whole
+        squares = (np.square(scores) * loose).sum(0)
+        ones = (np.square(shares) * loose).sum(0)
+        own_squares = squares - 2 * slopes[:, e] * mixed + slopes[:, e] ** 2 * ones
+        floor = 1e-3 * squares + np.finfo(float).tiny
         variances[:, e] = np.maximum(own_squares, floor) / whole**2 + part.rest[e]
     return weighted_spread(slopes, variances)[2]
+
+
+def _draw_signs(draws: int, blocks: int, random: np.random.Generator) -> np.ndarray:
+    """Draw −1 or 1, `[draws, blocks]`, eight per random byte."""
+    width = -(-blocks // 8)
+    bytes_ = np.frombuffer(random.bytes(draws * width), np.uint8).reshape(draws, width)
+    bits = np.unpackbits(bytes_, axis=1, count=blocks).astype(np.float32)
+    bits *= 2
+    bits -= 1
+    return bits
 
 
 def step_down(found: np.ndarray, drawn: np.ndarray) -> np.ndarray:  # [K], [R, K] -> [K]

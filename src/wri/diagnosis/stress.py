@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 
 from wri.diagnosis.inputs import (
     REPEAT_ROWS,
+    find_column,
     holds_classes,
     listed,
     numbers,
@@ -231,7 +232,8 @@ def stress_test(
     groups : iterable of shape (n_rows,)
         Site of each row, any hashable labels.
     columns : str, int or sequence of these
-        Names of columns of a DataFrame, or numbers of columns of an array; several move together.
+        Columns by name or number, for instance `changing_features(...).flagged`; several move
+        together.
     draws : int, default=10
         Number of random draws; losses are means over draws.
     classes : bool or None, default=None
@@ -328,21 +330,19 @@ def _find_columns(table: Any, columns: Any) -> tuple[list[int], tuple[str, ...]]
         raise InputError("columns is empty; name the columns whose relation to y is in doubt")
     if table.ndim != 2:
         raise InputError(f"X must be a table [rows, columns], not of the shape {table.shape}")
-    if isinstance(table, pd.DataFrame):
-        unknown = [name for name in asked if name not in table.columns]
-        if unknown:
-            raise InputError(
-                f"X has no column {shorten(unknown[0])!r}; it has "
-                f"{shorten(', '.join(map(str, table.columns)))}"
-            )
-        return [int(table.columns.get_loc(name)) for name in asked], tuple(map(str, asked))
     width = table.shape[1]
-    for place in asked:
-        if not isinstance(place, int | np.integer) or not 0 <= place < width:
-            raise InputError(
-                f"columns of an array are numbers from 0 to {width - 1}, not {place!r:.40}"
+    is_frame = isinstance(table, pd.DataFrame)
+    labels = list(table.columns) if is_frame else [f"column {k}" for k in range(width)]
+    places = []
+    for column in asked:
+        found = find_column(column, labels)
+        if not found:
+            have = (
+                f"it has {shorten(', '.join(map(str, labels)))}, or numbers from 0 to {width - 1}"
             )
-    return [int(place) for place in asked], tuple(f"column {place}" for place in asked)
+            raise InputError(f"X has no column {shorten(column)!r}; {have}")
+        places += found[:1]
+    return places, tuple(str(labels[k]) for k in places)
 
 
 def _draw_rows(
