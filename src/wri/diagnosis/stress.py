@@ -1,12 +1,7 @@
 """Stress test: losses of models if the relation of some columns to the target breaks or reverses.
 
-unchanged  the rows as they are
-broken     within each site the columns' rows are permuted, so they hold no information about y
-reversed   classes: each row gets the columns of a row of another class, drawn within its site;
-           numbers: the columns of the row with the opposite rank of y within its site
-
-The columns move together, so their relation to each other stays; their relation to the other
-columns breaks unless it comes from y. All sites have the same weight.
+The relations unchanged, broken and reversed are the futures like, unrelated and reversed of
+`wri.evaluation.futures`. All sites have the same weight.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,37 +24,13 @@ from wri.diagnosis.inputs import (
 )
 from wri.diagnosis.losses import model_losses
 from wri.errors import InputError, shorten
+from wri.evaluation.futures import reverse_classes, reverse_numbers
 from wri.report import style
 from wri.rows import Environments, number_environments
 
 UNCHANGED, BROKEN, REVERSED = RELATIONS = ("unchanged", "broken", "reversed")
 COLOURS = (style.BLACK, style.ORANGE, style.VERMILLION)
 SAME = 1e-3  # share of the mean loss: models that differ by less at all sites count as equal
-
-
-def reverse_classes(y: np.ndarray, random: np.random.Generator) -> np.ndarray | None:  # [n] -> [n]
-    """Return for each row a row of another class; None if there is none."""
-    taken = np.empty(len(y), int)
-    for own in pd.unique(y):
-        here = y == own
-        others = np.flatnonzero(~here)
-        if not len(others):
-            return None
-        # each of the other rows is used about equally often
-        times = -(-int(here.sum()) // len(others))
-        drawn = np.concatenate([random.permutation(others) for _ in range(times)])
-        taken[here] = drawn[: here.sum()]
-    return taken
-
-
-def reverse_numbers(y: np.ndarray, random: np.random.Generator) -> np.ndarray | None:  # [n] -> [n]
-    """Return for each row the row with the opposite rank of y; None if all are equal."""
-    if y.min() == y.max():
-        return None
-    order = np.lexsort([random.random(len(y)), y])
-    taken = np.empty(len(y), int)
-    taken[order] = order[::-1]
-    return taken
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

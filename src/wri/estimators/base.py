@@ -6,26 +6,29 @@ What is learned is kept as plain arrays in attributes with a trailing underscore
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
 import torch
 
 from wri.errors import InputError
-from wri.estimators.choice import DEFAULT_RULE, Rule
+from wri.estimators.choice import DEFAULT_RULE, CandidateLosses, Rule
 from wri.estimators.common import EnvironmentEstimator
-from wri.estimators.linear import CoefficientsMixin
+from wri.estimators.linear import CoefficientsMixin, PenaltyPath
 from wri.estimators.row_split import RowSplit
 from wri.estimators.search import Problem
 from wri.estimators.specs import (
-    AUTO,
     PRESET,
     PenaltyWeight,
     constructor_parameters,
     make_spec,
     make_specs,
+    path_specs,
     plain_erm,
+    preset_penalty_weight,
 )
+from wri.evaluation.futures import LIKE, UNRELATED, Future
 from wri.rows import Scaling, refuse_gaps
 from wri.stacked import Network, Seen
 from wri.training import Bank, ModelSpec, Record, Run
@@ -58,11 +61,11 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         Number of training steps. Schedules are made for this number.
     stop_after : int or None, default=None
         Step at which training stops, if it is before `steps`.
-    penalty_weight : float, "auto" or None, default="auto"
-        λ, the weight of the penalty beside the risk. "auto" chooses among multiples of the
-        preset's value, including 0 (ERM), by the loss on each training environment left out in
-        turn. This needs at least three environments; with fewer the preset's value is used. None
-        takes the preset's value. Objectives without a penalty ignore it.
+    penalty_weight : float, "auto" or None, default=None
+        λ, the weight of the penalty beside the risk. None takes the preset's value, a moderate
+        one. "auto" chooses among multiples of it, including 0 (ERM), by the rule `choose`. This
+        needs at least three environments; with fewer the preset's value is used. Objectives
+        without a penalty ignore it.
     learning_rate : float or None, default=None
         Step size of Adam; the preset's value when None.
     weight_decay : float or None, default=None
@@ -80,12 +83,14 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         `hidden`. The choice uses the loss on each training environment left out in turn, which
         needs at least three environments. With `penalty_weight="auto"` each candidate is tried
         with each λ, unless it names its own.
-    choose : {"average", "worst", "insured", "affordable"}, default="affordable"
-        Rule of the choice. "average": the smallest mean loss over the environments left out.
-        "worst": the smallest loss at the worst of them. "insured": the largest λ whose mean loss
-        is within one standard error of the smallest. "affordable": the largest λ whose mean loss
-        is within 1 % of the smallest. A larger λ relies less on relations that change between
-        environments.
+    choose : {"regret", "average"}, default="regret"
+        Rule by which candidates and `penalty_weight="auto"` are chosen, at each training
+        environment left out in turn. "regret": the least worst relative regret over `futures`.
+        "average": the smallest mean loss at environments like these.
+    futures : sequence of {"like", "unrelated", "reversed"}, default=("like", "unrelated")
+        Futures that "regret" insures against. "like": an environment like these. "unrelated": the
+        columns whose relation to the target changes between environments tell nothing.
+        "reversed": they tell the opposite.
     early_stopping : bool, default=False
         Whether to stop where the loss on left-out environments (with fewer than three, on
         held-out rows) is smallest. Steps before the penalty has its full weight do not count.
@@ -141,6 +146,9 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         Loss on each environment when it was left out; None if none was.
     penalty_weights_ : ndarray of shape (n_candidates,) or None
         λ of each candidate; None if no environment was left out.
+    penalty_path_ : PenaltyPath or None
+        Coefficients of a solved predictor for several λ, and its losses at environments left out
+        if λ was chosen; None for others and for a loaded model.
     evidence_ : Evidence
         Densities of the training environments with the thresholds of `verdict`.
     evidence_on_ : str
@@ -183,7 +191,7 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         solver: Solver | None = None,
         steps: int | None = None,
         stop_after: int | None = None,
-        penalty_weight: PenaltyWeight = AUTO,
+        penalty_weight: PenaltyWeight = None,
         learning_rate: float | None = None,
         weight_decay: float | None = None,
         batch_size: int | None = None,
@@ -191,6 +199,7 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         options: Mapping[str, Any] | None = None,
         candidates: Sequence[Mapping[str, Any]] | None = None,
         choose: Rule = DEFAULT_RULE,
+        futures: Sequence[Future] = (LIKE, UNRELATED),
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
         evidence_on: Seen = "outputs",
@@ -217,6 +226,7 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         self.options = options
         self.candidates = candidates
         self.choose = choose
+        self.futures = futures
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.evidence_on = evidence_on
@@ -275,6 +285,29 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         if self.n_environments_ < asked[0].objective.least_environments:
             return [plain_erm(asked[0])]
         return asked
+
+    def _default_penalty_weight(self) -> float | None:
+        return preset_penalty_weight(self._objective, self.preset)
+
+    def _path_specs(self, spec: ModelSpec) -> list[ModelSpec]:
+        return path_specs(spec) if spec.is_solved else []
+
+    def _keep_path(
+        self, runs: Sequence[Run], records: Sequence[Record], found: CandidateLosses | None
+    ) -> None:
+        self.penalty_path_ = None
+        if len(runs) < 2:
+            return
+        solved = []
+        for run, record in zip(runs, records, strict=True):
+            along = copy(self)
+            along._take(run, record)
+            solved.append((float(run.hyper["penalty_weight"]), *along._in_user_units()))
+        solved.sort(key=lambda each: each[0])
+        weights, coefficients, intercepts = zip(*solved, strict=True)
+        self.penalty_path_ = PenaltyPath(
+            np.array(weights), np.stack(coefficients), np.stack(intercepts), found
+        )
 
     def _take(self, run: Run, record: Record) -> None:
         """Keep the predictor that a run has trained."""

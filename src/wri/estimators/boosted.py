@@ -14,13 +14,13 @@ from sklearn.utils import Tags
 
 from wri.boosting import ColumnView, TreeRecord, TreeRun, Trees, TreeSpec, class_outputs, fill_gaps
 from wri.boosting.runs import train_trees
-from wri.boosting.spec import PRESET
+from wri.boosting.spec import PENALTY_WEIGHTS, PRESET
 from wri.boosting.trees import load_lightgbm
 from wri.estimators.choice import DEFAULT_RULE, Rule
 from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.row_split import RowSplit
 from wri.estimators.search import Problem
-from wri.estimators.specs import PenaltyWeight
+from wri.estimators.specs import PenaltyWeight, preset_penalty_weight
 from wri.estimators.tree_columns import (
     FROM_DTYPE,
     check_codes,
@@ -30,6 +30,7 @@ from wri.estimators.tree_columns import (
     forget_unknown,
 )
 from wri.estimators.tree_specs import TreeProblem, make_tree_spec, make_tree_specs
+from wri.evaluation.futures import LIKE, UNRELATED, Future
 from wri.progress import silent
 from wri.rows import refuse_gaps
 from wri.stacked import Seen
@@ -79,12 +80,14 @@ class TreeEstimator(EnvironmentEstimator):
         `l2`, hyper-parameters or options of the objective. The choice uses the loss on each
         training environment left out in turn, which needs at least three environments. With
         `penalty_weight="auto"` each candidate is tried with each λ, unless it names its own.
-    choose : {"average", "worst", "insured", "affordable"}, default="affordable"
-        Rule of the choice. "average": the smallest mean loss over the environments left out.
-        "worst": the smallest loss at the worst of them. "insured": the largest λ whose mean loss
-        is within one standard error of the smallest. "affordable": the largest λ whose mean loss
-        is within 1 % of the smallest. A larger λ relies less on relations that change between
-        environments.
+    choose : {"regret", "average"}, default="regret"
+        Rule by which candidates and `penalty_weight="auto"` are chosen, at each training
+        environment left out in turn. "regret": the least worst relative regret over `futures`.
+        "average": the smallest mean loss at environments like these.
+    futures : sequence of {"like", "unrelated", "reversed"}, default=("like", "unrelated")
+        Futures that "regret" insures against. "like": an environment like these. "unrelated": the
+        columns whose relation to the target changes between environments tell nothing.
+        "reversed": they tell the opposite.
     early_stopping : bool, default=False
         Whether to stop at the round where the loss on left-out environments (with fewer than
         three, on held-out rows) is smallest. Rounds before the penalty has its full weight do not
@@ -193,6 +196,7 @@ class TreeEstimator(EnvironmentEstimator):
         options: Mapping[str, Any] | None = None,
         candidates: Sequence[Mapping[str, Any]] | None = None,
         choose: Rule = DEFAULT_RULE,
+        futures: Sequence[Future] = (LIKE, UNRELATED),
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
         evidence_on: Seen = "outputs",
@@ -216,6 +220,7 @@ class TreeEstimator(EnvironmentEstimator):
         self.options = options
         self.candidates = candidates
         self.choose = choose
+        self.futures = futures
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.evidence_on = evidence_on
@@ -271,6 +276,11 @@ class TreeEstimator(EnvironmentEstimator):
         )
         return TreeProblem(
             bank=bank, rows=rows, seed=seed, n_jobs=self.n_jobs, categorical=self.categorical_
+        )
+
+    def _default_penalty_weight(self) -> float | None:
+        return PENALTY_WEIGHTS.get(self._objective) or preset_penalty_weight(
+            self._objective, self.preset
         )
 
     def _specs(self, can_choose: bool) -> list[ModelSpec]:

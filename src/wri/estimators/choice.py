@@ -1,15 +1,14 @@
-"""Rules that choose one of several candidates by the losses at environments left out.
+"""Rules that choose one of several candidates by their losses at environments left out.
 
-    average      argmin_c mean_e l_ce                 smallest mean loss
-    worst        argmin_c max_e l_ce                  smallest loss at the worst environment
-    insured      the largest λ_c with mean_e (l_ce − l_be) ≤ s_c,   b = argmin_c mean_e l_ce
-    affordable   the largest λ_c with mean_e l_ce ≤ 1.01 · mean_e l_be
+    l_cfe     loss of candidate c at environment e in future f, trained without e
+    average   argmin_c mean_e l_c,like,e                      smallest mean loss at such sites
+    regret    argmin_c max_f (mean_e l_cfe / min_k mean_e l_kfe − 1)
 
-where l_ce is the loss of candidate c at environment e, trained without e, and s_c the standard
-error of that mean over environments. A larger λ protects more against relations that change.
-"insured" takes the largest λ that the left-out environments do not contradict, "affordable" the
-largest that costs at most one per cent of the loss. Among candidates with the same λ, or without
-one, both take the smallest mean loss.
+Futures: "like", the left-out environment as it is; "unrelated", the columns whose relation to the
+target changes between the other environments tell nothing there; "reversed", they tell the
+opposite (`wri.evaluation.futures`). "regret" insures against a future as far as it does not cost
+more in another. Where no column is flagged, there is nothing to insure against by measurement, and
+it takes the preset's λ, which costs little there.
 """
 
 from collections.abc import Sequence
@@ -18,104 +17,91 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from wri.errors import InputError
+from wri.evaluation.futures import SENTENCES
 
-Rule = Literal["average", "worst", "insured", "affordable"]
+Rule = Literal["average", "regret"]
 RULES: tuple[Rule, ...] = get_args(Rule)
-DEFAULT_RULE: Rule = "affordable"
-PREMIUM = 0.01  # share of the smallest mean loss that "affordable" spends on a larger λ
+DEFAULT_RULE: Rule = "regret"
+FORMER_RULES = ("worst", "insured", "affordable")
 
 
-class CandidateChoice(NamedTuple):
-    """The chosen candidate and a sentence that describes the choice."""
+class CandidateLosses(NamedTuple):
+    """Losses of candidates at environments left out, by future."""
 
-    best: int
-    sentence: str
+    losses: np.ndarray  # [C, F, E]; not finite where a candidate diverged
+    futures: tuple[str, ...]  # [F], "like" first
+    weights: Sequence[float | None]  # [C], λ; None if a candidate has none
+    default: float | None = None  # λ where nothing is flagged
+    flagged: tuple[str, ...] = ()  # columns flagged without some environment
+
+    @property
+    def means(self) -> np.ndarray:  # [C, F]
+        """Mean losses over environments; infinite where a candidate diverged."""
+        good = np.isfinite(self.losses).all((1, 2))
+        return np.where(good[:, None], self.losses.mean(2), np.inf)
 
 
-def pick(losses: np.ndarray, weights: Sequence[float | None], rule: Rule) -> int:
-    """Return the number of the candidate that the rule chooses.
+def check_rule(rule: str) -> None:
+    """Refuse unknown rules; name the successor of former ones."""
+    if rule in FORMER_RULES:
+        raise InputError(
+            f"choose={rule!r} no longer exists; choose='regret' insures better at the same cost, "
+            "and penalty_weight=None takes a fixed moderate penalty"
+        )
+    if rule not in RULES:
+        raise InputError(f"choose must be one of {', '.join(RULES)}, not {rule!r}")
 
-    Parameters
-    ----------
-    losses : ndarray of shape (C, E)
-        Losses; not finite where a candidate diverged.
-    weights : sequence of float or None
-        λ of each candidate; None if it has none.
-    rule : str
-        One of `RULES`.
-    """
-    good = np.isfinite(losses).all(1)
-    if not good.any():
+
+def pick(found: CandidateLosses, rule: Rule) -> int:
+    """Return the number of the candidate that the rule chooses."""
+    means = found.means
+    if not np.isfinite(means).any():
         raise InputError("training diverged for every candidate; lower learning_rate")
-    mean = np.where(good, losses.mean(1), np.inf)
-    if rule == "worst":
-        return int(np.where(good, losses.max(1), np.inf).argmin())
-    base = int(mean.argmin())
     if rule == "average":
-        return base
-    allowed = PREMIUM * abs(mean[base])
-    near = [
-        c
-        for c in np.flatnonzero(good).tolist()
-        if c == base
-        or mean[c] - mean[base]
-        <= (allowed if rule == "affordable" else _paired_error(losses, c, base))
-    ]
-    return max(near, key=lambda c: (weights[c] or 0.0, -mean[c]))
+        return int(means[:, 0].argmin())
+    if not found.flagged and found.default in found.weights:
+        usable = [
+            c
+            for c, weight in enumerate(found.weights)
+            if weight == found.default and np.isfinite(means[c]).all()
+        ]
+        if usable:
+            return min(usable, key=lambda c: means[c, 0])
+    return int((means / means.min(0)).max(1).argmin())
 
 
-def choose_candidate(
-    losses: np.ndarray, weights: Sequence[float | None], rule: Rule
-) -> CandidateChoice:
-    """Choose a candidate and describe the choice, its cost and its benefit.
-
-    Parameters
-    ----------
-    losses, weights, rule
-        As in `pick`.
-    """
-    best = pick(losses, weights, rule)
-    return CandidateChoice(best, _describe(losses, weights, rule, best))
-
-
-def _describe(losses: np.ndarray, weights: Sequence[float | None], rule: Rule, best: int) -> str:
-    """Describe the choice, its cost and its benefit."""
-    count, environments = losses.shape
-    own = _name(weights, best)
-    base = pick(losses, weights, "average")
-    because = {
-        "average": "the smallest mean loss",
-        "worst": "the smallest loss at the worst environment",
-        "insured": "the largest penalty weight within one standard error of the smallest mean loss",
-        "affordable": f"the largest penalty weight within {PREMIUM:.0%} of the smallest mean loss",
-    }[rule]
+def describe(found: CandidateLosses, rule: Rule, best: int) -> str:
+    """Describe the choice, its cost and its benefit beside ERM, with errors over environments."""
+    count, environments = found.losses.shape[0], found.losses.shape[2]
+    because = "the smallest mean loss there"
+    if rule == "regret" and found.flagged:
+        because = "the least worst regret over the futures"
+    elif rule == "regret" and found.weights[best] == found.default is not None:
+        because = "the preset's, because no column's relation to the target was seen to change"
     parts = [
-        f"{own} of {count} candidates, chosen by the loss on each of {environments} training "
-        f"environments left out in turn: {because}"
+        f"{_name(found.weights, best)} of {count} candidates, measured at each of {environments} "
+        f"training environments left out in turn: {because}"
     ]
-    if rule in ("insured", "affordable") and base != best:
-        error = _paired_error(losses, best, base)
-        parts.append(
-            f"{_name(weights, base)} has the smallest, {losses[base].mean():.4g}; the chosen one "
-            f"is {losses[best].mean() - losses[base].mean():.2g} above it, standard error "
-            f"{error:.2g}"
-        )
-    parts.append(f"mean loss {losses[best].mean():.4g}, worst {losses[best].max():.4g}")
-    without = [c for c, weight in enumerate(weights) if weight == 0 and c != best]
-    if without and np.isfinite(losses[without[0]]).all():
-        erm = losses[without[0]]
-        cost = losses[best].mean() / erm.mean() - 1
-        parts.append(
-            f"without a penalty (ERM) {erm.mean():.4g} and {erm.max():.4g}, so on average the "
-            f"penalty {'costs' if cost > 0 else 'saves'} {abs(cost):.1%} at sites like these"
-        )
+    known = [weight for weight in found.weights if weight is not None]
+    if known and found.weights[best] == max(known) and len(set(known)) > 1:
+        parts.append("it is the largest that was tried")
+    erm = [c for c, weight in enumerate(found.weights) if weight == 0 and c != best]
+    if erm and np.isfinite(found.losses[[erm[0], best]]).all():
+        columns = ", ".join(found.flagged)
+        for f, future in enumerate(found.futures):
+            where = SENTENCES[future].format(columns=columns)
+            parts.append(f"{where} {_compare(found.losses[best, f], found.losses[erm[0], f])}")
     return "; ".join(parts)
 
 
-def _paired_error(losses: np.ndarray, first: int, second: int) -> float:
-    """Return the standard error of the mean difference of two candidates, paired by environment."""
-    differences = losses[first] - losses[second]  # [E]
-    return float(differences.std(ddof=1) / np.sqrt(len(differences)))
+def _compare(own: np.ndarray, erm: np.ndarray) -> str:  # [E], [E]
+    """Describe the relative difference of two losses with its standard error."""
+    change = 100 * (own - erm) / erm.mean()
+    error = change.std(ddof=1) / np.sqrt(len(change))
+    verb = "costs" if change.mean() > 0 else "saves"
+    return (
+        f"the penalty {verb} {abs(change.mean()):.1f} % of ERM's loss (standard error {error:.1f})"
+    )
 
 
 def _name(weights: Sequence[float | None], number: int) -> str:

@@ -21,12 +21,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from wri.errors import InputError, check_option
 from wri.estimators.bar import progress_bar
-from wri.estimators.choice import RULES, Rule, describe_without_choice
+from wri.estimators.choice import CandidateLosses, Rule, check_rule, describe_without_choice
 from wri.estimators.environments import read_environments, without_column
 from wri.estimators.folders import SavedInFolders
 from wri.estimators.parameters import check_parameters, read_seed
+from wri.estimators.left_out import choose
 from wri.estimators.row_split import RowSplit, hold_out
-from wri.estimators.search import Problem, choose, penalty_weight_of
+from wri.estimators.search import Problem
 from wri.estimators.specs import PenaltyWeight, chooses_penalty
 from wri.estimators.verdicts import EvidenceMixin
 from wri.estimators.warn import (
@@ -36,6 +37,7 @@ from wri.estimators.warn import (
     warn_of_one_environment,
     warn_of_small_weights,
 )
+from wri.evaluation.futures import FUTURES, Future
 from wri.rows import Environments, Scaling
 from wri.stacked import SQUARED, Loss, Seen
 from wri.training import ModelSpec
@@ -57,6 +59,7 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
     penalty_weight: PenaltyWeight
     candidates: Sequence[Mapping[str, Any]] | None
     choose: Rule
+    futures: Sequence[Future]
     early_stopping: bool
     validation_fraction: float
     random_state: Any
@@ -101,7 +104,9 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         """
         check_parameters(self)
         check_option("evidence_on", self.evidence_on, self._sees)
-        check_option("choose", self.choose, RULES)
+        check_rule(self.choose)
+        for future in self.futures:
+            check_option("futures", future, FUTURES)
         if not 0 <= self.validation_fraction < 1:
             raise InputError(
                 f"validation_fraction must be in [0, 1), not {self.validation_fraction:g}"
@@ -194,19 +199,47 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         """Choose a candidate, train it on all environments and keep it."""
         several = len(specs) > 1 or self.early_stopping
         with progress_bar("Choosing", self.verbose and several) as progress:
-            chosen = choose(problem, specs, self.choose, self.early_stopping, progress)
-        self.candidate_losses_ = chosen.losses
-        weights = [penalty_weight_of(spec) for spec in specs]
-        tried = chosen.losses is not None and None not in weights
-        self.penalty_weights_ = np.array(weights, float) if tried else None
+            chosen = choose(self, problem, specs, progress)
+        self._keep_choice(chosen.found)
         self.selection_ = chosen.sentence or self._describe_selection()
-        run = problem.run(chosen.spec, range(self.n_environments_))
+        # along the path of a solved predictor, the others cost little more
+        along = [chosen.spec, *self._path_specs(chosen.spec)]
+        runs = [problem.run(spec, range(self.n_environments_)) for spec in along]
         with progress_bar("Training", self.verbose) as progress:
-            (record,) = problem.train([run], chosen.spec.last_step, progress)
-        if record.diverged_at is not None:
-            raise InputError(f"training diverged at step {record.diverged_at}; lower learning_rate")
-        self._take(run, record)
+            records = problem.train(runs, chosen.spec.last_step, progress)
+        if records[0].diverged_at is not None:
+            raise InputError(
+                f"training diverged at step {records[0].diverged_at}; lower learning_rate"
+            )
+        self._keep_path(runs, records, chosen.found)
+        self._take(runs[0], records[0])
         self._check_overlap(problem)
+
+    def _keep_choice(self, found: CandidateLosses | None) -> None:
+        """Keep the losses of the candidates at environments left out."""
+        self.candidate_losses_ = None if found is None else found.losses[:, 0]
+        tried = found is not None and None not in found.weights
+        self.penalty_weights_ = np.array(found.weights, float) if found and tried else None
+
+    def _path_specs(self, spec: ModelSpec) -> list[ModelSpec]:
+        """Return specifications with other λ whose coefficients are kept; none by default."""
+        return []
+
+    def _keep_path(
+        self, runs: Sequence[Any], records: Sequence[Any], found: CandidateLosses | None
+    ) -> None:
+        """Keep the coefficients along the path of λ, if there is one."""
+
+    def _column_names(self) -> list[str]:
+        """Return the names of the columns, or their numbers."""
+        named = getattr(self, "feature_names_in_", None)
+        if named is not None:
+            return [str(name) for name in named]
+        return [f"column {d}" for d in range(self.n_features_in_)]
+
+    @abstractmethod
+    def _default_penalty_weight(self) -> float | None:
+        """Return λ where none is given or chosen; None without a penalty."""
 
     def _without_held_out(self, problem: Problem) -> Self:
         """Return the estimator as it is without the held-out rows."""

@@ -1,10 +1,7 @@
-"""Training in `fit`: candidates by leave-one-environment-out, then the chosen one on all rows.
+"""Runs of one `fit`: on all environments, or without some of them.
 
-    l_ce = loss on environment e of candidate c, trained on the others
-
-One candidate is chosen by these losses (`choice.py`). All candidates and all left-out environments
-are trained in one call of `train`. A run standardises with its own training rows, so a left-out
-environment is new in every respect. No row outside `fit` is used.
+A run standardises with its own training rows, so a left-out environment is new in every respect. No
+row outside `fit` is used.
 """
 
 import warnings
@@ -15,14 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import effective_n_jobs
 
-from wri.estimators.choice import Rule, choose_candidate
 from wri.estimators.row_split import RowSplit
 from wri.progress import Progress
 from wri.stacked import generator
 from wri.threads import torch_threads
 from wri.training import Bank, ModelSpec, Run, train
 
-CHECKPOINTS = 20  # evaluations for early stopping
 MOST_FOLDS = 5  # most runs that leave environments out, for the spread between sites
 STEP_ROWS = 2**14  # rows per step of all runs together that choose λ only
 FEWEST_CHOOSING = 100  # rows per environment that choose λ, if it has them
@@ -34,14 +29,6 @@ class LeftOutRun(NamedTuple):
     environments: list[int]  # those left out
     run: Run
     record: Any  # what training left of it
-
-
-class ChosenSpec(NamedTuple):
-    """Specification to train on all environments."""
-
-    spec: ModelSpec
-    losses: np.ndarray | None = None  # [C, E], of each candidate on each left-out environment
-    sentence: str | None = None  # how it was chosen, where environments were left out
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -116,7 +103,7 @@ class Problem:
         self, specs: Sequence[ModelSpec], every: int, progress: Progress
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the losses `[C, E, T]` at left-out environments, and the steps."""
-        runs, thinned = [], self if specs[0].is_solved else self._with_fewer_rows(specs)
+        runs, thinned = [], self.for_choosing(specs)
         for left_out in range(self.n_environments):
             others = [e for e in range(self.n_environments) if e != left_out]
             rows = np.concatenate([self.rows.fitted[left_out], self.rows.held_out[left_out]])
@@ -139,11 +126,13 @@ class Problem:
         records = self.train(runs, spec.last_step, progress)
         return [LeftOutRun(*each) for each in zip(folds, runs, records, strict=True)]
 
-    def _with_fewer_rows(self, specs: Sequence[ModelSpec]) -> "Problem":
-        """Return the problem with fewer training rows, if candidates differ in λ only.
+    def for_choosing(self, specs: Sequence[ModelSpec]) -> "Problem":
+        """Return the problem with fewer training rows, if trained candidates differ in λ only.
 
         Fewer rows are enough to choose λ and take a fraction of the time.
         """
+        if specs[0].is_solved:
+            return self
         alike = {repr(_without_penalty_weight(spec).as_dict()) for spec in specs}
         most = self._most_choosing(len(specs))
         if len(alike) > 1 or max(map(len, self.rows.fitted)) <= most:
@@ -169,40 +158,6 @@ class Problem:
         splits = {str(e): self.rows.calibrating[e] for e in every_one}
         (record,) = self.train([self.run(spec, every_one, splits)], every, progress)
         return np.stack([record.measures["loss"][s] for s in splits])[None], record.steps
-
-
-def choose(
-    problem: Problem,
-    specs: Sequence[ModelSpec],
-    rule: Rule,
-    early_stopping: bool,
-    progress: Progress,
-) -> ChosenSpec:
-    """Choose a candidate by the rule and, with early stopping, the step of its smallest mean loss.
-
-    With fewer than three environments none can be left out: the first candidate is taken, and its
-    step is chosen by the loss on held-out rows.
-    """
-    leave_out = problem.can_leave_one_out
-    if not (early_stopping or (leave_out and len(specs) > 1)):
-        return ChosenSpec(specs[0])
-    last = max(spec.last_step for spec in specs)
-    every = max(1, last // CHECKPOINTS) if early_stopping else last
-    if leave_out:
-        losses, steps = problem.left_out_losses(specs, every, progress)
-    else:
-        specs = specs[:1]
-        losses, steps = problem.held_out_losses(specs[0], every, progress)
-    mean = np.nan_to_num(losses.mean(1), nan=np.inf, posinf=np.inf)  # [C, T]
-    for c, spec in enumerate(specs):
-        # steps before the penalty has its full weight do not count
-        mean[c, (steps < spec.full_penalty_at) & (steps < steps[-1])] = np.inf
-    at = mean.argmin(1) if early_stopping else np.full(len(specs), len(steps) - 1)  # [C]
-    final = losses[np.arange(len(specs)), :, at]  # [C, E]
-    best, sentence = choose_candidate(final, [penalty_weight_of(spec) for spec in specs], rule)
-    stopped = int(steps[at[best]]) + 1 if early_stopping else last
-    spec = specs[best] if stopped == last else replace(specs[best], stop_after=stopped)
-    return ChosenSpec(spec, final, sentence) if leave_out else ChosenSpec(spec)
 
 
 def _without_penalty_weight(spec: ModelSpec) -> ModelSpec:

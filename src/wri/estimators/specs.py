@@ -1,7 +1,7 @@
 """Conversion between an estimator's constructor and model specifications."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Literal, Protocol
 
 from wri.errors import InputError
@@ -16,7 +16,7 @@ OWN_PARAMETERS = ("penalty_weight", "learning_rate", "weight_decay", "batch_size
 
 AUTO: Literal["auto"] = "auto"
 PenaltyWeight = float | Literal["auto"] | None
-LADDER = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
+LADDER = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 """λ that "auto" chooses from, as multiples of the preset's value; 0 is ERM."""
 
 
@@ -116,10 +116,28 @@ def penalty_ladder(asked: RequestedPenalty, centre: float | None = None) -> list
 
     The centre is the preset's λ unless it is given.
     """
-    known = {each.name: each for each in OBJECTIVES[asked._objective].hyperparameters()}
     if centre is None:
-        centre = known["penalty_weight"].setting(asked.preset).resolve(None)
+        centre = preset_penalty_weight(asked._objective, asked.preset) or 0.0
     return [centre * factor for factor in LADDER]
+
+
+def preset_penalty_weight(objective: str, preset: str) -> float | None:
+    """Return a preset's λ; None if the objective has no penalty."""
+    for each in OBJECTIVES[objective].hyperparameters():
+        if each.name == "penalty_weight":
+            return each.setting(preset).resolve(None)
+    return None
+
+
+def path_specs(spec: ModelSpec) -> list[ModelSpec]:
+    """Return a complete specification with the other λ of the ladder."""
+    centre = preset_penalty_weight(spec.objective.name, spec.preset)
+    if centre is None:
+        return []
+    weights = {centre * factor for factor in LADDER} - {spec.hyper["penalty_weight"]}
+    return [
+        replace(spec, hyper={**spec.hyper, "penalty_weight": weight}) for weight in sorted(weights)
+    ]
 
 
 def has_penalty_weight(objective: str) -> bool:
