@@ -7,63 +7,65 @@ from scipy.stats import norm
 
 import wri
 from wri.errors import InputError
-from wri.estimators.choice import choose_candidate, pick
+from wri.estimators.choice import CandidateLosses, describe, pick
 from wri.estimators.specs import LADDER, make_specs
 from wri.estimators.warn import overlap_by_means
 
 QUICK = {"steps": 60}
-LOSSES = np.array(  # candidates × left-out environments
+WEIGHTS = (0.0, 1.0, 3.0, 10.0)
+LOSSES = np.array(  # candidates × futures × left-out environments
     [
-        [1.00, 1.00, 1.00, 2.00],  # least on average
-        [1.02, 0.98, 1.30, 1.90],  # 0.05 above, standard error 0.089
-        [1.30, 1.30, 1.30, 1.60],  # 0.125 above, standard error 0.175
-        [1.60, 1.60, 1.60, 1.70],  # least at the worst, but 0.375 above with 0.225
+        [[1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 2.0, 2.0]],  # regret 0 and 100 %
+        [[1.1, 1.1, 1.1, 1.1], [1.4, 1.4, 1.4, 1.4]],  # 10 and 40 %
+        [[1.3, 1.3, 1.3, 1.3], [1.1, 1.1, 1.1, 1.1]],  # 30 and 10 %: the least worst
+        [[1.6, 1.6, 1.6, 1.6], [1.0, 1.0, 1.0, 1.0]],  # 60 and 0 %
     ]
 )
 
 
+def losses_of(values=LOSSES, weights=WEIGHTS, flagged=("marker",), default=1.0):
+    return CandidateLosses(values, ("like", "unrelated"), weights, default, flagged)
+
+
 def test_rules_by_hand():
-    weights = [0.0, 1.0, 3.0, 10.0]
-    assert pick(LOSSES, weights, "average") == 0
-    assert pick(LOSSES, weights, "worst") == 2
-    assert pick(LOSSES, weights, "insured") == 2
-    assert pick(LOSSES[[0, 1, 3]], [0.0, 1.0, 10.0], "insured") == 1
-    assert pick(LOSSES, weights, "affordable") == 0  # 0.05 is 4 % of 1.25
-    assert pick(LOSSES + 5, weights, "affordable") == 1  # and 0.8 % of 6.25
-    # without λ, or with one λ for all, only the mean is left to go by
-    assert pick(LOSSES, [None] * 4, "insured") == 0
-    assert pick(LOSSES[::-1], [3.0] * 4, "insured") == 3
+    assert pick(losses_of(), "average") == 0
+    assert pick(losses_of(), "regret") == 2
+    # nothing to insure against: the preset's λ, or the smallest mean without it
+    assert pick(losses_of(flagged=()), "regret") == 1
+    assert pick(losses_of(LOSSES[:, :1], flagged=(), default=None), "regret") == 0
+    assert pick(losses_of(LOSSES[::-1], [1.0] * 4, ()), "regret") == 3
 
 
-@pytest.mark.parametrize("rule", ["average", "worst", "insured"])
+@pytest.mark.parametrize("rule", ["average", "regret"])
 def test_a_candidate_that_diverged_is_never_taken(rule):
     losses = LOSSES.copy()
-    losses[2:, 1] = np.nan
-    assert pick(losses, [0.0, 1.0, 3.0, 10.0], rule) < 2
+    losses[2:, 1, 1] = np.nan
+    assert pick(losses_of(losses), rule) < 2
     with pytest.raises(InputError, match="diverged for every candidate"):
-        pick(np.full((2, 3), np.inf), [0.0, 1.0], rule)
+        pick(losses_of(np.full((4, 2, 3), np.inf)), rule)
 
 
-def test_the_sentence_says_what_it_costs():
-    sentence = choose_candidate(LOSSES, [0.0, 1.0, 3.0, 10.0], "insured").sentence
+def test_the_sentence_says_what_it_costs_and_saves():
+    sentence = describe(losses_of(), "regret", 2)
     assert sentence.startswith("penalty_weight 3 of 4 candidates")
-    assert "0.12 above it, standard error 0.17" in sentence
-    assert "without a penalty (ERM) 1.25 and 2, so on average the penalty costs 10.0%" in sentence
+    assert "at sites like these the penalty costs 30.0 % of ERM's loss (standard error" in sentence
+    assert "if marker told nothing the penalty saves 45.0 %" in sentence
+    assert "largest that was tried" in describe(losses_of(), "regret", 3)
 
 
 @pytest.fixture(scope="module")
 def searched():
     X, y, site = hospitals(60)
-    return wri.WRIClassifier(penalty_weight="auto", choose="insured", **QUICK).fit(X, y, site)
+    return wri.WRIClassifier(penalty_weight="auto", **QUICK).fit(X, y, site)
 
 
 def test_auto_trains_what_the_chosen_weight_trains(searched, tmp_path):
     X, y, site = hospitals(60)
-    np.testing.assert_allclose(searched.penalty_weights_, 3 * np.array(LADDER))
+    np.testing.assert_allclose(searched.penalty_weights_, 2 * np.array(LADDER))
     assert searched.candidate_losses_.shape == (len(LADDER), 4)
-    chosen = pick(searched.candidate_losses_, searched.penalty_weights_, "insured")
-    weight = searched.penalty_weights_[chosen]
-    assert searched.hyper_["penalty_weight"] == searched.spec_.hyper["penalty_weight"] == weight
+    weight = searched.hyper_["penalty_weight"]
+    assert weight == searched.spec_.hyper["penalty_weight"]
+    assert weight in searched.penalty_weights_
     fixed = wri.WRIClassifier(penalty_weight=weight, **QUICK).fit(X, y, site)
     assert searched.spec_ == fixed.spec_
     np.testing.assert_array_equal(searched.predict_proba(X), fixed.predict_proba(X))
@@ -95,7 +97,7 @@ def test_what_is_chosen_by_is_what_a_stranger_to_the_environment_measures():
 
 def test_more_jobs_choose_the_same(searched):
     X, y, site = hospitals(60)
-    again = wri.WRIClassifier(penalty_weight="auto", choose="insured", n_jobs=2, **QUICK)
+    again = wri.WRIClassifier(penalty_weight="auto", n_jobs=2, **QUICK)
     again.fit(X, y, site)
     np.testing.assert_allclose(again.candidate_losses_, searched.candidate_losses_, rtol=1e-6)
     assert again.spec_ == searched.spec_
@@ -103,7 +105,7 @@ def test_more_jobs_choose_the_same(searched):
 
 def test_with_two_environments_nothing_is_left_out():
     X, y, site = hospitals(60, strengths=(1, 0.5))
-    model = wri.VRExClassifier(**QUICK).fit(X, y, site)
+    model = wri.VRExClassifier(penalty_weight="auto", **QUICK).fit(X, y, site)
     assert model.hyper_["penalty_weight"] == 30
     assert "'auto' needs at least three environments, there are 2" in model.selection_
     assert "default hyper-parameters are used" in model.selection_
@@ -121,12 +123,39 @@ def test_a_weight_in_hyper_is_not_chosen_again():
     assert spec.hyper["penalty_weight"] == 1.0
 
 
-def test_by_default_the_weight_is_the_largest_that_is_affordable():
+def test_by_default_the_weight_is_the_presets_and_nothing_is_chosen():
     X, y, site = hospitals(60)
-    model = wri.WRIClassifier(**QUICK, site_spread=False).fit(X, y, site)
-    chosen = pick(model.candidate_losses_, model.penalty_weights_, "affordable")
-    assert model.hyper_["penalty_weight"] == model.penalty_weights_[chosen]
-    assert "within 1% of the smallest" in model.selection_
+    model = wri.WRIClassifier(site_spread=False).fit(X, y, site)
+    assert model.hyper_["penalty_weight"] == 2
+    assert model.candidate_losses_ is None
+    assert model.n_steps_ == 0
+
+
+def test_a_changing_marker_is_flagged_and_insured_against():
+    X, y, site = hospitals(300, strengths=(1.8, 0.2, 1.2, 0.1))
+    given = {"penalty_weight": "auto", "site_spread": False}
+    two = wri.WRIClassifier(**given).fit(X, y, site)
+    three = wri.WRIClassifier(futures=("unrelated", "reversed"), **given).fit(X, y, site)
+    average = wri.WRIClassifier(choose="average", **given).fit(X, y, site)
+    weights = [model.hyper_["penalty_weight"] for model in (average, two, three)]
+    assert weights == sorted(weights)
+    assert weights[0] < weights[2]
+    assert "if column 1 told nothing" in two.selection_
+    path = three.penalty_path_
+    assert path.left_out.losses.shape == (len(LADDER), 3, 4)
+    assert (np.diff(path.coefficients[:4, 0, 1]) < 0).all()  # of the marker, up to the preset's λ
+
+
+def test_the_path_holds_the_coefficients_of_every_penalty_weight():
+    X, y, site = hospitals(60)
+    model = wri.WRIClassifier(site_spread=False).fit(X * 7, y, site)
+    for weight, coefficients in zip(*model.penalty_path_[:2], strict=True):
+        alone = wri.WRIClassifier(penalty_weight=weight, site_spread=False).fit(X * 7, y, site)
+        np.testing.assert_allclose(coefficients, alone.coef_, atol=1e-6)
+    ax = model.coef_path()
+    assert len(ax.get_lines()) == 3 + 2  # columns, zero, the chosen λ
+    with pytest.raises(AttributeError, match="no path of λ"):
+        wri.WRIClassifier(**QUICK, site_spread=False).fit(X, y, site).coef_path()
 
 
 def test_auto_crosses_candidates_that_leave_the_weight_open():
@@ -141,7 +170,9 @@ def test_auto_crosses_candidates_that_leave_the_weight_open():
     ("given", "words"),
     [
         ({"penalty_weight": "much"}, "penalty_weight must be a number or 'auto', not 'much'"),
-        ({"choose": "best"}, "choose must be one of average, worst, insured, affordable"),
+        ({"choose": "best"}, "choose must be one of average, regret, not 'best'"),
+        ({"choose": "affordable"}, "no longer exists; choose='regret'"),
+        ({"futures": ("better",)}, "futures must be one of like, unrelated, reversed"),
         ({"n_jobs": 1.5}, "n_jobs must be a whole number"),
     ],
 )
@@ -151,27 +182,40 @@ def test_what_is_refused(given, words):
         wri.WRIClassifier(**given).fit(X, y, site)
 
 
-def apart(distance, sites=3, rows=150):
-    """Sites whose season lies `distance` standard deviations apart, and an outcome of the cause."""
+def apart(distance, relevant=True, sites=3, rows=150):
+    """Sites whose season lies `distance` standard deviations apart; it may tell of the outcome."""
     random = np.random.default_rng(0)
     site = np.repeat(np.array(["spring", "summer", "winter"])[:sites], rows)
     x = random.normal(size=(len(site), 3))
+    strength = 0.3 + np.repeat(np.arange(sites), rows)
+    y = x[:, 0] + (x[:, 2] if relevant else 0) + random.normal(size=len(x)) > 0
+    x[:, 1] += strength * y  # a marker that changes
     x[:, 2] += distance * np.repeat(np.arange(sites), rows)
-    return x, (x[:, 0] + random.normal(size=len(x)) > 0).astype(int), site
+    return x, y.astype(int), site
 
 
 def test_fit_says_where_sites_share_nothing():
     X, y, site = apart(8)
     names = "3 of 3 pairs .*spring and winter.*environment_overlap"
     with pytest.warns(UserWarning, match=names):
-        model = wri.WRIClassifier(penalty_weight=None, **QUICK).fit(X, y, site)
+        model = wri.WRIClassifier(site_spread=False).fit(X, y, site)
     # and what they do not share hardly moves the predictor
-    erm = wri.ERMClassifier(**QUICK).fit(X, y, site)
+    erm = wri.ERMClassifier(site_spread=False).fit(X, y, site)
     options = {"overlap_power": 0.0}
     with pytest.warns(UserWarning, match="hardly overlap"):
-        alike = wri.WRIClassifier(penalty_weight=None, options=options, **QUICK).fit(X, y, site)
+        alike = wri.WRIClassifier(options=options, site_spread=False).fit(X, y, site)
     differences = [np.abs(m.coef_ - erm.coef_).max() for m in (model, alike)]
     assert differences[0] < 0.5 * differences[1]
+
+
+def test_a_column_that_tells_the_site_alone_does_not_stop_the_penalty():
+    """It has no place in the weights: WRI acts as if it were not there."""
+    X, y, site = apart(8, relevant=False)
+    erm = wri.ERMClassifier(site_spread=False).fit(X, y, site)
+    model = wri.WRIClassifier(site_spread=False).fit(X, y, site)
+    without = wri.WRIClassifier(site_spread=False).fit(X[:, :2], y, site)
+    assert model.coef_[0, 1] < 0.7 * erm.coef_[0, 1]
+    np.testing.assert_allclose(model.coef_[0, :2], without.coef_[0], atol=0.15)
 
 
 @pytest.mark.parametrize("distance", [0.0, 1.0, 3.0])
@@ -188,5 +232,5 @@ def test_the_overlap_of_gaussians(distance):
 
 def test_nothing_is_said_where_sites_overlap(recwarn):
     X, y, site = apart(1)
-    wri.WRIClassifier(**QUICK).fit(X, y, site)
-    assert not [each for each in recwarn if "share" in str(each.message)]
+    wri.WRIClassifier(site_spread=False).fit(X, y, site)
+    assert not [each for each in recwarn if "overlap" in str(each.message)]

@@ -132,6 +132,24 @@ class LabelLogistic(Density):
         everywhere = self.log_density(flat, x, x.shape[1], hyper)  # [R, E density, E rows, …]
         return everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1)
 
+    def used_columns(self, flat: np.ndarray, width: int) -> np.ndarray:  # [P] -> [D] bool
+        """Return which columns the fitted weights depend on.
+
+        Parameters
+        ----------
+        flat : ndarray of shape (P,)
+            Fitted parameters.
+        width : int
+            Number of columns.
+
+        Returns
+        -------
+        used : ndarray of shape (D,)
+            Whether weights depend on each column.
+        """
+        shape = _shape(width, 2).view  # it does not depend on the number of environments
+        return np.any(flat[: prod(shape)].reshape(shape) != 0, axis=1)
+
     def fit_with_targets(
         self,
         environments: Sequence[np.ndarray],

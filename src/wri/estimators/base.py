@@ -28,7 +28,7 @@ from wri.estimators.specs import (
     plain_erm,
     preset_penalty_weight,
 )
-from wri.evaluation.futures import LIKE, UNRELATED, Future
+from wri.evaluation.futures import Future
 from wri.rows import Scaling, refuse_gaps
 from wri.stacked import Network, Seen
 from wri.training import Bank, ModelSpec, Record, Run
@@ -87,10 +87,10 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         Rule by which candidates and `penalty_weight="auto"` are chosen, at each training
         environment left out in turn. "regret": the least worst relative regret over `futures`.
         "average": the smallest mean loss at environments like these.
-    futures : sequence of {"like", "unrelated", "reversed"}, default=("like", "unrelated")
+    futures : sequence of {"like", "unrelated", "reversed"} or None, default=None
         Futures that "regret" insures against. "like": an environment like these. "unrelated": the
         columns whose relation to the target changes between environments tell nothing.
-        "reversed": they tell the opposite.
+        "reversed": they tell the opposite. None: the first two.
     early_stopping : bool, default=False
         Whether to stop where the loss on left-out environments (with fewer than three, on
         held-out rows) is smallest. Steps before the penalty has its full weight do not count.
@@ -199,7 +199,7 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         options: Mapping[str, Any] | None = None,
         candidates: Sequence[Mapping[str, Any]] | None = None,
         choose: Rule = DEFAULT_RULE,
-        futures: Sequence[Future] = (LIKE, UNRELATED),
+        futures: Sequence[Future] | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
         evidence_on: Seen = "outputs",

@@ -19,6 +19,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from wri.densities import LabelLogistic
 from wri.errors import InputError, check_option
 from wri.estimators.bar import progress_bar
 from wri.estimators.choice import CandidateLosses, Rule, check_rule, describe_without_choice
@@ -59,7 +60,7 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
     penalty_weight: PenaltyWeight
     candidates: Sequence[Mapping[str, Any]] | None
     choose: Rule
-    futures: Sequence[Future]
+    futures: Sequence[Future] | None
     early_stopping: bool
     validation_fraction: float
     random_state: Any
@@ -105,7 +106,7 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         check_parameters(self)
         check_option("evidence_on", self.evidence_on, self._sees)
         check_rule(self.choose)
-        for future in self.futures:
+        for future in self.futures or ():
             check_option("futures", future, FUTURES)
         if not 0 <= self.validation_fraction < 1:
             raise InputError(
@@ -268,7 +269,18 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         if self.spec_.objective.name == "wri":
             features = problem.bank.features
             seen = [self._view(self._prepare(features[rows])) for rows in problem.learned(self.spec_)]
+            used = self._columns_in_weights(seen[0].shape[1])
+            if not used.any():
+                return  # every row has the same weight
+            seen = [own[:, used] for own in seen]
             warn_of_little_overlap(overlap_by_means(seen), self.environments_, stacklevel=4)
+
+    def _columns_in_weights(self, width: int) -> np.ndarray:  # [D] bool
+        """Return which columns WRI's weights depend on; all unless the density tells."""
+        density, state = getattr(self.spec_.objective, "density", None), getattr(self, "state_", None)
+        if isinstance(density, LabelLogistic) and state is not None:
+            return density.used_columns(np.ravel(state), width)
+        return np.ones(width, bool)
 
     def _prepared(self, X: Any) -> np.ndarray:
         """Return the checked table in the form that the predictor takes."""

@@ -17,7 +17,7 @@ from wri.diagnosis.changing_features import flagged_columns
 from wri.estimators.choice import CandidateLosses, describe, pick
 from wri.estimators.row_split import hash_rows
 from wri.estimators.search import Problem, penalty_weight_of
-from wri.evaluation.futures import LIKE, Future, source_rows
+from wri.evaluation.futures import DEFAULT_FUTURES, LIKE, Future, source_rows
 from wri.progress import Progress
 from wri.training import ModelSpec
 
@@ -53,7 +53,7 @@ def choose(
         return _stop_early(problem, specs, progress)
     if len(specs) < 2 or not problem.can_leave_one_out:
         return ChosenSpec(specs[0])
-    futures = tuple(dict.fromkeys((LIKE, *estimator.futures)))
+    futures = tuple(dict.fromkeys((LIKE, *(estimator.futures or DEFAULT_FUTURES))))
     losses, flagged = left_out_losses(estimator, problem, specs, futures, progress)
     weights = [penalty_weight_of(spec) for spec in specs]
     named = estimator._column_names()

@@ -1,8 +1,8 @@
 """Rows held out of an environment, drawn by their contents.
 
-Which rows are held out must not depend on the order of rows, columns and environments, on names or
-on units. So each row gets a number from its contents, and the rows of an environment are drawn in
-the order of these numbers:
+Which rows are held out must not depend on the order of rows, columns and environments, on names, on
+units or on other environments. So each row gets a number from its contents among the rows of its
+environment, and these are drawn in the order of their numbers:
 
     signature of a column = Σ over distinct pairs (value, target) of hash(rank of value, of target)
     number of a row       = Σ over columns of hash(rank of value, signature) + hash(rank of target)
@@ -56,10 +56,10 @@ def hold_out(
     Rows with the same contents stay together, so that a repeated row is in one part only and counts
     like one row with weight 2.
     """
-    numbers = hash_rows(columns, targets, seed)
-    held = np.zeros(len(numbers), bool)
+    held = np.zeros(len(targets), bool)
     for rows in environments:
-        distinct, lots = np.unique(numbers[rows], return_inverse=True)
+        numbers = hash_rows(columns[rows], targets[rows], seed)
+        distinct, lots = np.unique(numbers, return_inverse=True)
         n = len(distinct)
         weight = np.bincount(lots, None if weights is None else weights[rows])
         middle = (weight.cumsum() - weight / 2) / weight.sum()

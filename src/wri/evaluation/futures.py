@@ -16,6 +16,7 @@ import numpy as np
 Future = Literal["like", "unrelated", "reversed"]
 FUTURES: tuple[Future, ...] = get_args(Future)
 LIKE, UNRELATED, REVERSED = FUTURES
+DEFAULT_FUTURES: tuple[Future, ...] = (LIKE, UNRELATED)
 SENTENCES = {
     LIKE: "at sites like these",
     UNRELATED: "if {columns} told nothing",
