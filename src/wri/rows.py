@@ -249,6 +249,26 @@ def in_proportion(weights: np.ndarray) -> np.ndarray:  # [n] -> [n]
     return np.repeat(np.arange(n), np.diff(ends, prepend=0))
 
 
+def scramble(values: np.ndarray) -> np.ndarray:
+    """Return a hash of 64-bit numbers (the finaliser of SplitMix64; Steele et al., 2014)."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def hash_contents(values: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, D], [n] -> [n]
+    """Return a number per row from its values; the order of rows and columns does not matter."""
+    total = scramble(_bits(targets))
+    for column in values.T:
+        total += scramble(_bits(column))
+    return scramble(total)
+
+
+def _bits(values: np.ndarray) -> np.ndarray:  # −0.0 becomes 0.0
+    return (np.asarray(values, np.float64) + 0.0).view(np.uint64)
+
+
 class MissingCell(NamedTuple):
     """The first cell without a finite value, in reading order."""
 

@@ -119,7 +119,7 @@ def test_a_solution_does_not_depend_on_the_other_penalty_weights_asked_for(objec
     bank, rows = sites(2)
     runs = [
         Run(ModelSpec.of(objective, preset="table", hyper={"penalty_weight": weight}), bank, rows)
-        for weight in (0.0, 0.7, PATH[2], 20.0)
+        for weight in (0.0, 0.7, PATH[1], 20.0)
     ]
     together = train(runs, side_by_side=False)
     for run, record in zip(runs, together, strict=True):

@@ -11,7 +11,8 @@ does not depend on y is the shift of the invariant features. Here every step is 
     5.  e ~ [A, products of A]    again a multinomial logistic regression: log d_e = log p(e | A)
 
 All environments count alike, and weight 2 counts a row twice. A numeric target is cut into bins
-with equal numbers of rows; classes that some environment lacks do not enter A.
+with equal numbers of rows; classes that some environment lacks do not enter A. Of tables with more
+than `MOST_ROWS` rows a sample is used, drawn by the contents of the rows.
 """
 
 import warnings
@@ -22,17 +23,21 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
+from scipy.linalg import eigh
 from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
 from wri.densities.relevant_columns import column_shares
+from wri.rows import hash_contents
 from wri.stacked.linear import LinearSolver, MemoryTable, Sums
 
 MOST_PRODUCTS = 24  # columns whose products are terms
 MOST_SQUARES = 64  # columns whose squares are terms; wider tables have components
 COMPONENTS = 24
 CUT = 4.0  # standard deviations of A
-ACCURACY = 1e-6  # largest component of the gradient of both regressions
+ACCURACY = 1e-4  # largest component of the gradient of both regressions
+MOST_ROWS = 8192  # rows that both regressions are fitted to; of larger tables a sample
+FEWEST_ROWS = 500  # of an environment in the sample, if it has them
 MOST_REFIT_PRODUCTS = 8  # environments up to which A's products are terms
 
 
@@ -118,9 +123,11 @@ class LabelLogistic(Density):
         shape = _shape(x.shape[-1], environments)
         parts = flat.split([prod(each) for each in shape], dim=1)
         p = _Shape(*(part.unflatten(1, each) for part, each in zip(parts, shape, strict=True)))
+        if len(flat) == 1:  # columns that are not used cost nothing
+            p = _only_used(p)
         rows = x.flatten(1, -2)  # [R, n, D]
         view = rows @ p.view - p.centre[:, None]
-        terms = _expand(view) - p.mean[:, None]
+        terms = _expand(view, shape.centre[0]) - p.mean[:, None]
         logits = terms @ p.coefficient + p.offset[:, None]
         centred = logits - logits.mean(-1, keepdim=True)
         cut = ((centred - p.middle[:, None]) / p.spread[:, None]).clamp(-CUT, CUT)
@@ -174,6 +181,7 @@ class LabelLogistic(Density):
         """
         if weights is None:
             weights = [np.ones(len(own)) for own in environments]
+        environments, targets, weights = _sample(environments, targets, weights)
         count, width = len(environments), environments[0].shape[1]
         shape = _shape(width, count)
         view = _components(environments, weights) if width > MOST_SQUARES else np.eye(width)
@@ -224,8 +232,8 @@ class _TermFit(NamedTuple):
         weights: Sequence[np.ndarray],
     ) -> "_TermFit":
         joined = np.concatenate(weights)
-        used = _expand(torch.as_tensor(kept[None].astype(float))).numpy()[0] > 0
-        some = _expand(torch.as_tensor(view[:, kept])).numpy()
+        used = _used_terms(torch.as_tensor(kept)).numpy()
+        some = _expand(torch.as_tensor(view[:, kept]), len(kept)).numpy()
         mean, spread = _scaling(some, joined)
         terms = (some - mean) / spread
         label = _label_codes(targets, weights, density.bins)  # [n, C − 1]
@@ -244,9 +252,26 @@ class _TermFit(NamedTuple):
         return every
 
 
-def _expand(view: Tensor) -> Tensor:  # [..., V] -> [..., T]
-    """Return the columns with their squares, or all products of narrow tables."""
-    if view.shape[-1] > MOST_PRODUCTS:
+def _used_terms(kept: Tensor) -> Tensor:  # [V] bool -> [T] bool
+    """Return the terms of some of the columns."""
+    return _expand(kept[None].double(), len(kept))[0] > 0
+
+
+def _only_used(p: _Shape) -> _Shape:
+    """Return the parameters without columns that have no weight, of one run."""
+    kept = (p.view[0] != 0).any(0)
+    used = _used_terms(kept)
+    return p._replace(
+        view=p.view[..., kept],
+        centre=p.centre[:, kept],
+        mean=p.mean[:, used],
+        coefficient=p.coefficient[:, used],
+    )
+
+
+def _expand(view: Tensor, columns: int) -> Tensor:  # [..., V] -> [..., T]
+    """Return the columns with their squares, or all products of tables of few columns."""
+    if columns > MOST_PRODUCTS:
         return torch.cat([view, view.square()], -1)
     i, j = torch.triu_indices(view.shape[-1], view.shape[-1])
     return torch.cat([view, view[..., i] * view[..., j]], -1)
@@ -257,6 +282,23 @@ def _expand_again(a: Tensor) -> Tensor:  # [..., E] -> [..., T']
         return torch.cat([a, a.square()], -1)
     i, j = torch.triu_indices(a.shape[-1], a.shape[-1])
     return torch.cat([a, a[..., i] * a[..., j]], -1)
+
+
+def _sample(
+    rows: Sequence[np.ndarray], targets: Sequence[np.ndarray], weights: Sequence[np.ndarray]
+) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray], Sequence[np.ndarray]]:
+    """Return a sample of the rows of large environments, drawn by their contents."""
+    most = max(FEWEST_ROWS, MOST_ROWS // len(rows))
+    if sum(map(len, rows)) <= MOST_ROWS:
+        return rows, targets, weights
+    kept = [
+        np.arange(len(y)) if len(y) <= most else hash_contents(x, y).argpartition(most)[:most]
+        for x, y in zip(rows, targets, strict=True)
+    ]
+    return tuple(
+        [own[some] for own, some in zip(part, kept, strict=True)]
+        for part in (rows, targets, weights)
+    )  # type: ignore[return-value]
 
 
 def _scaling(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -332,9 +374,9 @@ def _components(
         share = weight / weight.sum()
         parts.append((own - share @ own) * np.sqrt(share)[:, None])
     joined = np.concatenate(parts)
-    values, vectors = np.linalg.eigh(joined.T @ joined / len(parts))
-    first = np.argsort(values)[::-1][:COMPONENTS]
+    inner = joined.T @ joined / len(parts)
+    width = len(inner)
+    values, vectors = eigh(inner, subset_by_index=[width - COMPONENTS, width - 1])
     # the sign of a component is arbitrary: its largest entry is positive
-    vectors = vectors[:, first]
-    vectors *= np.sign(vectors[np.abs(vectors).argmax(0), np.arange(len(first))])
-    return vectors / np.sqrt(np.maximum(values[first], 1e-12 * values.max()))
+    vectors *= np.sign(vectors[np.abs(vectors).argmax(0), np.arange(COMPONENTS)])
+    return vectors / np.sqrt(np.maximum(values, 1e-12 * values.max()))

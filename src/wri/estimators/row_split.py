@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wri.rows import scramble
 from wri.training.runs import FEWEST_ROWS
 
 FEWEST_SPLIT = 25  # rows of an environment from which some are held out
@@ -74,25 +75,17 @@ def hold_out(
 
 def hash_rows(columns: np.ndarray, targets: np.ndarray, seed: int) -> np.ndarray:  # [n] uint64
     """Return a random number of each row that depends on its contents and the seed only."""
-    target = _scramble(_codes(targets))
+    target = scramble(_codes(targets))
     total = target.copy()
     for column in columns.T:
-        codes = _scramble(_codes(column))
+        codes = scramble(_codes(column))
         pairs = np.unique(codes * np.uint64(3) + target)
-        signature = _scramble(pairs).sum(dtype=np.uint64)
-        total += _scramble(codes ^ signature)
-    return _scramble(total + np.uint64(seed % 2**63))
+        signature = scramble(pairs).sum(dtype=np.uint64)
+        total += scramble(codes ^ signature)
+    return scramble(total + np.uint64(seed % 2**63))
 
 
 def _codes(values: np.ndarray) -> np.ndarray:  # [n] -> [n] uint64
     if len(values) <= RANKED:
         return np.unique(values, return_inverse=True)[1].astype(np.uint64)
     return (np.asarray(values, np.float64) + 0.0).view(np.uint64)  # −0.0 becomes 0.0
-
-
-def _scramble(values: np.ndarray) -> np.ndarray:
-    """Return a hash of 64-bit numbers (the finaliser of SplitMix64; Steele et al., 2014)."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

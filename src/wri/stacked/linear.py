@@ -179,8 +179,8 @@ class LinearSolver:
         curvature = CURVATURE[table.loss]
         width = len(table.mean)
         whole = curvature * table.covariance + max(ridge, 1e-10) * np.eye(width)
-        lower = np.linalg.cholesky(whole)
-        self._back = solve_triangular(lower, np.eye(width), lower=True).T  # B
+        # (B Bᵀ)⁻¹ = whole
+        self._back = solve_triangular(np.linalg.cholesky(whole), np.eye(width), lower=True).T
         self._unit = curvature**-0.5  # of the offset
         self._shape = width, table.outputs
 

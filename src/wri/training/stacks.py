@@ -53,7 +53,7 @@ def plan_stacks(runs: Sequence[Run], most_rows: int = MOST_ROWS) -> list[list[in
     >>> sorted(plan_stacks(runs))
     [[0, 2], [1]]
     """
-    buckets: dict[Hashable, list[int]] = defaultdict(list)
+    buckets: dict[tuple[Hashable, Hashable, int], list[int]] = defaultdict(list)
     for number, run in enumerate(runs):
         side_rows = run.objective.side_steps(run.hyper).rows
         # solved runs with the same rows share a path of λ
@@ -61,7 +61,10 @@ def plan_stacks(runs: Sequence[Run], most_rows: int = MOST_ROWS) -> list[list[in
         buckets[run.bucket, path, (side_rows - 1).bit_length()].append(number)
     share = sum(_rows(run) + _side_rows(run) for run in runs) / SHARES
     stacks = []
-    for numbers in buckets.values():
+    for (_, path, _), numbers in buckets.items():
+        if path is not None:
+            stacks.append(numbers)
+            continue
         numbers.sort(key=lambda n: (-runs[n].batch_rows, n))
         alike = [runs[n] for n in numbers]
         overhead = overhead_of(alike)
