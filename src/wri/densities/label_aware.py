@@ -17,14 +17,14 @@ classifier on x alone also learns Σ_y, and with it the spurious features. A num
 into bins with equal numbers of rows. Classes that are missing in some environment hold no
 information about the shift and do not enter the mean; if no class is left, weights use x alone.
 
-With more than two environments, A has several columns. The hidden layers' errors in them show
-x_spu, and p(e | A) becomes p(e | x), with any number of rows. There the small network is fitted to
-the labelled rows instead, beside the part that depends on the label and stays as it is,
+With more than two environments, A has several columns. If there are hidden layers, small errors in
+these columns show x_spu, and p(e | A) becomes p(e | x), with any number of rows. In this case the
+small network is fitted to rows with their labels, beside the fixed part that depends on the label:
 
     3.  log p(e | x, y) = net(A(x))_e + (h_y(x) − A(x))_e + const,   log d_e = net(A(x))_e + c_e
 
-so that x_spu, which the label's part explains already, gains nothing in net. The constants c_e
-replace the mean of b over y: they give every environment the same mean probability.
+The label's part already explains x_spu, so net gains nothing from it. The constants c_e replace the
+mean of b over y: they give every environment the same mean probability.
 """
 
 import warnings
@@ -317,7 +317,7 @@ def _balancing_constants(logits: Sequence[Tensor]) -> Tensor:  # [n_e, E] each -
     def height(constants: np.ndarray) -> tuple[float, np.ndarray]:
         logs = [(own + torch.as_tensor(constants)).log_softmax(-1) for own in logits]
         loss = -sum(float(own[:, e].mean()) for e, own in enumerate(logs))
-        return loss, sum(own.exp().mean(0) for own in logs).numpy() - 1
+        return loss, torch.stack([own.exp().mean(0) for own in logs]).sum(0).numpy() - 1
 
     found = minimize(height, np.zeros(len(logits)), jac=True).x
     return torch.as_tensor(found - found.mean(), dtype=logits[0].dtype)
