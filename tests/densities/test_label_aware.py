@@ -110,7 +110,7 @@ def overlaps(logs):  # [E, n] -> [pairs, n]
 
 @pytest.mark.parametrize("hills", [one_hill, two_hills])
 def test_overlap_weights_of_four_environments_are_those_of_the_invariant_feature(hills):
-    """The spurious shift is larger, and must not return by the three columns of A."""
+    """The spurious shift is larger, and the refit on A must not bring it back."""
     random = np.random.default_rng(0)
     x, y = [], []
     for e, strength in enumerate((2.0, 1.5, 0.5, 0.0)):

@@ -17,14 +17,15 @@ classifier on x alone also learns Σ_y, and with it the spurious features. A num
 into bins with equal numbers of rows. Classes that are missing in some environment hold no
 information about the shift and do not enter the mean; if no class is left, weights use x alone.
 
-With more than two environments, A has several columns. If there are hidden layers, small errors in
-these columns show x_spu, and p(e | A) becomes p(e | x), with any number of rows. In this case the
-small network is fitted to rows with their labels, beside the fixed part that depends on the label:
+Errors of A show some of x_spu, and a fit of p(e | A) makes them larger, because x_spu tells the
+environments apart. With hidden layers and more than two environments, the small network is fitted
+to rows with their labels instead, beside the fixed part that depends on the label:
 
     3.  log p(e | x, y) = net(A(x))_e + (h_y(x) − A(x))_e + const,   log d_e = net(A(x))_e + c_e
 
 The label's part already explains x_spu, so net gains nothing from it. The constants c_e replace the
-mean of b over y: they give every environment the same mean probability.
+mean of b over y: they give every environment the same mean probability. Two environments keep
+p(e | A), for which the preset for coloured digits was chosen.
 """
 
 import warnings
