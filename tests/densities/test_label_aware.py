@@ -5,6 +5,8 @@
 so that a = log p_0(x_inv) / p_1(x_inv) is a known parabola.
 """
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
@@ -85,6 +87,43 @@ def test_log_odds_of_several_environments_follow_every_pair():
     for i, j in ((0, 1), (0, 2), (1, 2)):
         learned = log_odds(SMALL, flat, rows, 3, i, j)
         assert np.corrcoef(learned, true_log_odds(rows, i, j))[0, 1] > 0.9
+
+
+FOUR_MEANS, FOUR_PLACES = (-0.3, -0.1, 0.1, 0.3), (0.6, 0.8, 1.0, 1.2)
+
+
+def one_hill(random, e, rows):
+    """Log-odds that are linear in x_inv."""
+    x = random.normal(FOUR_MEANS[e], 1, rows)
+    return x, lambda x, e: -0.5 * (x - FOUR_MEANS[e]) ** 2
+
+
+def two_hills(random, e, rows):
+    """Log-odds that are not linear: the environments lie at ±m_e."""
+    x = random.normal(FOUR_PLACES[e] * random.choice([-1, 1], rows), 0.5)
+    return x, lambda x, e: np.logaddexp(*(-2 * (x - s * FOUR_PLACES[e]) ** 2 for s in (-1, 1)))
+
+
+def overlaps(logs):  # [E, n] -> [pairs, n]
+    return np.stack([1 / (1 + np.exp(logs[i] - logs[j])) for i, j in combinations(range(4), 2)])
+
+
+@pytest.mark.parametrize("hills", [one_hill, two_hills])
+def test_overlap_weights_of_four_environments_are_those_of_the_invariant_feature(hills):
+    """The spurious shift is larger, and the refit on A must not bring it back."""
+    random = np.random.default_rng(0)
+    x, y = [], []
+    for e, strength in enumerate((2.0, 1.5, 0.5, 0.0)):
+        invariant, log_density = hills(random, e, 3000)
+        label = (random.random(3000) < 1 / (1 + np.exp(-1.5 * invariant))).astype(int)
+        x.append(np.stack([invariant, random.normal(strength * (2 * label - 1))], axis=1))
+        y.append(label)
+    rows = np.concatenate(x)
+    flat = torch.tensor(SMALL.fit_with_targets(x, y))
+    learned = SMALL.log_density(flat[None], torch.tensor(rows)[None], 4, {})[0].numpy()
+    true = np.stack([log_density(rows[:, 0], e) for e in range(4)])
+    assert np.abs(overlaps(learned) - overlaps(true)).mean() < 0.08
+    np.testing.assert_allclose(np.exp(learned).mean(1), 0.25, atol=1e-3)
 
 
 def test_what_is_not_odd_in_the_label_stays_in_the_weights():

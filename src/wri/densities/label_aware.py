@@ -16,6 +16,16 @@ The third step makes p(e | A) correct: A itself is not the log-odds of any obser
 classifier on x alone also learns Σ_y, and with it the spurious features. A numeric target is cut
 into bins with equal numbers of rows. Classes that are missing in some environment hold no
 information about the shift and do not enter the mean; if no class is left, weights use x alone.
+
+Errors of A show some of x_spu, and a fit of p(e | A) makes them larger, because x_spu tells the
+environments apart. With hidden layers and more than two environments, the small network is fitted
+to rows with their labels instead, beside the fixed part that depends on the label:
+
+    3.  log p(e | x, y) = net(A(x))_e + (h_y(x) − A(x))_e + const,   log d_e = net(A(x))_e + c_e
+
+The label's part already explains x_spu, so net gains nothing from it. The constants c_e replace the
+mean of b over y: they give every environment the same mean probability. Two environments keep
+p(e | A), for which the preset for coloured digits was chosen.
 """
 
 import warnings
@@ -25,6 +35,7 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
+from scipy.optimize import minimize
 from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
@@ -134,7 +145,6 @@ class LabelAwareClassifier(Density):
     ) -> np.ndarray:
         plain = [torch.as_tensor(own, dtype=torch.float32) for own in environments]
         rows = [_expand(own, self.terms) for own in plain]
-        network = self._shared(len(plain), plain[0].shape[1])
         edges = _edges(targets, self.bins)
         labels = [_classes(own, edges) for own in targets]
         if not _common_classes(labels, 1 + max(int(own.max()) for own in labels)):
@@ -144,10 +154,20 @@ class LabelAwareClassifier(Density):
                 stacklevel=2,
             )
             labels = [torch.zeros_like(own) for own in labels]
-        shared = self._fit_shared(rows, labels, plain[0].shape[1])  # [1, P]
+        every, flat = self._fit_every(rows, labels, plain[0].shape[1])
+        shared = _mean_over_classes(every, flat, labels)  # [1, P]
+        network = self._shared(len(rows), plain[0].shape[1])
         with torch.no_grad():
-            mean_logits = [_centred(network.outputs(shared, own[None]))[0] for own in rows]
-        small = self._fit_small(mean_logits)
+            mean_logits = [network.outputs(shared, own[None])[0] for own in rows]  # [n_e, E]
+            given = [
+                _of_class(every.outputs(flat, own[None])[0], y, len(rows)) - mean
+                for own, y, mean in zip(rows, labels, mean_logits, strict=True)
+            ]
+        centred = [_centred(mean) for mean in mean_logits]
+        if self.hidden and len(rows) > 2:
+            small = self._fit_small_given_label(centred, given)
+        else:
+            small = self._fit_small(centred, [torch.zeros_like(own) for own in given])
         return torch.cat([shared, small], dim=1)[0].double().numpy()
 
     def _fit_every(
@@ -160,9 +180,7 @@ class LabelAwareClassifier(Density):
 
         def loss(flat: Tensor, parts: list[Tensor]) -> Tensor:  # [1]
             x, y = parts  # [E, B, D], [E, B]
-            every = network.outputs(flat, x[None]).unflatten(-1, (classes, count))
-            place = y[None, :, :, None, None].expand(-1, -1, -1, 1, count)
-            return _cross_entropy(every.gather(-2, place).squeeze(-2))
+            return _cross_entropy(_of_class(network.outputs(flat, x[None]), y[None], count))
 
         fitting = ClassifierTraining(
             self.steps, self.batch_size, self.learning_rate, self.weight_decay
@@ -170,20 +188,6 @@ class LabelAwareClassifier(Density):
         start = network.initial([0], "density")
         pairs = list(zip(rows, labels, strict=True))
         return network, fitting.fit(start, pairs, loss, generator(0, "classifier"))
-
-    def _fit_shared(
-        self, rows: Sequence[Tensor], labels: Sequence[Tensor], width: int
-    ) -> Tensor:  # [1, P]
-        """Return the kept part of step 1: the mean over y of the last layer, which gives A."""
-        count = len(rows)
-        network, flat = self._fit_every(rows, labels, width)
-        classes = network.widths[-1] // count
-        common = _common_classes(labels, classes)
-        *below, weight, bias = network.packing.views(flat)
-        last = [
-            part[:, 0].unflatten(1, (classes, count))[:, common].mean(1) for part in (weight, bias)
-        ]  # [1, E, H], [1, E, 1]
-        return torch.cat([part.flatten(1) for part in (*below, *last)], dim=1)
 
     def fit_label_part(
         self, environments: Sequence[np.ndarray], targets: Sequence[np.ndarray]
@@ -216,18 +220,29 @@ class LabelAwareClassifier(Density):
             edges=edges,
         )
 
-    def _fit_small(self, mean_logits: Sequence[Tensor]) -> Tensor:  # [1, P]
-        """Fit the network of step 3 to A of each environment, `[n_e, E − 1]`."""
+    def _fit_small(self, mean_logits: Sequence[Tensor], given: Sequence[Tensor]) -> Tensor:
+        """Fit step 3's network `[1, P]` to A `[n_e, E − 1]`, with given logits `[n_e, E]` added."""
         network = self._small(len(mean_logits))
 
         def loss(flat: Tensor, parts: list[Tensor]) -> Tensor:  # [1]
-            return _cross_entropy(network.outputs(flat, parts[0][None]))
+            return _cross_entropy(network.outputs(flat, parts[0][None]) + parts[1][None])
 
         fitting = ClassifierTraining(
             self.refit_steps, self.refit_batch_size, self.refit_learning_rate, self.weight_decay
         )
-        rows = [(own,) for own in mean_logits]
+        rows = list(zip(mean_logits, given, strict=True))
         return fitting.fit(network.initial([0], "density"), rows, loss, generator(0, "refit"))
+
+    def _fit_small_given_label(
+        self, mean_logits: Sequence[Tensor], given: Sequence[Tensor]
+    ) -> Tensor:  # [1, P]
+        """Fit the network of step 3 beside the label's part, then add the constants c_e."""
+        network = self._small(len(mean_logits))
+        flat = self._fit_small(mean_logits, given)
+        with torch.no_grad():
+            outputs = [network.outputs(flat, own[None])[0] for own in mean_logits]
+        flat[0, -len(outputs) :] += _balancing_constants(outputs)  # the last layer's biases
+        return flat
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -275,6 +290,41 @@ def _cross_entropy(logits: Tensor) -> Tensor:  # [1, E, B, E] -> [1]
     """Return the cross-entropy of classifying the rows' environments."""
     own = logits.log_softmax(-1).diagonal(dim1=1, dim2=-1)  # [1, B, E]
     return -own.mean((1, 2))
+
+
+def _of_class(logits: Tensor, labels: Tensor, environments: int) -> Tensor:
+    """Return the logits `[…, E]` of the rows' classes, from those of all classes `[…, C·E]`."""
+    every = logits.unflatten(-1, (-1, environments))  # […, C, E]
+    place = labels[..., None, None].expand(*labels.shape, 1, environments)
+    return every.gather(-2, place).squeeze(-2)
+
+
+def _mean_over_classes(network: Network, flat: Tensor, labels: Sequence[Tensor]) -> Tensor:
+    """Return the kept part of step 1 `[1, P]`: the mean over y of the last layer, which gives A."""
+    count = len(labels)
+    classes = network.widths[-1] // count
+    common = _common_classes(labels, classes)
+    *below, weight, bias = network.packing.views(flat)
+    last = [
+        part[:, 0].unflatten(1, (classes, count))[:, common].mean(1) for part in (weight, bias)
+    ]  # [1, E, H], [1, E, 1]
+    return torch.cat([part.flatten(1) for part in (*below, *last)], dim=1)
+
+
+def _balancing_constants(logits: Sequence[Tensor]) -> Tensor:  # [n_e, E] each -> [E]
+    """Return constants that give every environment the mean probability 1/E.
+
+    Rows of each environment count the same in total. The cross-entropy of the environments is
+    least there.
+    """
+
+    def height(constants: np.ndarray) -> tuple[float, np.ndarray]:
+        logs = [(own + torch.as_tensor(constants)).log_softmax(-1) for own in logits]
+        loss = -sum(float(own[:, e].mean()) for e, own in enumerate(logs))
+        return loss, torch.stack([own.exp().mean(0) for own in logs]).sum(0).numpy() - 1
+
+    found = minimize(height, np.zeros(len(logits)), jac=True).x
+    return torch.as_tensor(found - found.mean(), dtype=logits[0].dtype)
 
 
 def _edges(targets: Sequence[np.ndarray], bins: int) -> np.ndarray | None:
