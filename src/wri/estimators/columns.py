@@ -10,7 +10,7 @@ cells, NaN, "?", and the texts that pandas reads as missing in a CSV file.
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -57,12 +57,15 @@ class Column:
         Missing cells in the table from which the kind was found.
     categories : tuple of str, default=()
         Categories in that table.
+    codes : bool, default=False
+        Whether the numbers look like codes. It is a hint for the user and is not saved.
     """
 
     name: str
     kind: Kind
     missing: int = 0
     categories: tuple[str, ...] = ()
+    codes: bool = field(default=False, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the column as a dict for JSON."""
