@@ -51,6 +51,15 @@ def test_the_sentence_says_what_it_costs():
     assert "without a penalty (ERM) 1.25 and 2, so on average the penalty costs 10.0%" in sentence
 
 
+def test_the_sentence_says_that_the_ladder_ends():
+    weights = [0.0, 1.0, 3.0, 10.0]
+    edge = "no larger penalty weight was tried"
+    assert edge not in choose_candidate(LOSSES, weights, "insured").sentence
+    assert edge in choose_candidate(LOSSES[:3], weights[:3], "insured").sentence
+    assert edge not in choose_candidate(LOSSES[:1], [0.0], "insured").sentence
+    assert edge not in choose_candidate(LOSSES, [None] * 4, "insured").sentence
+
+
 @pytest.fixture(scope="module")
 def searched():
     X, y, site = hospitals(60)

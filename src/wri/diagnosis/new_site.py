@@ -23,6 +23,7 @@ from scipy.stats import binomtest, t
 
 from wri.diagnosis.inputs import listed, short_labels
 from wri.errors import InputError
+from wri.number_text import write_number
 from wri.ood.evidence import Evidence, HeldOutRows
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import USUAL_BEYOND
@@ -156,7 +157,8 @@ class NewSite:
                 "rows that were held out in training (validation_fraction, in environments of at "
                 "least 25 rows)."
             )
-        if loss.low is None:
+        new, training = write_number(loss.new), write_number(loss.training)
+        if loss.low is None or loss.high is None:
             reason = f"no interval for a new site can be given from {FEW_SITES.get(sites)}"
             if sites > 2:
                 reason = (
@@ -164,14 +166,14 @@ class NewSite:
                     "or training without one diverged), so there is no interval"
                 )
             return (
-                f"Expected {self.measure} {loss.new:.3g} if the same prediction means the same "
-                f"here ({loss.training:.3g} at the training sites); {reason}."
+                f"Expected {self.measure} {new} if the same prediction means the same here "
+                f"({training} at the training sites); {reason}."
             )
         return (
-            f"Expected {self.measure} {loss.new:.3g}, {loss.level:.0%} interval {loss.low:.3g} to "
-            f"{loss.high:.3g}, for a site drawn like the {sites} training sites "
-            f"({loss.training:.3g} there), each of which was left out once; a site of another kind "
-            "is not covered. A sample of outcomes would check it."
+            f"Expected {self.measure} {new}, {loss.level:.0%} interval {write_number(loss.low)} to "
+            f"{write_number(loss.high)}, for a site drawn like the {sites} training sites "
+            f"({training} there), each of which was left out once; a site of another kind is not "
+            "covered. A sample of outcomes would check it."
         )
 
     def _describe_rows(self) -> str:

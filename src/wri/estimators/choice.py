@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from wri.errors import InputError
+from wri.number_text import write_number
 
 Rule = Literal["average", "worst", "insured", "affordable"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -80,7 +81,7 @@ def choose_candidate(
 
 def _describe(losses: np.ndarray, weights: Sequence[float | None], rule: Rule, best: int) -> str:
     """Describe the choice, its cost and its benefit."""
-    count, environments = losses.shape
+    (count, environments), mean = losses.shape, losses.mean(1)
     own = _name(weights, best)
     base = pick(losses, weights, "average")
     because = {
@@ -96,19 +97,24 @@ def _describe(losses: np.ndarray, weights: Sequence[float | None], rule: Rule, b
     if rule in ("insured", "affordable") and base != best:
         error = _paired_error(losses, best, base)
         parts.append(
-            f"{_name(weights, base)} has the smallest, {losses[base].mean():.4g}; the chosen one "
-            f"is {losses[best].mean() - losses[base].mean():.2g} above it, standard error "
-            f"{error:.2g}"
+            f"{_name(weights, base)} has the smallest, {write_number(mean[base], 4)}; the chosen "
+            f"one is {write_number(mean[best] - mean[base], 2)} above it, standard error "
+            f"{write_number(error, 2)}"
         )
-    parts.append(f"mean loss {losses[best].mean():.4g}, worst {losses[best].max():.4g}")
+    parts.append(
+        f"mean loss {write_number(mean[best], 4)}, worst {write_number(losses[best].max(), 4)}"
+    )
     without = [c for c, weight in enumerate(weights) if weight == 0 and c != best]
     if without and np.isfinite(losses[without[0]]).all():
         erm = losses[without[0]]
-        cost = losses[best].mean() / erm.mean() - 1
+        cost = mean[best] / erm.mean() - 1
         parts.append(
-            f"without a penalty (ERM) {erm.mean():.4g} and {erm.max():.4g}, so on average the "
-            f"penalty {'costs' if cost > 0 else 'saves'} {abs(cost):.1%} at sites like these"
+            f"without a penalty (ERM) {write_number(erm.mean(), 4)} and "
+            f"{write_number(erm.max(), 4)}, so on average the penalty "
+            f"{'costs' if cost > 0 else 'saves'} {abs(cost):.1%} at sites like these"
         )
+    if weights[best] and weights[best] == max(weight or 0 for weight in weights) and count > 1:
+        parts.append("no larger penalty weight was tried; give penalty_weight a number for that")
     return "; ".join(parts)
 
 

@@ -11,6 +11,7 @@ import sklearn
 import torch
 
 from wri import __version__
+from wri.number_text import write_number
 from wri.report.blocks import BulletList, CommandBlock, FactList, PageTable, Section
 from wri.tables.choosing import label_of
 from wri.tables.fitting import TableFit
@@ -39,10 +40,15 @@ def verdict_section(fit: TableFit) -> Section:
         rows.append([name, *shares])
     evidence = model.evidence_
     facts = [
-        ("Rare", f"log density below {evidence.rare:.4g}: {100 * model.rare:g} % of held-out rows"),
+        (
+            "Rare",
+            f"log density below {write_number(evidence.rare, 4)}: "
+            f"{100 * model.rare:g} % of held-out rows",
+        ),
         (
             "Outside",
-            f"log density below {evidence.outside:.4g}: {100 * model.outside:g} % of held-out rows",
+            f"log density below {write_number(evidence.outside, 4)}: "
+            f"{100 * model.outside:g} % of held-out rows",
         ),
         (
             "Evidence sees",

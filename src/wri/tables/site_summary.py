@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wri.errors import InputError, shorten
+from wri.number_text import write_number
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
@@ -28,10 +29,12 @@ def site_lines(site: "NewSite") -> list[str]:
         f"{'outside':<18}{site.outside:>12.1%}   usual {outside:.1%}",
     ]
     if site.loss is not None:
-        ends = site.loss.low is not None and site.loss.high is not None
-        span = f"   {site.loss.level:.0%} interval {site.loss.low:.4g} to {site.loss.high:.4g}"
-        lines.append(f"{'expected loss':<18}{site.loss.new:>12.4g}{span if ends else ''}")
-        lines.append(f"{'at training sites':<18}{site.loss.training:>12.4g}")
+        ends, span = (site.loss.low, site.loss.high), ""
+        if None not in ends:
+            low, high = (write_number(end, 4) for end in ends)
+            span = f"   {site.loss.level:.0%} interval {low} to {high}"
+        lines.append(f"{'expected loss':<18}{write_number(site.loss.new, 4):>12}{span}")
+        lines.append(f"{'at training sites':<18}{write_number(site.loss.training, 4):>12}")
     lines.append(f"{'most common at':<18}   {like}{more}")
     for name in site.flagged_columns[:SHOWN]:
         share = site.beyond[site.columns.index(name)]
