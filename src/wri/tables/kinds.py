@@ -67,7 +67,7 @@ def find_column(cells: pd.Series, name: str, kind: Kind | None = None) -> Column
     names = sorted({as_category(value) for value in values}) if kind == "category" else []
     n = len(cells) - distinct.n_missing
     codes = found and kind == "number" and look_like_codes(name, values, n)
-    return Column(name, kind, distinct.n_missing, tuple(names), codes)
+    return Column(name, kind, distinct.n_missing, tuple(names), codes=codes)
 
 
 def _is_measured(cells: pd.Series) -> bool:
