@@ -94,8 +94,8 @@ class TreeEstimator(EnvironmentEstimator):
         rows are used for training and also set the thresholds.
     evidence_on : {"outputs", "x"}, default="outputs"
         What distance from training is measured on. "outputs": the log-odds, or the predicted
-        number; far rows are those with extreme predictions. "x": the standardised inputs, which also find
-        unusual combinations of columns that have ordinary predictions.
+        number; far rows are those with extreme predictions. "x": the standardised inputs, which
+        also find unusual combinations of columns that have ordinary predictions.
     rare : float, default=0.05
         Share of the training environments' rows that `verdict` calls rare or outside.
     outside : float, default=0.005
