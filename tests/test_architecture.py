@@ -63,7 +63,17 @@ MAY_IMPORT = {
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 
 
-BELOW_ALL = ("cache", "errors", "measures", "presets", "progress", "registry", "rows", "threads")
+BELOW_ALL = (
+    "cache",
+    "errors",
+    "measures",
+    "number_text",
+    "presets",
+    "progress",
+    "registry",
+    "rows",
+    "threads",
+)
 
 
 def imported_packages(path):

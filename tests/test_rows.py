@@ -1,5 +1,6 @@
 """Rows of a table: the order of environments, the units of columns and gaps."""
 
+import re
 from datetime import date, timedelta
 
 import numpy as np
@@ -153,3 +154,26 @@ def test_a_gap_is_refused_with_its_place_and_the_remedy():
         refuse_gaps(x, None)
     with pytest.raises(InputError, match="on contains infinity: row 1, column 'dose'"):
         refuse_gaps(x, ["age", "dose"], "on")
+
+
+@pytest.mark.parametrize(
+    ("given", "labels", "number", "named"),
+    [
+        (["a", "a ", " a", "b"], ["a", "b"], [0, 0, 0, 1], "'a' and 'a ' and ' a'"),
+        ([1, "1", 2], [1, 2], [0, 0, 1], "1 and '1'"),
+        (["2", 1.0, 2, " 1"], [1.0, 2], [1, 0, 1, 0], "'2' and 2; 1.0 and ' 1'"),
+    ],
+)
+def test_blanks_and_types_do_not_make_another_label(given, labels, number, named):
+    with pytest.warns(UserWarning, match=re.escape(named)):
+        found = number_environments(given, "groups", len(given))
+    assert (found.labels.tolist(), found.number.tolist()) == (labels, number)
+
+
+def test_different_labels_stay_apart_without_a_warning(recwarn):
+    given = ["a", "A", "1", "1.0", "01", "b c", "bc"]
+    assert len(number_environments(given, "groups", 7).labels) == 7
+    given = [(1, "b"), (2, "a"), (1, "b")]
+    assert number_environments(given, "groups", 3).number.tolist() == [0, 1, 0]
+    assert number_environments(np.array(["x ", "y"]), "groups", 2).labels.tolist() == ["x", "y"]
+    assert not recwarn.list

@@ -1,6 +1,7 @@
 """Rows of a table: environments, units and missing values."""
 
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from math import inf
 from numbers import Integral, Real
@@ -76,10 +77,49 @@ def number_environments(given: Iterable[Any], what: str, n_rows: int) -> Environ
         raise InputError(
             f"{what} has no label in row {missing[0]} ({len(missing)} such rows); fill or drop them"
         )
-    number, distinct = pd.factorize(labels)
-    distinct = np.asarray(distinct)
+    number, found = pd.factorize(labels)
+    distinct, place = merge_spellings(np.asarray(found), what)
     order = order_labels(distinct)
-    return Environments(distinct[order], np.argsort(order)[number])
+    return Environments(distinct[order], np.argsort(order)[place[number]])
+
+
+def merge_spellings(labels: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """Merge labels that differ only in blanks around them or in their type, and warn of them.
+
+    "a ", " a" and "a" are one label, and so are 1 and "1"; the same rule in the whole package.
+    Return the different labels without blanks, and the place of each given label among them.
+    """
+    spellings: dict[Any, list[int]] = {}
+    for place, label in enumerate(labels):
+        spellings.setdefault(_spelling(label), []).append(place)
+    kept, places = [], np.empty(len(labels), int)
+    for number, same in enumerate(spellings.values()):
+        places[same] = number
+        others = [labels[place] for place in same if not isinstance(labels[place], str)]
+        kept.append(others[0] if others else labels[same[0]].strip())
+    twins = [[labels[place] for place in same] for same in spellings.values() if len(same) > 1]
+    if twins:
+        named = "; ".join(" and ".join(shorten(repr(each)) for each in same) for same in twins[:6])
+        more = f"; and {len(twins) - 6} more" if len(twins) > 6 else ""
+        warnings.warn(
+            f"{what}: labels that differ only in blanks around them or in their type are taken as "
+            f"one: {named}{more}; rename them if they are different",
+            stacklevel=3,
+        )
+    merged = np.empty(len(kept), labels.dtype)
+    for number, label in enumerate(kept):  # one by one: a label may be a tuple
+        merged[number] = label
+    return merged, places
+
+
+def _spelling(label: Any) -> Any:
+    """Return the text of a label without blanks around it; whole numbers have no fraction."""
+    if isinstance(label, str):
+        return label.strip()
+    number = read_number(label)
+    if number is None or isinstance(label, bool | np.bool_):
+        return label
+    return str(int(number)) if abs(number) < inf and number == int(number) else str(number)
 
 
 def order_labels(labels: Sequence[Any] | np.ndarray) -> list[int]:

@@ -101,7 +101,7 @@ def test_the_meaning_leads_with_the_interval(marked):
     found = marked.score_new_site(new)
     assert found.meaning.startswith(f"Expected log-loss {found.loss.new:.3g}, 95% interval")
     assert "drawn like the 3 training sites" in found.meaning
-    assert "rare: a prediction more extreme" in found.meaning
+    assert "rare: a class less certain than nearly all in training" in found.meaning
     assert repr(found) == found.meaning.strip()
     narrow = marked.score_new_site(new, level=0.5).loss
     assert found.loss.low < narrow.low < narrow.high < found.loss.high

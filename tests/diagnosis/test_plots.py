@@ -37,6 +37,7 @@ def make_new_site(environments):
         scores=scores,
         rarity=100 * random.random(400) ** 2,
         verdicts=np.where(random.random(400) < 0.1, "rare", "supported"),
+        reasons=np.full(400, ""),
         usual=(0.045, 0.005),
         loss=None,
         measure="log-loss",

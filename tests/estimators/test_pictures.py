@@ -48,6 +48,7 @@ def test_from_a_folder_to_predictions_and_verdicts(model, folder):
     assert np.allclose(model.predict_proba(new).sum(1), 1)
     assert set(model.verdict(train)) <= {"supported", "rare", "outside"}
     assert (model.verdict(train) == "supported").mean() > 0.8
+    assert ((model.reason(train) == "") == (model.verdict(train) == "supported")).all()
     assert set(model.nearest_environment(train)) == {"a", "b"}
     assert ((model.rarity(new) > 0) & (model.rarity(new) <= 100)).all()
     assert "rows" in model.score_new_site(new).meaning
@@ -81,7 +82,7 @@ def test_a_broken_picture_keeps_its_row(model, folder, tmp_path):
     broken.write_bytes(b"no picture")
     paths = [folder.paths[0], broken, folder.paths[-1]]
     with pytest.warns(UserWarning, match=r"1 of 3 pictures cannot be read.*broken\.jpg"):
-        assert model.verdict(paths)[1] == "unreadable"
+        assert model.verdict(paths)[1] == model.reason(paths)[1] == "unreadable"
     with pytest.warns(UserWarning, match="1 of 3"):
         assert model.predict(paths).tolist()[1] is None
     with pytest.warns(UserWarning, match="1 of 3"):

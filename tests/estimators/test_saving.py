@@ -323,7 +323,7 @@ def test_a_density_that_holds_a_function_is_described_and_not_kept(tmp_path):
 
 def test_a_newer_version(folder):
     edit(folder, lambda record: record.update(format_version=9, wri_version="9.1", new=1))
-    refused(folder, r"written by wri '9\.1' in format 9; .* up to 5: pip install --upgrade")
+    refused(folder, r"written by wri '9\.1' in format 9; .* up to 6: pip install --upgrade")
 
 
 def test_an_older_version(folder):
@@ -345,7 +345,7 @@ def test_labels_that_json_has_not(tmp_path):
         (lambda r: r.update(tensors="../../secret"), "missing or unknown: tensors"),
         (lambda r: r.pop("spec"), "missing or unknown: spec"),
         (lambda r: r.update(format="torch"), "has no entry"),
-        (lambda r: r.update(format_version="1"), "format_version must be 5"),
+        (lambda r: r.update(format_version="1"), "format_version must be 6"),
         (lambda r: r.update(estimator="os.system"), "estimator 'os.system' is unknown"),
         (lambda r: r.update(features=4), r"parameters is float64\[73\], but"),
         (lambda r: r["spec"].update(hidden=[10**30, 4]), r"parameters is float64\[73\], but"),

@@ -104,13 +104,12 @@ def test_parquet_and_other_dialects_tell_the_same(folder, new, tmp_path):
         options = ["--keep", "id", "--prefix", "wri_"]
         assert run("predict", folder / "model", tmp_path / name, "-o", out, *options)[0] == 0
         outputs[name] = out
-    one = pd.read_csv(outputs["new.csv"], dtype={"id": str})
+    texts = {"dtype": {"id": str}, "keep_default_na": False}
+    one = pd.read_csv(outputs["new.csv"], **texts)
     two = pd.read_parquet(outputs["new.parquet"])
-    three = pd.read_csv(outputs["semi.csv"], sep=";", decimal=",", dtype={"id": str})
-    assert one.columns.tolist() == [
-        "id",
-        *(f"wri_{n}" for n in ("prediction", "probability", "rarity", "verdict", "nearest")),
-    ]
+    three = pd.read_csv(outputs["semi.csv"], sep=";", decimal=",", **texts)
+    added = ("prediction", "probability", "rarity", "verdict", "reason", "nearest")
+    assert one.columns.tolist() == ["id", *(f"wri_{name}" for name in added)]
     for other in (two, three):
         pd.testing.assert_frame_equal(one, other, check_dtype=False)
 
@@ -150,7 +149,7 @@ def test_a_regression_is_measured_by_squared_errors(folder, new, tmp_path):
     )
     assert code == 0
     found = pd.read_csv(tmp_path / "o.csv")
-    assert found.columns.tolist() == ["prediction", "rarity", "verdict", "nearest"]
+    assert found.columns.tolist() == ["prediction", "rarity", "verdict", "reason", "nearest"]
     errors = new["dose"] - found["prediction"]
     outcomes = json.loads(text)["outcomes"]
     assert outcomes["loss"] == pytest.approx(np.mean(errors**2))

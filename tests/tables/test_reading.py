@@ -124,3 +124,14 @@ def test_blocks_and_dropped_columns_are_no_features(tmp_path):
     rows = read(tmp_path, text, blocks="week", leave_out=["id"])
     assert list(rows.frame) == ["a"]
     assert rows.blocks.tolist() == ["7", "7", "8", "8"]
+
+
+def test_blanks_around_a_site_make_no_other_site(tmp_path):
+    text = "a,sick,site\n1,no,u\n2,yes ,u \n3,no, u\n4,yes,v\n5,no,v\n"
+    with pytest.warns(UserWarning, match="differ only in blanks") as caught:
+        rows = read(tmp_path, text)
+    assert rows.environments == {"u": 3, "v": 2}
+    assert rows.y.tolist() == ["no", "yes", "no", "yes", "no"]
+    told = [str(each.message) for each in caught]
+    assert any("column 'site'" in text and "'u' and 'u '" in text for text in told)
+    assert any("column 'sick'" in text and "'yes ' and 'yes'" in text for text in told)

@@ -1,5 +1,7 @@
 """What columns hold, and the preprocessing that follows from it."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,7 +24,7 @@ def draw(seed=0):
             "text number": [f" {value:.2f} " for value in random.normal(size=N)],
             "smoker": random.choice(["Yes", "no ", None], N),
             "ward": random.choice(["north", "south"], N),
-            "code": random.integers(1, 5, N),
+            "grade": random.integers(1, 5, N),
             "site": np.arange(N) % 3,
             "y": random.integers(2, size=N),
         }
@@ -74,8 +76,8 @@ def test_a_name_makes_numbers_an_id():
 
 def test_kinds_can_be_given_and_columns_left_out():
     table = draw()
-    found = kinds(table, target="y", kinds={"code": "category"}, leave_out=["age"])
-    assert found["code"] == "category"
+    found = kinds(table, target="y", kinds={"grade": "category"}, leave_out=["age"])
+    assert found["grade"] == "category"
     assert found["age"] == "left out"
     with pytest.raises(InputError, match="no column 'ages'; it has 'age', "):
         TableSchema.infer(table, kinds={"ages": "number"})
@@ -197,3 +199,41 @@ def test_dashes_are_missing_in_a_file_with_decimal_commas(tmp_path):
     frame = read_rows([path], target="y", environment="site").frame
     assert kinds(frame) == {"lactate": "number"}
     assert TableSchema.infer(frame).columns[0].missing == 2
+
+
+ICD = [250, 401, 414, 428, 486, 786]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "codes"),
+    [
+        ("icd_code", ICD, True),
+        ("diagnosis", ICD, True),
+        ("ward", [1, 2, 3, 7], True),
+        ("region", ["01", "02", "17"], True),
+        ("dose", [100, 150, 250, 500], False),
+        ("year", [2015, 2016, 2018, 2019], False),
+        ("children", [0, 1, 2, 3], False),
+        ("height", list(range(150, 190)), False),
+        ("code", [0.5, 1.5, 2.5], False),
+    ],
+)
+def test_numbers_that_look_like_codes_are_read_as_numbers_with_a_hint(name, values, codes):
+    table = pd.DataFrame({name: values * 10})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        schema = TableSchema.infer(table)
+    assert schema.columns[0].kind == "number"
+    assert bool(schema.notes) == codes
+    assert [str(each.message) for each in caught] == list(schema.notes)
+    assert ("--category" in schema.as_lines()[0]) == codes
+    if codes:
+        assert f"column '{name}'" in schema.notes[0]
+        assert f"--category {name}" in schema.notes[0]
+
+
+@pytest.mark.parametrize("kind", ["number", "category"])
+def test_a_kind_that_was_given_needs_no_hint(kind, recwarn):
+    table = pd.DataFrame({"icd_code": ICD * 10})
+    assert not TableSchema.infer(table, kinds={"icd_code": kind}).notes
+    assert not recwarn.list

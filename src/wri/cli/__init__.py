@@ -5,13 +5,14 @@ Commands import their packages when they run, so that help and errors appear wit
 
 import signal
 import sys
+import warnings
 from typing import Annotated
 
 import typer
 
 from wri import __version__
 from wri.cli import data, diagnose, exchange, fit, predict, reproduce, sweep
-from wri.cli.console import checked_output, complain, echo, repeat_lists
+from wri.cli.console import checked_output, complain, echo, repeat_lists, show_warning
 from wri.errors import InputError, shorten
 
 HELP = """Weighted risk invariance: predictors that hold at a new site.
@@ -73,7 +74,8 @@ def main() -> None:
     """Run the command; wrong input ends with one sentence and exit code 2."""
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
-        with checked_output():
+        with checked_output(), warnings.catch_warnings():
+            warnings.showwarning = show_warning
             app(repeat_lists(sys.argv[1:]))
     except InputError as error:
         complain(str(error))

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from wri.cli.names import SELECTIONS
 from wri.errors import InputError
+from wri.number_text import write_number
 
 _TERMINAL = sys.stdout is not None and sys.stdout.isatty()
 console = Console(width=None if _TERMINAL else 200)  # tables in logs are not wrapped
@@ -106,7 +107,7 @@ def make_progress() -> Progress:
 
 class StepRate(ProgressColumn):
     def render(self, task: BarTask) -> Text:
-        return Text(f"{task.speed:.3g} steps/s" if task.speed else "")
+        return Text(f"{write_number(task.speed)} steps/s" if task.speed else "")
 
 
 def update(bar: Progress, task: TaskID, done: int, of: int) -> None:
@@ -120,6 +121,11 @@ def describe(bar: Progress, task: TaskID, text: str) -> None:
 def say(text: str) -> None:
     """Print a line beside the results."""
     messages.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def show_warning(message: Warning | str, *place: object, **more: object) -> None:
+    """Print a warning as one line, without the place in the code."""
+    say(f"warning: {message}")
 
 
 def complain(text: str) -> None:

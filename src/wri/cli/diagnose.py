@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from wri.cli import fit_options as given
-from wri.cli.console import console, echo, make_progress, update
+from wri.cli.console import console, echo, make_progress, say, update
 from wri.cli.fit import check_columns, ending_cleanly, given_kinds
 from wri.errors import InputError, shorten
 
@@ -98,6 +98,8 @@ def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tu
 
     if model is None:
         schema = find_schema(rows, kinds)
+        for note in schema.notes:
+            say(note)
         head = Pipeline([(str(k), step) for k, step in enumerate(schema.make_preprocessing())])
         x = np.asarray(head.fit_transform(rows.frame))
         encoded = [str(name) for name in head.get_feature_names_out()]

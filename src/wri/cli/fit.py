@@ -17,6 +17,7 @@ from wri.cli import fit_options as given
 from wri.cli.console import console, describe, echo, make_progress, say, update
 from wri.cli.sweep import read_hidden
 from wri.errors import InputError
+from wri.number_text import write_number
 
 if TYPE_CHECKING:
     from wri.tables.fitting import FitOptions, TableFit
@@ -248,7 +249,7 @@ def show_held_out(fitted: "TableFit") -> None:
         for name in held.algorithms:
             own = held.of(name)[place]
             ends = show_interval(held, SiteInterval(own.score, own.low, own.high))
-            cells += [f"{show(held, own.score)} ({ends})", f"{own.loss:.4g}"]
+            cells += [f"{show(held, own.score)} ({ends})", write_number(own.loss, 4)]
         shown.add_row(*cells)
     shown.add_section()
     for line, what in (("mean of sites", held.mean), ("a new site", held.new_site)):
@@ -256,7 +257,7 @@ def show_held_out(fitted: "TableFit") -> None:
         for name in held.algorithms:
             found, loss = what(name), what(name, "loss")
             ends = show_interval(held, found)
-            cells += [f"{show(held, found.value)} ({ends})", f"{loss.value:.4g}"]
+            cells += [f"{show(held, found.value)} ({ends})", write_number(loss.value, 4)]
         shown.add_row(*cells)
     console.print(shown)
 

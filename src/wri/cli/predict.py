@@ -66,8 +66,9 @@ def predict(
 
     The output has the input's rows in their order, with the columns `prediction`, `probability` (of
     the second of two classes, else one per class; rounded to 6 digits), `rarity` (percentage of
-    training rows that are as rare or rarer), `verdict` (supported, rare or outside) and `nearest`
-    (the training site in which such a row is most common). Files may be larger than memory.
+    training rows that are as rare or rarer), `verdict` (supported, rare or outside), `reason` (why
+    a row is not supported) and `nearest` (the training site in which such a row is most common).
+    Files may be larger than memory.
 
     Examples:
 
@@ -90,6 +91,8 @@ def predict(
         from wri.estimators.columns import listed
 
         say(f"columns that were not in training are ignored: {listed(done.ignored)}")
+    for found in done.unseen_counts:
+        say(f"warning: {found.sentence}; these rows are not supported")
     total = max(1, done.rows)
     shares = ", ".join(
         f"{done.verdicts[name] / total:.1%} {name}" for name in ("supported", "rare", "outside")
@@ -97,6 +100,8 @@ def predict(
     if done.verdicts["unreadable"]:
         shares += f", {done.verdicts['unreadable']} unreadable"
     echo(f"{done.rows:,} rows: {shares}")
+    for reason, count in done.reasons.most_common(10):
+        echo(f"  {count:,} {reason}")
     if done.positive is not None:
         echo(f"{prefix}probability is that of class {shorten(repr(done.positive))}")
     for line in done.outcomes.as_lines() if done.outcomes is not None else []:

@@ -11,6 +11,7 @@ from wri.cli import options as given
 from wri.cli.console import console, echo, make_progress
 from wri.cli.names import NEED_PAIRS, SELECTIONS
 from wri.errors import InputError, check_option
+from wri.number_text import write_number
 
 if TYPE_CHECKING:
     from wri.sweep import BestModel, DatasetInfo, Outcome
@@ -211,7 +212,7 @@ def _show_best(kept: StoreContents, models: "Sequence[BestModel]", folder: Path 
         console.print(shown)
         echo(
             f"best on average: draw {model.draw}, step {model.step}, {model.measure} "
-            f"{model.value:.4g}\n{python_line(model.model, _kind(model))}"
+            f"{write_number(model.value, 4)}\n{python_line(model.model, _kind(model))}"
         )
     if folder is not None:
         echo(f"trained on all environments and saved in {folder}")
@@ -219,6 +220,11 @@ def _show_best(kept: StoreContents, models: "Sequence[BestModel]", folder: Path 
 
 def _choice_cells(choice: dict[str, Any]) -> list[str]:
     hyper = (choice["model"] or {}).get("hyper", {})
-    numbers = ", ".join(f"{name} = {value:.4g}" for name, value in hyper.items())
+    numbers = ", ".join(f"{name} = {write_number(value, 4)}" for name, value in hyper.items())
     place = [str(choice[name]) for name in ("trial", "draw", "step")]
-    return [*place, f"{choice['value']:.4g}", f"{choice['score']:.4g}", numbers]
+    return [
+        *place,
+        write_number(choice["value"], 4),
+        write_number(choice["score"], 4),
+        numbers,
+    ]

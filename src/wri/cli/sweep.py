@@ -13,6 +13,7 @@ from wri.cli import options as given
 from wri.cli.console import describe, echo, make_progress, say, update
 from wri.cli.names import ALGORITHMS, ON_REQUEST, SELECTIONS
 from wri.errors import InputError, shorten
+from wri.number_text import write_number
 
 if TYPE_CHECKING:
     from wri.sweep import Backend, Store, Sweep, SweepData
@@ -99,8 +100,8 @@ def _check_size(path: Path, gigabytes: float) -> None:
     needed = reading_bytes(path)
     if needed > gigabytes * 1e9:
         raise InputError(
-            f"{shorten(path)} needs about {needed / 1e9:.2g} GB to be read, but --memory allows "
-            f"{gigabytes:g}; raise it, or leave rows or columns out"
+            f"{shorten(path)} needs about {write_number(needed / 1e9, 2)} GB to be read, but "
+            f"--memory allows {gigabytes:g}; raise it, or leave rows or columns out"
         )
 
 
@@ -112,7 +113,8 @@ def _memory_left(gigabytes: float, overhead: float) -> float:
     taken = resident_bytes() + LIBRARIES + overhead
     if gigabytes * 1e9 <= taken:
         raise InputError(
-            f"--memory {gigabytes:g} is too small: PyTorch and the rows need {taken / 1e9:.2g} GB"
+            f"--memory {gigabytes:g} is too small: PyTorch and the rows need "
+            f"{write_number(taken / 1e9, 2)} GB"
             + (" in all workers; OMP_NUM_THREADS=1 starts only one" if overhead else "")
         )
     return gigabytes * 1e9 - taken

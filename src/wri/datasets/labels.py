@@ -1,8 +1,8 @@
 """Labels and targets in a column of a table: their names in order, and their task.
 
-Names of environments and classes are the texts of the cells, in natural order: "2" before "10",
-"site 2" before "site 10". Rows in messages are counted from 1, below the header and without blank
-lines.
+Names of environments and classes are the texts of the cells without blanks around them, in natural
+order: "2" before "10", "site 2" before "site 10". Rows in messages are counted from 1, below the
+header and without blank lines.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wri.errors import InputError, shorten
-from wri.rows import first_gap, order_labels, read_number
+from wri.rows import first_gap, merge_spellings, order_labels, read_number
 
 MOST_FRACTIONS = 20  # more different labels than this, with fractions, are a measurement
 TASKS = ("classes", "numbers")
@@ -37,7 +37,9 @@ def read_labels(
     """
     import pandas as pd
 
-    codes, found = pd.factorize(values)  # −1 where missing
+    codes, different = pd.factorize(values)  # −1 where missing
+    found, places = merge_spellings(np.asarray(different, object), f"{path}: column {column!r}")
+    codes = np.append(places, -1)[codes]
     names = [str(each) for each in found]
     numbers = [read_number(name) for name in names]
     for code, (each, name, number) in enumerate(zip(found, names, numbers, strict=True)):

@@ -51,6 +51,7 @@ from wri.diagnosis.inputs import (
 from wri.diagnosis.left_out import LeftOutLosses, drop_columns, losses_left_out, plain_model
 from wri.diagnosis.slope_bootstrap import SlopeSpread, compare_slopes
 from wri.errors import InputError
+from wri.number_text import write_number
 from wri.rows import Environments, NumericTable, read_sites
 
 LEVEL = 0.05
@@ -158,8 +159,8 @@ class ChangingFeatures(ChangingPlot):
         found = (
             f"Given the other columns, {listed(flagged)} {'relate' if flagged[1:] else 'relates'} "
             f"to y in other ways in some of the {number} environments than in others (5 % level): "
-            f"the slope of {flagged[0]} goes from {np.nanmin(slopes):.2g} to "
-            f"{np.nanmax(slopes):.2g} {self.unit}."
+            f"the slope of {flagged[0]} goes from {write_number(np.nanmin(slopes), 2)} to "
+            f"{write_number(np.nanmax(slopes), 2)} {self.unit}."
         )
         if len(flagged) == len(self.names) > 1:
             found += (

@@ -51,6 +51,7 @@ from wri.diagnosis.losses import model_losses
 from wri.diagnosis.position import EXACT, GeneralPosition, general_position, smallest_spurious_gap
 from wri.diagnosis.weighted_moments import WeightedMoments, empirical_moments, row_weights
 from wri.errors import InputError
+from wri.number_text import write_number
 from wri.report import style
 from wri.rows import NumericTable, Scaling, read_sites
 
@@ -118,11 +119,12 @@ class DesignPosition:
         """The result and what to do, in plain words."""
         number, gap, names = self.position.environments, self.position.spurious_gap, self._names()
         them = "them" if self.spurious[1:] else "it"
-        least = f"weighted risks of such a predictor differ by {gap:.2g} of the risk of predicting"
+        gap_text, chance = write_number(gap, 2), write_number(self.chance.max(), 2)
+        least = f"weighted risks of such a predictor differ by {gap_text} of the risk of predicting"
         if self.excludes_spurious:
             return (
                 f"These {number} environments rule out linear predictors that use {names}: {least} "
-                f"the mean, or more, and chance explains at most {self.chance.max():.2g} (5 % "
+                f"the mean, or more, and chance explains at most {chance} (5 % "
                 f"level). Exactly equal weighted risks would mean that a predictor ignores {them}; "
                 f"training comes closer to that with a larger λ.{self._importance()}"
             )
@@ -135,7 +137,7 @@ class DesignPosition:
             )
         return (
             f"These {number} environments do not rule out predictors that use {names}: {least} the "
-            f"mean, and chance explains up to {self.chance.max():.2g}. Add environments in which y "
+            f"mean, and chance explains up to {chance}. Add environments in which y "
             f"relates to {them} differently, add rows, or assume fewer columns to be spurious."
             f"{self._importance()}"
         )

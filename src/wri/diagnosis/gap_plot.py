@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wri.diagnosis.inputs import short_labels
+from wri.number_text import write_number
 from wri.report import style
 
 MOST_PAIRS = 18
@@ -79,7 +80,7 @@ class GapPlot:
         axes.set_yticks(range(len(names)), names, parse_math=False)
         axes.set_ylim(len(names) - 0.5, -0.5)
         unit = "nats" if factor == 1 else "% of the variance of y"
-        axes.set_xlabel(f"gap, {unit} ({100 * self.level:.3g} % for all pairs together)")
+        axes.set_xlabel(f"gap, {unit} ({write_number(100 * self.level)} % for all pairs together)")
         hidden = len(self.pairs) - len(shown)
         if hidden:
             axes.set_title(f"{hidden} pairs whose gaps are less clear are not shown", loc="left")

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from wri.errors import InputError
+from wri.number_text import write_number, write_percent
 from wri.rows import Scaling, find_constant_columns, first_gap
 
 MANY = 20
@@ -85,7 +86,9 @@ def listed(names: tuple[str, ...], most: int = 6) -> str:
 
 def amount(value: float, unit: str) -> str:
     """Format a loss in nats or as a share of the variance of y."""
-    return f"{value:.2g} nats" if unit == "nats" else f"{100 * value:.2g} % of the variance of y"
+    if unit == "nats":
+        return f"{write_number(value, 2)} nats"
+    return f"{write_percent(value, 2)} of the variance of y"
 
 
 def short(label: object, most: int = 24) -> str:

@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from wri.diagnosis.inputs import amount
 from wri.errors import InputError
+from wri.number_text import write_number
 from wri.report.intervals import Interval, interval
 from wri.rows import Environments
 
@@ -84,12 +85,14 @@ class LeftOutLosses:
     @property
     def sentence(self) -> str:
         """The change of the loss as part of a sentence."""
-        change, better = self.change, int((self.after < self.before).sum())
+        better = int((self.after < self.before).sum())
+        ends = (self.change.mean, self.change.low, self.change.high)
+        mean, low, high = (write_number(each, 2, sign=True) for each in ends)
         return (
             f"the loss at environments left out in turn goes from "
             f"{amount(float(self.before.mean()), self.unit)} to "
-            f"{amount(float(self.after.mean()), self.unit)} (change {change.mean:+.2g}, 95 % "
-            f"interval over environments {change.low:+.2g} to {change.high:+.2g}; lower at "
+            f"{amount(float(self.after.mean()), self.unit)} (change {mean}, 95 % "
+            f"interval over environments {low} to {high}; lower at "
             f"{better} of {len(self.labels)}; {self.model})"
         )
 

@@ -23,9 +23,11 @@ from scipy.stats import binomtest, t
 
 from wri.diagnosis.inputs import listed, short_labels
 from wri.errors import InputError
-from wri.ood.evidence import Evidence, HeldOutRows
+from wri.number_text import write_number
+from wri.ood.evidence import FAR, UNSURE, Evidence, HeldOutRows, RowEvidence
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import USUAL_BEYOND
+from wri.ood.unseen import UnseenCells
 from wri.report import style
 
 FEWEST = 30  # held-out rows, and effective ones, that an expected loss needs
@@ -34,11 +36,12 @@ OFTEN = 2.0  # multiple of the usual share of flagged rows; thresholds are estim
 OFTEN_BEYOND = 0.05  # share of rows beyond a column's range from which it is reported
 CHANCE = 0.01
 MOST_SITES = 20  # largest number of training environments in a figure
+MOST_UNSEEN = 6  # columns with unseen cells that are named
 FEW_SITES = {1: "one site", 2: "two sites"}
-RARE_MEANS = {
-    "outputs": "rare: a prediction more extreme than nearly all in training",
-    "phi": "rare: a representation unlike nearly all in training",
-    "x": "rare: columns unlike nearly all rows in training",
+FAR_MEANS = {
+    "outputs": "a prediction more extreme than nearly all in training",
+    "phi": "a representation unlike nearly all in training",
+    "x": "columns unlike nearly all rows in training",
 }
 
 
@@ -68,6 +71,8 @@ class NewSite:
         Percentages; higher is more common.
     verdicts : ndarray of shape (n_rows,)
         "supported", "rare" or "outside".
+    reasons : ndarray of shape (n_rows,)
+        Reasons of the verdicts; empty for supported rows.
     usual : tuple of float
         Shares of training rows that are rare, and outside.
     loss : SiteLoss or None
@@ -86,12 +91,15 @@ class NewSite:
         Share of rows beyond the range of each column in training.
     beyond_supported : float
         Share of the rows beyond a flagged column's range that are supported.
+    unseen : tuple of UnseenCells, default=()
+        Unknown categories, and gaps in columns that had none in training.
     """
 
     labels: np.ndarray  # [E], the training environments
     scores: np.ndarray  # [n, E], log density of every row in each
     rarity: np.ndarray  # [n], per cent, higher = more common
     verdicts: np.ndarray  # [n]
+    reasons: np.ndarray  # [n]
     usual: tuple[float, float]  # shares of training rows that are rare, and outside
     loss: SiteLoss | None  # None where rows are too few
     measure: str  # what the loss is
@@ -101,6 +109,7 @@ class NewSite:
     columns: tuple[str, ...]  # [D]
     beyond: np.ndarray  # [D], share of the rows beyond the column's range in training
     beyond_supported: float  # share of rows beyond a flagged column's range that are supported
+    unseen: tuple[UnseenCells, ...] = ()
 
     @property
     def rare(self) -> float:
@@ -138,7 +147,8 @@ class NewSite:
     @property
     def meaning(self) -> str:
         """The result, its assumptions and what to do, in plain words; the interval first."""
-        return " ".join([self._describe_loss(), self._describe_rows(), self._describe_columns()])
+        parts = [self._describe_loss(), self._describe_rows(), self._describe_columns()]
+        return " ".join([*parts, self._describe_unseen()]).strip()
 
     def __repr__(self) -> str:
         return self.meaning.strip()
@@ -156,7 +166,8 @@ class NewSite:
                 "rows that were held out in training (validation_fraction, in environments of at "
                 "least 25 rows)."
             )
-        if loss.low is None:
+        new, training = write_number(loss.new), write_number(loss.training)
+        if loss.low is None or loss.high is None:
             reason = f"no interval for a new site can be given from {FEW_SITES.get(sites)}"
             if sites > 2:
                 reason = (
@@ -164,22 +175,22 @@ class NewSite:
                     "or training without one diverged), so there is no interval"
                 )
             return (
-                f"Expected {self.measure} {loss.new:.3g} if the same prediction means the same "
-                f"here ({loss.training:.3g} at the training sites); {reason}."
+                f"Expected {self.measure} {new} if the same prediction means the same here "
+                f"({training} at the training sites); {reason}."
             )
         return (
-            f"Expected {self.measure} {loss.new:.3g}, {loss.level:.0%} interval {loss.low:.3g} to "
-            f"{loss.high:.3g}, for a site drawn like the {sites} training sites "
-            f"({loss.training:.3g} there), each of which was left out once; a site of another kind "
-            "is not covered. A sample of outcomes would check it."
+            f"Expected {self.measure} {new}, {loss.level:.0%} interval {write_number(loss.low)} to "
+            f"{write_number(loss.high)}, for a site drawn like the {sites} training sites "
+            f"({training} there), each of which was left out once; a site of another kind is not "
+            "covered. A sample of outcomes would check it."
         )
 
     def _describe_rows(self) -> str:
         rare, outside = self.usual
         found = (
             f"Of {len(self.verdicts)} rows {self.rare:.1%} are rare and {self.outside:.1%} outside "
-            f"the evidence ({rare:.1%} and {outside:.1%} are usual; "
-            f"{RARE_MEANS[self.evidence_on]}); most like {self.nearest!s}."
+            f"the evidence ({rare:.1%} and {outside:.1%} are usual; {self._rare_means}); most like "
+            f"{self.nearest!s}."
         )
         if self.flagged_often and self.outside <= 0.5:
             found += (
@@ -187,6 +198,20 @@ class NewSite:
                 "the flagged rows."
             )
         return found
+
+    @property
+    def _rare_means(self) -> str:
+        """What is rare for this model, and how many rows are so for each reason."""
+        far = FAR_MEANS[self.evidence_on]
+        if len(self.predictions) == 1:
+            return f"rare: {far}"
+        unsure, distant = (
+            sum(reason in each.split("; ") for each in self.reasons) for reason in (UNSURE, FAR)
+        )
+        return (
+            f"rare: a class less certain than nearly all in training, {unsure} rows, or {far}, "
+            f"{distant} rows"
+        )
 
     def _describe_columns(self) -> str:
         names = self.flagged_columns
@@ -204,6 +229,17 @@ class NewSite:
                 "cover it."
             )
         return found
+
+    def _describe_unseen(self) -> str:
+        if not self.unseen:
+            return ""
+        told = "; ".join(cells.counted.sentence for cells in self.unseen[:MOST_UNSEEN])
+        more = len(self.unseen) - MOST_UNSEEN
+        others = f"; and {more} more columns" if more > 0 else ""
+        return (
+            f"Cells of kinds that training never had: {told}{others}. The model takes them for "
+            "none of the known categories or for the median, so these rows are not supported."
+        )
 
     def plot(self, most: int = MOST_SITES, ax: Axes | None = None) -> Figure:
         """Draw the rarity of the rows and their nearest training environments.
@@ -266,7 +302,7 @@ def describe_new_site(
     left_out: LeftOutSites | None,
     labels: np.ndarray,
     *,
-    z: np.ndarray,
+    judged: RowEvidence,
     predictions: np.ndarray,
     beyond: np.ndarray,
     columns: tuple[str, ...],
@@ -287,8 +323,8 @@ def describe_new_site(
         Loss of each environment when it was left out.
     labels : ndarray of shape (E,)
         Labels of the training environments.
-    z : ndarray of shape (n_rows, F)
-        What the evidence sees of the new rows.
+    judged : RowEvidence
+        Evidence of the new rows.
     predictions : ndarray of shape (n_rows, C)
         Predictions of the model.
     beyond : ndarray of shape (n_rows, D)
@@ -301,8 +337,6 @@ def describe_new_site(
         Level of the interval.
     """
     _check_site(predictions, level)
-    judged = evidence.judge(z)
-    rare, outside = evidence.tail.share(np.array([evidence.rare, evidence.outside]))
     held_out = len(known.losses) > 0
     shares = beyond.mean(0)
     strange = beyond[:, flag_columns(shares, len(beyond))].any(1)
@@ -312,7 +346,8 @@ def describe_new_site(
         scores=judged.environments,
         rarity=judged.rarity,
         verdicts=judged.verdicts,
-        usual=(float(rare - outside), float(outside)),
+        reasons=judged.reasons,
+        usual=evidence.usual,
         loss=expect_loss(known, left_out, predictions, level),
         measure="log-loss" if predictions.shape[1] > 1 else "squared error",
         predictions=predictions.mean(0),

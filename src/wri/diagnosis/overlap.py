@@ -28,6 +28,7 @@ from wri.diagnosis.inputs import listed, refuse_weights, short_labels
 from wri.diagnosis.same_environments import identical_p
 from wri.diagnosis.weight_quality import effective_sample_size
 from wri.diagnosis.weighted_moments import overlap_logs
+from wri.number_text import write_number
 from wri.report import style
 from wri.rows import Environments, read_sites
 
@@ -114,7 +115,7 @@ class Overlap:
             f" {few.sum()} of {len(names)} pairs leave weights fewer than {FEW_ROWS} effective "
             f"rows on a side: {listed(tuple(f'({name})' for name in names[few]), 4)}."
         )
-        thin = thin if few.any() else ""
+        thin, p = thin if few.any() else "", write_number(self.p, 2)
         if little.any():
             named = listed(tuple(f"({name})" for name in names[little]), 4)
             return (
@@ -126,12 +127,12 @@ class Overlap:
         if not self.differ:
             return (
                 "The environments cannot be told apart by these columns: identical environments "
-                f"differ as much by chance (p = {self.p:.2g}). Identical environments teach "
+                f"differ as much by chance (p = {p}). Identical environments teach "
                 f"nothing about invariance.{thin}"
             )
         rely = f" On either side of a pair weights are worth {worth.min():.0f} rows or more."
         return (
-            f"The environments differ (p = {self.p:.2g} if they were identical), and no pair "
+            f"The environments differ (p = {p} if they were identical), and no pair "
             f"has clearly less than {GOOD_OVERLAP} of its cases in common, least {lowest}."
             f"{thin or rely}"
         )

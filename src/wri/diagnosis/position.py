@@ -36,6 +36,7 @@ import numpy as np
 from wri.diagnosis.bilinear import BilinearProblems, minimise
 from wri.diagnosis.weighted_moments import WeightedMoments
 from wri.errors import InputError, check_option
+from wri.number_text import write_number
 
 Gammas = Literal["common", "pair"]
 
@@ -119,11 +120,12 @@ class GeneralPosition:
     @property
     def meaning(self) -> str:
         """The result and what to do, in plain words."""
+        gap = write_number(self.spurious_gap, 2)
         if not self.excludes_spurious:
             return (
                 f"These {self.environments} environments differ too little: a predictor that uses "
                 "the spurious features has equal weighted risks, up to a relative gap of "
-                f"{self.spurious_gap:.1e}. Add environments (with ratio weights "
+                f"{gap}. Add environments (with ratio weights "
                 f"{self.spurious + 2} that differ at random are enough), or assume fewer features "
                 "to be spurious."
             )
@@ -131,7 +133,7 @@ class GeneralPosition:
         return (
             f"These {self.environments} environments are {where} differ enough: a linear predictor "
             "whose spurious part is as large as the target has weighted risks that differ by "
-            f"{self.spurious_gap:.1e} of the risk of predicting zero, or more. Equal weighted "
+            f"{gap} of the risk of predicting zero, or more. Equal weighted "
             "risks mean here that the spurious features are ignored."
         )
 

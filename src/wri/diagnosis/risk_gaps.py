@@ -25,6 +25,7 @@ from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP, pair_overlap
 from wri.diagnosis.resampled_risks import compare, weighted_risks
 from wri.diagnosis.weighted_moments import overlap_logs
 from wri.errors import InputError, check_option
+from wri.number_text import write_number
 from wri.rows import Environments, number_environments, read_sites, refuse_gaps
 
 FEWEST_BLOCKS = 2  # per environment, to estimate chance
@@ -146,7 +147,7 @@ class RiskGaps(GapPlot):
         """Describe the gaps."""
         most = np.abs(self.weighted_intervals[self.judged]).max()
         bound = (
-            f"at {100 * self.level:.3g} % confidence no weighted gap exceeds "
+            f"at {write_number(100 * self.level)} % confidence no weighted gap exceeds "
             f"{amount(most, self.unit)}, beside a mean risk of "
             f"{amount(float(self.risks.mean()), self.unit)}"
         )
@@ -187,7 +188,7 @@ class RiskGaps(GapPlot):
         factor = 1 if self.unit == "nats" else 100
         return (
             f"{i} than at {j} by {amount((low + high) / 2, self.unit)} "
-            f"({factor * low:.2g} to {factor * high:.2g})"
+            f"({write_number(factor * low, 2)} to {write_number(factor * high, 2)})"
         )
 
 

@@ -25,6 +25,7 @@ from wri.diagnosis.inputs import (
 from wri.diagnosis.losses import model_losses
 from wri.errors import InputError, shorten
 from wri.evaluation.futures import reverse_classes, reverse_numbers
+from wri.number_text import write_number
 from wri.report import style
 from wri.rows import Environments, number_environments
 
@@ -108,7 +109,8 @@ class StressTest:
         """The result in plain words."""
         means = np.nanmean(self.losses, 2)  # [M, 3]
         said = "; ".join(
-            f"{name} {unchanged:.3g} unchanged, {broken:.3g} broken, {turned:.3g} reversed"
+            f"{name} {write_number(unchanged)} unchanged, {write_number(broken)} broken, "
+            f"{write_number(turned)} reversed"
             for name, (unchanged, broken, turned) in zip(self.models, means, strict=True)
         )
         kept = self._n_reversed
@@ -136,7 +138,9 @@ class StressTest:
             gap = self.losses[m, r] - self.losses[0, r]
             mean, error = _mean_error(gap[np.isfinite(gap)])
             word = "costs" if mean >= 0 else "saves"
-            parts.append(f"{word} {abs(mean):.2g} ± {error:.1g} {relation}")
+            parts.append(
+                f"{word} {write_number(abs(mean), 2)} ± {write_number(error, 1)} {relation}"
+            )
         return (
             f"Against {self.models[0]}, {self.models[m]} {', '.join(parts)} "
             "(± a standard error between sites)."

@@ -101,14 +101,15 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         learns from all rows; the thresholds are set by one that is solved without them. In an
         environment with fewer than 25 rows all rows are used for both.
     evidence_on : {"outputs", "phi", "x"}, default="outputs"
-        What the evidence sees of a row. "outputs": the log-odds, or the predicted number; rare
-        rows are those with extreme predictions. "phi": the last hidden layer. "x": the
+        What distance from training is measured on. "outputs": the log-odds, or the predicted
+        number; far rows are those with extreme predictions. "phi": the last hidden layer. "x": the
         standardised inputs. "phi" and "x" also find unusual combinations of columns that have
         ordinary predictions, including combinations that do not matter for the prediction.
     rare : float, default=0.05
         Share of the training environments' rows that `verdict` calls rare or outside.
     outside : float, default=0.005
-        Share of the training environments' rows that `verdict` calls outside.
+        Share of the training environments' rows that `verdict` calls outside; of a classifier's
+        rows fewer are, because those that it is unsure of are rare.
     site_spread : bool, default=True
         Whether to train also without each environment in turn (in five groups if there are more
         than five environments). The interval of `score_new_site` needs it. It takes up to five

@@ -97,13 +97,14 @@ class TreeEstimator(EnvironmentEstimator):
         `verdict` and the round of early stopping. In an environment with fewer than 25 rows all
         rows are used for training and also set the thresholds.
     evidence_on : {"outputs", "x"}, default="outputs"
-        What the evidence sees of a row. "outputs": the log-odds, or the predicted number; rare
-        rows are those with extreme predictions. "x": the standardised inputs, which also find
-        unusual combinations of columns that have ordinary predictions.
+        What distance from training is measured on. "outputs": the log-odds, or the predicted
+        number; far rows are those with extreme predictions. "x": the standardised inputs, which
+        also find unusual combinations of columns that have ordinary predictions.
     rare : float, default=0.05
         Share of the training environments' rows that `verdict` calls rare or outside.
     outside : float, default=0.005
-        Share of the training environments' rows that `verdict` calls outside.
+        Share of the training environments' rows that `verdict` calls outside; of a classifier's
+        rows fewer are, because those that it is unsure of are rare.
     compare_erm : bool, default=True
         Whether to grow trees also without a penalty, for `erm_importances_`.
     site_spread : bool, default=True

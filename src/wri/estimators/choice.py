@@ -18,6 +18,7 @@ import numpy as np
 
 from wri.errors import InputError
 from wri.evaluation.futures import SENTENCES
+from wri.number_text import write_number
 
 Rule = Literal["average", "regret"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -108,8 +109,8 @@ def _name(weights: Sequence[float | None], number: int) -> str:
     """Name a candidate by its λ, or by its number if several have the same λ."""
     weight = weights[number]
     if weight is None or len(set(weights)) < len(weights):
-        return f"number {number}" + ("" if weight is None else f" (penalty_weight {weight:g})")
-    return f"penalty_weight {weight:g}"
+        return f"number {number}" + ("" if weight is None else f" (penalty_weight {write_number(weight)})")
+    return f"penalty_weight {write_number(weight)}"
 
 
 def describe_without_choice(asked: str | None, environments: int, stopped: bool) -> str:

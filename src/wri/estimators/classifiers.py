@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -81,6 +81,10 @@ class Classifier(ClassifierMixin, EnvironmentEstimator):  # type: ignore[misc]
 
     def _predictions(self, outputs: np.ndarray) -> np.ndarray:
         return softmax(outputs, axis=1)
+
+    def _confidence(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
+        ordered = np.sort(outputs, axis=1)
+        return ordered[:, -1] - logsumexp(ordered[:, :-1], axis=1)
 
     def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C − 1]
         """Return log-odds against the last class; a shift of all outputs does not matter."""

@@ -10,7 +10,7 @@ cells, NaN, "?", and the texts that pandas reads as missing in a CSV file.
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from wri.errors import InputError, check_option, shorten
+from wri.ood.unseen import MOST_EXAMPLES, UnseenCells
 
 Kind = Literal[
     "number", "yes/no", "category", "constant", "date", "id", "text", "mixed", "left out"
@@ -57,12 +58,16 @@ class Column:
         Missing cells in the table from which the kind was found.
     categories : tuple of str, default=()
         Categories in that table.
+    codes : bool, default=False
+        Whether the numbers look like codes. It is a hint for the user and is not saved.
     """
 
     name: str
     kind: Kind
     missing: int = 0
     categories: tuple[str, ...] = ()
+    _: KW_ONLY
+    codes: bool = field(default=False, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the column as a dict for JSON."""
@@ -243,6 +248,24 @@ class ColumnReader(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"{more}; correct the cells, or empty them if the value is unknown"
             )
         return pd.DataFrame(read, index=X.index, copy=False)
+
+    def find_unseen(self, read: pd.DataFrame) -> tuple[UnseenCells, ...]:
+        """Find cells of kinds that training never had in a table that `transform` returned."""
+        found = []
+        for column in self.columns_:
+            if column.kind not in READ:
+                continue
+            cells = read[column.name]
+            is_missing = cells == NO_CATEGORY if column.kind == "category" else cells.isna()
+            missing = is_missing.to_numpy()
+            if column.missing == 0 and missing.any():
+                found.append(UnseenCells(column.name, "missing", missing))
+            if column.kind == "category" and column.categories:
+                unknown = ~cells.isin(column.categories).to_numpy() & ~missing
+                if unknown.any():
+                    examples = tuple(map(str, cells[unknown].unique()[:MOST_EXAMPLES]))
+                    found.append(UnseenCells(column.name, "category", unknown, examples))
+        return tuple(found)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the columns that are features."""

@@ -213,6 +213,21 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._judge_each(pictures, lambda model, x: model.verdict(x), UNREADABLE)
 
+    def reason(self, pictures: Pictures) -> np.ndarray:
+        """Tell for each picture why its verdict is not "supported".
+
+        Parameters
+        ----------
+        pictures : ImageFolder or iterable of path-like
+            Pictures.
+
+        Returns
+        -------
+        reasons : ndarray of shape (n_pictures,)
+            "low confidence", "far from training", or "unreadable"; empty for supported pictures.
+        """
+        return self._judge_each(pictures, lambda model, x: model.reason(x), UNREADABLE)
+
     def nearest_environment(self, pictures: Pictures) -> np.ndarray:
         """Return the training domain in which each picture is most common.
 
@@ -262,6 +277,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             scores=fill(judged.scores, np.nan),
             rarity=fill(judged.rarity, np.nan),
             verdicts=fill(judged.verdicts, UNREADABLE),
+            reasons=fill(judged.reasons, UNREADABLE),
             nearest=fill(judged.nearest.astype(object), None),
         )
 

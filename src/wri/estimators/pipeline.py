@@ -20,12 +20,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from wri.errors import InputError
+from wri.estimators.columns import ColumnReader
 from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.environments import read_environments, without_column
 from wri.estimators.folders import SavedInFolders
 from wri.estimators.model_folder import require
 from wri.estimators.model_record import check_entries
 from wri.estimators.transformer_records import decode_steps, encode_steps
+from wri.ood.unseen import UnseenCells, flag_unseen
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
@@ -245,9 +247,13 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         Returns
         -------
         assessment : Assessment
-            Arrays with one entry per row.
+            Arrays with one entry per row. Rows with a category that training never had, or with a
+            missing cell in a column that was never missing, are at least rare.
         """
-        return self._last().assess(self._preprocess(X))
+        X, unseen = self._read(X)
+        judged = self._last().assess(X)
+        verdicts, reasons = flag_unseen(judged.verdicts, judged.reasons, unseen)
+        return replace(judged, verdicts=verdicts, reasons=reasons, unseen=unseen)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log density of each row in the equal mixture of the training environments.
@@ -307,7 +313,23 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         verdicts : ndarray of shape (n_rows,)
             "supported", "rare" or "outside".
         """
-        return self._last().verdict(self._preprocess(X))
+        return self._flagged(X)[0]
+
+    def reason(self, X: Any) -> np.ndarray:
+        """Tell for each row why its verdict is not "supported".
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_columns)
+            Table before the preprocessing, with or without the environment column.
+
+        Returns
+        -------
+        reasons : ndarray of shape (n_rows,)
+            Reasons separated by "; ": "low confidence", "far from training", and names of columns
+            with an unknown category or a gap that training never had. Empty for supported rows.
+        """
+        return self._flagged(X)[1]
 
     def nearest_environment(self, X: Any) -> np.ndarray:
         """Return the training environment in which each row is most common.
@@ -339,9 +361,12 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         site : NewSite
             Expected mean loss and description of the rows.
         """
-        site = self._last().score_new_site(self._preprocess(X), **options)
+        X, unseen = self._read(X)
+        site = self._last().score_new_site(X, **options)
         names = self[:-1].get_feature_names_out() if len(self.steps) > 1 else site.columns
-        return replace(site, columns=tuple(map(str, names)))
+        verdicts, reasons = flag_unseen(site.verdicts, site.reasons, unseen)
+        columns = tuple(map(str, names))
+        return replace(site, columns=columns, verdicts=verdicts, reasons=reasons, unseen=unseen)
 
     def _last(self) -> Any:
         """Return the fitted last step."""
@@ -351,10 +376,22 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
 
     def _preprocess(self, X: Any) -> Any:
         """Apply all steps but the last to a table."""
-        X = without_column(X, self._last().environment)
-        if len(self.steps) > 1:
-            X = _dense(Pipeline(self.steps[:-1]).transform(X))
-        return X
+        return self._read(X)[0]
+
+    def _read(self, X: Any) -> tuple[Any, tuple[UnseenCells, ...]]:
+        """Apply all steps but the last; find cells of kinds that training never had."""
+        X, steps = without_column(X, self._last().environment), self.steps[:-1]
+        unseen: tuple[UnseenCells, ...] = ()
+        if steps and isinstance(steps[0][1], ColumnReader):
+            X = steps[0][1].transform(X)
+            unseen, steps = steps[0][1].find_unseen(X), steps[1:]
+        return _dense(Pipeline(steps).transform(X)) if steps else X, unseen
+
+    def _flagged(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return verdicts and reasons."""
+        X, unseen = self._read(X)
+        judged = self._last()._judge(X)
+        return flag_unseen(judged.verdicts, judged.reasons, unseen)
 
 
 def _dense(X: Any) -> Any:

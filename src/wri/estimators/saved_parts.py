@@ -27,6 +27,7 @@ def parameters_record(model: Any) -> tuple[dict[str, Any], dict[str, str]]:
 def model_tensors(model: Any) -> dict[str, np.ndarray]:
     """Return all numbers of a model."""
     densities, tail = model.evidence_.densities, model.evidence_.tail
+    certainty = model.evidence_.certainty
     arrays = {
         **form_of(model).tensors(model),
         "target": np.stack(model.target_scaling_),
@@ -39,6 +40,8 @@ def model_tensors(model: Any) -> dict[str, np.ndarray]:
         "candidate_losses": model.candidate_losses_,
         "penalty_weights": model.penalty_weights_,
     }
+    for name, each in zip(("confidence", "support"), certainty or (), strict=False):
+        arrays[name] = np.stack([each.scores, each.shares])
     # in C order, which safetensors expects
     given = {name: array for name, array in arrays.items() if array is not None}
     tensors = {

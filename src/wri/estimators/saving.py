@@ -81,9 +81,9 @@ from wri.estimators.saved_predictors import (
     form_of,
     read_scaling,
 )
-from wri.ood.evidence import Densities, Evidence, ScoreTail
+from wri.ood.evidence import ConfidenceTails, Densities, Evidence, ScoreTail
 
-VERSION = 5
+VERSION = 6
 TYPES: Mapping[Types, str] = {
     (str,): "format wri_version estimator evidence_on selection sha256 digest",
     (int,): "format_version features held_out_rows components calibrating_rows tail_power",
@@ -92,9 +92,16 @@ TYPES: Mapping[Types, str] = {
     (dict, NoneType): "classes",
     (list, NoneType): "feature_names state",
     (int, NoneType): "candidates",
+    (float, NoneType): "confidence_spread support_spread",
     (bool,): "left_out",
 }
 ENTRIES = {name: types for types, names in TYPES.items() for name in names.split()}
+SPREADS = {
+    "scores": "tail_spread",
+    "confidence": "confidence_spread",
+    "support": "support_spread",
+}
+"""Distributions of held-out rows and the entries of their spreads; the last two of classifiers."""
 BACKBONE = "backbone"
 KEPT = (BACKBONE, "preprocessing")
 EXTRAS: Mapping[str, Types] = {BACKBONE: (dict,), "preprocessing": (dict,), **TREE_ENTRIES}
@@ -204,6 +211,7 @@ def _encode(model: EnvironmentEstimator) -> FolderContents:
     tensors = model_tensors(model)
     data = safetensors.numpy.save(tensors)
     evidence, losses, tail = model.evidence_, model.candidate_losses_, model.evidence_.tail
+    certainty = evidence.certainty
     record = {
         "format": FORMAT,
         "format_version": VERSION,
@@ -223,6 +231,8 @@ def _encode(model: EnvironmentEstimator) -> FolderContents:
         "calibrating_rows": len(tail.scores),
         "tail_power": int(tail.power),
         "tail_spread": float(tail.spread),
+        "confidence_spread": None if certainty is None else float(certainty.confidence.spread),
+        "support_spread": None if certainty is None else float(certainty.support.spread),
         "selection": model.selection_,
         "held_out_rows": int(model.n_held_out_),
         "candidates": None if losses is None else len(losses),
@@ -263,26 +273,24 @@ def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[str, int], 
             scale=scale,
             n_environments=model.n_environments_,
         )
-        scores, shares = arrays["scores"]
         classes = isinstance(model, Classifier)
         model.known_ = decode_known(arrays["known"], model.n_environments_, classes)
         model.ranges_ = decode_ranges(arrays["ranges"])
         model.left_out_ = decode_left_out(arrays.get("left_out"))
-        ascending = shares[0] > 0 and (np.diff(arrays["scores"]) >= 0).all()
-        require(bool(ascending), "scores must ascend")
-    power, spread = record["tail_power"], record["tail_spread"]
-    tail = ScoreTail(
-        scores=scores,
-        shares=shares,
-        start=float(scores[power]),
-        start_share=float(shares[power]),
-        spread=spread,
-        power=power,
-    )
+        tails = {name: _tail(arrays[name], record, name) for name in SPREADS if name in arrays}
     rare, outside = record["rare_threshold"], record["outside_threshold"]
-    model.evidence_ = Evidence(densities, tail, rare, outside)
+    certainty = ConfidenceTails(tails["confidence"], tails["support"]) if classes else None
+    model.evidence_ = Evidence(densities, tails["scores"], rare, outside, certainty=certainty)
     with named(folder / RECORD):
         return join_preprocessing(record.get("preprocessing"), model)
+
+
+def _tail(arrays: np.ndarray, record: Mapping[str, Any], name: str) -> ScoreTail:
+    """Decode a distribution of held-out rows."""
+    scores, shares = arrays
+    ascending = shares[0] > 0 and (np.diff(arrays) >= 0).all()
+    require(bool(ascending), f"{name} must ascend")
+    return ScoreTail.restore(scores, shares, record["tail_power"], record[SPREADS[name]])
 
 
 def _record(data: bytes) -> dict[str, Any]:
@@ -348,7 +356,10 @@ def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]
     components, rows = record["components"], record["calibrating_rows"]
     require(components > 0 and 0 < record["tail_power"] < rows, "the evidence is out of range")
     rare, outside = record["rare_threshold"], record["outside_threshold"]
-    right = -math.inf < outside <= rare < math.inf and 0 < record["tail_spread"] < math.inf
+    tails = [name for name in SPREADS if name == "scores" or isinstance(model, Classifier)]
+    spreads = [record[SPREADS[name]] for name in tails]
+    right = -math.inf < outside <= rare < math.inf
+    right = right and all(each is not None and 0 < each < math.inf for each in spreads)
     require(right, "thresholds must be numbers, and outside <= rare")
     outputs, form = model._n_outputs or 1, form_of(model)
     widths = form.widths_seen(model, record) | {"outputs": outputs - isinstance(model, Classifier)}
@@ -357,7 +368,7 @@ def _implied(model: Any, record: Mapping[str, Any]) -> dict[str, tuple[int, ...]
         "target": (2,),
         "densities.units": (2, seen),
         "densities": (Mixture(components)._packing(model.n_environments_, seen).size,),
-        "scores": (2, rows),
+        **dict.fromkeys(tails, (2, rows)),
         "known": (model.n_held_out_, outputs + 3),  # predictions, loss, environment, share
         "ranges": (2, model.n_features_in_),
     }

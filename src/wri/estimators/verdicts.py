@@ -16,12 +16,13 @@ from wri.densities import Exact
 from wri.estimators.bar import progress_bar
 from wri.estimators.row_split import RowSplit
 from wri.estimators.search import Problem
-from wri.ood.evidence import Evidence, HeldOutRows
+from wri.ood.evidence import Evidence, HeldOutRows, RowEvidence
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import ColumnRanges
+from wri.ood.unseen import UnseenCells
+from wri.rows import in_proportion
 from wri.stacked import Seen
 from wri.training import Bank, ModelSpec
-from wri.rows import in_proportion
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
@@ -43,8 +44,12 @@ class Assessment:
         Percentage of held-out rows that score at most as high.
     verdicts : ndarray of shape (n_rows,)
         "supported", "rare" or "outside".
+    reasons : ndarray of shape (n_rows,)
+        Reasons of the verdict, separated by "; "; empty for supported rows.
     nearest : ndarray of shape (n_rows,)
         Training environment in which the row is most common.
+    unseen : tuple of UnseenCells, default=()
+        Cells of kinds that training never had, by column.
     """
 
     predictions: np.ndarray  # [n], classes or numbers
@@ -52,7 +57,9 @@ class Assessment:
     scores: np.ndarray  # [n], log density, higher = more common
     rarity: np.ndarray  # [n], percentage of held-out rows that score at most as high
     verdicts: np.ndarray  # [n], "supported", "rare" or "outside"
+    reasons: np.ndarray  # [n], of the verdicts
     nearest: np.ndarray  # [n], the training environment in which the row is most common
+    unseen: tuple[UnseenCells, ...] = ()
 
 
 class EvidenceMixin(ABC):
@@ -115,19 +122,18 @@ class EvidenceMixin(ABC):
         -------
         rarity : ndarray of shape (n_rows,)
             Percentages; higher is more common. 3 means that 3 % of the held-out rows were as rare
-            or rarer.
+            or rarer. For a classifier, rows that it is unsure of are rare as well as far ones.
         """
-        seen = self._seen(X)
-        return self.evidence_.rarity(seen)
+        return self._judge(X).rarity
 
     def verdict(self, X: Any) -> np.ndarray:
         """Tell for each row whether training held rows like it.
 
-        By default the evidence sees the predictor's outputs: a row is rare if its prediction is
-        more extreme than nearly all in training. For classifiers these are confident rows, which at
-        sites like those seen have a *smaller* loss than others. So "rare" means that training holds
-        little to judge the prediction by, not that it is likely to be wrong. With `evidence_on="x"`
-        unusual combinations of columns are rare.
+        A classifier's row is rare if it is less sure of the class than of nearly all training rows,
+        or if the row is far from them. Rare rows are more often wrong than supported ones at sites
+        like those seen. A number is rare if it is far from those of training. A row is outside if
+        it is farther than nearly any training row. What "far" means is said by `evidence_on`: by
+        default, outputs more extreme than in training. `reason` tells which reason holds.
 
         Parameters
         ----------
@@ -139,8 +145,22 @@ class EvidenceMixin(ABC):
         verdicts : ndarray of shape (n_rows,)
             "supported", "rare" or "outside".
         """
-        seen = self._seen(X)
-        return self.evidence_.verdict(seen)
+        return self._judge(X).verdicts
+
+    def reason(self, X: Any) -> np.ndarray:
+        """Tell for each row why its verdict is not "supported".
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        reasons : ndarray of shape (n_rows,)
+            "low confidence" or "far from training"; empty for supported rows.
+        """
+        return self._judge(X).reasons
 
     def nearest_environment(self, X: Any) -> np.ndarray:
         """Return the training environment in which each row is most common.
@@ -173,13 +193,14 @@ class EvidenceMixin(ABC):
         """
         prepared = self._prepared(X)
         outputs = self._outputs(prepared)
-        judged = self.evidence_.judge(self._represent(prepared, outputs))
+        judged = self.evidence_.judge(self._represent(prepared, outputs), self._confidence(outputs))
         return Assessment(
             predictions=self._decide(outputs),
             probabilities=self._predictions(outputs) if hasattr(self, "classes_") else None,
             scores=judged.scores,
             rarity=judged.rarity,
             verdicts=judged.verdicts,
+            reasons=judged.reasons,
             nearest=self.environments_[judged.environments.argmax(1)],
         )
 
@@ -213,7 +234,7 @@ class EvidenceMixin(ABC):
             self.known_,
             self.left_out_,
             self.environments_,
-            z=z,
+            judged=self.evidence_.judge(z, self._confidence(outputs)),
             predictions=self._predictions(outputs),
             beyond=beyond,
             columns=tuple(map(str, names)),
@@ -280,12 +301,14 @@ class EvidenceMixin(ABC):
             without.evidence_on_, others = self.evidence_on_, without._prepare(X)
             other_outputs = without._outputs(others)
             other_z = without._represent(others, other_outputs)
+        sure = self._confidence(other_outputs)
         self.evidence_ = Evidence.fit(
             [z[own[in_proportion(weights[own])]] for own in rows.fitted],
             [other_z[own] for own in rows.calibrating],
             self.rare,
             self.outside,
             [weights[own] for own in rows.calibrating],
+            None if sure is None else [sure[own] for own in rows.calibrating],
         )
         self.ranges_ = ColumnRanges.of(
             [self._filled(prepared[own]) for own in rows.calibrating],
@@ -346,6 +369,16 @@ class EvidenceMixin(ABC):
         if self.evidence_on_ == "outputs":
             return self._free_outputs(self._outputs(prepared) if outputs is None else outputs)
         return self._view(prepared)
+
+    def _judge(self, X: Any) -> RowEvidence:
+        """Return the evidence of a table's rows."""
+        prepared = self._prepared(X)
+        outputs = self._outputs(prepared)
+        return self.evidence_.judge(self._represent(prepared, outputs), self._confidence(outputs))
+
+    def _confidence(self, outputs: np.ndarray) -> np.ndarray | None:  # [n, C] -> [n]
+        """Return the log-odds of the predicted classes; None for numbers."""
+        return None
 
     def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:
         """Drop the part of the outputs that the prediction does not depend on."""

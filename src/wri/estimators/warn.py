@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import expit
 
 from wri.errors import InputError, shorten
+from wri.number_text import write_number
 from wri.rows import Environments
 from wri.training.runs import FEWEST_ROWS
 
@@ -51,9 +52,9 @@ def warn_of_small_weights(weights: np.ndarray, stacklevel: int) -> None:
     total = weights.sum()
     if 0 < total < SMALL * len(weights):
         warnings.warn(
-            f"sample_weight sums to {total:.3g} for {len(weights)} rows: a weight is how often a "
-            "row counts, and so few rows hardly train a predictor; multiply the weights by "
-            f"{len(weights) / total:.3g} to count every row once on average",
+            f"sample_weight sums to {write_number(total)} for {len(weights)} rows: a weight is how "
+            "often a row counts, and so few rows hardly train a predictor; multiply the weights by "
+            f"{write_number(len(weights) / total)} to count every row once on average",
             stacklevel=stacklevel + 1,
         )
 

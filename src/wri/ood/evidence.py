@@ -11,12 +11,22 @@ scores had exponential tails, as the log density of a Gaussian has:
 
 so thresholds for a few in a thousand do not need thousands of rows.
 
+Extreme outputs of a classifier are its confident ones, which lose less than others. So for
+classifiers the evidence has two parts, and a row is as well supported as the weaker one says:
+
+    support = log min(share(confidence), 30 · share(score))
+
+with the log-odds of the predicted class as confidence. A row far from training counts from where it
+is 30 times as rare as an equally unsure one. Rarity and the threshold of rare rows are then those
+of the support. Only distance makes a row outside. The factor was chosen by how well the support
+orders errors (docs/results/verdicts.md).
+
 **Higher is more common**, for scores and for rarity.
 """
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
@@ -29,6 +39,9 @@ from wri.errors import InputError
 from wri.rows import Scaling
 
 VERDICTS = ("supported", "rare", "outside")
+UNSURE, FAR = "low confidence", "far from training"
+"""Reasons of the verdicts rare and outside."""
+FAR_FACTOR = 30.0  # how much rarer than an unsure row a far row must be
 LOWEST = 10  # rows from which the tail is estimated
 ROUNDING = 1e-12  # of cumulated shares
 ROWS_A_NUMBER = 10  # rows of the smallest environment per parameter of a component
@@ -70,11 +83,15 @@ class ScoreTail:
         start = float(everything[power])
         below = np.average(start - everything[:power], weights=weight[:power])
         least = 1e-6 * max(1.0, abs(start))  # if all are equal
-        spread = power * max(float(below), least)
+        return cls.restore(everything, shares, power, power * max(float(below), least))
+
+    @classmethod
+    def restore(cls, scores: np.ndarray, shares: np.ndarray, power: int, spread: float) -> Self:
+        """Make the distribution from its saved parts."""
         return cls(
-            scores=everything,
+            scores=scores,
             shares=shares,
-            start=start,
+            start=float(scores[power]),
             start_share=float(shares[power]),
             spread=spread,
             power=power,
@@ -266,7 +283,8 @@ def combine(logs: np.ndarray, by: Combination = "mean") -> np.ndarray:  # [n, E]
         return logsumexp(logs, axis=1) - np.log(logs.shape[1])
 
 
-class RowEvidence(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowEvidence:
     """Evidence of rows, from one evaluation of their densities.
 
     Attributes
@@ -279,19 +297,30 @@ class RowEvidence(NamedTuple):
         Percentage of the held-out rows that score at most as high.
     verdicts : ndarray of shape (n_rows,)
         "supported", "rare" or "outside".
+    reasons : ndarray of shape (n_rows,)
+        "low confidence" or "far from training"; empty for supported rows.
     """
 
     environments: np.ndarray  # [n, E], log density in every environment
     scores: np.ndarray  # [n], in their mixture
     rarity: np.ndarray  # [n], percentage of the held-out rows that score at most as high
     verdicts: np.ndarray  # [n], "supported", "rare" or "outside"
+    reasons: np.ndarray  # [n], of the verdict; "" if it is "supported"
+
+
+class ConfidenceTails(NamedTuple):
+    """Distributions of the confidence and of the support of a classifier's held-out rows."""
+
+    confidence: ScoreTail
+    support: ScoreTail
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Densities of the training environments with two thresholds for their mixture.
+    """Densities of the training environments with two thresholds.
 
-    Rows that score at most `rare` are rare, rows that score at most `outside` are outside.
+    Without confidences, rows that score at most `rare` in the mixture are rare, and rows that score
+    at most `outside` are outside. With them the thresholds are of the support (see the module).
 
     Attributes
     ----------
@@ -303,6 +332,8 @@ class Evidence:
         Threshold of rare rows.
     outside : float
         Threshold of rows outside the evidence.
+    certainty : ConfidenceTails or None, default=None
+        Distributions of the confidence and of the support; None without confidences.
 
     Examples
     --------
@@ -318,6 +349,8 @@ class Evidence:
     tail: ScoreTail
     rare: float
     outside: float
+    _: KW_ONLY
+    certainty: ConfidenceTails | None = None
 
     @classmethod
     def fit(
@@ -327,6 +360,7 @@ class Evidence:
         rare: float = 0.05,
         outside: float = 0.005,
         weights: Sequence[np.ndarray] | None = None,
+        confidence: Sequence[np.ndarray] | None = None,
     ) -> Self:
         """Fit the densities and set the thresholds.
 
@@ -342,6 +376,8 @@ class Evidence:
             Share of the held-out rows called outside.
         weights : sequence of ndarray of shape (m_e,) or None, default=None
             Weights of the held-out rows. None: equal.
+        confidence : sequence of ndarray of shape (m_e,) or None, default=None
+            Log-odds of the predicted class of the held-out rows. None: distance alone counts.
 
         Returns
         -------
@@ -359,8 +395,26 @@ class Evidence:
                 f"{rare:g} and {outside:g}"
             )
         densities = Densities.fit(fitted)
-        tail = ScoreTail.of([densities.mixed(rows) for rows in held_out], weights)
-        return cls(densities, tail, tail.threshold(rare), tail.threshold(outside))
+        scores = [densities.mixed(rows) for rows in held_out]
+        tail = ScoreTail.of(scores, weights)
+        if confidence is None:
+            return cls(densities, tail, tail.threshold(rare), tail.threshold(outside))
+        sure = ScoreTail.of(confidence, weights)
+        pairs = zip(scores, confidence, strict=True)
+        every = [np.minimum(_log_far(tail, own), np.log(sure.share(sures))) for own, sures in pairs]
+        support = ScoreTail.of(every, weights)
+        ends = support.threshold(rare), support.threshold(outside)
+        return cls(densities, tail, *ends, certainty=ConfidenceTails(sure, support))
+
+    @property
+    def usual(self) -> tuple[float, float]:
+        """Shares of training rows that are rare, and outside."""
+        if self.certainty is None:
+            rare, outside = self.tail.share(np.array([self.rare, self.outside]))
+        else:
+            rare = self.certainty.support.share(np.array([self.rare]))[0]
+            outside = min(np.exp(self.outside) / FAR_FACTOR, rare)
+        return float(rare - outside), float(outside)
 
     def score_environments(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n, E]
         """Return the log density of each row in each environment.
@@ -392,13 +446,15 @@ class Evidence:
         """
         return self.densities.mixed(z)
 
-    def judge(self, z: np.ndarray) -> RowEvidence:  # [n, F]
-        """Return densities, scores, rarity and verdicts of rows.
+    def judge(self, z: np.ndarray, confidence: np.ndarray | None = None) -> RowEvidence:  # [n, F]
+        """Return densities, scores, rarity, verdicts and reasons of rows.
 
         Parameters
         ----------
         z : ndarray of shape (n_rows, F)
             Rows.
+        confidence : ndarray of shape (n_rows,) or None, default=None
+            Log-odds of their predicted classes, if the evidence was fitted with confidences.
 
         Returns
         -------
@@ -408,39 +464,63 @@ class Evidence:
         logs = self.score_environments(z)
         parts = np.array_split(logs, max(1, logs.size // NUMBERS_AT_ONCE))  # memory stays bounded
         scores = np.concatenate([combine(part) for part in parts])
-        grade = (scores <= self.rare).astype(int) + (scores <= self.outside)
+        if self.certainty is None:
+            share, far, rare = self.tail.share(scores), scores, scores <= self.rare
+            reasons = np.where(rare, FAR, "").astype(object)
+        else:
+            if confidence is None:
+                raise InputError("the evidence was fitted with confidences; give those of the rows")
+            far, sure = _log_far(self.tail, scores), self.certainty.confidence.share(confidence)
+            support = np.minimum(far, np.log(sure))
+            share, rare = self.certainty.support.share(support), support <= self.rare
+            reasons = np.where(rare, np.where(far < np.log(sure), FAR, UNSURE), "").astype(object)
+        grade = rare.astype(int) + (far <= self.outside)
         verdicts = np.array(VERDICTS, dtype=object)[grade]
-        return RowEvidence(logs, scores, 100 * self.tail.share(scores), verdicts)
+        return RowEvidence(
+            environments=logs,
+            scores=scores,
+            rarity=100 * share,
+            verdicts=verdicts,
+            reasons=reasons,
+        )
 
-    def rarity(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
+    def rarity(
+        self, z: np.ndarray, confidence: np.ndarray | None = None
+    ) -> np.ndarray:  # [n, F] -> [n]
         """Return the percentage of held-out rows that score at most as high.
 
         Parameters
         ----------
         z : ndarray of shape (n_rows, F)
             Rows.
+        confidence : ndarray of shape (n_rows,) or None, default=None
+            As in `judge`.
 
         Returns
         -------
         rarity : ndarray of shape (n_rows,)
             Percentages; 100 is the most common.
         """
-        return self.judge(z).rarity
+        return self.judge(z, confidence).rarity
 
-    def verdict(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
+    def verdict(
+        self, z: np.ndarray, confidence: np.ndarray | None = None
+    ) -> np.ndarray:  # [n, F] -> [n]
         """Return the verdict on each row.
 
         Parameters
         ----------
         z : ndarray of shape (n_rows, F)
             Rows.
+        confidence : ndarray of shape (n_rows,) or None, default=None
+            As in `judge`.
 
         Returns
         -------
         verdicts : ndarray of shape (n_rows,)
             "supported", "rare" or "outside".
         """
-        return self.judge(z).verdicts
+        return self.judge(z, confidence).verdicts
 
     def nearest(self, z: np.ndarray) -> np.ndarray:  # [n, F] -> [n]
         """Return the environment in which each row is most common.
@@ -456,6 +536,12 @@ class Evidence:
             Numbers of environments.
         """
         return self.score_environments(z).argmax(1)
+
+
+def _log_far(tail: ScoreTail, scores: np.ndarray) -> np.ndarray:  # [n] -> [n]
+    """Return the logarithm of the share of rows that score at most as high, times the factor."""
+    with np.errstate(divide="ignore"):  # rows beyond all bounds have no share
+        return np.log(FAR_FACTOR * tail.share(scores))
 
 
 class HeldOutRows(NamedTuple):

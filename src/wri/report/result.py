@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wri.number_text import write_number
 from wri.report.intervals import interval, standard_error
 
 FAR = 3.0
@@ -85,7 +86,7 @@ class ResultCell:
         if not isfinite(self.ours):
             return "not finite"
         if not self.spread:
-            return f"{self.ours:.0f}" if 1000 <= abs(self.ours) < 1e6 else f"{self.ours:.3g}"
+            return write_number(self.ours)
         digits = max(0, 1 - floor(log10(self.spread)))
         if digits > 4 and abs(self.ours) < 0.1:
             return f"{self.ours:.1e} ± {self.spread:.0e}"

@@ -6,6 +6,7 @@ from math import isfinite
 import numpy as np
 
 from wri.errors import InputError
+from wri.number_text import write_number
 from wri.sweep.balance import balanced_splits
 from wri.sweep.data import SweepData
 from wri.sweep.memory import WORKER, count_side_by_side, most_rows, stack_memory
@@ -71,8 +72,9 @@ class Sweep:
         largest = max((stack_memory([run]) for run in self._runs.values()), default=0.0)
         if largest > self.memory:
             raise InputError(
-                f"a run needs about {largest / 1e9:.2g} GB of memory, but {self.memory / 1e9:.2g} "
-                "GB are left for training; allow more memory, or use fewer columns or rows"
+                f"a run needs about {write_number(largest / 1e9, 2)} GB of memory, but "
+                f"{write_number(self.memory / 1e9, 2)} GB are left for training; allow more "
+                "memory, or use fewer columns or rows"
             )
 
     def measures(self, dataset: str) -> tuple[str, ...]:

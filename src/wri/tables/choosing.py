@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wri.estimators.choice import Rule, pick
+from wri.number_text import write_number
 from wri.registry import ALGORITHMS
 from wri.tables.held_out import HeldOutScores
 
@@ -89,10 +90,11 @@ def _compare(held: HeldOutScores, name: str) -> str:
     if erm is None:
         return ""
     gap, own, plain = held.difference(name, erm), held.mean(name, "loss"), held.mean(erm, "loss")
+    difference, low, high = (write_number(each, 2, sign=True) for each in gap)
     return (
         f"Mean {held.loss_name} over {len(held.environments)} sites: {label_of(name)} "
-        f"{own.value:.4g}, {label_of(erm)} {plain.value:.4g}; difference "
-        f"{gap.value:+.2g} (95 % interval over sites {gap.low:+.2g} to {gap.high:+.2g})."
+        f"{write_number(own.value, 4)}, {label_of(erm)} {write_number(plain.value, 4)}; difference "
+        f"{difference} (95 % interval over sites {low} to {high})."
     )
 
 

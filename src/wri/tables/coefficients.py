@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from wri.number_text import write_number
 from wri.report.blocks import PageTable, Section
 from wri.tables.choosing import label_of
 from wri.tables.fitting import TableFit, last_step
@@ -51,7 +52,10 @@ def coefficient_section(fit: TableFit) -> Section:
             PageTable(
                 caption="Effect per standard deviation, largest first",
                 columns=["column", *effects],
-                rows=[[names[k], *(f"{own[k]:+.3g}" for own in effects.values())] for k in order],
+                rows=[
+                    [names[k], *(write_number(own[k], sign=True) for own in effects.values())]
+                    for k in order
+                ],
                 note=f"{rest} columns with smaller effects are not shown." if rest else "",
             ),
         ],

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from wri.number_text import write_number
 from wri.report.blocks import (
     Block,
     CommandBlock,
@@ -50,9 +51,9 @@ def _changes(found: Any) -> PageTable:
     rows = [
         [
             found.names[k],
-            f"{found.average[:, k].mean():.3g}",
-            f"{found.change[k]:.3g}",
-            f"{found.p[k]:.2g}",
+            write_number(found.average[:, k].mean()),
+            write_number(found.change[k]),
+            write_number(found.p[k], 2),
             "changes" if found.names[k] in found.flagged else "",
         ]
         for k in order
@@ -70,9 +71,9 @@ def _gaps(found: Any) -> PageTable:
     rows = [
         [
             " − ".join(str(found.labels[end]) for end in found.pairs[k]),
-            f"{found.gaps[k]:+.3g}",
-            f"{found.weighted_gaps[k]:+.3g}",
-            "{:+.2g} to {:+.2g}".format(*found.weighted_intervals[k]),
+            write_number(found.gaps[k], sign=True),
+            write_number(found.weighted_gaps[k], sign=True),
+            " to ".join(write_number(end, 2, sign=True) for end in found.weighted_intervals[k]),
             "" if found.judged[k] else "too little overlap",
         ]
         for k in order
@@ -89,10 +90,10 @@ def _stress(found: Any) -> PageTable:
     rows = [
         [
             f"{line.model}, {line.relation}",
-            f"{line.loss:.4g}",
-            f"{line.worst:.4g}",
+            write_number(line.loss, 4),
+            write_number(line.worst, 4),
             str(line.worst_site),
-            f"{line.change:+.3g}",
+            write_number(line.change, sign=True),
         ]
         for line in found.table().itertuples()
     ]

@@ -11,6 +11,7 @@ import sklearn
 import torch
 
 from wri import __version__
+from wri.number_text import write_percent
 from wri.report.blocks import BulletList, CommandBlock, FactList, PageTable, Section
 from wri.tables.choosing import label_of
 from wri.tables.fitting import TableFit
@@ -37,15 +38,13 @@ def verdict_section(fit: TableFit) -> Section:
         own = found.verdicts[fit.data.groups == name]
         shares = [f"{100 * np.mean(own == verdict):.1f} %" for verdict in VERDICTS]
         rows.append([name, *shares])
-    evidence = model.evidence_
+    rare, outside = model.evidence_.usual
+    unsure = "with a class less certain than in others, or " if fit.classes else ""
     facts = [
-        ("Rare", f"log density below {evidence.rare:.4g}: {100 * model.rare:g} % of held-out rows"),
+        ("Rare", f"{write_percent(rare)} of held-out rows, {unsure}far from training"),
+        ("Outside", f"{write_percent(outside)} of held-out rows, farther from training"),
         (
-            "Outside",
-            f"log density below {evidence.outside:.4g}: {100 * model.outside:g} % of held-out rows",
-        ),
-        (
-            "Evidence sees",
+            "Distance sees",
             {
                 "outputs": "the predictor's outputs",
                 "phi": "its last hidden layer",

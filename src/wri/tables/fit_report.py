@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from wri.number_text import write_number
 from wri.report.blocks import (
     Block,
     FactList,
@@ -170,7 +171,7 @@ def _target_columns(fit: TableFit) -> list[str]:
 def _target_cells(fit: TableFit, name: str) -> list[str]:
     own = fit.data.y[fit.data.groups == name]
     if not fit.classes:
-        return [f"{own.mean():.4g}", f"{own.std():.4g}"]
+        return [write_number(own.mean(), 4), write_number(own.std(), 4)]
     classes = fit.estimator.classes_
     if len(classes) == 2:
         return [f"{100 * np.mean(own == classes[-1]):.1f} %"]
@@ -212,8 +213,8 @@ def score_table(fit: TableFit, held: HeldOutScores) -> PageTable:
     }
     rows: list[Sequence[str | PageCell]] = []
     for site, found in by_site.items():
-        losses = [f"{each.loss:.4g}" for each in found]
-        least = f"{min(each.loss for each in found):.4g}"
+        losses = [write_number(each.loss, 4) for each in found]
+        least = write_number(min(each.loss for each in found), 4)
         cells: list[str | PageCell] = [site, f"{found[0].n:,}"]
         for each in found:
             ends = show_interval(held, SiteInterval(each.score, each.low, each.high))
@@ -231,8 +232,13 @@ def score_table(fit: TableFit, held: HeldOutScores) -> PageTable:
                 means.append(PageCell(show(held, mean.value), show_interval(held, mean)))
                 new.append(show_interval(held, ahead))
             else:
-                means.append(PageCell(f"{mean.value:.4g}", f"{mean.low:.3g} to {mean.high:.3g}"))
-                new.append(f"{ahead.low:.3g} to {ahead.high:.3g}")
+                means.append(
+                    PageCell(
+                        write_number(mean.value, 4),
+                        f"{write_number(mean.low)} to {write_number(mean.high)}",
+                    )
+                )
+                new.append(f"{write_number(ahead.low)} to {write_number(ahead.high)}")
     labels = [label_of(name) for name in names]
     return PageTable(
         caption="Scores at sites held out",
@@ -284,7 +290,7 @@ def _coverage(fit: TableFit) -> Section:
     rows = []
     for verdict in VERDICTS:
         own = verdicts == verdict
-        lost = f"{risk[own].mean():.3g}" if own.any() else "–"
+        lost = write_number(risk[own].mean()) if own.any() else "–"
         rows.append([verdict, f"{own.sum():,}", f"{100 * own.mean():.1f} %", lost])
     name = "share of errors" if held.classes else "mean squared error"
     said = ", ".join(f"{row[0]} {row[3]}" for row in rows)

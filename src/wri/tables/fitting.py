@@ -165,7 +165,9 @@ def fit_table(
 
 def find_schema(rows: TableRows, kinds: Mapping[str, str] | None = None) -> TableSchema:
     """Find the schema of the columns; raise an error if the user must decide first."""
-    schema = TableSchema.infer(rows.frame, kinds=kinds)
+    with warnings.catch_warnings():  # `TableFit.warnings` has its notes
+        warnings.simplefilter("ignore")
+        schema = TableSchema.infer(rows.frame, kinds=kinds)
     schema.check()
     aside = tuple(Column(name, "left out") for name in rows.left_out)  # allowed in new tables
     columns = (*schema.columns, *aside)
@@ -223,6 +225,7 @@ def fit_sites(
         kept = keep_without_comparison(options.algorithms, sites, ends)
     else:
         kept = choose_algorithm(held, options.choose)
+    notes = () if schema is None else schema.notes
     return TableFit(
         data=data,
         environments=environments,
@@ -232,7 +235,7 @@ def fit_sites(
         held_out=held,
         models=models,
         kept=kept,
-        warnings=tuple(dict.fromkeys([*said, *kept.warnings])),
+        warnings=tuple(dict.fromkeys([*notes, *said, *kept.warnings])),
         seconds=perf_counter() - start,
     )
 

@@ -11,6 +11,10 @@ In this order, without missing cells:
     mixed      mostly different numbers with other texts among them, such as "< 5"
     text       mostly different texts with several words
     category   all other texts
+
+Numbers may be codes, such as `icd_code`: few different whole numbers, in a column with such a name,
+or with as many digits each and large, uneven steps between them. They are read as numbers, with a
+hint.
 """
 
 import re
@@ -28,6 +32,14 @@ DATE = re.compile(
 ID_NAME = re.compile(
     r"(?i:(^|[_ .-])(id|ids|uuid|guid|mrn|key|index|nr|rowid|row)$|^unnamed: )|[a-z]I[Dd]$"
 )
+CODE_NAME = re.compile(
+    r"(?i:(^|[_ .-])(codes?|icd(9|10)?|cpt|drg|atc|zip|zipcode|postcode|plz|type|class|category|"
+    r"group|ward|department|region|country|state)([_ .-]?(nr|no|id))?$)|[a-z](Code|Type)$"
+)
+MOST_CODES = 50  # different numbers above which a column is not taken for codes
+FEWEST_CODES = 3
+CODE_ROWS = 5  # rows per different number, at least
+SPARSE = 0.3  # share of the whole numbers in their range below which values look like codes
 FEW = 20  # rows below which different cells do not make a column an id
 MOSTLY = 0.5  # share of different cells above which texts are not categories
 OFTEN = 0.2  # the same for numbers in a column named like an id
@@ -50,9 +62,12 @@ def find_column(cells: pd.Series, name: str, kind: Kind | None = None) -> Column
         return Column(name, "number", int(cells.isna().sum()))
     distinct = DistinctCells(cells)
     values = [value for value in distinct.values if value is not None]
+    found = kind is None
     kind = kind or find_kind(cells, name, values, distinct.n_missing)
     names = sorted({as_category(value) for value in values}) if kind == "category" else []
-    return Column(name, kind, distinct.n_missing, tuple(names))
+    n = len(cells) - distinct.n_missing
+    codes = found and kind == "number" and look_like_codes(name, values, n)
+    return Column(name, kind, distinct.n_missing, tuple(names), codes=codes)
 
 
 def _is_measured(cells: pd.Series) -> bool:
@@ -109,3 +124,20 @@ def _counts_rows(numbers: np.ndarray, n: int, name: str) -> bool:
         return False
     counted = len(numbers) == n and bool((np.diff(numbers) == 1).all())
     return counted or (ID_NAME.search(name.strip()) is not None and len(numbers) > OFTEN * n)
+
+
+def look_like_codes(name: str, values: list[Any], n: int) -> bool:
+    """Return whether few different whole numbers in n rows are named or spread like codes."""
+    numbers = _numbers(values)
+    few = FEWEST_CODES <= len(values) <= MOST_CODES and CODE_ROWS * len(values) <= n
+    if not few or numbers is None or not np.isfinite(numbers).all() or (numbers % 1).any():
+        return False
+    if CODE_NAME.search(name.strip()) is not None:
+        return True
+    if any(isinstance(value, str) and re.match("0[0-9]", value) for value in values):
+        return True
+    low, high = int(numbers.min()), int(numbers.max())
+    long = low >= 100 and len(str(low)) == len(str(high))
+    steps = np.diff(np.sort(numbers))
+    uneven = len(np.unique(steps)) > 1 and np.gcd.reduce(numbers.astype(int)) < 5
+    return bool(long and uneven and len(values) < SPARSE * (high - low + 1))

@@ -18,6 +18,7 @@ from wri.errors import InputError, shorten
 from wri.estimators.columns import DistinctCells, as_category, as_number
 from wri.estimators.pipeline import last_step
 from wri.estimators.verdicts import Assessment
+from wri.number_text import write_number
 
 MOST_ROWS = 1_000_000  # from which the expected interval is computed
 TINY = float(np.finfo(float).tiny)
@@ -125,7 +126,7 @@ class Outcomes:
         """Return the measures as lines of text."""
         found = self.as_dict()
         what = "squared error" if self.classes is None else "log-loss"
-        score = [f"{what} {found['loss']:.4g}"]
+        score = [f"{what} {write_number(found['loss'], 4)}"]
         score += [f"accuracy {found['accuracy']:.1%}"] if "accuracy" in found else []
         score += [f"R² {found['r2']:.3f}"] if "r2" in found else []
         score += [f"AUROC {found['auroc']:.3f}"] if "auroc" in found else []
@@ -134,7 +135,7 @@ class Outcomes:
         if found["within_interval"] is None:
             return [*lines, "no interval was expected: it needs at least three training sites"]
         word = "met" if found["within_interval"] else "NOT met"
-        span = f"{found['low']:.4g} to {found['high']:.4g}"
+        span = f"{write_number(found['low'], 4)} to {write_number(found['high'], 4)}"
         lines.append(f"expected {what} {span} ({found['level']:.0%} interval): {word}")
         if not found["within_interval"]:
             lines.append(

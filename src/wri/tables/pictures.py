@@ -102,8 +102,8 @@ def picture_sections(found: PictureFit) -> list[Section]:
         for k in order
     ]
     note = Notice(
-        "Evidence sees the model's outputs: an unusual picture with an ordinary output is called "
-        "supported. Check a new kind of picture on some labelled ones.",
+        "An unusual picture that the model is sure of is called supported. Check a new kind of "
+        "picture on some labelled ones.",
         "note",
     )
     return [

@@ -1,15 +1,15 @@
 """Predictions for files of any length: rows are read, judged and written in chunks.
 
 The output has the input's columns and, for each row, the prediction, its probability, how common
-the row is, the verdict and the nearest training environment. It is written completely or not at
-all.
+the row is, the verdict with its reasons and the nearest training environment. It is written
+completely or not at all.
 """
 
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ from wri.errors import InputError
 from wri.estimators.columns import listed
 from wri.estimators.pipeline import last_step
 from wri.estimators.verdicts import Assessment
+from wri.ood.unseen import UnseenCount
 from wri.tables.chunks import Chunk, TableFile, as_numbers
 from wri.tables.outcomes import Outcomes
 from wri.tables.schema import TableSchema
+from wri.tables.site_summary import count_reasons
 from wri.tables.writing import writer_for
 
 Share = Callable[[float], None]
@@ -35,6 +37,8 @@ class PredictionSummary:
     rows: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     nearest: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    unseen: dict[tuple[str, str], UnseenCount] = field(default_factory=dict)
     seconds: dict[str, float] = field(
         default_factory=lambda: {"reading": 0.0, "evaluation": 0.0, "writing": 0.0}
     )
@@ -49,13 +53,24 @@ class PredictionSummary:
         """Add some rows."""
         self.rows += len(judged.predictions)
         self.verdicts.update(judged.verdicts.tolist())
+        self.reasons.update(dict(count_reasons(judged.reasons)))
+        for cells in judged.unseen:
+            key, found = (cells.column, cells.kind), cells.counted
+            self.unseen[key] = self.unseen[key].add(found) if key in self.unseen else found
         self.nearest.update(str(each) for each in judged.nearest.tolist() if each is not None)
+
+    @property
+    def unseen_counts(self) -> list[UnseenCount]:
+        """Cells of kinds that training never had, by column."""
+        return [replace(found, of=self.rows) for found in self.unseen.values()]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary for JSON."""
         return {
             "rows": self.rows,
             "verdicts": {name: self.verdicts[name] for name in ("supported", "rare", "outside")},
+            "reasons": dict(self.reasons.most_common()),
+            "unseen": [found.as_dict() for found in self.unseen_counts],
             "nearest": dict(self.nearest.most_common()),
             "probability_of": None if self.positive is None else str(self.positive),
             "ignored_columns": list(self.ignored),
@@ -200,6 +215,7 @@ def added_columns(model: Any, judged: Assessment, prefix: str = "") -> pd.DataFr
     columns |= {
         "rarity": judged.rarity.round(4),
         "verdict": judged.verdicts,
+        "reason": judged.reasons,
         "nearest": judged.nearest,
     }
     return pd.DataFrame({prefix + name: values for name, values in columns.items()}, copy=False)

@@ -14,6 +14,7 @@ from wri.datasets.labels import TASKS, listed_names, read_labels, read_targets
 from wri.datasets.table_files import FileFrame, check_names, read_frame
 from wri.datasets.table_size import reading_bytes
 from wri.errors import InputError, check_option, shorten, suggest
+from wri.number_text import write_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,8 +155,8 @@ def _check_memory(paths: Sequence[Path], gigabytes: float) -> None:
     if needed > gigabytes * 1e9:
         what = shorten(paths[0]) if len(paths) == 1 else f"reading {len(paths)} files"
         raise InputError(
-            f"{what} needs about {needed / 1e9:.2g} GB, but --memory allows {gigabytes:g}; raise "
-            "it, or leave rows or columns out"
+            f"{what} needs about {write_number(needed / 1e9, 2)} GB, but --memory allows "
+            f"{gigabytes:g}; raise it, or leave rows or columns out"
         )
 
 

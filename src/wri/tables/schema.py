@@ -8,6 +8,7 @@ Kinds are found (`wri.tables.kinds`) or given. Dates, ids and free text are refu
 leaves them out or gives another kind.
 """
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -38,6 +39,7 @@ HINTS = {
     "text": "free text",
     "mixed": "numbers with other cells among them; correct those, or empty them as missing",
 }
+CODES = "looks like codes; read as numbers, unless --category names it"
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,22 @@ class TableSchema:
             for name in table.columns
             if name not in aside
         ]
-        return cls(tuple(found), len(table), target, environment)
+        schema = cls(tuple(found), len(table), target, environment)
+        for note in schema.notes:
+            warnings.warn(note, stacklevel=2)
+        return schema
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One sentence on columns that are read as numbers but look like codes; empty if none."""
+        codes = [column.name for column in self.columns if column.codes]
+        if not codes:
+            return ()
+        names = ",".join(shorten(name) for name in codes[:6])
+        return (
+            f"column {listed(codes)}: few different whole numbers that look like codes, which are "
+            f"read as numbers; if their size means nothing, give their kind (--category {names})",
+        )
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -270,6 +287,7 @@ class TableSchema:
                 *([f"{column.missing} missing"] if column.missing else []),
                 *([shown + (f", {more} more" if more > 0 else "")] if shown else []),
                 *([HINTS[column.kind]] if column.kind in HINTS else []),
+                *([CODES] if column.codes else []),
             ]
             lines.append(f"{shorten(column.name):<{width}}  {column.kind:<8}  {'; '.join(told)}")
         return [line.rstrip() for line in lines]

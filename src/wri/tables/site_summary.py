@@ -1,9 +1,13 @@
 """Summary of a new site as text, JSON and figure."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from wri.errors import InputError, shorten
+from wri.number_text import write_number
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
@@ -28,15 +32,25 @@ def site_lines(site: "NewSite") -> list[str]:
         f"{'outside':<18}{site.outside:>12.1%}   usual {outside:.1%}",
     ]
     if site.loss is not None:
-        ends = site.loss.low is not None and site.loss.high is not None
-        span = f"   {site.loss.level:.0%} interval {site.loss.low:.4g} to {site.loss.high:.4g}"
-        lines.append(f"{'expected loss':<18}{site.loss.new:>12.4g}{span if ends else ''}")
-        lines.append(f"{'at training sites':<18}{site.loss.training:>12.4g}")
+        low, high, span = site.loss.low, site.loss.high, ""
+        if low is not None and high is not None:
+            ends = f"{write_number(low, 4)} to {write_number(high, 4)}"
+            span = f"   {site.loss.level:.0%} interval {ends}"
+        lines.append(f"{'expected loss':<18}{write_number(site.loss.new, 4):>12}{span}")
+        lines.append(f"{'at training sites':<18}{write_number(site.loss.training, 4):>12}")
     lines.append(f"{'most common at':<18}   {like}{more}")
+    for reason, count in count_reasons(site.reasons):
+        lines.append(f"{'not supported':<18}{count:>12,}   {reason}")
     for name in site.flagged_columns[:SHOWN]:
         share = site.beyond[site.columns.index(name)]
         lines.append(f"{'beyond its range':<18}{share:>12.0%}   {shorten(name)}")
     return lines
+
+
+def count_reasons(reasons: np.ndarray) -> list[tuple[str, int]]:
+    """Count the rows per reason of a verdict, the most first."""
+    every = Counter(reason for each in reasons.tolist() if each for reason in each.split("; "))
+    return every.most_common()
 
 
 def site_document(site: "NewSite") -> dict[str, Any]:
@@ -63,6 +77,8 @@ def site_document(site: "NewSite") -> dict[str, Any]:
             for name, share in zip(site.labels, site.nearest_shares.tolist(), strict=True)
         },
         "mean_prediction": site.predictions.tolist(),
+        "reasons": dict(count_reasons(site.reasons)),
+        "unseen": [cells.counted.as_dict() for cells in site.unseen],
         "beyond_range": {
             name: float(site.beyond[site.columns.index(name)]) for name in site.flagged_columns
         },
