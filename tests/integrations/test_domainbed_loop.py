@@ -147,6 +147,15 @@ def test_densities_learn_where_rows_are_common():
     assert own > at_first
 
 
+def test_the_penalty_follows_the_annealing_step_at_once():
+    """The densities are updated at the annealing step, also where ω does not divide it."""
+    hparams = HPARAMS | {"wri_penalty_anneal_iters": 3, "wri_density_every": 4}
+    algorithm = make_algorithm("WRI", hparams=hparams)
+    penalties = [algorithm.update(make_minibatches(step))["penalty"] for step in range(6)]
+    assert penalties[:4] == pytest.approx([0] * 4)
+    assert min(penalties[4:]) > 1e-6
+
+
 @pytest.mark.parametrize("label", ALGORITHMS)
 def test_a_saved_state_goes_on_as_the_original(label):
     """Weights, densities, weights of environments, step number and random draws."""
