@@ -20,11 +20,14 @@ from wri.training.runs import Bank, Run
 
 AHEAD = 2**20  # row numbers per draw
 AT_ONCE = 2**13  # rows of a run's density steps per lookup
+MOST_REPEATS = 10  # copies per row on average, up to which whole weights repeat rows
 
 
-def in_proportion(weights: np.ndarray) -> np.ndarray:  # [n] -> [n]
-    """Return n places, each repeated in proportion to its weight, up to rounding."""
+def in_proportion(weights: np.ndarray) -> np.ndarray:  # [n] -> [m]
+    """Return places repeated by whole weights; otherwise n places in proportion, up to rounding."""
     n = len(weights)
+    if (weights == weights.round()).all() and weights.sum() <= MOST_REPEATS * n:
+        return np.repeat(np.arange(n), weights.astype(int))
     ends = np.floor(n * weights.cumsum() / weights.sum() + 0.5).astype(int)
     return np.repeat(np.arange(n), np.diff(ends, prepend=0))
 
