@@ -195,7 +195,7 @@ def test_uniform_wri_is_vrex(bank, environments):
 
 
 def test_densities_are_updated_from_the_annealing_step_on(bank, environments, monkeypatch):
-    """Every ω steps from there, as in the paper's code, whatever the other run of the stack does."""
+    """Every ω steps from there, as in the paper's code, whatever other runs of the stack do."""
     updates = {0: [], 1: []}
 
     def keep(rule, model, flat, adam, runs, context, draws):
