@@ -163,7 +163,7 @@ def test_gradients_are_clipped(label, prefix):
 
 def test_a_schedule_of_unknown_length_is_refused():
     assert make_algorithm("WRI", hparams=HPARAMS | {"wri_final_rate": 1.0})
-    with pytest.raises(InputError, match="wri_final_rate = 0.1 needs the number of steps"):
+    with pytest.raises(InputError, match=r"wri_final_rate = 0\.1 needs the number of steps"):
         make_algorithm("WRI", hparams=HPARAMS | {"wri_final_rate": 0.1})
 
 
