@@ -68,7 +68,7 @@ def test_tables_by_hand(sweep):
     tables = build_tables(found.outcomes, found.infos)
     assert [info.name for info in found.infos] == ["RotatedMNIST", "VLCS", "our wards"]
     env0, env1, env2, average = cells(tables, "training-domain", "VLCS")["erm"]
-    assert env0.scores == pytest.approx((0.66, 0.70))  # NaN is not chosen, and of a tie the last draw
+    assert env0.scores == pytest.approx((0.66, 0.70))  # NaN is never chosen, of a tie the last draw
     assert env0.standard_error == pytest.approx(2 / math.sqrt(2))
     assert (env1.mean, env1.standard_error) == (pytest.approx(50), 0)
     assert env2.reason == "no run of erm with env2 held out"

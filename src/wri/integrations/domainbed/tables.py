@@ -3,9 +3,9 @@
     cell = 100 · mean over trials ± 100 · σ / √n,   σ² = Σ (x − x̄)² / n
 
 The mean is scaled, not the accuracies: 0.813 and 0.822 give 81.7, where the mean of 81.3 and 82.2
-would be rounded to 81.8. Three rules are DomainBed's and differ from `wri.sweep.tables`. A cell counts the trials that exist;
-of equally good draws the last counts; leave-one-out ignores draws without all pairs. One rule is
-ours: a checkpoint whose accuracy is not a number is never chosen.
+would be rounded to 81.8. Three rules are DomainBed's and differ from `wri.sweep.tables`. A cell
+counts the trials that exist; of equally good draws the last counts; leave-one-out ignores draws
+without all pairs. One rule is ours: a checkpoint whose accuracy is not a number is never chosen.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
