@@ -236,9 +236,9 @@ class WRI(ERM):
         return losses.mean() + self.hyper["penalty_weight"] * penalty
 
     def update(self, x: Tensor, y: Tensor) -> None:
-        step = self.step
+        since = self.step - self.hyper["anneal_steps"]
         super().update(x, y)
-        if step < self.hyper["anneal_steps"] or step % self.hyper["density_every"]:
+        if since < 0 or since % self.hyper["density_every"]:
             return
         self.fitted = True
         for _ in range(int(self.hyper["density_steps"])):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDING = 1e-12
+MOST_REPEATS = 10  # copies per row on average, up to which whole weights repeat rows
 LARGE = 1e100  # columns beyond it, or below its inverse, are rescaled before they are squared
 
 
@@ -282,9 +283,11 @@ class Scaling(NamedTuple):
         return values * self.scale + self.mean
 
 
-def in_proportion(weights: np.ndarray) -> np.ndarray:  # [n] -> [n]
-    """Return n places, each repeated in proportion to its weight, up to rounding."""
+def in_proportion(weights: np.ndarray) -> np.ndarray:  # [n] -> [m]
+    """Return places repeated by whole weights; otherwise n places in proportion, up to rounding."""
     n = len(weights)
+    if (weights == weights.round()).all() and weights.sum() <= MOST_REPEATS * n:
+        return np.repeat(np.arange(n), weights.astype(int))
     ends = np.floor(n * weights.cumsum() / weights.sum() + 0.5).astype(int)
     return np.repeat(np.arange(n), np.diff(ends, prepend=0))
 

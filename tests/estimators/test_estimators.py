@@ -207,18 +207,33 @@ def test_evidence_falls_away_from_all_rows(on):
     assert model.n_held_out_ == 4 * 12
 
 
-@pytest.mark.parametrize("name", ["VRExClassifier", "IRMRegressor", "WRIClassifier"])
-def test_rows_count_by_their_weights(name):
+LEARNED = {
+    "options": {"weighting": "density", "density": Gaussian()},
+    "hyper": {"density_batch_size": 500},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("ERMClassifier", {}),
+        ("VRExClassifier", {}),
+        ("GroupDROClassifier", {}),
+        ("IRMRegressor", {}),
+        ("MLDGClassifier", {}),
+        ("WRIClassifier", LEARNED),
+        ("WRIClassifier", {"penalty_weight": 3.0}),
+        ("WRIClassifier", {"penalty_weight": 3.0, "hidden": (4,)}),
+        ("WRIRegressor", {"penalty_weight": 3.0}),
+    ],
+    ids=str,
+)
+def test_rows_count_by_their_weights(name, parameters):
     """Weight two is coming twice, weight zero is not being there, for held-out rows as well."""
     X, y, site = hospitals(60)
     times = np.random.default_rng(0).integers(0, 3, len(y))
     where = np.repeat(np.arange(len(y)), times)
-    model = getattr(wri, name)(steps=30, learning_rate=1e-3)
-    if name == "WRIClassifier":  # classifiers of environments draw rows
-        model.set_params(
-            options={"weighting": "density", "density": Gaussian()},
-            hyper={"density_batch_size": 500},
-        )
+    model = getattr(wri, name)(steps=30, learning_rate=1e-3, **parameters)
     first = clone(model).fit(X, y, site, sample_weight=times)
     second = clone(model).fit(X[where], y[where], site[where])
     assert np.allclose(first._outputs(X), second._outputs(X), atol=1e-6)

@@ -12,6 +12,7 @@ from wri.experiments.pictures import RECOMMENDED, PictureTableSize, width_of
 from wri.features.extraction import PictureFeatures, list_paths
 from wri.features.featurizer import Featurizer
 from wri.progress import silent
+from wri.sweep import Store
 
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "hut", "person")
 OF_CLASS = 8
@@ -93,6 +94,19 @@ def test_the_whole_table(data, seen, tmp_path):
     assert stores == ["pictures-PACS-coloured-quick.db", "pictures-PACS-domainbed-quick.db"]
     again = run_experiment(task)
     assert [result.rows for result in again] == [result.rows for result in both]
+
+
+@pytest.mark.filterwarnings("ignore:.*not all of PACS as published")
+def test_the_printed_predictor_is_offered(data, seen, tmp_path, monkeypatch):
+    size = PictureTableSize(draws=1, trials=2, steps=4, layer_steps=2)
+    monkeypatch.setattr(pictures, "QUICK", size)
+    options = {"datasets": "PACS", "data": str(data), "preset": "one-layer"}
+    task = ExperimentTask(name="pictures", outputs=("table4",), folder=tmp_path, options=options)
+    (result,) = run_experiment(task)
+    names = ["ERM", "IRM", "VREx", "WRI", RECOMMENDED]
+    assert [*dict.fromkeys(row.algorithm for row in result.rows)] == names
+    with Store(tmp_path / "pictures-PACS-one-layer-quick.db") as store:
+        assert {run.algorithm for run in store.outcomes()} == {"erm", "irm", "vrex", "wri"}
 
 
 @pytest.mark.filterwarnings("ignore:.*not all of PACS as published")

@@ -68,27 +68,39 @@ def test_tables_by_hand(sweep):
     tables = build_tables(found.outcomes, found.infos)
     assert [info.name for info in found.infos] == ["RotatedMNIST", "VLCS", "our wards"]
     env0, env1, env2, average = cells(tables, "training-domain", "VLCS")["erm"]
-    assert env0.scores == pytest.approx((66, 70))  # NaN is not chosen, and of a tie the last draw
+    assert env0.scores == pytest.approx((0.66, 0.70))  # NaN is never chosen, of a tie the last draw
     assert env0.standard_error == pytest.approx(2 / math.sqrt(2))
     assert (env1.mean, env1.standard_error) == (pytest.approx(50), 0)
     assert env2.reason == "no run of erm with env2 held out"
     assert average.reason == "no average without env2"
     env0, *_ = cells(tables, "oracle", "VLCS")["erm"]
-    assert env0.scores == pytest.approx((58, 70))  # last steps: 0.63 of draw 0, 0.65 of draw 1
+    assert env0.scores == pytest.approx((0.58, 0.70))  # last steps: 0.63 of draw 0, 0.65 of draw 1
     env0, *_ = cells(tables, "leave-one-out", "VLCS")["erm"]
     assert "pairs {0, 1}, {0, 2} are missing" in env0.reason
     env0, *_ = cells(tables, "leave-one-out", "RotatedMNIST")["coral"]
     assert [trial for trial, _ in env0.choices] == [0]
     assert [choice.step for _, choice in env0.choices] == [100]
-    assert env0.scores == pytest.approx((60,))  # draw 1 lacks a pair
+    assert env0.scores == pytest.approx((0.60,))  # draw 1 lacks a pair
     wards = cells(tables, "training-domain", "our wards")["DANN"]
     assert [cell.mean for cell in wards] == pytest.approx([25, 50, 37.5])  # steps 0 and 7
     averages = cells(tables, "training-domain", "averages")
     rotated, vlcs, own, overall = averages["erm"]
-    assert vlcs.scores == pytest.approx((58, 70))  # (66 + 50) / 2, and 70
+    assert vlcs.scores == pytest.approx((0.58, 0.70))  # (0.66 + 0.50) / 2, and 0.70
     assert vlcs.standard_error == pytest.approx(6 / math.sqrt(2))
     assert (rotated.mean, own.mean, overall.mean) == (None, None, None)
     assert averages["DANN"][2].mean == pytest.approx(37.5)
+
+
+def test_means_are_scaled_after_the_mean_as_in_domainbed(tmp_path):
+    """100 · (0.813 + 0.822) / 2 is just below 81.75, (81.3 + 82.2) / 2 is not."""
+    for trial, accuracy in enumerate((0.813, 0.822)):
+        for k in (0, 1):
+            steps = {100: [(accuracy, 0.9), (accuracy, 0.9)]}
+            write_run(tmp_path / f"{trial} {k}", "our wards", "ERM", [k], steps, trial=trial)
+    found = read_sweep(tmp_path)
+    own, averages = build_tables(found.outcomes, found.infos, ["training-domain"])
+    assert [str(cell) for cell in own.lines["erm"]] == ["81.7 ± 0.3", "81.7 ± 0.3", "81.7"]
+    assert [str(cell) for cell in averages.lines["erm"]] == ["81.7 ± 0.3", "81.7"]
 
 
 def test_what_was_passed_over_is_said(sweep):

@@ -147,6 +147,35 @@ def test_densities_learn_where_rows_are_common():
     assert own > at_first
 
 
+@pytest.mark.parametrize(("label", "prefix"), [("ERM", "erm"), ("WRI", "wri")])
+def test_gradients_are_clipped(label, prefix):
+    def norm_after_a_step(hparams):
+        algorithm = make_algorithm(label, hparams=HPARAMS | hparams)
+        algorithm.update(make_minibatches(0))
+        gradients = [parameter.grad.flatten() for parameter in algorithm.parameters()]
+        return float(torch.cat(gradients).norm())
+
+    free = norm_after_a_step({})
+    clipped = norm_after_a_step({f"{prefix}_clip_norm": free / 5})
+    assert clipped == pytest.approx(free / 5, rel=1e-4)
+    assert norm_after_a_step({f"{prefix}_clip_norm": free * 5}) == pytest.approx(free)
+
+
+def test_a_schedule_of_unknown_length_is_refused():
+    assert make_algorithm("WRI", hparams=HPARAMS | {"wri_final_rate": 1.0})
+    with pytest.raises(InputError, match=r"wri_final_rate = 0\.1 needs the number of steps"):
+        make_algorithm("WRI", hparams=HPARAMS | {"wri_final_rate": 0.1})
+
+
+def test_the_penalty_follows_the_annealing_step_at_once():
+    """The densities are updated at the annealing step, also where ω does not divide it."""
+    hparams = HPARAMS | {"wri_penalty_anneal_iters": 3, "wri_density_every": 4}
+    algorithm = make_algorithm("WRI", hparams=hparams)
+    penalties = [algorithm.update(make_minibatches(step))["penalty"] for step in range(6)]
+    assert penalties[:4] == pytest.approx([0] * 4)
+    assert min(penalties[4:]) > 1e-6
+
+
 @pytest.mark.parametrize("label", ALGORITHMS)
 def test_a_saved_state_goes_on_as_the_original(label):
     """Weights, densities, weights of environments, step number and random draws."""

@@ -194,6 +194,20 @@ def test_uniform_wri_is_vrex(bank, environments):
     np.testing.assert_allclose(a.parameters, b.parameters, rtol=0, atol=1e-10)
 
 
+def test_densities_are_updated_from_the_annealing_step_on(bank, environments, monkeypatch):
+    """Every ω steps from there, as in the paper's code, whatever other runs of the stack do."""
+    updates = {0: [], 1: []}
+
+    def keep(rule, model, flat, adam, runs, context, draws):
+        for run in runs:
+            updates[run].append(context.step)
+
+    monkeypatch.setattr("wri.objectives.wri.density_steps", keep)
+    settings = [{"anneal_steps": 10, "density_every": 4}, {"anneal_steps": 3, "density_every": 5}]
+    train_steps([make_run(WRI(), bank, environments, hyper) for hyper in settings], 20)
+    assert updates == {0: [10, 14, 18], 1: [3, 8, 13, 18]}
+
+
 def test_a_density_that_runs_away_hurts_its_own_run_only(bank, environments):
     """The mixture on Φ has nothing to fit when Φ is not finite."""
     objective = WRI("overlap", density=Mixture(2), density_on="phi")

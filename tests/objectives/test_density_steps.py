@@ -1,14 +1,26 @@
 """Density steps: what the predictor gives, whether looked up or asked for."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
 
 from helpers import make_bank, make_run, train_steps
-from wri.densities import FittedClassifier
+from wri.densities import (
+    Bounded,
+    EnvironmentClassifier,
+    Exact,
+    FittedClassifier,
+    Gaussian,
+    LabelAwareClassifier,
+    Mixture,
+)
+from wri.errors import InputError
 from wri.objectives import WRI
 from wri.objectives.base import Model
 from wri.objectives.density_steps import StandingPredictor
+from wri.objectives.weighted_risks import Scaling, Weighting
 from wri.training.sampler import StackDraws, StackedRows
 
 STEPS = [40, 9, 1]  # the first two runs draw more rows than they have
@@ -87,3 +99,51 @@ def test_a_classifier_is_fitted_once_for_all_stacks(monkeypatch):
     assert len(fits) == 2
     train_steps([make_run(objective, make_bank(), one)], 2)  # other rows with the same numbers
     assert len(fits) == 3
+
+
+SMALL = (
+    Bounded(),
+    EnvironmentClassifier(4),
+    Exact(lambda x: -(x[..., :1] - torch.arange(3) / 2).square()),
+    FittedClassifier(4, steps=5),
+    Gaussian(),
+    LabelAwareClassifier(hidden=4, second_hidden=4, steps=5, refit_steps=5),
+    Mixture(1),
+)
+
+
+def make_small_run(weighting, scaling, density, environments=3):
+    """A run with these options, or None if the constructor refuses them."""
+    try:
+        objective = WRI(weighting, scaling, density=density, density_scaling=scaling)
+    except InputError:
+        return None
+    rows = [np.arange(20 * e, 20 * e + 18 + e % 3) for e in range(environments)]
+    hyper = {"anneal_steps": 0, "density_batch_size": 16, "density_steps": 2}
+    return make_run(objective, make_bank(), rows, hyper)
+
+
+def check_three_steps(run):
+    (record,) = train_steps([run], 3, dtype=torch.float64)
+    assert record.diverged_at is None
+    assert np.isfinite(record.parameters).all()
+    assert np.isfinite(record.state).all()
+
+
+@pytest.mark.parametrize("density", SMALL, ids=lambda density: type(density).__name__)
+@pytest.mark.parametrize("weighting", get_args(Weighting))
+def test_all_options_that_are_accepted_train(weighting, density):
+    runs = [make_small_run(weighting, scaling, density) for scaling in get_args(Scaling)]
+    refused = not density.comparable_over_x and weighting in ("density", "published")
+    assert [run is None for run in runs] == [refused] * len(runs)
+    for run in runs:
+        if run is not None:
+            check_three_steps(run)
+
+
+@pytest.mark.parametrize("density", [Bounded(), EnvironmentClassifier(4), Gaussian()], ids=repr)
+@pytest.mark.parametrize("weighting", get_args(Weighting))
+def test_all_weightings_train_with_a_circle_of_pairs(weighting, density):
+    run = make_small_run(weighting, "relative", density, environments=9)
+    if run is not None:
+        check_three_steps(run)

@@ -1,6 +1,7 @@
 """A store keeps what was finished, refuses what is no store, and touches neither."""
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
@@ -16,7 +17,7 @@ from helpers import make_data, make_info
 from wri.errors import InputError
 from wri.stacked import Network
 from wri.sweep.integrity import digest, result_digest, seal
-from wri.sweep.plan import SweepSpec
+from wri.sweep.plan import FORMAT, SweepSpec
 from wri.sweep.store import Store
 from wri.training import Record
 
@@ -384,16 +385,16 @@ def forge(path, table, column, value):
         ("runs", "planned", "[" * 100_000, "holds values that no sweep writes"),
         ("runs", "planned", "[]", "another version of wri"),
         ("runs", "planned", b"\xff", "holds values that no sweep writes"),
-        ("runs", "planned", '{"format": 5}', "holds values that no sweep writes"),
+        ("runs", "planned", json.dumps({"format": FORMAT}), "holds values that no sweep writes"),
         (
             *("runs", "planned"),
-            '{"format": 5, "model": {"objective": "invented"}, "test_envs": []}',
+            json.dumps({"format": FORMAT, "model": {"objective": "invented"}, "test_envs": []}),
             "unknown objective 'invented'",
         ),
         (
             *("runs", "planned"),
-            '{"format": 5, "model": {"objective": "erm"}, "test_envs": ["a"], "dataset": 3, '
-            '"fingerprint": "f"}',
+            f'{{"format": {FORMAT}, "model": {{"objective": "erm"}}, "test_envs": ["a"], '
+            '"dataset": 3, "fingerprint": "f"}',
             "names must be texts",
         ),
         ("results", "steps", b"123", "holds values that no sweep writes"),

@@ -111,6 +111,14 @@ def test_the_predictor_is_the_papers_by_default():
     assert make_run(ERM(), make_bank(width=20), [np.arange(5)], hidden=()).network.widths == (20, 3)
 
 
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_printed_predictor_has_one_hidden_layer_and_the_same_numbers(name):
+    bank = make_bank(width=64)
+    run, printed = (make_run(name, bank, TWO, preset=p) for p in ("domainbed", "one-layer"))
+    assert printed.network.widths == (64, 32, 3)
+    assert (printed.hyper, printed.objective) == (run.hyper, run.objective)
+
+
 def test_a_default_network_never_falls_below_16_and_8_units():
     """Half and a quarter of three columns would be one unit each, and ERM ends constant."""
     assert make_run(ERM(), make_bank(width=3), [np.arange(5)]).network.widths == (3, 16, 8, 3)

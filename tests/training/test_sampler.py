@@ -206,7 +206,9 @@ def test_whole_environments_keep_their_weights(bank):
 
 def test_rows_repeat_in_proportion_to_their_weights():
     assert in_proportion(np.array([1.0, 1.0, 1.0])).tolist() == [0, 1, 2]
-    assert in_proportion(np.array([2.0, 1.0, 1.0, 4.0])).tolist() == [0, 1, 3, 3]
+    assert in_proportion(np.array([2.0, 0.0, 1.0, 3.0])).tolist() == [0, 0, 2, 3, 3, 3]
+    assert in_proportion(np.array([1.0, 0.5, 0.5, 2.0])).tolist() == [0, 1, 3, 3]
+    assert in_proportion(np.array([200.0, 100.0, 100.0, 400.0])).tolist() == [0, 1, 3, 3]
     weights = np.random.default_rng(0).gamma(1.0, size=500)
     counts = np.bincount(in_proportion(weights), minlength=500)
     assert counts.sum() == 500

@@ -5,8 +5,10 @@
 
 Trees need a gradient and a positive curvature in each row's score f:
 
-    g = ω l′ + κ (l′ + f l″),    h = max(|ω + κ|, c·ω⁰) · l″,    ω⁰ = ω without a penalty
+    g = ω l′ + κ (l′ + H f),    h = max(|ω + κ|, c·ω⁰) · l″,    ω⁰ = ω without a penalty
 
+where H f is the derivative of l′ along the scores: f l″ for one score, and p_c (f_c − Σ_k p_k f_k)
+for classes, whose scores act together. The curvature is LightGBM's, which has no mixed terms.
 ω may be negative: a row of an environment whose weighted risk is too low asks for a larger loss.
 For such rows l″ is replaced by its largest value, because l′/l″ is unbounded for a flat loss.
 T is the objective's own `loss` (`wri.objectives`), with the scores in place of a network's
@@ -316,10 +318,11 @@ class RowWeights:
 
 
 class LossSlopes(NamedTuple):
-    """First and second derivative of the loss in the scores, `[n, C]` each."""
+    """Derivatives of the loss in the scores, `[n, C]` each."""
 
     first: np.ndarray
-    second: np.ndarray
+    second: np.ndarray  # positive, one score at a time
+    along: np.ndarray  # H f, of the first derivative along the scores; exact for any C
     largest: float  # upper bound of `second`
 
 
@@ -338,23 +341,23 @@ def loss_slopes(name: str, scores: np.ndarray, targets: np.ndarray) -> LossSlope
         `[n]`.
     """
     if name == "squared":
-        return LossSlopes(scores - targets[:, None], np.ones(scores.shape), 1.0)
+        return LossSlopes(scores - targets[:, None], np.ones(scores.shape), scores, 1.0)
     if name == "logistic":
         p = 1 / (1 + np.exp(-scores))
-        return LossSlopes(p - targets[:, None], p * (1 - p), 0.25)
+        curvature = p * (1 - p)
+        return LossSlopes(p - targets[:, None], curvature, curvature * scores, 0.25)
     p = np.exp(scores - scores.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     classes = scores.shape[1]
     own = targets[:, None] == np.arange(classes)
     factor = classes / (classes - 1)
-    return LossSlopes(p - own, factor * p * (1 - p), factor / 4)
+    along = p * (scores - (p * scores).sum(1, keepdims=True))
+    return LossSlopes(p - own, factor * p * (1 - p), along, factor / 4)
 
 
-def tree_gradients(
-    weights: RoundWeights, slopes: LossSlopes, scores: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def tree_gradients(weights: RoundWeights, slopes: LossSlopes) -> tuple[np.ndarray, np.ndarray]:
     """g and h of every row and score, `[n, C]` each."""
     omega, kappa = weights.loss[:, None], weights.scale[:, None]
-    gradient = omega * slopes.first + kappa * (slopes.first + scores * slopes.second)
+    gradient = omega * slopes.first + kappa * (slopes.first + slopes.along)
     size = np.maximum(np.abs(omega + kappa), LEAST_CURVATURE * weights.plain[:, None])
     return gradient, size * np.where(omega + kappa < 0, slopes.largest, slopes.second)

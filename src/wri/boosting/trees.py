@@ -322,7 +322,7 @@ def grow(
         now = weights.at(scores, round_)
         for forest in forests:
             slopes = loss_slopes(rows.loss.name, forest.scores, rows.targets)
-            forest.step(*tree_gradients(now, slopes, forest.scores))
+            forest.step(*tree_gradients(now, slopes))
         if progress is not None:
             progress(round_ + 1, rounds or settings.rounds)
     return Trees.read([forest.text() for forest in forests], start, X.shape[1])

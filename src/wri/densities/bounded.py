@@ -79,7 +79,7 @@ class Bounded(Density):
 
             def pullback(gradient: Tensor) -> Tensor:
                 at_outputs = torch.addcmul(share, share, share, value=-1).mul_(scale)
-                return back(at_outputs.mul_(gradient.view_as(share)))
+                return back(at_outputs.mul_(gradient.reshape(share.shape)))
 
             return torch.addcmul(low, share, scale).view(shape), pullback
 

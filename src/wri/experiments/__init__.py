@@ -89,6 +89,12 @@ PICTURES = (
     ),
     Option(name="data", kind=str, help="Folder of the data sets, in place of WRI_DATA."),
     Option(name="backbone", kind=str, help="Name of the backbone; default efficientnet-lite0."),
+    Option(
+        name="preset",
+        kind=Literal["domainbed", "one-layer"],
+        default="domainbed",
+        help="Two hidden layers, as the paper's code ran, or one, as appendix E.5 prints.",
+    ),
     BACKEND,
 )
 

@@ -6,15 +6,16 @@ Features of the backbone are computed once and kept. Per trial, held-out domain 
 layer is trained on the training rows (`features.featurizer`, the backbone fixed), so repetitions
 draw split, featurizer and initial weights; the pictures are the same. The width is a
 hyper-parameter as in the paper, 64 by default, else drawn. The algorithms of the paper run on the
-features: 10 draws × 5 trials of 500 steps with DomainBed's preset. A second line of WRI has the
-weights that we recommend, overlap weights of a classifier that sees the label, with the numbers of
-the preset `coloured`.
+features: 10 draws × 5 trials of 500 steps with DomainBed's preset (two hidden layers), or with
+`one-layer` (one, as the paper prints). A second line of WRI has the weights that we recommend,
+overlap weights of a classifier that sees the label, with the numbers of the preset `coloured`.
 
-The paper trained a ResNet-50 as a whole, and does not name its selection; its numbers are shown
-beside both. Leave-one-out is not offered: it would need featurizers that have seen neither of two
-domains. All runs are kept in stores in the output folder, and an interrupted table continues. Sets
-that are not on this machine are named and left out. A quick run has 12 pictures per class and
-domain, 2 draws and 2 trials.
+The paper's featurizer is a ResNet-50 that ERM trained as a whole on the training domains; its
+algorithms ran on features computed beforehand, like ours. It does not name its selection; its
+numbers are shown beside both. Leave-one-out is not offered: it would need featurizers that have
+seen neither of two domains. All runs are kept in stores in the output folder, and an interrupted
+table continues. Sets that are not on this machine are named and left out. A quick run has 12
+pictures per class and domain, 2 draws and 2 trials.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,11 +80,11 @@ class AlgorithmLine:
     """Line of the tables: an algorithm with a preset."""
 
     algorithm: str
-    preset: str = "domainbed"
+    preset: str
 
     @property
     def label(self) -> str:
-        return ALGORITHM_NAMES[self.algorithm] if self.preset == "domainbed" else RECOMMENDED
+        return RECOMMENDED if self.preset == "coloured" else ALGORITHM_NAMES[self.algorithm]
 
 
 def run(task: ExperimentTask) -> list[Result]:
@@ -91,7 +92,11 @@ def run(task: ExperimentTask) -> list[Result]:
     if not present:
         raise InputError(f"no pictures for {task.name}: {'; '.join(absent)}")
     wanted = {name for output in task.outputs for name in ALGORITHMS[output]}
-    lines = [AlgorithmLine(algorithm=name) for name in ALGORITHMS["tableE4"] if name in wanted]
+    lines = [
+        AlgorithmLine(algorithm=name, preset=task.options["preset"])
+        for name in ALGORITHMS["tableE4"]
+        if name in wanted
+    ]
     lines.append(AlgorithmLine(algorithm="wri", preset="coloured"))
     start = perf_counter()
     scores: dict[str, Scores] = {}

@@ -5,7 +5,7 @@ from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Se
 DENSITY_HYPERPARAMETERS = (
     HyperParameter(
         name="density_every",
-        meaning="ω, predictor steps between two density updates",
+        meaning="ω, predictor steps between two density updates, from the annealing step on",
         settings={
             "domainbed": Setting(1, OneOf((1, 2, 4, 8))),
             "simulation": Setting(1),

@@ -4,7 +4,7 @@ Step of the predictor, with fixed densities:
 
     mean_e R_e + λ · mean over pairs of (R_ij − R_ji)²,   R_ij = E_i[α_ij(x) · l(x, y)]
 
-and every ω steps n_d steps of the densities, with a fixed predictor:
+and from the annealing step on, every ω steps, n_d steps of the densities, with a fixed predictor:
 
     λ_d · mean over pairs of (R_ij − R_ji)² + β · mean_e E_e[−log d_e(x)]
 
@@ -381,8 +381,8 @@ class WRI(Objective):
     def after_step(self, model: Model, state: State, context: StepContext, draws: Draws) -> State:
         if not self._learns:
             return state
-        hyper = context.hyper
-        due = (context.step >= hyper["anneal_steps"]) & (context.step % hyper["density_every"] == 0)
+        since = context.step - context.hyper["anneal_steps"]
+        due = (since >= 0) & (since % context.hyper["density_every"] == 0)
         runs = due.nonzero()[:, 0]
         if len(runs) == 0:
             return state

@@ -22,7 +22,6 @@ from wri.training.runs import Bank, Run
 AHEAD = 2**20  # row numbers per draw
 AT_ONCE = 2**13  # rows of a run's density steps per lookup
 
-
 _KEPT: WeakKeyDictionary[Bank, dict[Hashable, np.ndarray]] = WeakKeyDictionary()
 """Results of fits on a bank's rows, kept for later stacks."""
 

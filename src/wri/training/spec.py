@@ -215,7 +215,9 @@ class ModelSpec:
         size : FitSize
             The size.
         """
-        hidden = default_hidden(width) if self.hidden is None else self.hidden
+        hidden = self.hidden
+        if hidden is None:
+            hidden = default_hidden(width, find_preset(self.preset).layers)
         return FitSize(weight, largest, hidden, self.steps)
 
     def complete(self, width: int, weight: float, largest: int) -> "ModelSpec":

@@ -11,13 +11,14 @@ densities see the output of the featurizer and learn from the rows of the latest
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from inspect import getdoc
+from math import isfinite
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from wri.errors import InputError
-from wri.integrations.domainbed.hparams import read_hparams
+from wri.integrations.domainbed.hparams import domainbed_name, read_hparams
 from wri.integrations.domainbed.minibatches import MinibatchDraws, Minibatches, as_batch
 from wri.integrations.domainbed.network import ModuleNetwork, make_featurizer, output_width
 from wri.integrations.domainbed.state import fill, separate
@@ -41,8 +42,9 @@ class Algorithm(nn.Module):
         Number of training environments.
     hparams : mapping of str to Any
         Hyper-parameters by DomainBed's names, such as `lr`, `weight_decay`, `irm_lambda`
-        (`hparam_settings` lists those of an algorithm). Missing ones have the defaults of the
-        preset `domainbed`; unknown ones are ignored.
+        (`hparam_settings` lists those of an algorithm), or `wri_clip_norm`, the largest norm of
+        the gradient. Missing ones have the defaults of the preset `domainbed`; unknown ones are
+        ignored. `wri_final_rate` must be 1: a loop does not tell the number of steps.
     featurizer : Module, callable or None, default=None
         Module from inputs to features, or a function of `input_shape` and `hparams` that makes one.
         None: DomainBed's own if it is installed, else a small perceptron for flat inputs.
@@ -88,6 +90,7 @@ class Algorithm(nn.Module):
         self.hparams = dict(hparams)
         self.hyper = read_hparams(self.objective_name, hparams)
         self.objective.check(self.hyper)
+        self._check_rate()
         self.num_domains = num_domains
         self.featurizer = make_featurizer(input_shape, self.hparams, featurizer)
         width = output_width(self.featurizer, input_shape)
@@ -142,6 +145,8 @@ class Algorithm(nn.Module):
         losses, state = self.objective.loss(model, batch, self._read_state(), context)
         self.optimizer.zero_grad()
         losses.sum().backward()
+        if isfinite(self.hyper["clip_norm"]):
+            nn.utils.clip_grad_norm_(self._trained(), self.hyper["clip_norm"])
         report = self._report(float(losses.detach()), batch)
         self.optimizer.step()
         with torch.no_grad():
@@ -205,9 +210,21 @@ class Algorithm(nn.Module):
                 "has only minibatches; use Bounded() or EnvironmentClassifier()"
             )
 
+    def _check_rate(self) -> None:
+        rate = self.hyper["final_rate"]
+        if rate != 1:
+            name = domainbed_name(self.objective_name, "final_rate")
+            raise InputError(
+                f"{name} = {rate:g} needs the number of steps, which a training loop does not "
+                "tell; leave it out, and the step size stays the same"
+            )
+
+    def _trained(self) -> list[nn.Parameter]:
+        return [*self.featurizer.parameters(), *self.classifier.parameters()]
+
     def _make_optimizer(self) -> torch.optim.Adam:
         return torch.optim.Adam(
-            [*self.featurizer.parameters(), *self.classifier.parameters()],
+            self._trained(),
             lr=self.hyper["learning_rate"],
             weight_decay=self.hyper["weight_decay"],
         )

@@ -1,10 +1,11 @@
 """DomainBed's tables: its three selection methods, its standard error, its averages.
 
-    cell = mean over trials ± σ / √n,   σ² = Σ (x − x̄)² / n
+    cell = 100 · mean over trials ± 100 · σ / √n,   σ² = Σ (x − x̄)² / n
 
-Three rules are DomainBed's and differ from `wri.sweep.tables`. A cell counts the trials that exist;
-of equally good draws the last counts; leave-one-out ignores draws without all pairs. One rule is
-ours: a checkpoint whose accuracy is not a number is never chosen.
+The mean is scaled, not the accuracies: 0.813 and 0.822 give 81.7, where the mean of 81.3 and 82.2
+would be rounded to 81.8. Three rules are DomainBed's and differ from `wri.sweep.tables`. A cell
+counts the trials that exist; of equally good draws the last counts; leave-one-out ignores draws
+without all pairs. One rule is ours: a checkpoint whose accuracy is not a number is never chosen.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,13 +30,20 @@ Grid = dict[str, dict[int, dict[int, SelectedCheckpoint | str]]]
 
 @dataclass(frozen=True)
 class DomainBedCell(Cell):
-    """Cell with DomainBed's standard error, which is zero for a single trial."""
+    """Accuracies of the trials from 0 to 1; DomainBed's mean and standard error in %.
+
+    The standard error is zero for a single trial.
+    """
+
+    @property
+    def mean(self) -> float | None:
+        return float(100 * np.mean(self.scores)) if self.scores else None
 
     @property
     def standard_error(self) -> float | None:
         if not self.scores:
             return None
-        return float(np.std(self.scores) / np.sqrt(len(self.scores)))
+        return float(100 * np.std(np.array(self.scores) / np.sqrt(len(self.scores))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,15 +171,17 @@ def _cell(choices: Mapping[int, SelectedCheckpoint | str]) -> Cell:
     if not chosen:
         reasons = dict.fromkeys(str(reason) for reason in choices.values())
         return Cell(reason="; ".join(reasons))
-    return DomainBedCell(tuple(100 * c.score for _, c in chosen), choices=tuple(chosen))
+    return DomainBedCell(tuple(c.score for _, c in chosen), choices=tuple(chosen))
 
 
 def _average(cells: Sequence[Cell], columns: Sequence[str]) -> Cell:
     """Return the mean of the cells' means, without an error as in DomainBed."""
-    empty = [name for name, cell in zip(columns, cells, strict=True) if cell.mean is None]
-    if empty:
+    means = [cell.mean for cell in cells]
+    filled = [mean for mean in means if mean is not None]
+    if len(filled) < len(means):
+        empty = [name for name, mean in zip(columns, means, strict=True) if mean is None]
         return Cell(reason=f"no average without {', '.join(empty)}")
-    return Cell((float(np.mean([cell.mean for cell in cells])),))
+    return Cell((sum(filled) / len(filled),))
 
 
 def _table(method: str, runs: list[Outcome], info: DatasetInfo, grid: Grid) -> SelectionTable:
@@ -193,7 +203,7 @@ def _averages(method: str, runs: list[Outcome], grids: dict[str, Grid]) -> Selec
             for choices in grid.get(algorithm, {}).values():
                 for trial, choice in choices.items():
                     if not isinstance(choice, str):
-                        by_trial.setdefault(trial, []).append(100 * choice.score)
+                        by_trial.setdefault(trial, []).append(choice.score)
             means = tuple(float(np.mean(scores)) for scores in by_trial.values())
             reason = "" if means else f"nothing was chosen on {name}"
             cells.append(DomainBedCell(means, reason))
