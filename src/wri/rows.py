@@ -269,6 +269,16 @@ def first_gap(values: np.ndarray) -> MissingCell | None:  # [n, D] or [n]
     return MissingCell(row, column[0] if column else 0, kind, int(lost.sum()))
 
 
+def refuse_infinite(predictions: np.ndarray) -> None:  # [n, C]
+    """Raise an error that names the first row without a finite prediction."""
+    infinite = np.flatnonzero(~np.isfinite(predictions).all(1))
+    if len(infinite):
+        raise InputError(
+            f"the prediction for row {infinite[0]} is not finite ({len(infinite)} such rows): its "
+            "values are too large for the model; correct or drop them, verdict calls them outside"
+        )
+
+
 def refuse_gaps(X: np.ndarray, names: Any, what: str = "X") -> None:
     """Raise an error that names the first cell with NaN or infinity."""
     gap = first_gap(X)

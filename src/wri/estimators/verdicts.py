@@ -18,6 +18,7 @@ from wri.estimators.search import Problem, RowSplit
 from wri.ood.evidence import Evidence, HeldOutRows
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import ColumnRanges
+from wri.rows import refuse_infinite
 from wri.stacked import Seen
 from wri.training import Bank, ModelSpec
 from wri.training.sampler import in_proportion
@@ -171,7 +172,7 @@ class EvidenceMixin(ABC):
             The same numbers as from the single methods, computed in one pass.
         """
         prepared = self._prepared(X)
-        outputs = self._outputs(prepared)
+        outputs = self._finite_outputs(prepared)
         judged = self.evidence_.judge(self._represent(prepared, outputs))
         return Assessment(
             predictions=self._decide(outputs),
@@ -239,6 +240,14 @@ class EvidenceMixin(ABC):
     @abstractmethod
     def _outputs(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
         """Return the outputs of the predictor."""
+
+    def _finite_outputs(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
+        """Return the outputs; refuse rows whose predictions are not finite."""
+        outputs = self._outputs(prepared)
+        with np.errstate(over="ignore", invalid="ignore"):
+            predictions = self._predictions(outputs)
+        refuse_infinite(predictions)
+        return outputs
 
     @abstractmethod
     def _view(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, V]
