@@ -29,8 +29,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from fuzz_models import BAD, fuzz_models
 
+from fuzz_models import BAD, KINDS, fuzz_models
 from wri import ERMClassifier, WRIClassifier, make_pipeline
 from wri.datasets import hospitals
 from wri.errors import InputError
@@ -246,6 +246,7 @@ def main() -> None:
     parser.add_argument("--folders", type=int, default=500, help="copies of a saved model")
     parser.add_argument("--stores", type=int, default=200, help="copies of a store")
     parser.add_argument("--models", type=int, default=300, help="models of each kind, re-digested")
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS, help="kinds of models")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="one JSON document")
     given = parser.parse_args()
@@ -254,7 +255,7 @@ def main() -> None:
         folders = damage_folders(given.folders, given.seed, home)
         pipelines = damage_folders(given.folders, given.seed, home, make_pipeline_model)
         stores = damage_stores(given.stores, given.seed, home)
-    models = fuzz_models(given.models, given.seed)
+    models = fuzz_models(given.models, given.seed, given.kinds)
     every = {"folders": folders, "pipelines": pipelines, "stores": stores}
     bad = {k: sum(found[k] for found in every.values()) for k in ("foreign", "silent")}
     for kind in BAD:

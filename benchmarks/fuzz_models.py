@@ -28,7 +28,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,10 @@ from wri.tables import TableSchema
 from wri.training.memory import resident_bytes
 
 BAD = ("foreign", "crash", "heavy", "slow", "nan")
+KINDS = ("networks", "trees", "pipelines", "pictures")
 MOST_BYTES, MOST_SECONDS = 500 * 2**20, 10
 HANGS = 60  # seconds until a worker is ended
-AT_ONCE = 1000  # models per worker
+AT_ONCE = 3000  # models per worker
 
 OTHERS: tuple[Any, ...] = (None, True, 3, -1, 0.5, "", "x", [], {}, [0], {"a": 1}, [[]], [None])
 NUMBERS = (
@@ -339,7 +340,7 @@ def _peak() -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def fuzz_models(count: int, seed: int, kinds: tuple[str, ...] = ()) -> dict[str, Any]:
+def fuzz_models(count: int, seed: int, kinds: Sequence[str] = KINDS) -> dict[str, Any]:
     """Change and load models of every kind; count how they end, with the largest sizes and times.
 
     Parameters
@@ -349,14 +350,14 @@ def fuzz_models(count: int, seed: int, kinds: tuple[str, ...] = ()) -> dict[str,
     seed
         Seed of the changes.
     kinds
-        Of networks, trees, pipelines and pictures; all if empty.
+        Some of `KINDS`.
     """
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         os.environ["WRI_CACHE"] = str(home / "cache")
         save_models(home)
-        for kind in kinds or ("networks", "trees", "pipelines", "pictures"):
+        for kind in kinds:
             for how in CHANGES:
                 found[f"{kind}, {how}"] = _run_workers(kind, how, seed, count, home)
                 print(f"{kind}, {how}: {found[f'{kind}, {how}']}", file=sys.stderr)
