@@ -10,7 +10,7 @@ from sklearn.compose import ColumnTransformer
 
 from wri.estimators.model_folder import require
 from wri.estimators.model_record import check_names
-from wri.estimators.packed_values import pack, unpack
+from wri.estimators.packed_values import NUMBER_TYPES, pack, unpack
 
 WORDS = ("passthrough", "drop")
 ENTRIES = (
@@ -27,6 +27,9 @@ def construct(kind: type, packed: Any, output: Any) -> Any:
     transformer = kind(**parameters)
     if hasattr(transformer, "_validate_params"):
         transformer._validate_params()
+    dtype = parameters.get("dtype", float)  # which scikit-learn does not check
+    number = isinstance(dtype, type | str) and np.dtype(dtype).name in NUMBER_TYPES
+    require(number, f"dtype {dtype!r:.40} is unknown")
     return set_output(transformer, output)
 
 
@@ -78,7 +81,6 @@ PART_PARAMETERS = (
     "verbose_feature_names_out",
 )
 UNREAD = "n_jobs"  # a record must not start processes
-
 
 
 def write_parts(columns: ColumnTransformer, where: str, encode: Encode) -> dict[str, Any]:
