@@ -34,7 +34,7 @@ from wri.estimators.warn import (
     warn_of_one_environment,
     warn_of_small_weights,
 )
-from wri.rows import Environments, Scaling
+from wri.rows import Environments, Scaling, name_large_numbers, without_gradient
 from wri.stacked import SQUARED, Loss, Seen
 from wri.training import ModelSpec
 from wri.training.runs import FEWEST_ROWS
@@ -123,21 +123,25 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         self, X: Any, y: Any, groups: Iterable[Any] | None, sample_weight: Any
     ) -> tuple[np.ndarray, np.ndarray, Environments, np.ndarray | None]:
         """Return checked arrays and environments of the rows with positive weight."""
+        X, y = without_gradient(X), without_gradient(y)
         table, X = X, self._read_columns(without_column(X, self.environment))
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=np.float64,
-            ensure_all_finite=False,
-            ensure_min_samples=FEWEST_ROWS,
-            y_numeric=self._loss is SQUARED,
-        )
+        with name_large_numbers(X=X, y=y):
+            X, y = validate_data(
+                self,
+                X,
+                y,
+                dtype=np.float64,
+                ensure_all_finite=False,
+                ensure_min_samples=FEWEST_ROWS,
+                y_numeric=self._loss is SQUARED,
+            )
         self._check_cells(X)
         environments = read_environments(table, len(X), groups, self.environment)
         if sample_weight is None:
             return X, y, environments, None
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        given = without_gradient(sample_weight)
+        with name_large_numbers(sample_weight=given):
+            weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
         warn_of_small_weights(weights, stacklevel=3)
         present = weights > 0
         return X[present], y[present], environments.take(present), weights[present]
@@ -228,8 +232,9 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
     def _prepared(self, X: Any) -> np.ndarray:
         """Return the checked table in the form that the predictor takes."""
         check_is_fitted(self, "evidence_")
-        X = self._known_columns(without_column(X, self.environment))
-        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
+        X = self._known_columns(without_column(without_gradient(X), self.environment))
+        with name_large_numbers(X=X):
+            X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
         self._check_cells(X)
         return self._prepare(X)
 

@@ -182,9 +182,10 @@ class Network:
 
     def __post_init__(self) -> None:
         if self.packing.size > MOST_WEIGHTS:
+            hidden = shorten(self.widths[1:-1])
             raise InputError(
-                f"hidden layers of {shorten(self.widths[1:-1])} units have more than {MOST_WEIGHTS:,} "
-                "weights; give smaller ones"
+                f"hidden layers of {hidden} units have more than {MOST_WEIGHTS:,} weights; give "
+                "smaller ones"
             )
 
     @cached_property
