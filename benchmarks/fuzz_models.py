@@ -27,7 +27,6 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -315,15 +314,22 @@ def write_changed(original: Path, copy: Path, change: Change, draw: random.Rando
     (copy / "model.json").write_text(json.dumps(record))
 
 
-def work(kind: str, how: str, seed: int, first: int, last: int, home: Path) -> None:
+def list_cases(count: int, kinds: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Kind, sort of change and number of each changed model."""
+    return [(kind, how, n) for kind in kinds for how in CHANGES for n in range(count)]
+
+
+def work(cases: Sequence[tuple[str, str, int]], seed: int, home: Path) -> None:
     """Load changed models in this process; print a line for each."""
-    original, copy = home / kind, home / "copy"
     results, sys.stdout = sys.stdout, sys.stderr
-    load, use = make_reader(kind, home)
-    use(load(original))
-    for number in range(first, last):
+    copy = home / "copy"
+    readers = {kind: make_reader(kind, home) for kind in {kind for kind, _, _ in cases}}
+    for kind, (load, use) in readers.items():
+        use(load(home / kind))
+    for kind, how, number in cases:
+        load, use = readers[kind]
         draw = random.Random(f"{kind} {how} {seed} {number}")
-        write_changed(original, copy, CHANGES[how], draw)
+        write_changed(home / kind, copy, CHANGES[how], draw)
         faulthandler.dump_traceback_later(HANGS, exit=True)
         before, peak = resident_bytes(), _peak()
         start = time.perf_counter()
@@ -352,40 +358,38 @@ def fuzz_models(count: int, seed: int, kinds: Sequence[str] = KINDS) -> dict[str
     kinds
         Some of `KINDS`.
     """
-    found: dict[str, Any] = {}
+    cases = list_cases(count, kinds)
+    ended: list[tuple[str, int, float]] = []
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         os.environ["WRI_CACHE"] = str(home / "cache")
         save_models(home)
-        for kind in kinds:
-            for how in CHANGES:
-                found[f"{kind}, {how}"] = _run_workers(kind, how, seed, count, home)
-                print(f"{kind}, {how}: {found[f'{kind}, {how}']}", file=sys.stderr)
+        while len(ended) < len(cases):
+            ended += _run_worker(count, kinds, seed, len(ended), home)
+    found: dict[str, Any] = {}
+    for (kind, how, _), (end, size, seconds) in zip(cases, ended, strict=True):
+        own = found.setdefault(f"{kind}, {how}", {"largest_mb": 0, "longest_seconds": 0.0})
+        own[end] = own.get(end, 0) + 1
+        own["largest_mb"] = max(own["largest_mb"], size >> 20)
+        own["longest_seconds"] = max(own["longest_seconds"], round(seconds, 2))
     return found
 
 
-def _run_workers(kind: str, how: str, seed: int, count: int, home: Path) -> dict[str, Any]:
-    ends, sizes, times = Counter[str](), [0], [0.0]
-    done = 0
-    while done < count:
-        last = min(done + AT_ONCE, count)
-        order = [kind, how, str(seed), str(done), str(last), str(home)]
-        worker = subprocess.run(
-            [sys.executable, __file__, *order], stdout=subprocess.PIPE, text=True
-        )
-        lines = [json.loads(line) for line in worker.stdout.splitlines()]
-        for end, size, seconds in lines:
-            ends[end] += 1
-            sizes.append(size)
-            times.append(seconds)
-        done += len(lines)
-        if done < last:  # the process ended in the next one
-            print(f"{kind}, {how} {done}: code {worker.returncode}", file=sys.stderr)
-            ends["crash" if worker.returncode < 0 else "slow"] += 1
-            done += 1
-    return {**ends, "largest_mb": max(sizes) >> 20, "longest_seconds": round(max(times), 2)}
+def _run_worker(
+    count: int, kinds: Sequence[str], seed: int, first: int, home: Path
+) -> list[tuple[str, int, float]]:
+    """Load some models in a process of its own; the last one may be what ended it."""
+    some = list_cases(count, kinds)[first : first + AT_ONCE]
+    order = [str(count), ",".join(kinds), str(seed), str(first), str(home)]
+    worker = subprocess.run([sys.executable, __file__, *order], stdout=subprocess.PIPE, text=True)
+    ended = [tuple(json.loads(line)) for line in worker.stdout.splitlines()]
+    if len(ended) < len(some):
+        print(f"{some[len(ended)]}: code {worker.returncode}", file=sys.stderr)
+        ended.append(("crash" if worker.returncode < 0 else "slow", 0, 0.0))
+    return ended
 
 
 if __name__ == "__main__":
-    kind, how, seed, first, last, home = sys.argv[1:]
-    work(kind, how, int(seed), int(first), int(last), Path(home))
+    count, kinds, seed, first, home = sys.argv[1:]
+    some = list_cases(int(count), kinds.split(","))[int(first) :][:AT_ONCE]
+    work(some, int(seed), Path(home))

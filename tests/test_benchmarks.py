@@ -151,7 +151,7 @@ def test_estimator_scale_measures_time_and_memory():
 
 
 def test_damaged_files_are_refused_or_say_what_was_written():
-    result = printed_by("fuzz_files.py", "--folders 40 --stores 40 --models 20 --seed 3")
+    result = printed_by("fuzz_files.py", "--folders 40 --stores 40 --models 10 --seed 3")
     for damaged in ("folders", "pipelines", "stores"):
         assert sum(result[damaged].values()) == 40
     assert len(result["models"]) == 8
