@@ -9,7 +9,8 @@ gives exactly what was written, or it cannot be damaged in this way. The two oth
     foreign   another exception than `InputError`
     silent    it loads, but predicts or tabulates differently
 
-Both must be zero; otherwise the exit code is 1.
+Then models whose digests are recomputed are loaded (`fuzz_models.py`, with what is counted there).
+All of these counts must be zero; otherwise the exit code is 1.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from fuzz_models import BAD, KINDS, fuzz_models
 from wri import ERMClassifier, WRIClassifier, make_pipeline
 from wri.datasets import hospitals
 from wri.errors import InputError
@@ -243,6 +245,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folders", type=int, default=500, help="copies of a saved model")
     parser.add_argument("--stores", type=int, default=200, help="copies of a store")
+    parser.add_argument("--models", type=int, default=300, help="models of each kind, re-digested")
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS, help="kinds of models")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="one JSON document")
     given = parser.parse_args()
@@ -251,15 +255,20 @@ def main() -> None:
         folders = damage_folders(given.folders, given.seed, home)
         pipelines = damage_folders(given.folders, given.seed, home, make_pipeline_model)
         stores = damage_stores(given.stores, given.seed, home)
+    models = fuzz_models(given.models, given.seed, given.kinds)
     every = {"folders": folders, "pipelines": pipelines, "stores": stores}
     bad = {k: sum(found[k] for found in every.values()) for k in ("foreign", "silent")}
+    for kind in BAD:
+        bad[kind] = bad.get(kind, 0) + sum(found.get(kind, 0) for found in models.values())
     if given.json:
-        print(json.dumps({**every, "seed": given.seed, **bad}))
+        print(json.dumps({**every, "models": models, "seed": given.seed, **bad}))
     else:
         for what, found in every.items():
             counts = ", ".join(f"{number} {kind}" for kind, number in sorted(found.items()))
             print(f"{found.total()} {what}: {counts}")
-        print(f"{bad['foreign']} foreign exceptions, {bad['silent']} silent changes")
+        for what, ends in models.items():
+            print(f"{what}: {', '.join(f'{kind} {number}' for kind, number in ends.items())}")
+        print(", ".join(f"{number} {kind}" for kind, number in bad.items()))
     sys.exit(any(bad.values()))
 
 

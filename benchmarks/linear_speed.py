@@ -139,7 +139,9 @@ def curves(repeat: int) -> dict[str, Any]:
         lines = []
         for size in grid:
             x, y, site = table(*size)
-            spent = min(cost(lambda: wri.WRIClassifier().fit(x, y, groups=site)) for _ in range(repeat))
+            spent = min(
+                cost(lambda: wri.WRIClassifier().fit(x, y, groups=site)) for _ in range(repeat)
+            )
             lines.append((size[place], spent))
             print(f"{name} {size}: {spent:.2f} s", file=sys.stderr, flush=True)
         at, seconds = np.log(np.array(lines)).T

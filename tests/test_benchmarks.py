@@ -151,10 +151,12 @@ def test_estimator_scale_measures_time_and_memory():
 
 
 def test_damaged_files_are_refused_or_say_what_was_written():
-    result = printed_by("fuzz_files.py", "--folders 40 --stores 40 --seed 3")
+    result = printed_by("fuzz_files.py", "--folders 40 --stores 40 --models 10 --seed 3")
     for damaged in ("folders", "pipelines", "stores"):
         assert sum(result[damaged].values()) == 40
-    assert (result["foreign"], result["silent"]) == (0, 0)
+    assert len(result["models"]) == 8
+    for bad in ("foreign", "silent", "crash", "heavy", "slow", "nan"):
+        assert result[bad] == 0
 
 
 def test_predict_speed_tells_reading_evaluation_and_writing_apart():

@@ -1,9 +1,11 @@
 """The error for wrong input, and helpers for its messages."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 LONGEST = 80  # characters of a label or path in a message
+LARGEST = sys.float_info.max
 
 
 class InputError(ValueError):
@@ -24,6 +26,12 @@ def check_option(name: str, value: object, allowed: Sequence[str]) -> None:
     """Refuse a value that is not among the allowed ones."""
     if value not in allowed:
         raise InputError(f"{name} must be one of {', '.join(allowed)}, not {shorten(repr(value))}")
+
+
+def check_size(name: str, value: object, largest: float = LARGEST) -> None:
+    """Refuse a whole number that is too large, by default for a float64."""
+    if isinstance(value, int) and abs(value) > largest:
+        raise InputError(f"{name} must lie between {-largest:g} and {largest:g}")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

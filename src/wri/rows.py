@@ -2,14 +2,15 @@
 
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from wri.errors import InputError, shorten
+from wri.errors import LARGEST, InputError, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,9 +172,33 @@ def _text_key(text: str) -> tuple[list[tuple[int, str]], str]:
     return key, text
 
 
+def without_gradient(values: Any) -> Any:
+    """Return a tensor of PyTorch as an array, and anything else as it is."""
+    return values.detach().cpu().numpy() if hasattr(values, "detach") else values
+
+
+@contextmanager
+def name_large_numbers(**tables: Any) -> Iterator[None]:
+    """Turn an OverflowError into an error that names the number which no float64 holds."""
+    try:
+        yield
+    except OverflowError as error:
+        for what, values in tables.items():
+            cells = np.asarray(values, dtype=object)
+            for place in np.ndindex(cells.shape):
+                if isinstance(cells[place], int) and abs(cells[place]) > LARGEST:
+                    column = f", column {place[1]}" if len(place) > 1 else ""
+                    raise InputError(
+                        f"{what} contains a number of more than 308 digits: row {place[0]}{column};"
+                        " correct it, or give another unit"
+                    ) from error
+        raise
+
+
 def _column(given: Iterable[Any]) -> Any:
     import pandas as pd
 
+    given = without_gradient(given)
     if isinstance(given, np.ndarray | pd.Series | pd.Index):
         if given.ndim != 1:
             raise InputError(f"groups must be a list of labels, not of the shape {given.shape}")
@@ -212,7 +237,10 @@ def read_sites(X: Any, groups: Iterable[Any]) -> NumericTable:
         names = [str(name) for name in X.columns]
         _refuse_environment(X, environments)
     try:
-        x = np.asarray(X, np.float64)
+        with name_large_numbers(X=X):
+            x = np.asarray(without_gradient(X), np.float64)
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise InputError(
             f"X must hold numbers only ({error}); encode texts and categories first"
@@ -337,6 +365,16 @@ def first_gap(values: np.ndarray) -> MissingCell | None:  # [n, D] or [n]
     infinite = values.dtype.kind in "fc" and bool(np.isinf(values[row, *column]))
     kind: Literal["NaN", "infinity"] = "infinity" if infinite else "NaN"
     return MissingCell(row, column[0] if column else 0, kind, int(lost.sum()))
+
+
+def refuse_infinite(predictions: np.ndarray) -> None:  # [n, C]
+    """Raise an error that names the first row without a finite prediction."""
+    infinite = np.flatnonzero(~np.isfinite(predictions).all(1))
+    if len(infinite):
+        raise InputError(
+            f"the prediction for row {infinite[0]} is not finite ({len(infinite)} such rows): its "
+            "values are too large for the model; correct or drop them, verdict calls them outside"
+        )
 
 
 def refuse_gaps(X: np.ndarray, names: Any, what: str = "X") -> None:

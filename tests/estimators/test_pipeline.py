@@ -312,11 +312,29 @@ def words_of(record):
     return steps_of(record)["parts"][1]["is"]
 
 
+def add_parts(record, count, width):
+    """Parts of no columns that announce many."""
+    part = {"is": "passthrough", "columns": [], "width": width}
+    steps_of(record)["parts"] += [{"name": f"part {n}", **part} for n in range(count)]
+
+
+def add_wide_texts(record):
+    """40 arrays of 50 texts of one letter, each in 40 kB."""
+    texts = {"array": "<U9999", "shape": [50], "values": ["a"] * 50}
+    words_of(record)["learned"]["categories"] = [texts] * 40
+
+
 HOSTILE = [
     (lambda r: r.update(preprocessing=[]), "preprocessing has the wrong type"),
     (lambda r: r["preprocessing"].update(code="rm"), "missing or unknown: code"),
     (lambda r: steps_of(r).update({"class": "os.system"}), "'os.system' is unknown"),
-    (lambda r: steps_of(r).update(n_features=10**12), "1000000000000 columns are impossible"),
+    (
+        lambda r: steps_of(r).update(n_features=10**12),
+        "transformers have 1,000,000,000,0.* columns",
+    ),
+    (lambda r: steps_of(r).update(output={}), "output {} is unknown"),
+    (lambda r: add_parts(r, 200, width=1_000_000), "transformers have 200,000,0.* columns"),
+    (lambda r: add_wide_texts(r), "arrays would take 79,9.* bytes"),
     (lambda r: steps_of(r).update(remainder="rm"), "remainder is invalid"),
     (lambda r: steps_of(r)["parts"][0].update(width=3), "preprocessing gives|number of columns"),
     (lambda r: steps_of(r)["parts"][0].update(columns=["cause", "x", "y"]), "save the model again"),
@@ -336,6 +354,7 @@ HOSTILE = [
     (lambda r: words_of(r)["learned"].pop("categories"), "learned values of OneHotEncoder"),
     (lambda r: words_of(r)["learned"]["categories"].pop(), "categories are invalid"),
     (lambda r: words_of(r).update(output="polars"), "output 'polars' is unknown"),
+    (lambda r: words_of(r)["parameters"].update(dtype=["a"]), r"dtype \['a'\] is unknown"),
     (
         lambda r: steps_of(r)["parts"][0].update(columns=["cause", {"type": "float64"}]),
         "preprocessing is invalid",
@@ -357,6 +376,33 @@ def test_a_record_that_says_something_else(change, words, pipeline, tmp_path):
     with pytest.raises(InputError, match=words) as caught:
         load(folder)
     assert str(folder) in str(caught.value)
+
+
+def test_a_record_starts_no_processes(pipeline, tmp_path):
+    pipeline.save(tmp_path / "model")
+    path = tmp_path / "model" / "model.json"
+    record = json.loads(path.read_text())
+    assert "n_jobs" not in path.read_text()
+    steps_of(record)["parameters"]["n_jobs"] = 12
+    record["digest"] = record_digest(record)
+    path.write_text(json.dumps(record))
+    assert load(tmp_path / "model")[0].n_jobs is None
+
+
+def test_an_encoder_of_many_columns_and_categories_is_refused(pipeline, tmp_path):
+    """The made-up rows would have as many cells as columns times categories."""
+    pipeline.save(tmp_path / "model")
+    path = tmp_path / "model" / "model.json"
+    record = json.loads(path.read_text())
+    one = {"array": "|O", "shape": [1], "values": ["a"]}
+    many = {"array": "|O", "shape": [3000], "values": [str(n) for n in range(3000)]}
+    learned = words_of(record)["learned"]
+    learned.update(n_features=1000, feature_names=None, rare=[None] * 1000)
+    learned["categories"] = [many, *[one] * 999]
+    record["digest"] = record_digest(record)
+    path.write_text(json.dumps(record))
+    with pytest.raises(InputError, match="1,000 columns of 6,000 categories are too many"):
+        load(tmp_path / "model")
 
 
 @pytest.mark.parametrize(

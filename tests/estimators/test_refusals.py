@@ -3,11 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hospitals import hospitals
 from sklearn.exceptions import NotFittedError
 
 import wri
+from wri.boosting import TreeSettings
+from wri.diagnosis import changing_features
 from wri.errors import InputError
+from wri.estimators.columns import ColumnReader
 from wri.rows import Scaling
 
 QUICK = {"steps": 5, "hidden": (8, 4), "penalty_weight": None}
@@ -47,6 +51,16 @@ def test_nothing_is_said_before_fit(method):
         ({"environment": 3.5}, "environment must be the name of a column"),
         ({"learning_rate": "fast"}, "learning_rate must be a number"),
         ({"steps": "x" * 5000}, "steps must be a whole number"),
+        ({"steps": 10**400}, r"steps must lie between -2.14748e\+09 and 2.14748e\+09"),
+        ({"n_jobs": 10**400}, "n_jobs must lie between"),
+        ({"rare": 10**400}, r"rare must lie between -1.79769e\+308 and 1.79769e\+308"),
+        ({"validation_fraction": -(10**400)}, "validation_fraction must lie between"),
+        ({"penalty_weight": 10**400}, "penalty_weight must lie between"),
+        ({"hyper": {"penalty_weight": 10**400}}, "penalty_weight must lie between"),
+        ({"options": {"overlap_power": 10**400}}, "overlap_power must lie between"),
+        ({"random_state": 10**400}, "random_state must be None, a RandomState or a whole number"),
+        ({"hidden": (10**7, 10**7)}, r"hidden layers of \(10000000, 10000000\) units have more"),
+        ({"candidates": [{"hidden": (10**7, 10**7)}, {}]}, "hidden layers of"),
     ],
 )
 def test_a_parameter_of_the_wrong_type_is_named(parameters, words):
@@ -54,6 +68,59 @@ def test_a_parameter_of_the_wrong_type_is_named(parameters, words):
     with pytest.raises(InputError, match=words) as caught:
         wri.WRIClassifier(**parameters).fit(X, y, groups=site)
     assert len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize("value", [np.inf, 10**400, 0.5])
+def test_rows_per_leaf_that_cannot_be(value):
+    with pytest.raises(InputError, match="least_rows must be a whole number from 1 to"):
+        TreeSettings(least_rows=value)
+
+
+def with_large_cell(X):
+    cells = X.tolist()
+    cells[3][1] = 10**400
+    return cells
+
+
+@pytest.mark.parametrize("make", [with_large_cell, lambda X: pd.DataFrame(with_large_cell(X))])
+def test_a_cell_that_no_float_holds_is_named(make):
+    X, y, site = hospitals(20)
+    words = "X contains a number of more than 308 digits: row 3, column 1; correct it"
+    model = wri.ERMClassifier(**QUICK)
+    with pytest.raises(InputError, match=words):
+        model.fit(make(X), y, groups=site)
+    model.fit(X, y, groups=site)
+    for method in METHODS:
+        with pytest.raises(InputError, match=words):
+            getattr(model, method)(make(X))
+    with pytest.raises(InputError, match=words):
+        changing_features(make(X), y, groups=site)
+    with pytest.raises(InputError, match="y contains a number of more than 308 digits: row 0;"):
+        wri.ERMRegressor(**QUICK).fit(X, [10**400, *X[1:, 0]], groups=site)
+    with pytest.raises(InputError, match="sample_weight contains a number of more than"):
+        model.fit(X, y, groups=site, sample_weight=[10**400, *np.ones(len(y) - 1)])
+
+
+def test_a_cell_of_a_raw_column_that_no_float_holds():
+    cells = pd.DataFrame({"age": [30, 10**400]}, dtype=object)
+    reader = ColumnReader([{"name": "age", "kind": "number"}]).fit(cells)
+    with pytest.raises(InputError, match=r"'age' \(row 1 is 1000+….*not a number"):
+        reader.transform(cells)
+
+
+def test_tensors_give_the_predictions_of_arrays():
+    """Also with gradients, and as groups."""
+    X, y, site = hospitals(20)
+    number = np.unique(site, return_inverse=True)[1]
+    weights = np.ones(len(y))
+    plain = wri.ERMClassifier(**QUICK).fit(X, y, groups=number, sample_weight=weights)
+    rows, counts = torch.tensor(X, requires_grad=True), torch.tensor(weights, requires_grad=True)
+    given = {"groups": torch.tensor(number), "sample_weight": counts}
+    tensors = wri.ERMClassifier(**QUICK).fit(rows, torch.tensor(y), **given)
+    assert tensors.environments_.tolist() == plain.environments_.tolist()
+    np.testing.assert_array_equal(tensors.predict_proba(rows), plain.predict_proba(X))
+    with pytest.raises(InputError, match="groups must be a list of labels"):
+        plain.fit(X, y, groups=rows)
 
 
 def test_lists_and_numpy_numbers_are_of_the_right_type():

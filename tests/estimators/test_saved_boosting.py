@@ -9,6 +9,8 @@ import safetensors.numpy
 from hospitals import hospitals
 
 import wri
+from wri.boosting import TreeSettings, grow
+from wri.boosting.model_text import MOST_TREES, clean_forest
 from wri.errors import InputError
 from wri.estimators import saving
 from wri.estimators.model_folder import tensors_name
@@ -99,6 +101,7 @@ def test_a_regressor_of_several_forms(tmp_path):
         ("split_feature=0", "split_feature=7", "a column that the model does not have"),
         ("version=v4", "version=v4\nTree=7", "out of order"),
         ("num_leaves=", "num_leaves=9_", "something else than numbers"),
+        ("num_cat=0", "num_cat=1", "lacks cat_boundaries, cat_threshold"),
     ],
 )
 def test_a_forest_that_was_changed_is_refused(old, new, said, folder):
@@ -111,12 +114,24 @@ def test_a_forest_that_was_changed_is_refused(old, new, said, folder):
         saving.load(folder)
 
 
+def test_a_forest_of_too_many_trees_is_refused():
+    tree = "num_leaves=1\nnum_cat=0\nleaf_value=2\nis_linear=0\nshrinkage=1\n\n"
+    trees = "".join(f"Tree={number}\n{tree}" for number in range(MOST_TREES + 1))
+    with pytest.raises(InputError, match="one too many"):
+        clean_forest(f"tree\nversion=v4\n\n{trees}\nend of trees\n", 2, 1)
+    settings = TreeSettings(rounds=MOST_TREES)
+    with pytest.raises(InputError, match=r"50,000 rounds of 3 classes .* give fewer rounds"):
+        grow(None, None, None, {}, settings, classes=3)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda r: r.pop("forests"), "missing or unknown: forests"),
         (lambda r: r["forests"].append(5), "one forest or two|tensors missing"),
-        (lambda r: r["forests"].__setitem__(0, 10**12), "one forest or two"),
+        (lambda r: r["forests"].__setitem__(0, 10**12), "forests of 1,0.* bytes are too large"),
+        (lambda r: r["spec"].update(options=None), "options of a model specification must be"),
+        (lambda r: r["spec"].update(hyper=3), "hyper of a model specification must be"),
         (lambda r: r["columns"].update(categorical=[9]), "columns in order"),
         (lambda r: r["columns"].update(categories={"a": {}}), "missing or unknown"),
         (lambda r: r["columns"].update(codes=-1), "codes are out of range"),

@@ -309,6 +309,32 @@ def test_held_out_rows_that_cannot_be(column, value, folder):
     refused(folder, "known holds impossible values")
 
 
+def test_weights_of_1e308_give_no_prediction(folder):
+    """They are finite and load; NaN beside a prediction would look like an answer."""
+    weights = safetensors.numpy.load(tensors_of(folder).read_bytes())["parameters"]
+    edit_tensors(folder, parameters=np.full_like(weights, 1e308))
+    loaded = saving.load(folder)
+    for method in ("predict", "assess"):
+        with pytest.raises(InputError, match=r"the prediction for row 0 is not finite"):
+            getattr(loaded, method)(hospitals(5)[0])
+
+
+def test_probabilities_are_never_nan(classifier, tmp_path):
+    classifier.save(tmp_path / "model")
+    weights = safetensors.numpy.load(tensors_of(tmp_path / "model").read_bytes())["parameters"]
+    edit_tensors(tmp_path / "model", parameters=np.full_like(weights, 1e308))
+    loaded = saving.load(tmp_path / "model")
+    for method in ("predict", "predict_proba", "assess"):
+        with pytest.raises(InputError, match=r"the prediction for row 0 is not finite"):
+            getattr(loaded, method)(table()[0])
+
+
+def test_the_number_of_processes_is_neither_written_nor_read(folder, regressor, tmp_path):
+    assert "n_jobs" not in read_record(folder)["parameters"]
+    edit(folder, lambda record: record["parameters"].update(n_jobs=12))
+    assert saving.load(folder).n_jobs is None
+
+
 def test_a_density_that_holds_a_function_is_described_and_not_kept(tmp_path):
     X, y, site = hospitals(30)
     options = {"weighting": "density", "density": Exact(lambda x: x[..., :4])}
@@ -348,7 +374,7 @@ def test_labels_that_json_has_not(tmp_path):
         (lambda r: r.update(format_version="1"), "format_version must be 6"),
         (lambda r: r.update(estimator="os.system"), "estimator 'os.system' is unknown"),
         (lambda r: r.update(features=4), r"parameters is float64\[73\], but"),
-        (lambda r: r["spec"].update(hidden=[10**30, 4]), r"parameters is float64\[73\], but"),
+        (lambda r: r["spec"].update(hidden=[10**30, 4]), "more than 134,217,728 weights"),
         (lambda r: r["spec"].update(hidden=[-8, 4]), "hidden layers need at least one unit"),
         (lambda r: r["spec"].update(hidden=[]), r"parameters is float64\[73\], but"),
         (lambda r: r["spec"].update(hidden=["8"]), "save the model again"),
@@ -358,14 +384,18 @@ def test_labels_that_json_has_not(tmp_path):
         (lambda r: r["spec"]["options"].update(divided={"kind": "Exact"}), "density must be one"),
         (lambda r: r.update(classes=r["environments"]), "a regressor has no classes"),
         (lambda r: r["parameters"].update(shell="rm"), "shell"),
-        (lambda r: r["parameters"].update(hidden=3), "model.json: .*save the model again"),
-        (lambda r: r["parameters"].update(environment=["a"]), "environment must name a column"),
+        (lambda r: r["parameters"].update(hidden=3), "hidden must be a tuple"),
+        (lambda r: r["parameters"].update(environment=["a"]), "must be the name of a column"),
+        (lambda r: r["spec"].update(options=None), "options of a model specification must be"),
+        (lambda r: r["spec"].update(hyper=3), "hyper of a model specification must be"),
+        (lambda r: r.update(state=["a", 10**12]), "state must be a shape"),
+        (lambda r: r.update(features=0), "0 features are impossible"),
         (lambda r: r.update(evidence_on="y"), "evidence_on must be one of"),
         (lambda r: r.update(feature_names=["a"]), "feature_names must be 3 names"),
         (lambda r: r["environments"].update(dtype="<U999999999"), "environments must be"),
         (
             lambda r: r["environments"].update(dtype="<U9999", values=[*map(str, range(100_000))]),
-            "environments would take 3,999,600,000 bytes",
+            "its arrays would take 3,999,600,000 bytes",
         ),
         (lambda r: r["environments"].update(values=["a", "a"]), "environments must be"),
         (lambda r: r["environments"].update(values=[["a"]]), "environments must be"),

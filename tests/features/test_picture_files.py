@@ -1,11 +1,12 @@
 import io
+import subprocess
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
 from wri import InputError
-from wri.features import Preprocessing
+from wri.features import Preprocessing, picture_files
 from wri.features.picture_files import UnreadableError, read_picture
 
 PLAIN = Preprocessing(side=4, crop=1.0, mean=(0, 0, 0), spread=(255, 255, 255))
@@ -63,6 +64,36 @@ def test_a_turned_camera_is_heeded():
 def test_what_is_no_whole_picture_is_unreadable(data):
     with pytest.raises(UnreadableError):
         read_picture(data)
+
+
+def test_only_named_formats_are_tried(monkeypatch):
+    """Pillow hands an EPS to Ghostscript, whatever the file is called."""
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a program was started"))
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 4 4\n%%EndComments\nshowpage\n%%EOF\n"
+    assert Image.open(io.BytesIO(eps)).format == "EPS"
+    with pytest.raises(UnreadableError, match="not a picture in one of JPEG, PNG"):
+        read_picture(eps)
+
+
+def test_too_many_pixels_are_refused_before_they_are_decoded(monkeypatch):
+    data = as_file(Image.new("1", (8000, 7000)))
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: pytest.fail("it was decoded"))
+    with pytest.raises(UnreadableError, match="8000 × 7000 pixels are more than 50,000,000"):
+        read_picture(data)
+
+
+def test_bands_on_white_are_the_whole(monkeypatch):
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 5, 4)).astype(np.uint8)
+    data = as_file(Image.fromarray(pixels))
+    whole = np.asarray(read_picture(data))
+    monkeypatch.setattr(picture_files, "BAND", 2)
+    assert np.array_equal(np.asarray(read_picture(data)), whole)
+
+
+def test_sixteen_bits_of_grey_are_rounded():
+    values = np.arange(65536, dtype=np.uint16).reshape(256, 256)
+    read = np.asarray(read_picture(as_file(Image.fromarray(values))))[..., 0]
+    assert np.array_equal(read, np.rint(values / 257).astype(np.uint8))
 
 
 def test_the_middle_square_is_kept():

@@ -81,6 +81,13 @@ def test_other_rows_settings_and_versions_are_refused(path):
         assert store.known() == {run.id for run in runs[:2]}  # all or nothing
 
 
+def test_a_path_may_be_text(path):
+    with Store(str(path), write=True) as store:
+        assert store.path == path
+    with pytest.raises(InputError, match=r"there is no store other\.db"):
+        Store("other.db")
+
+
 def test_a_link_does_not_lead_around_the_lock(path, tmp_path):
     link = tmp_path / "link.db"
     with Store(path, write=True):

@@ -6,9 +6,10 @@ import torch
 
 from helpers import make_bank, make_run
 from wri.objectives import ERM, IRM, WRI
+from wri.rows import in_proportion
 from wri.stacked import LOSSES
 from wri.training import Bank
-from wri.training.sampler import Sampler, StackDraws, StackedRows, in_proportion
+from wri.training.sampler import Sampler, StackDraws, StackedRows
 
 
 def make_runs(bank, objective=None):

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite, isinf
+from math import isfinite, isnan
 from typing import Literal
 
 from wri.errors import InputError
 
-MOST_BYTES = 2**28
-MOST_TREES = 200_000
+MOST_BYTES = 2**25  # of all forests of a model
+MOST_TREES = 50_000
 MOST_LEAVES = 2**17
 END = "end of trees"
 PLAIN = re.compile(r"[-+.0-9eEinfa ]*")  # letters of numbers, infinity and NaN among them
@@ -45,6 +45,7 @@ FIELDS: Mapping[str, tuple[type, Length]] = {
 }
 """The lines of a tree, in LightGBM's order, with the kind and the number of their values."""
 
+SPLIT = {"split_feature", "threshold", "decision_type", "left_child", "right_child"}
 CATEGORICAL = 1  # bit of a decision type
 LARGEST_DECISION = 15
 
@@ -141,8 +142,9 @@ def _clean_tree(number: int, fields: Mapping[str, str], n_features: int) -> list
         "bounds": categories + 1 if categories else 0,
         "words": int(bounds[-1]) if bounds else 0,
     }
-    needed = {"split_feature", "threshold", "decision_type", "left_child", "right_child"}
-    if missing := sorted(({"leaf_value"} | (needed if leaves > 1 else set())) - set(read)):
+    needed = SPLIT if leaves > 1 else set()
+    sets = {"cat_boundaries", "cat_threshold"} if categories else set()
+    if missing := sorted(({"leaf_value"} | needed | sets) - set(read)):
         raise InputError(f"{where} lacks {', '.join(missing)}")
     for name, values in read.items():
         if len(values) != lengths[FIELDS[name][1]]:
@@ -163,7 +165,8 @@ def _read_numbers(name: str, values: str, where: str) -> list[float]:
     except ValueError as error:
         raise InputError(f"{where}: {name} holds something else than numbers") from error
     # LightGBM parts missing values from all others by a threshold of infinity
-    if not all(isfinite(value) or (name == "threshold" and isinf(value)) for value in numbers):
+    finite = kind is int or all(map(isfinite, numbers))
+    if not finite and (name != "threshold" or any(map(isnan, numbers))):
         raise InputError(f"{where}: {name} holds a number that is not finite")
     return numbers
 

@@ -27,8 +27,8 @@ from wri.errors import InputError
 from wri.objectives import Objective
 from wri.objectives.base import Batch, DrawnRows, Draws, Model, Start, StepContext
 from wri.objectives.wri import WRI
-from wri.stacked import Loss, Seen, Streams, Views
 from wri.rows import in_proportion
+from wri.stacked import Loss, Seen, Streams, Views
 
 LEAST_CURVATURE = 0.2
 """c: smallest curvature of a row, as a share of its curvature without a penalty."""

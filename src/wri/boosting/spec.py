@@ -15,7 +15,7 @@ from wri.boosting.trees import TreeSettings
 from wri.errors import InputError
 from wri.objectives import make_objective
 from wri.objectives.hyperparameters import COMMON, complete
-from wri.training.spec import ModelSpec, decode_option
+from wri.training.spec import ModelSpec, decode_hyper, decode_options
 
 PRESET = "table"
 PENALTY_WEIGHTS: Mapping[str, float] = {"wri": 5.0}
@@ -188,8 +188,8 @@ class TreeSpec(ModelSpec):
         return cls.grown(
             values["objective"],
             TreeSettings(**values["trees"]),
-            hyper={name: inf if v == "inf" else v for name, v in values["hyper"].items()},
-            options={name: decode_option(v) for name, v in values["options"].items()},
+            hyper=decode_hyper(values["hyper"]),
+            options=decode_options(values["options"]),
             stop_after=values["stop_after"],
         )
 

@@ -12,20 +12,20 @@ is one forest on all rows, the same as with LightGBM's own objectives.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 
-from wri.boosting.model_text import END, clean_forest
+from wri.boosting.model_text import END, MOST_TREES, clean_forest
 from wri.boosting.row_weights import RowWeights, WeightedRows, loss_slopes, tree_gradients
 from wri.errors import InputError
 from wri.objectives import Objective
 from wri.progress import Progress
 
-MOST_ROUNDS = 100_000
 MOST_LEAVES = 2**16
+MOST_ROWS = 2**31 - 1  # LightGBM counts rows in 32 bits
+LARGEST = 1e100
 FEWEST_LEAST, MOST_LEAST = 20, 200  # limits of the default rows per leaf
 LEAST_SHARE = 20  # by default a leaf has at least one in 20 training rows, within these limits
 
@@ -66,12 +66,12 @@ class TreeSettings:
     l2: float = 0.0
 
     def __post_init__(self) -> None:
-        self._check("rounds", self.rounds, 1, MOST_ROUNDS, whole=True)
+        self._check("rounds", self.rounds, 1, MOST_TREES, whole=True)
         self._check("leaves", self.leaves, 2, MOST_LEAVES, whole=True)
         if self.least_rows is not None:
-            self._check("least_rows", self.least_rows, 1, inf, whole=True)
+            self._check("least_rows", self.least_rows, 1, MOST_ROWS, whole=True)
         self._check("learning_rate", self.learning_rate, 1e-6, 1.0)
-        self._check("l2", self.l2, 0.0, inf)
+        self._check("l2", self.l2, 0.0, LARGEST)
 
     @staticmethod
     def _check(name: str, value: Any, low: float, high: float, whole: bool = False) -> None:
@@ -181,7 +181,10 @@ class Trees:
         """
         lightgbm = load_lightgbm()
         cleaned = tuple(clean_forest(text, n_features, len(start)).text for text in texts)
-        boosters = tuple(lightgbm.Booster(model_str=text) for text in cleaned)
+        try:
+            boosters = tuple(lightgbm.Booster(model_str=text) for text in cleaned)
+        except lightgbm.basic.LightGBMError as error:
+            raise InputError(f"LightGBM cannot read the forest: {error}") from error
         return cls(texts=cleaned, boosters=boosters, start=start, n_features=n_features)
 
     def scores(self, X: Any, rounds: int | None = None, threads: int = 1) -> np.ndarray:
@@ -309,6 +312,11 @@ def grow(
     >>> bool(low < 0 < high)
     True
     """
+    if settings.rounds * (classes or 1) > MOST_TREES:
+        raise InputError(
+            f"{settings.rounds:,} rounds of {classes} classes are more than {MOST_TREES:,} trees; "
+            "give fewer rounds"
+        )
     weights = RowWeights(objective, rows, hyper, seed)
     start = _start(rows, weights, classes or 1)
     forests = [

@@ -26,7 +26,8 @@ Start with a table of rows from several sites:
 `wri predict model/ hospitals-new.csv -o predictions.csv`
 
 Exit codes: 0 done, 2 wrong input (one sentence names the problem, the place and the remedy),
-130 interrupted, 143 terminated. `--install-completion` adds completion to your shell.
+130 interrupted, 141 nobody reads the output any more, 143 terminated. `--install-completion` adds
+completion to your shell.
 """
 
 app = typer.Typer(

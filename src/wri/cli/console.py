@@ -29,6 +29,7 @@ console = Console(width=None if _TERMINAL else 200)  # tables in logs are not wr
 messages = Console(stderr=True)
 
 
+PIPE_CLOSED = 141  # 128 + SIGPIPE, as for other commands
 _PLAIN = {"±": "+/-", "×": "x", "–": "-", "−": "-", "…": "...", "≤": "<=", "≥": ">=", "·": "*"}
 """Replacements of characters that an encoding lacks; "?" for any other."""
 
@@ -45,7 +46,7 @@ codecs.register_error("wri.degrade", _degrade)
 
 
 class CheckedStream:
-    """Stream whose failures (full disk, closed pipe) become InputErrors."""
+    """Stream whose failures become InputErrors; a closed pipe ends the command silently."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -65,6 +66,9 @@ class CheckedStream:
     def _checked(self) -> Iterator[None]:
         try:
             yield
+        except BrokenPipeError as error:  # the reader, such as head, has seen enough
+            _discard(self._stream)
+            raise SystemExit(PIPE_CLOSED) from error
         except OSError as error:
             _discard(self._stream)
             raise InputError(

@@ -29,6 +29,7 @@ from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import USUAL_BEYOND
 from wri.ood.unseen import UnseenCells
 from wri.report import style
+from wri.rows import refuse_infinite
 
 FEWEST = 30  # held-out rows, and effective ones, that an expected loss needs
 FEWEST_NEW = 10  # new rows that it needs
@@ -367,12 +368,7 @@ def _check_site(predictions: np.ndarray, level: float) -> None:
         raise InputError(
             f"{len(predictions)} row is not enough to describe a site; use verdict for single rows"
         )
-    infinite = np.flatnonzero(~np.isfinite(predictions).all(1))
-    if len(infinite):
-        raise InputError(
-            f"the prediction for row {infinite[0]} is not finite ({len(infinite)} such rows): its "
-            "values are too large for the model; correct or drop them, verdict calls them outside"
-        )
+    refuse_infinite(predictions)
 
 
 def expect_loss(

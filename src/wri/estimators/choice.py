@@ -109,7 +109,9 @@ def _name(weights: Sequence[float | None], number: int) -> str:
     """Name a candidate by its λ, or by its number if several have the same λ."""
     weight = weights[number]
     if weight is None or len(set(weights)) < len(weights):
-        return f"number {number}" + ("" if weight is None else f" (penalty_weight {write_number(weight)})")
+        return f"number {number}" + (
+            "" if weight is None else f" (penalty_weight {write_number(weight)})"
+        )
     return f"penalty_weight {write_number(weight)}"
 
 

@@ -47,7 +47,7 @@ class Classifier(ClassifierMixin, EnvironmentEstimator):  # type: ignore[misc]
         classes : ndarray of shape (n_rows,)
             Labels out of `classes_`.
         """
-        return self._decide(self._outputs(self._prepared(X)))
+        return self._decide(self._finite_outputs(self._prepared(X)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict the probability of each class.
@@ -62,7 +62,7 @@ class Classifier(ClassifierMixin, EnvironmentEstimator):  # type: ignore[misc]
         probabilities : ndarray of shape (n_rows, n_classes)
             Columns in the order of `classes_`.
         """
-        return self._predictions(self._outputs(self._prepared(X)))
+        return self._predictions(self._finite_outputs(self._prepared(X)))
 
     @property
     def _n_outputs(self) -> int:

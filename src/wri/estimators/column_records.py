@@ -10,9 +10,8 @@ from sklearn.compose import ColumnTransformer
 
 from wri.estimators.model_folder import require
 from wri.estimators.model_record import check_names
-from wri.estimators.packed_values import pack, unpack
+from wri.estimators.packed_values import NUMBER_TYPES, pack, unpack
 
-MOST_COLUMNS = 1_000_000
 WORDS = ("passthrough", "drop")
 ENTRIES = (
     *("class", "parameters", "output", "parts", "remainder", "sparse"),
@@ -28,6 +27,14 @@ def construct(kind: type, packed: Any, output: Any) -> Any:
     transformer = kind(**parameters)
     if hasattr(transformer, "_validate_params"):
         transformer._validate_params()
+    dtype = parameters.get("dtype", float)  # which scikit-learn does not check
+    number = isinstance(dtype, type | str) and np.dtype(dtype).name in NUMBER_TYPES
+    require(number, f"dtype {dtype!r:.40} is unknown")
+    return set_output(transformer, output)
+
+
+def set_output(transformer: Any, output: Any) -> Any:
+    """Return the transformer with a setting of `set_output`."""
     require(output in (None, "default", "pandas"), f"output {output!r:.40} is unknown")
     return transformer if output is None else transformer.set_output(transform=output)
 
@@ -39,7 +46,7 @@ def output(transformer: Any) -> str | None:
 
 def check_width(n: Any, names: Any) -> None:
     """Check the number of columns and their names."""
-    require(type(n) is int and 0 < n <= MOST_COLUMNS, f"{n!r:.40} columns are impossible")
+    require(type(n) is int and n > 0, f"{n!r:.40} columns are impossible")
     if names is not None:
         texts = isinstance(names, list) and {*map(type, names)} == {str} and len(names) == n
         require(texts, f"feature_names must be {n} names")
@@ -72,8 +79,8 @@ PART_PARAMETERS = (
     "transformer_weights",
     "verbose",
     "verbose_feature_names_out",
-    "n_jobs",
 )
+UNREAD = "n_jobs"  # a record must not start processes
 
 
 def write_parts(columns: ColumnTransformer, where: str, encode: Encode) -> dict[str, Any]:
@@ -107,7 +114,8 @@ def read_parts(record: Mapping[str, Any], decode: Callable[[Any], Any]) -> Colum
     columns go where; then the parts replace the placeholders.
     """
     check_names(record, ENTRIES, "ColumnTransformer has entries")
-    check_names(record["parameters"], PART_PARAMETERS, "ColumnTransformer has parameters")
+    given = {key: value for key, value in record["parameters"].items() if key != UNREAD}
+    check_names(given, PART_PARAMETERS, "ColumnTransformer has parameters")
     n, names = record["n_features"], record["feature_names"]
     check_width(n, names)
     require(type(record["sparse"]) is bool, "sparse must be true or false")
@@ -123,18 +131,20 @@ def read_parts(record: Mapping[str, Any], decode: Callable[[Any], Any]) -> Colum
     }
     made = construct(
         ColumnTransformer,
-        {"transformers": [], **record["parameters"]},
+        {"transformers": [], **given},
         None,
     )
+    verbose, made.verbose = made.verbose, False
     made.transformers = [(name, stands[name], chosen) for name, _, chosen, _ in others]
     made.remainder = stands.get("remainder", rest)
+    widths = {name: width for name, _, _, width in parts}
+    for name, part in fitted.items():
+        if widths[name] and not isinstance(part, str):
+            real = len(part.get_feature_names_out())
+            require(real == widths[name], f"part {name!r:.40} has another number of columns")
     rows = np.zeros((2, n))
     made.fit(rows if names is None else pd.DataFrame(rows, columns=names))
-    given = {name: width for name, _, _, width in parts}
-    for name, part in fitted.items():
-        if given[name] and not isinstance(part, str):
-            real = len(part.get_feature_names_out())
-            require(real == given[name], f"part {name!r:.40} has another number of columns")
+    made.verbose = verbose
     plain = {name: each if isinstance(each, str) else clone(each) for name, each in fitted.items()}
     made.transformers = [(name, plain[name], chosen) for name, _, chosen, _ in others]
     made.remainder = plain.get("remainder", rest)
@@ -143,7 +153,7 @@ def read_parts(record: Mapping[str, Any], decode: Callable[[Any], Any]) -> Colum
         for name, each, chosen in made.transformers_
     ]
     made.sparse_output_ = record["sparse"]
-    return made if record["output"] is None else made.set_output(transform=record["output"])
+    return set_output(made, record["output"])
 
 
 def _read_part(part: Any, decode: Callable[[Any], Any]) -> tuple[str, Any, Any, int]:
@@ -152,5 +162,5 @@ def _read_part(part: Any, decode: Callable[[Any], Any]) -> tuple[str, Any, Any, 
     check_names(part, ("name", "is", "columns", "width"), "a part of ColumnTransformer has entries")
     name, width = part["name"], part["width"]
     require(isinstance(name, str) and type(width) is int, "a part of ColumnTransformer is invalid")
-    require(0 <= width <= MOST_COLUMNS, f"a part of {width:,} columns is impossible")
+    require(width >= 0, f"a part of {width:,} columns is impossible")
     return name, decode(part["is"]), unpack(part["columns"]), width

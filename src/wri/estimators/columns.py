@@ -125,7 +125,10 @@ def as_number(value: Any) -> float:
         raise ValueError(value)
     if isinstance(value, pd.Timestamp | pd.Timedelta | np.datetime64 | np.timedelta64):
         raise TypeError
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:  # a whole number of more than 308 digits
+        raise ValueError(value) from error
 
 
 def as_yes_no(value: Any) -> float:

@@ -25,8 +25,8 @@ from wri.estimators.bar import progress_bar
 from wri.estimators.choice import CandidateLosses, Rule, check_rule, describe_without_choice
 from wri.estimators.environments import read_environments, without_column
 from wri.estimators.folders import SavedInFolders
-from wri.estimators.parameters import check_parameters, read_seed
 from wri.estimators.left_out import choose
+from wri.estimators.parameters import check_parameters, read_seed
 from wri.estimators.row_split import RowSplit, hold_out
 from wri.estimators.search import Problem
 from wri.estimators.specs import PenaltyWeight, chooses_penalty
@@ -39,7 +39,7 @@ from wri.estimators.warn import (
     warn_of_small_weights,
 )
 from wri.evaluation.futures import FUTURES, Future
-from wri.rows import Environments, Scaling
+from wri.rows import Environments, Scaling, name_large_numbers, without_gradient
 from wri.stacked import SQUARED, Loss, Seen
 from wri.training import ModelSpec
 from wri.training.runs import FEWEST_ROWS
@@ -132,21 +132,25 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         self, X: Any, y: Any, groups: Iterable[Any] | None, sample_weight: Any
     ) -> tuple[np.ndarray, np.ndarray, Environments, np.ndarray | None]:
         """Return checked arrays and environments of the rows with positive weight."""
+        X, y = without_gradient(X), without_gradient(y)
         table, X = X, self._read_columns(without_column(X, self.environment))
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=np.float64,
-            ensure_all_finite=False,
-            ensure_min_samples=FEWEST_ROWS,
-            y_numeric=self._loss is SQUARED,
-        )
+        with name_large_numbers(X=X, y=y):
+            X, y = validate_data(
+                self,
+                X,
+                y,
+                dtype=np.float64,
+                ensure_all_finite=False,
+                ensure_min_samples=FEWEST_ROWS,
+                y_numeric=self._loss is SQUARED,
+            )
         self._check_cells(X)
         environments = read_environments(table, len(X), groups, self.environment)
         if sample_weight is None:
             return X, y, environments, None
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        given = without_gradient(sample_weight)
+        with name_large_numbers(sample_weight=given):
+            weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
         warn_of_small_weights(weights, stacklevel=3)
         present = weights > 0
         return X[present], y[present], environments.take(present), weights[present]
@@ -269,7 +273,9 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         """Warn if most pairs hardly overlap: WRI compares environments where they overlap."""
         if self.spec_.objective.name == "wri":
             features = problem.bank.features
-            seen = [self._view(self._prepare(features[rows])) for rows in problem.learned(self.spec_)]
+            seen = [
+                self._view(self._prepare(features[rows])) for rows in problem.learned(self.spec_)
+            ]
             used = self._columns_in_weights(seen[0].shape[1])
             if not used.any():
                 return  # every row has the same weight
@@ -278,7 +284,10 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
 
     def _columns_in_weights(self, width: int) -> np.ndarray:  # [D] bool
         """Return which columns WRI's weights depend on; all unless the density tells."""
-        density, state = getattr(self.spec_.objective, "density", None), getattr(self, "state_", None)
+        density, state = (
+            getattr(self.spec_.objective, "density", None),
+            getattr(self, "state_", None),
+        )
         if isinstance(density, LabelLogistic) and state is not None:
             return density.used_columns(np.ravel(state), width)
         return np.ones(width, bool)
@@ -286,8 +295,9 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
     def _prepared(self, X: Any) -> np.ndarray:
         """Return the checked table in the form that the predictor takes."""
         check_is_fitted(self, "evidence_")
-        X = self._known_columns(without_column(X, self.environment))
-        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
+        X = self._known_columns(without_column(without_gradient(X), self.environment))
+        with name_large_numbers(X=X):
+            X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
         self._check_cells(X)
         return self._prepare(X)
 

@@ -15,7 +15,8 @@ from wri.ood.ranges import ColumnRanges
 
 Types = tuple[type, ...]
 LABELS = {"dtype": (str,), "values": (list,)}
-LARGEST_LABELS = 64 << 20  # bytes of all labels, each as long as the longest
+LARGEST_ARRAYS = 64 << 20  # bytes of all arrays of a record
+MOST_COLUMNS = 1 << 18  # of all transformers together
 LABEL_TYPE = re.compile(r"\|b1|\|O|\|[iu]1|[<>][iuf][248]|[<>]U[1-9]\d{0,3}")
 
 
@@ -24,6 +25,25 @@ def record_digest(record: Mapping[str, Any]) -> str:
     others = {name: value for name, value in record.items() if name != "digest"}
     text = json.dumps(others, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_sizes(record: Any) -> None:
+    """Refuse arrays and columns that are too many in total, before any of them is made."""
+    size = columns = 0
+    waiting = [record]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+            counts = (value.get(name) for name in ("n_features", "width"))
+            columns += sum(max(count, 0) for count in counts if type(count) is int)
+            kind, values = value.get("array", value.get("dtype")), value.get("values")
+            if isinstance(kind, str) and LABEL_TYPE.fullmatch(kind) and isinstance(values, list):
+                size += np.dtype(kind).itemsize * len(values)
+    require(size <= LARGEST_ARRAYS, f"its arrays would take {size:,} bytes")
+    require(columns <= MOST_COLUMNS, f"its transformers have {columns:,} columns")
 
 
 def as_json(value: Any) -> Any:
@@ -60,8 +80,6 @@ def decode_labels(labels: Mapping[str, Any], what: str, fewest: int) -> np.ndarr
     check_entries(labels, LABELS, what)
     values, dtype = labels["values"], labels["dtype"]
     if LABEL_TYPE.fullmatch(dtype) and {*map(type, values)} <= {str, int, float, bool}:
-        size = np.dtype(dtype).itemsize * len(values)  # before memory is taken for them
-        require(size <= LARGEST_LABELS, f"{what} would take {size:,} bytes")
         array = np.array(values, dtype)
         same = array.tolist() == values and [*map(type, array.tolist())] == [*map(type, values)]
         if same and len(set(values)) == len(values) >= fewest:

@@ -9,7 +9,8 @@ JSON's own values are written as they are. What JSON lacks is an object with one
     {"missing": "NA"}                             pandas' NA
 
 Numbers are read back to the last bit: JSON writes the shortest decimal that reads as the same
-double. Values are checked when they are read.
+double. Values are checked when they are read; their sizes are checked before, in total
+(`model_record.check_sizes`).
 """
 
 import math
@@ -19,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from wri.estimators.model_folder import require
-from wri.estimators.model_record import LABEL_TYPE, LARGEST_LABELS
+from wri.estimators.model_record import LABEL_TYPE
 
 SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 NUMBER_TYPES = ("float64", "float32", "int64", "int32", "int16", "int8", "bool")
@@ -88,8 +89,6 @@ def _unpack_array(packed: dict[str, Any]) -> np.ndarray:
     require(plain and LABEL_TYPE.fullmatch(dtype) is not None, "an array has an unknown type")
     counts = all(type(length) is int and length >= 0 for length in shape)
     require(counts and math.prod(shape) == len(values), "an array has another shape than values")
-    size = np.dtype(dtype).itemsize * len(values)  # before memory is taken for them
-    require(size <= LARGEST_LABELS, f"an array would take {size:,} bytes")
     cells = [unpack(value) for value in values]
     require(not any(isinstance(cell, list | dict | tuple) for cell in cells), "an array is nested")
     array = np.empty(len(cells), dtype)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from wri.errors import InputError, shorten
+from wri.errors import LARGEST, InputError, check_size, shorten
 
 Check = Callable[[Any], bool]
+LARGEST_WHOLE = 2**31 - 1
 
 
 def _is_whole(value: Any) -> bool:
@@ -78,6 +79,7 @@ def check_parameters(given: Any) -> None:
         if not hasattr(given, name):
             continue
         value = getattr(given, name)
+        check_size(name, value, LARGEST_WHOLE if is_right is _is_whole else LARGEST)
         if (value is None and name in OPTIONAL) or is_right(value):
             continue
         shown = f"{shorten(repr(value))}, of the type {type(value).__name__}"
@@ -93,7 +95,14 @@ def check_parameters(given: Any) -> None:
 
 def read_seed(random_state: Any) -> int:
     """Return an integer `random_state` as the seed; draw a seed from anything else."""
-    random = check_random_state(random_state)
+    try:
+        random = check_random_state(random_state)
+    except ValueError as error:
+        shown = shorten(repr(random_state))
+        raise InputError(
+            f"random_state must be None, a RandomState or a whole number from 0 to {2**32 - 1}, "
+            f"not {shown}"
+        ) from error
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(random.randint(2**31 - 1))

@@ -48,7 +48,7 @@ class Regressor(RegressorMixin, EnvironmentEstimator):  # type: ignore[misc]
         values : ndarray of shape (n_rows,)
             Predictions in the unit of y.
         """
-        return self._decide(self._outputs(self._prepared(X)))
+        return self._decide(self._finite_outputs(self._prepared(X)))
 
     def _decide(self, outputs: np.ndarray) -> np.ndarray:
         return self._predictions(outputs)[:, 0]

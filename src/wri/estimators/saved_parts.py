@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wri.errors import InputError
+from wri.estimators.column_records import UNREAD
 from wri.estimators.model_record import as_json
 from wri.estimators.saved_predictors import form_of
 from wri.estimators.specs import plain_parameter
@@ -17,6 +18,8 @@ def parameters_record(model: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """Return constructor arguments for JSON, and descriptions of those without a JSON form."""
     kept, lost = {}, {}
     for key, value in model.get_params(deep=False).items():
+        if key == UNREAD:
+            continue
         try:
             kept[key] = as_json(plain_parameter(value))
         except (TypeError, ValueError):

@@ -114,6 +114,8 @@ class _NetworkForm:
             "input": (2, model.n_features_in_),
         }
         if record["state"] is not None:
+            whole = all(type(length) is int and length >= 0 for length in record["state"])
+            require(whole, "state must be a shape")
             found["state"] = tuple(record["state"])
         return found
 
@@ -174,8 +176,9 @@ class _TreeForm:
         there = all(name in names for name in model.categories_)
         require(there, "categories must be those of columns")
         sizes = record["forests"]
-        possible = all(type(size) is int and 0 < size <= MOST_BYTES for size in sizes)
+        possible = all(type(size) is int and size > 0 for size in sizes)
         require(possible and len(sizes) in (1, 2), "there must be one forest or two")
+        require(sum(sizes) <= MOST_BYTES, f"forests of {sum(sizes):,} bytes are too large")
         require(0 <= columns["codes"] <= features * LARGEST_CODE, "codes are out of range")
 
     def shapes(self, model: Any, record: Mapping[str, Any]) -> Shapes:

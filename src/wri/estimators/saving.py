@@ -37,6 +37,7 @@ import wri
 from wri.densities import Mixture
 from wri.errors import InputError, check_option
 from wri.estimators.classifiers import Classifier
+from wri.estimators.column_records import UNREAD
 from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.derived import ESTIMATORS
 from wri.estimators.folders import SavedInFolders
@@ -57,6 +58,7 @@ from wri.estimators.model_record import (
     Types,
     check_entries,
     check_names,
+    check_sizes,
     decode_known,
     decode_labels,
     decode_left_out,
@@ -64,6 +66,7 @@ from wri.estimators.model_record import (
     encode_labels,
     record_digest,
 )
+from wri.estimators.parameters import check_parameters
 from wri.estimators.pipeline import (
     EnvironmentPipeline,
     join_preprocessing,
@@ -316,6 +319,7 @@ def _record(data: bytes) -> dict[str, Any]:
     require(record.get("digest") == record_digest(record), "was changed after it was written")
     extras = {name: types for name, types in EXTRAS.items() if name in record}
     check_entries(record, {**ENTRIES, **extras}, "the file")
+    check_sizes(record)
     return record
 
 
@@ -323,13 +327,15 @@ def _unfilled(record: Mapping[str, Any]) -> Any:
     """Make the model without its arrays."""
     name, features, names = record["estimator"], record["features"], record["feature_names"]
     require(name in ESTIMATORS, f"estimator {name!r:.40} is unknown")
-    model: Any = ESTIMATORS[name](**record["parameters"])
+    require(features > 0, f"{features} features are impossible")
+    given = {key: value for key, value in record["parameters"].items() if key != UNREAD}
+    model: Any = ESTIMATORS[name](**given)
     decode_parameters(model)
+    check_parameters(model)
     trees = {entry for entry in TREE_ENTRIES if entry in record}
     check_names(trees, form_of(model).own_entries, "the file has entries")
     check_option("evidence_on", record["evidence_on"], model._sees)
     model.evidence_on_ = record["evidence_on"]
-    require(type(model.environment) in (str, int, NoneType), "environment must name a column")
     model.n_features_in_ = features
     if BACKBONE in record:
         check_entries(record[BACKBONE], {"name": (str,), "digest": (str,)}, BACKBONE)

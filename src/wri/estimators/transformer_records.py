@@ -34,6 +34,7 @@ from wri.estimators.model_record import check_names
 from wri.estimators.packed_values import pack, unpack
 
 Learned = dict[str, Any]
+MOST_CELLS = 1 << 22  # of the made-up rows of an encoder
 
 
 class TransformerFormat(NamedTuple):
@@ -152,15 +153,27 @@ def _attributes(*names: str) -> tuple[Callable[[Any], Learned], Callable[[Any, L
     def read(transformer: Any, learned: Learned) -> None:
         check_names(learned, names, "learned")
         for name, value in learned.items():
-            rows = name == "n_samples_seen_"
-            right = value is None or isinstance(value, int | float if rows else np.ndarray)
-            require(right, f"{name} is not an array")
-            if not rows and value is not None:
+            if name == "n_samples_seen_":
+                require(type(value) in (int, float), f"{name} is not a number")
+            elif _is_unused(transformer, name):
+                require(value is None, f"{name} is not used")
+            else:
+                require(isinstance(value, np.ndarray), f"{name} is not an array")
                 numbers = value.dtype.kind in "iuf" and value.shape == (transformer.n_features_in_,)
                 require(numbers, f"{name} is not a number per column")
             setattr(transformer, name, value)
 
     return write, read
+
+
+def _is_unused(scaler: Any, name: str) -> bool:
+    """Return whether a scaler learns no such numbers with its parameters."""
+    if isinstance(scaler, StandardScaler):
+        return not scaler.with_std and (name != "mean_" or not scaler.with_mean)
+    centre = name == "center_"
+    return isinstance(scaler, RobustScaler) and not (
+        scaler.with_centering if centre else scaler.with_scaling
+    )
 
 
 def _write_imputer(imputer: SimpleImputer) -> Learned:
@@ -223,6 +236,7 @@ def _read_encoder(encoder: Any, learned: Learned) -> None:
     given = encoder.get_params(deep=False)
     columns = [_rows_of(every, few) for every, few in zip(categories, rare, strict=True)]
     length = max(len(column) for column in columns)
+    require(n * length <= MOST_CELLS, f"{n:,} columns of {length:,} categories are too many")
     # the filling is in no category and so counts for none
     frame = pd.DataFrame({place: _fill(c, length) for place, c in enumerate(columns)})
     made_up: dict[str, Any] = {"categories": categories, "handle_unknown": "ignore"}

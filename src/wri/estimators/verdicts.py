@@ -20,7 +20,7 @@ from wri.ood.evidence import Evidence, HeldOutRows, RowEvidence
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import ColumnRanges
 from wri.ood.unseen import UnseenCells
-from wri.rows import in_proportion
+from wri.rows import in_proportion, refuse_infinite
 from wri.stacked import Seen
 from wri.training import Bank, ModelSpec
 
@@ -192,7 +192,7 @@ class EvidenceMixin(ABC):
             The same numbers as from the single methods, computed in one pass.
         """
         prepared = self._prepared(X)
-        outputs = self._outputs(prepared)
+        outputs = self._finite_outputs(prepared)
         judged = self.evidence_.judge(self._represent(prepared, outputs), self._confidence(outputs))
         return Assessment(
             predictions=self._decide(outputs),
@@ -261,6 +261,14 @@ class EvidenceMixin(ABC):
     @abstractmethod
     def _outputs(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
         """Return the outputs of the predictor."""
+
+    def _finite_outputs(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
+        """Return the outputs; refuse rows whose predictions are not finite."""
+        outputs = self._outputs(prepared)
+        with np.errstate(over="ignore", invalid="ignore"):
+            predictions = self._predictions(outputs)
+        refuse_infinite(predictions)
+        return outputs
 
     @abstractmethod
     def _view(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, V]

@@ -23,12 +23,13 @@ from wri.cache import cache_folder
 from wri.datasets import Environment, ImageFolder
 from wri.errors import InputError, shorten
 from wri.features.backbones import Backbone, as_backbone
-from wri.features.picture_files import UnreadableError
+from wri.features.picture_files import MOST_PIXELS, UnreadableError
 from wri.features.picture_store import FeatureStore
 from wri.progress import Progress, silent
 from wri.threads import one_thread
 
 CHUNK = 64  # pictures per chunk; an interruption costs a worker at most one chunk
+MOST_BYTES = 8 * MOST_PIXELS  # of a file: 16 bits for each of four channels, not compressed
 MOST_WORKERS = 8  # unless more are asked for: each needs a third of a gigabyte
 MOST_NAMED = 5  # broken pictures in a warning
 IDLE_SECONDS = 30  # after which an idle worker ends, also if its parent was killed
@@ -264,10 +265,14 @@ class _Table:
 
     def finish(self, backbone: str, digest: str) -> PictureFeatures:
         broken = {self._paths[number]: self._broken[number] for number in sorted(self._broken)}
-        if broken:
-            _warn_of(broken, len(self._paths))
         if self._x is None:
-            raise InputError("none of the pictures could be read; check their paths and formats")
+            raise InputError(f"none of the {len(broken)} pictures could be read: {_listed(broken)}")
+        if broken:
+            warnings.warn(
+                f"{len(broken)} of {len(self._paths)} pictures cannot be read and are left out: "
+                f"{_listed(broken)}",
+                stacklevel=3,
+            )
         kept = np.flatnonzero(self._there)
         x = self._x if len(kept) == len(self._x) else self._x[kept]
         return PictureFeatures(x=x, kept=kept, broken=broken, backbone=backbone, digest=digest)
@@ -310,7 +315,10 @@ def _work(backbone: Backbone, files: Sequence[tuple[int, Path]]) -> list[Extract
         for number, path in files:
             key, x, trouble = b"", None, ""
             try:
-                data = path.read_bytes()
+                with path.open("rb") as file:
+                    data = file.read(MOST_BYTES + 1)
+                if len(data) > MOST_BYTES:
+                    raise UnreadableError(f"more than {MOST_BYTES:,} bytes; make it smaller")
                 key, x = hashlib.sha256(data).digest(), backbone.features(data)
             except UnreadableError as error:
                 trouble = str(error)
@@ -326,10 +334,8 @@ def _store_path(folder: Path | None, name: str, digest: str) -> Path:
     return folder / f"{plain[:40]}-{digest[:32]}.sqlite"
 
 
-def _warn_of(broken: Mapping[Path, str], of: int) -> None:
+def _listed(broken: Mapping[Path, str]) -> str:
+    """Return the first broken files with their reasons."""
     shown = [f"{path} ({shorten(trouble)})" for path, trouble in [*broken.items()][:MOST_NAMED]]
     more = f" and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
-    warnings.warn(
-        f"{len(broken)} of {of} pictures cannot be read and are left out: {', '.join(shown)}{more}",
-        stacklevel=4,
-    )
+    return ", ".join(shown) + more

@@ -4,7 +4,9 @@
     x = (pixel − mean) / spread
 
 Grey, palette, CMYK and 16-bit pictures are converted to RGB, transparent ones are put on white, and
-the orientation of the camera (EXIF) is applied.
+the orientation of the camera (EXIF) is applied. Only the formats in `FORMATS` are tried, whatever a
+file is called: none of them starts another program. The size in the header is checked before
+anything is decoded.
 """
 
 import io
@@ -14,19 +16,22 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from wri.errors import InputError, check_option
 
 Interpolation = Literal["bicubic", "bilinear"]
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
+MOST_PIXELS = 50_000_000
+BAND = 256  # rows that are put on white at once
 RESAMPLING = {
     "bicubic": Image.Resampling.BICUBIC,
     "bilinear": Image.Resampling.BILINEAR,
 }
 
 
-class UnreadableError(ValueError):
+class UnreadableError(InputError):
     """Error for a file that is not a complete picture."""
 
 
@@ -117,18 +122,38 @@ def read_picture(data: bytes) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # unusual EXIF and palettes do not matter
-            with Image.open(io.BytesIO(data)) as file:
-                return _as_rgb(ImageOps.exif_transpose(file))
+            with Image.open(io.BytesIO(data), formats=FORMATS) as file:
+                width, height = file.size
+                if width * height > MOST_PIXELS:
+                    raise UnreadableError(
+                        f"{width} × {height} pixels are more than {MOST_PIXELS:,}; make it smaller"
+                    )
+                ImageOps.exif_transpose(file, in_place=True)
+                return _as_rgb(file)
+    except UnreadableError:
+        raise
+    except UnidentifiedImageError as error:
+        raise UnreadableError(f"not a picture in one of {', '.join(FORMATS)}") from error
     except Exception as error:  # Pillow's readers raise anything on damaged files
         raise UnreadableError(str(error) or type(error).__name__) from error
 
 
 def _as_rgb(picture: Image.Image) -> Image.Image:
     if picture.mode.startswith("I"):  # 16 bits of grey
-        grey = np.asarray(picture).astype(np.float64) / 257
-        return Image.fromarray(grey.round().clip(0, 255).astype(np.uint8)).convert("RGB")
+        grey = np.asarray(picture).clip(0, 65535).astype(np.uint16)
+        rounded = grey // 257 + (grey % 257 > 128)
+        return Image.fromarray(rounded.astype(np.uint8)).convert("RGB")
     if picture.has_transparency_data:
-        layer = picture.convert("RGBA")
-        white = Image.new("RGBA", layer.size, "white")
-        return Image.alpha_composite(white, layer).convert("RGB")
+        return _on_white(picture)
     return picture.convert("RGB")
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    """Put a transparent picture on white; band by band, because copies of it are large."""
+    whole = Image.new("RGB", picture.size)
+    for top in range(0, picture.height, BAND):
+        bottom = min(top + BAND, picture.height)
+        band = picture.crop((0, top, picture.width, bottom)).convert("RGBA")
+        white = Image.new("RGBA", band.size, "white")
+        whole.paste(Image.alpha_composite(white, band).convert("RGB"), (0, top))
+    return whole

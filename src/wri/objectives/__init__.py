@@ -6,7 +6,7 @@
 from dataclasses import fields
 from typing import Any
 
-from wri.errors import InputError, check_option
+from wri.errors import InputError, check_option, check_size
 from wri.objectives.base import Objective
 from wri.presets import FALLBACK, PRESETS
 from wri.registry import OBJECTIVES as ENTRIES
@@ -52,7 +52,8 @@ def make_objective(
         raise InputError(f"unknown objective {name!r}; choose one of {', '.join(OBJECTIVES)}")
     kind = OBJECTIVES[name]
     known = sorted(field.name for field in fields(kind))  # type: ignore[arg-type]
-    for option in options:
+    for option, value in options.items():
+        check_size(option, value)
         if option not in known:
             raise InputError(
                 f"{name} has no option {option!r}; it has {', '.join(known) or 'none'}"

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from wri.errors import InputError
+from wri.errors import InputError, check_size
 from wri.objectives import table_rules
 from wri.objectives.table_rules import FitSize
 from wri.presets import FALLBACK, find_preset
@@ -105,8 +105,9 @@ class HyperParameter:
 
     def check(self, value: float) -> float:
         """Return the value, or raise an error that names the parameter and its range."""
+        check_size(f"hyper-parameter {self.name}", value)
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not number or np.isnan(value):
+        if not number or np.isnan(float(value)):
             raise InputError(f"hyper-parameter {self.name} must be a number, not {value!r}")
         if not self.low <= value <= self.high:
             raise InputError(

@@ -118,7 +118,7 @@ class Thumbnail:
     Parameters
     ----------
     image : bytes
-        PNG or JPEG, such as `pictures.read_thumbnail` gives.
+        PNG or JPEG, such as `pictures.make_thumbnail` gives.
     alternative : str
         What it shows, as far as it is known: label, environment, file.
     caption : str

@@ -4,12 +4,16 @@ import re
 from base64 import b64encode
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from matplotlib.figure import Figure
 
 from wri.errors import InputError
 from wri.report import style
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
@@ -71,21 +75,11 @@ def data_uri(image: bytes) -> str:
     raise InputError("a thumbnail must be a PNG or a JPEG image")
 
 
-def read_thumbnail(path: Path, size: int = 192) -> bytes:
-    """Return a photograph as JPEG, upright and at most `size` pixels wide and high.
-
-    Needs Pillow, from the extra `[images]`.
-    """
-    from PIL import Image, ImageOps
-
-    try:
-        with Image.open(path) as opened:
-            small = ImageOps.exif_transpose(opened).convert("RGB")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read as a picture: {error}") from error
-    small.thumbnail((size, size))
+def make_thumbnail(picture: "Image", size: int = 192) -> bytes:
+    """Return an RGB picture as JPEG, at most `size` pixels wide and high; it is made smaller."""
+    picture.thumbnail((size, size))
     file = BytesIO()
-    small.save(file, "JPEG", quality=80)
+    picture.save(file, "JPEG", quality=80)
     return file.getvalue()
 
 

@@ -15,9 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from wri.errors import InputError, shorten
 from wri.stacked.packing import Packing
 from wri.stacked.seeds import generator
 
+MOST_WEIGHTS = 2**27  # one gigabyte in double precision
 Seen = Literal["x", "phi", "outputs"]
 """What a density or the evidence sees of a row."""
 
@@ -177,6 +179,14 @@ class Network:
 
     widths: tuple[int, ...]
     copies: int = 1
+
+    def __post_init__(self) -> None:
+        if self.packing.size > MOST_WEIGHTS:
+            hidden = shorten(self.widths[1:-1])
+            raise InputError(
+                f"hidden layers of {hidden} units have more than {MOST_WEIGHTS:,} weights; give "
+                "smaller ones"
+            )
 
     @cached_property
     def packing(self) -> Packing:

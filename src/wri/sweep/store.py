@@ -8,6 +8,7 @@ itself holds everything, so a copy of it is complete. Each row has a digest
 """
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -38,7 +39,7 @@ class Store:
 
     Parameters
     ----------
-    path : Path
+    path : path-like
         The file; created if `write` is set and it does not exist.
     write : bool, default=False
         Whether to open it for writing; one process at a time may.
@@ -67,8 +68,10 @@ class Store:
     (set(), [])
     """
 
-    def __init__(self, path: Path, write: bool = False, repair: bool = False) -> None:
-        self.path = path
+    def __init__(
+        self, path: str | os.PathLike[str], write: bool = False, repair: bool = False
+    ) -> None:
+        self.path = path = Path(path)
         with ExitStack() as held, self._explain_errors():
             real = path.resolve()  # a link must not bypass the lock
             new = not real.exists()

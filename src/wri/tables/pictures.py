@@ -11,9 +11,10 @@ from wri.datasets import ImageFolder
 from wri.estimators.pictures import PictureClassifier
 from wri.features.backbones import as_backbone
 from wri.features.extraction import extract
+from wri.features.picture_files import read_picture
 from wri.progress import Progress, silent
 from wri.report.blocks import Notice, Section, Thumbnail, ThumbnailGallery
-from wri.report.pictures import read_thumbnail
+from wri.report.pictures import make_thumbnail
 from wri.tables.fitting import FitOptions, TableFit, fit_sites
 from wri.tables.held_out import SiteData
 
@@ -94,7 +95,7 @@ def picture_sections(found: PictureFit) -> list[Section]:
     order = np.argsort(assessed.scores)[:RAREST]
     thumbnails = [
         Thumbnail(
-            read_thumbnail(Path(paths[k])),
+            make_thumbnail(read_picture(Path(paths[k]).read_bytes())),
             f"{found.fit.data.y[k]}, {found.fit.data.groups[k]}, {Path(paths[k]).name}",
             f"{found.fit.data.groups[k]}, {found.fit.data.y[k]}: predicted "
             f"{assessed.predictions[k]}, {assessed.verdicts[k]}",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from math import cos, pi
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch

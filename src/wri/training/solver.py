@@ -232,5 +232,3 @@ class AutomaticLoss:
             )
 
         return differentiate
-
-

@@ -323,8 +323,8 @@ class ModelSpec:
         if unknown := sorted(set(values) - known):
             raise InputError(f"a model specification has no {', '.join(map(repr, unknown))}")
         given = dict(values)
-        hyper = {k: inf if v == "inf" else v for k, v in given.pop("hyper", {}).items()}
-        options = {k: decode_option(v) for k, v in given.pop("options", {}).items()}
+        hyper = decode_hyper(given.pop("hyper", {}))
+        options = decode_options(given.pop("options", {}))
         hidden = given.pop("hidden", None)
         return cls.of(
             **given,
@@ -343,6 +343,22 @@ def encode_option(value: Any) -> Any:
         inner = {f.name: getattr(value, f.name) for f in fields(value)}  # type: ignore[arg-type]
         return {"kind": kind, **inner}
     return value
+
+
+def decode_hyper(values: Any) -> dict[str, float]:
+    """Decode hyper-parameters by name."""
+    return {name: inf if v == "inf" else v for name, v in _named(values, "hyper").items()}
+
+
+def decode_options(values: Any) -> dict[str, Any]:
+    """Decode options of an objective by name."""
+    return {name: decode_option(value) for name, value in _named(values, "options").items()}
+
+
+def _named(values: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping):
+        raise InputError(f"{what} of a model specification must be named, not {values!r:.40}")
+    return values
 
 
 def decode_option(value: Any) -> Any:
