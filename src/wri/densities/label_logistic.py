@@ -18,8 +18,9 @@ than `MOST_ROWS` rows a sample is used, drawn by the contents of the rows.
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -42,17 +43,17 @@ MOST_REFIT_PRODUCTS = 8  # environments up to which A's products are terms
 
 
 class _Shape(NamedTuple):
-    """Names and shapes of the parameters, in the order in which they are packed."""
+    """Shapes of the parameters in the order in which they are packed, or the parameters."""
 
-    view: tuple[int, int]  # [D, V]
-    centre: tuple[int]  # [V]
-    mean: tuple[int]  # [T]
-    coefficient: tuple[int, int]  # [T, E]
-    offset: tuple[int]  # [E]
-    middle: tuple[int]  # [E], of A
-    spread: tuple[int]  # [E]
-    refit: tuple[int, int]  # [T', E]
-    refit_offset: tuple[int]  # [E]
+    view: Any  # [D, V]
+    centre: Any  # [V]
+    mean: Any  # [T]
+    coefficient: Any  # [T, E]
+    offset: Any  # [E]
+    middle: Any  # [E], of A
+    spread: Any  # [E]
+    refit: Any  # [T', E]
+    refit_offset: Any  # [E]
 
 
 def _shape(width: int, environments: int) -> _Shape:
@@ -102,7 +103,8 @@ class LabelLogistic(Density):
     >>> y = [(own[:, 0] + random.normal(size=100) > 0).astype(int) for own in rows]
     >>> flat = LabelLogistic().fit_with_targets(rows, y)
     >>> points = torch.tensor([[[-1.0], [1.0]]], dtype=torch.float64)
-    >>> LabelLogistic().log_density(torch.as_tensor(flat)[None], points, 2, {})[0].argmax(0).tolist()
+    >>> logs = LabelLogistic().log_density(torch.as_tensor(flat)[None], points, 2, {})
+    >>> logs[0].argmax(0).tolist()
     [0, 1]
     """
 
@@ -343,7 +345,7 @@ def _classify(
     """Return coefficients of a multinomial logistic regression of the environments."""
     count = len(weights)
     ends = np.cumsum([0, *map(len, weights)])
-    parts = [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    parts = [slice(a, b) for a, b in pairwise(ends)]
     share = np.concatenate([own / own.sum() for own in weights])[:, None]
     table = MemoryTable(
         x=rows,

@@ -12,6 +12,7 @@ offset.
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -120,7 +121,7 @@ class LinearRun:
         return MemoryTable(
             x=np.concatenate(rows.x),
             y=y.astype(float) if loss == "logistic" else y,
-            parts=[slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)],
+            parts=[slice(a, b) for a, b in pairwise(ends)],
             weights=shares if form.weights is None else np.hstack([shares, form.weights]),
             loss=loss,
             outputs=1 if self.halved else self.run.bank.outputs,
