@@ -52,8 +52,10 @@ LEFT_OUT = 0.6
 """Share of the jackknife in what a cell adds."""
 CLEAR = 0.2
 """Probability, over all columns, that the distance between equal slopes counts as clear."""
-EXTREME = 6.0
+EXTREME = 3.0
 """Distances from a column's median that count in full, in units of the median distance."""
+FALL = 1.5
+"""Weights of rows farther out fall with this power of their distance."""
 FEWEST_CELLS = 4
 """Cells that an environment needs to say something of chance."""
 POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row, is found from
@@ -169,7 +171,7 @@ def leverage_weights(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n]
         away = apart[apart > 0]
         if len(away):
             most = EXTREME * np.median(away)
-            weights = np.minimum(weights, np.square(most / np.maximum(apart, most)))
+            weights = np.minimum(weights, (most / np.maximum(apart, most)) ** FALL)
     return weights
 
 
