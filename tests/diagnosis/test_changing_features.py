@@ -8,7 +8,8 @@ from scipy.special import expit
 
 from wri.diagnosis import changing_features
 from wri.diagnosis.changing_features import flagged_columns
-from wri.diagnosis.environment_slopes import EXTREME, FALL, PULL, leverage_weights, weighted_spread
+from wri.diagnosis.environment_slopes import EXTREME, FALL, leverage_weights, weighted_spread
+from wri.diagnosis.site_fits import PULL
 from wri.diagnosis.slope_bootstrap import step_down
 from wri.errors import InputError
 
