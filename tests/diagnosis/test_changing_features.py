@@ -8,7 +8,8 @@ from scipy.special import expit
 
 from wri.diagnosis import changing_features
 from wri.diagnosis.changing_features import flagged_columns
-from wri.diagnosis.environment_slopes import PULL, weighted_spread
+from wri.diagnosis.environment_slopes import EXTREME, FALL, leverage_weights, weighted_spread
+from wri.diagnosis.site_fits import PULL
 from wri.diagnosis.slope_bootstrap import step_down
 from wri.errors import InputError
 
@@ -199,6 +200,28 @@ def test_heavy_tails_of_the_noise_are_no_change():
         found = changing_features(x, y, np.arange(2000) % 20, draws=199)
         flagged += len(found.flagged) > 0
     assert flagged < 8  # by chance in 1 of 1000
+
+
+def test_a_column_of_zeros_and_few_large_values_is_no_change():
+    """Rain on 4 % of days, of skew 30, that counts by its occurrence: random splits of one site."""
+    flagged = 0
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        wet = random.random(8000) < 0.04
+        rain = wet * np.exp(1.5 * random.normal(size=8000))
+        y = random.random(8000) < expit(1.5 * wet)
+        found = changing_features(rain[:, None], y, np.arange(8000) % 4, draws=99)
+        flagged += len(found.flagged) > 0
+    assert flagged < 6  # by chance in 1 of 300
+
+
+def test_rows_far_out_in_a_column_count_less():
+    """Median 0, median distance of the others 1: a distance of 12 counts as EXTREME does."""
+    z = np.array([0.0, 0, 0, 0, 0, 1, -1, 1, 2 * EXTREME])[:, None]
+    np.testing.assert_allclose(leverage_weights(z)[:-1], 1)
+    assert leverage_weights(z)[-1] == pytest.approx(0.5**FALL)
+    codes = (np.arange(100) == 7).astype(float)[:, None]  # a rare category is not extreme
+    np.testing.assert_array_equal(leverage_weights(codes), 1)
 
 
 def test_several_classes_are_compared_with_the_most_frequent():

@@ -106,6 +106,39 @@ def test_intervals_hold_together_as_often_as_they_say(monkeypatch):
     assert np.allclose(drawn.mean(0), 0, atol=3 * errors.mean() / 10)
 
 
+class Zero:
+    """Predicts zero."""
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def test_skewed_losses_at_sites_of_unequal_size_are_no_gap(monkeypatch):
+    """Exponential noise, 40 to 400 rows: of 100 tables 5 % have an alarm."""
+    monkeypatch.setattr(MODULE, "environment_logs", even_logs)
+    site, alarms = np.repeat([0, 1, 2, 3], [40, 80, 160, 400]), np.zeros(2)
+    for seed in range(100):
+        y = np.random.default_rng(seed).exponential(size=len(site)) - 1
+        found = risk_gaps(Zero(), np.zeros((len(y), 1)), y, site, on=y, draws=99)
+        alarms += [not found.risk_invariant, not found.weighted_risk_invariant]
+    assert (alarms < 13).all()  # by chance in 1 of 1000
+
+
+def test_alarms_for_classes_at_sites_of_unequal_size_are_not_too_few(monkeypatch):
+    """Intervals at the level 80 % of a sure and true model: a fifth of 100 tables has an alarm."""
+    monkeypatch.setattr(MODULE, "environment_logs", even_logs)
+    site, alarms = np.repeat([0, 1, 2, 3], [40, 80, 160, 400]), np.zeros(2)
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        rows = pd.DataFrame({"cause": 1 + 3 * random.normal(size=len(site))})
+        ill = random.random(len(site)) < TrueModel().predict_proba(rows)[:, 0]
+        y = np.where(ill, "ill", "well")
+        found = risk_gaps(TrueModel(), rows, y, site, level=0.8, draws=99)
+        alarms += [not found.risk_invariant, not found.weighted_risk_invariant]
+    assert (alarms > 11).all()
+    assert (alarms < 30).all()
+
+
 def test_without_weights_both_gaps_are_differences_of_means(monkeypatch):
     monkeypatch.setattr(MODULE, "environment_logs", even_logs)
     random = np.random.default_rng(3)

@@ -3,10 +3,16 @@
     logit p_e(y | x) = a_e + β_eᵀx     two classes
     E_e[y | x] = a_e + β_eᵀx           numbers
 
-    β_e minimises Σ loss + ρ/2 |β_e − β|²,   β of all rows, one offset per environment
+    β_e minimises Σ u loss + ρ/2 |β_e − β|²,   β of all rows, one offset per environment
+
+u(x) ≤ 1 is smaller for rows far from the median of a column (`leverage_weights`): otherwise few
+rows decide on the slope of a skewed or zero-inflated column, and chance cannot be estimated from
+so few. Distances are counted in units of the median distance of rows that are not at the median, so
+rare categories keep u = 1. u depends on x alone and is the same function in all environments: a
+relation that is linear and the same everywhere stays so (Mallows, 1975).
 
 From here on a fit is quadratic. Of a cell b (the rows of a block in e, see `blocks`) only the sums
-A_b = Σ w x xᵀ and c_b = A_b β° + Σ x (y − ŷ) are needed, w = ŷ(1 − ŷ) or 1, ŷ at β°:
+A_b = Σ w x xᵀ and c_b = A_b β° + Σ u x (y − ŷ) are needed, w = u ŷ(1 − ŷ) or u, ŷ at β°:
 
     M = (Σ_b A_b + ρ)⁻¹,   M_b = (Σ A − A_b + ρ)⁻¹ and β_b without the cell
     v_k = Σ_b (0.4 M s_b + 0.6 (β_e − β_b))_k² + ρ σ² (M²)_kk,   s_b = c_b − A_b β_e
@@ -35,8 +41,6 @@ is needed. Rows are merged to cells only after that, to save signs of the bootst
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -44,16 +48,15 @@ from scipy.special import expit, logit
 from scipy.stats import chi2
 
 from wri.diagnosis.blocks import BlockCells
+from wri.diagnosis.site_fits import PULL, RowFit, SiteFit, fit_site
 from wri.rows import Environments, Scaling
 
-PULL = 0.25
-"""ρ: what one row adds to the curvature of a logistic model."""
-LEFT_OUT = 0.6
-"""Share of the jackknife in what a cell adds."""
 CLEAR = 0.2
 """Probability, over all columns, that the distance between equal slopes counts as clear."""
-EXTREME = 6.0
+EXTREME = 3.0
 """Distances from a column's median that count in full, in units of the median distance."""
+FALL = 1.5
+"""Weights of rows farther out fall with this power of their distance."""
 FEWEST_CELLS = 4
 """Cells that an environment needs to say something of chance."""
 POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row, is found from
@@ -73,94 +76,6 @@ class ContrastSlopes:
     blocks: list[np.ndarray]  # H of [m], the cells' blocks
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _SiteFit:
-    """Quadratic fit of one environment, offset first; `_RowFit` and `_CellFit` leave cells out."""
-
-    inverse: np.ndarray  # [p, p], M
-    beta: np.ndarray  # [p]
-    cells: BlockCells  # of this environment
-    noise: float = 1.0  # σ², 1 for classes
-    surplus: np.ndarray | None = None  # [m or n], what a cell or row adds to σ², numbers only
-
-    def influence(self) -> np.ndarray:  # [m or n, D]
-        """Return how much each cell or row moves the slopes."""
-        raise NotImplementedError
-
-    def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return T_b and a_kᵀ A_b a_k, `[m or n, D]` both, with slopes bound to `common`."""
-        raise NotImplementedError
-
-    def sum(self, values: np.ndarray) -> np.ndarray:
-        """Sum over the rows of each cell."""
-        return values
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _RowFit(_SiteFit):
-    """Fit whose rows are independent: leaving out one changes M by a matrix of rank one."""
-
-    x: np.ndarray  # [n, p]
-    weights: np.ndarray  # [n], w
-    residuals: np.ndarray  # [n], of the quadratic fit
-
-    @cached_property
-    def _moved(self) -> np.ndarray:  # [n, p], M x
-        return self.x @ self.inverse
-
-    @cached_property
-    def leverage(self) -> np.ndarray:  # [n], w xᵀ M x
-        return np.minimum(self.weights * (self._moved * self.x).sum(1), 1 - 1e-9)
-
-    def influence(self) -> np.ndarray:
-        mixed = self.residuals * (1 - LEFT_OUT + LEFT_OUT / (1 - self.leverage))
-        return self._moved[:, 1:] * mixed[:, None]
-
-    def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        moved, diagonal = self._moved[:, 1:], np.diag(self.inverse)[1:]  # [n, D], [D]
-        left = (1 - self.leverage)[:, None]  # [n, 1]
-        own, weights = self.residuals[:, None], self.weights[:, None]
-        along = moved / diagonal  # a_kᵀ x
-        apart = self.beta[1:] - common
-        within = own + weights * along * apart  # bound in column k
-        without = own / left + weights * moved * (apart - moved * own / left) / (
-            left * diagonal + weights * moved**2
-        )
-        scores = along * ((1 - LEFT_OUT) * within + LEFT_OUT * without)
-        return scores, weights * along**2
-
-    def sum(self, values: np.ndarray) -> np.ndarray:
-        return values if len(self.cells.block) == len(values) else self.cells.sum(values)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _CellFit(_SiteFit):
-    """Fit whose rows depend on each other within cells."""
-
-    curvature: np.ndarray  # [m, p, p], A_b
-    right: np.ndarray  # [m, p], c_b
-    without: np.ndarray  # [m, p, p], M_b
-    beta_without: np.ndarray  # [m, p]
-
-    def influence(self) -> np.ndarray:
-        own = (self.right - self.curvature @ self.beta) @ self.inverse
-        mixed = (1 - LEFT_OUT) * own + LEFT_OUT * (self.beta - self.beta_without)
-        return np.asarray(mixed[:, 1:])
-
-    def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        along = self.inverse[:, 1:] / np.diag(self.inverse)[1:]  # [p, D], a_k
-        curved = self.curvature @ along  # [m, p, D]
-        within = self.beta[:, None] - along * (self.beta[1:] - common)  # [p, D], bound in column k
-        diagonal = np.diagonal(self.without, axis1=1, axis2=2)[:, None, 1:]  # [m, 1, D]
-        apart = (self.beta_without[:, 1:] - common)[:, None, :]
-        without = (
-            self.beta_without[:, :, None] - self.without[:, :, 1:] / diagonal * apart
-        )  # [m, p, D]
-        mixed = (1 - LEFT_OUT) * within + LEFT_OUT * without
-        scores = self.right @ along - (curved * mixed).sum(1)
-        return scores, (curved * along).sum(1)
-
-
 def leverage_weights(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n]
     """Return the weight u of each row, below 1 if it is extreme in a column."""
     weights = np.ones(len(z))
@@ -169,7 +84,7 @@ def leverage_weights(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n]
         away = apart[apart > 0]
         if len(away):
             most = EXTREME * np.median(away)
-            weights = np.minimum(weights, np.square(most / np.maximum(apart, most)))
+            weights = np.minimum(weights, (most / np.maximum(apart, most)) ** FALL)
     return weights
 
 
@@ -185,12 +100,12 @@ def class_slopes(
     offsets, pooled = _pool_classes(z, y, trust, rows)
     centres = {e: np.concatenate([[a], pooled]) for e, a in zip(rows, offsets, strict=True)}
     starts = _shrunk_fits(z, y, trust, rows, centres)
-    fits: dict[int, _SiteFit] = {}
+    fits: dict[int, SiteFit] = {}
     for e, own in rows.items():
         x, beta = _with_offset(z[own]), starts[e]
         chance = expit(x @ beta)
         weights, residuals = trust[own] * chance * (1 - chance), trust[own] * (y[own] - chance)
-        fits[e] = _fit(x, weights, residuals, cells.take(own), beta, centres[e])
+        fits[e] = fit_site(x, weights, residuals, cells.take(own), beta, centres[e])
     return _score(fits, z.shape[1])
 
 
@@ -205,15 +120,15 @@ def number_slopes(
     rows = _heard(y, environments, cells)
     y = Scaling.of(y).apply(y)
     centre = np.concatenate([[0.0], _pool_numbers(z, y, trust, rows)])
-    fits: dict[int, _SiteFit] = {}
+    fits: dict[int, SiteFit] = {}
     for e, own in rows.items():
         x, within, weights = _with_offset(z[own]), cells.take(own), trust[own]
-        fit = _fit(x, weights, weights * (y[own] - x @ centre), within, centre, centre)
+        fit = fit_site(x, weights, weights * (y[own] - x @ centre), within, centre, centre)
         squares, total = np.square(y[own] - x @ fit.beta), weights.sum()
         mean = float(weights @ squares / total)
         noise = max(mean * len(own) / max(len(own) - len(fit.beta), 1), 1e-12)
         surplus = weights * (squares - mean) / total
-        surplus = surplus if isinstance(fit, _RowFit) else within.sum(surplus)
+        surplus = surplus if isinstance(fit, RowFit) else within.sum(surplus)
         fits[e] = replace(fit, noise=noise, surplus=surplus)
     return _score(fits, z.shape[1]), _score_natural(fits, z.shape[1])
 
@@ -239,45 +154,7 @@ def contrast_slopes(
     return found
 
 
-def _fit(
-    x: np.ndarray,  # [n, p], offset first
-    weights: np.ndarray,  # [n]
-    residuals: np.ndarray,  # [n], at β°
-    cells: BlockCells,
-    start: np.ndarray,  # [p], β°
-    centre: np.ndarray,  # [p], to which slopes are pulled
-) -> "_RowFit | _CellFit":
-    """Fit an environment by one step from β°, with all cells and without each."""
-    pull = np.full(len(centre), PULL)
-    pull[0] = 0
-    if cells.independent:
-        inverse = np.linalg.inv((x * weights[:, None]).T @ x + np.diag(pull))
-        step = inverse @ (x.T @ residuals + pull * (centre - start))
-        return _RowFit(
-            inverse=inverse,
-            beta=start + step,
-            cells=cells,
-            x=x,
-            weights=weights,
-            residuals=residuals - weights * (x @ step),
-        )
-    curvature, score = _sum_cells(x, weights, residuals, cells)
-    right = curvature @ start + score
-    whole, all_right = curvature.sum(0) + np.diag(pull), right.sum(0) + pull * centre
-    inverse = np.linalg.inv(whole)
-    without = np.linalg.inv(whole - curvature)
-    return _CellFit(
-        inverse=inverse,
-        beta=inverse @ all_right,
-        cells=cells,
-        curvature=curvature,
-        right=right,
-        without=without,
-        beta_without=(without @ (all_right - right)[..., None])[..., 0],
-    )
-
-
-def _score(fits: dict[int, _SiteFit], columns: int) -> ContrastSlopes:
+def _score(fits: dict[int, SiteFit], columns: int) -> ContrastSlopes:
     """Collect slopes, errors and scores of all environments."""
     each = list(fits.values())
     information, slopes, noise, rest = _tabulate(each, columns)
@@ -296,7 +173,7 @@ def _score(fits: dict[int, _SiteFit], columns: int) -> ContrastSlopes:
     )
 
 
-def _score_natural(fits: dict[int, _SiteFit], columns: int) -> ContrastSlopes:
+def _score_natural(fits: dict[int, SiteFit], columns: int) -> ContrastSlopes:
     """Collect slopes divided by σ², with what the estimate of σ² adds to their errors."""
     each = list(fits.values())
     information, slopes, noise, rest = _tabulate(each, columns)
@@ -322,7 +199,7 @@ def _score_natural(fits: dict[int, _SiteFit], columns: int) -> ContrastSlopes:
 
 
 def _tabulate(
-    fits: list[_SiteFit], columns: int
+    fits: list[SiteFit], columns: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # [H, D], [H, D], [H, 1], [H, D]
     """Return 1 / M_kk, slopes, σ² and what the pull adds to the variances."""
     noise = np.array([fit.noise for fit in fits])[:, None]
@@ -335,17 +212,6 @@ def _tabulate(
 def _mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:  # [H, D] -> [D]
     total = weights.sum(0)
     return np.asarray((weights * values).sum(0) / np.where(total > 0, total, 1))
-
-
-def _sum_cells(
-    x: np.ndarray, weights: np.ndarray, residuals: np.ndarray, cells: BlockCells
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return Σ w x xᵀ and Σ x r per cell."""
-    order = np.argsort(cells.of_row, kind="stable")
-    x, weighted = x[order], (x * weights[:, None])[order]
-    edges = np.searchsorted(cells.of_row[order], np.arange(len(cells.block) + 1))
-    curvature = [weighted[a:b].T @ x[a:b] for a, b in pairwise(edges)]
-    return np.stack(curvature), np.add.reduceat(x * residuals[order, None], edges[:-1], 0)
 
 
 def _heard(y: np.ndarray, environments: Environments, cells: BlockCells) -> dict[int, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Gaps of risks with bootstrap intervals for estimated weights and skewed losses.
+"""Gaps of risks with permutation intervals for estimated weights and skewed losses.
 
     R_ij − R_ji = Σ w_ij (l − h) / Σ w_ij  −  Σ w_ji (l − h) / Σ w_ji
 

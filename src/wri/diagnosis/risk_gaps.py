@@ -229,7 +229,7 @@ def risk_gaps(
     level : float, default=0.95
         Level at which all intervals of one kind hold together.
     draws : int, default=999
-        Number of permutations.
+        Number of permutations of the losses.
     seed : int, default=0
         Seed of the permutations and the folds.
     blocks : iterable of shape (n_rows,) or None, default=None

@@ -1,0 +1,151 @@
+"""Quadratic fit of one environment with all its cells and without each (`environment_slopes`)."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from wri.diagnosis.blocks import BlockCells
+
+PULL = 0.25
+"""ρ: what one row adds to the curvature of a logistic model."""
+LEFT_OUT = 0.6
+"""Share of the jackknife in what a cell adds."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SiteFit:
+    """Quadratic fit of one environment, offset first; `RowFit` and `CellFit` leave cells out."""
+
+    inverse: np.ndarray  # [p, p], M
+    beta: np.ndarray  # [p]
+    cells: BlockCells  # of this environment
+    noise: float = 1.0  # σ², 1 for classes
+    surplus: np.ndarray | None = None  # [m or n], what a cell or row adds to σ², numbers only
+
+    def influence(self) -> np.ndarray:  # [m or n, D]
+        """Return how much each cell or row moves the slopes."""
+        raise NotImplementedError
+
+    def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return T_b and a_kᵀ A_b a_k, `[m or n, D]` both, with slopes bound to `common`."""
+        raise NotImplementedError
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        """Sum over the rows of each cell."""
+        return values
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowFit(SiteFit):
+    """Fit whose rows are independent: leaving out one changes M by a matrix of rank one."""
+
+    x: np.ndarray  # [n, p]
+    weights: np.ndarray  # [n], w
+    residuals: np.ndarray  # [n], of the quadratic fit
+
+    @cached_property
+    def _moved(self) -> np.ndarray:  # [n, p], M x
+        return self.x @ self.inverse
+
+    @cached_property
+    def leverage(self) -> np.ndarray:  # [n], w xᵀ M x
+        return np.minimum(self.weights * (self._moved * self.x).sum(1), 1 - 1e-9)
+
+    def influence(self) -> np.ndarray:
+        mixed = self.residuals * (1 - LEFT_OUT + LEFT_OUT / (1 - self.leverage))
+        return self._moved[:, 1:] * mixed[:, None]
+
+    def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        moved, diagonal = self._moved[:, 1:], np.diag(self.inverse)[1:]  # [n, D], [D]
+        left = (1 - self.leverage)[:, None]  # [n, 1]
+        own, weights = self.residuals[:, None], self.weights[:, None]
+        along = moved / diagonal  # a_kᵀ x
+        apart = self.beta[1:] - common
+        within = own + weights * along * apart  # bound in column k
+        without = own / left + weights * moved * (apart - moved * own / left) / (
+            left * diagonal + weights * moved**2
+        )
+        scores = along * ((1 - LEFT_OUT) * within + LEFT_OUT * without)
+        return scores, weights * along**2
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        return values if len(self.cells.block) == len(values) else self.cells.sum(values)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CellFit(SiteFit):
+    """Fit whose rows depend on each other within cells."""
+
+    curvature: np.ndarray  # [m, p, p], A_b
+    right: np.ndarray  # [m, p], c_b
+    without: np.ndarray  # [m, p, p], M_b
+    beta_without: np.ndarray  # [m, p]
+
+    def influence(self) -> np.ndarray:
+        own = (self.right - self.curvature @ self.beta) @ self.inverse
+        mixed = (1 - LEFT_OUT) * own + LEFT_OUT * (self.beta - self.beta_without)
+        return np.asarray(mixed[:, 1:])
+
+    def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        along = self.inverse[:, 1:] / np.diag(self.inverse)[1:]  # [p, D], a_k
+        curved = self.curvature @ along  # [m, p, D]
+        within = self.beta[:, None] - along * (self.beta[1:] - common)  # [p, D], bound in column k
+        diagonal = np.diagonal(self.without, axis1=1, axis2=2)[:, None, 1:]  # [m, 1, D]
+        apart = (self.beta_without[:, 1:] - common)[:, None, :]
+        without = (
+            self.beta_without[:, :, None] - self.without[:, :, 1:] / diagonal * apart
+        )  # [m, p, D]
+        mixed = (1 - LEFT_OUT) * within + LEFT_OUT * without
+        scores = self.right @ along - (curved * mixed).sum(1)
+        return scores, (curved * along).sum(1)
+
+
+def fit_site(
+    x: np.ndarray,  # [n, p], offset first
+    weights: np.ndarray,  # [n]
+    residuals: np.ndarray,  # [n], at β°
+    cells: BlockCells,
+    start: np.ndarray,  # [p], β°
+    centre: np.ndarray,  # [p], to which slopes are pulled
+) -> "RowFit | CellFit":
+    """Fit an environment by one step from β°, with all cells and without each."""
+    pull = np.full(len(centre), PULL)
+    pull[0] = 0
+    if cells.independent:
+        inverse = np.linalg.inv((x * weights[:, None]).T @ x + np.diag(pull))
+        step = inverse @ (x.T @ residuals + pull * (centre - start))
+        return RowFit(
+            inverse=inverse,
+            beta=start + step,
+            cells=cells,
+            x=x,
+            weights=weights,
+            residuals=residuals - weights * (x @ step),
+        )
+    curvature, score = _sum_cells(x, weights, residuals, cells)
+    right = curvature @ start + score
+    whole, all_right = curvature.sum(0) + np.diag(pull), right.sum(0) + pull * centre
+    inverse = np.linalg.inv(whole)
+    without = np.linalg.inv(whole - curvature)
+    return CellFit(
+        inverse=inverse,
+        beta=inverse @ all_right,
+        cells=cells,
+        curvature=curvature,
+        right=right,
+        without=without,
+        beta_without=(without @ (all_right - right)[..., None])[..., 0],
+    )
+
+
+def _sum_cells(
+    x: np.ndarray, weights: np.ndarray, residuals: np.ndarray, cells: BlockCells
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return Σ w x xᵀ and Σ x r per cell."""
+    order = np.argsort(cells.of_row, kind="stable")
+    x, weighted = x[order], (x * weights[:, None])[order]
+    edges = np.searchsorted(cells.of_row[order], np.arange(len(cells.block) + 1))
+    curvature = [weighted[a:b].T @ x[a:b] for a, b in pairwise(edges)]
+    return np.stack(curvature), np.add.reduceat(x * residuals[order, None], edges[:-1], 0)
