@@ -5,8 +5,8 @@
 classification: P(y = 1) = σ(2·cause), marker ~ N(s_e·(2y − 1), 1), as in `wri.datasets.hospitals`;
 regression: y = cause + N(0, 1), marker ~ N(s_e·y, 1). Strengths s_e are drawn from U(0, 1.5) in
 training. At new sites they are drawn from the same ("unchanged"), are 0 ("unrelated") or are drawn
-from U(−1.5, 0) ("reversed"). Other markers: "strong", U(0.6, 1.6), and "fixed", 0.8 everywhere, where
-nothing changes. Overlap: "full" has m_e = 0 and no season's shift, "partial" m_e from
+from U(−1.5, 0) ("reversed"). Other markers: "strong", U(0.6, 1.6), and "fixed", 0.8 everywhere,
+where nothing changes. Overlap: "full" has m_e = 0 and no season's shift, "partial" m_e from
 U(−1.5, 1.5), "none" the same with seasons g = 6 standard deviations apart; a new site has the
 season of one of those seen.
 """

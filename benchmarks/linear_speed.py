@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -139,9 +140,8 @@ def curves(repeat: int) -> dict[str, Any]:
         lines = []
         for size in grid:
             x, y, site = table(*size)
-            spent = min(
-                cost(lambda: wri.WRIClassifier().fit(x, y, groups=site)) for _ in range(repeat)
-            )
+            fit = partial(wri.WRIClassifier().fit, x, y, groups=site)
+            spent = min(cost(fit) for _ in range(repeat))
             lines.append((size[place], spent))
             print(f"{name} {size}: {spent:.2f} s", file=sys.stderr, flush=True)
         at, seconds = np.log(np.array(lines)).T

@@ -53,15 +53,6 @@ def test_the_sentence_says_what_it_costs_and_saves():
     assert "largest that was tried" in describe(losses_of(), "regret", 3)
 
 
-def test_the_sentence_says_that_the_ladder_ends():
-    weights = [0.0, 1.0, 3.0, 10.0]
-    edge = "no larger penalty weight was tried"
-    assert edge not in choose_candidate(LOSSES, weights, "insured").sentence
-    assert edge in choose_candidate(LOSSES[:3], weights[:3], "insured").sentence
-    assert edge not in choose_candidate(LOSSES[:1], [0.0], "insured").sentence
-    assert edge not in choose_candidate(LOSSES, [None] * 4, "insured").sentence
-
-
 @pytest.fixture(scope="module")
 def searched():
     X, y, site = hospitals(60)

@@ -95,10 +95,7 @@ def _contrasts(
     if targets[0].dtype.kind == "f":
         found = [_number_slopes(rows, targets, weights)]
     else:
-        counts = sum(
-            np.bincount(y, w, 1 + max(int(own.max()) for own in targets))
-            for y, w in zip(targets, weights, strict=True)
-        )
+        counts = np.bincount(np.concatenate(list(targets)), np.concatenate(list(weights)))
         reference = 0 if len(counts) == 2 else int(np.argmax(counts))
         found = []
         for k in range(len(counts)):

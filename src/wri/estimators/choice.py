@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from wri.errors import InputError
-from wri.evaluation.futures import SENTENCES
+from wri.evaluation.futures import SENTENCES, Future
 from wri.number_text import write_number
 
 Rule = Literal["average", "regret"]
@@ -30,7 +30,7 @@ class CandidateLosses(NamedTuple):
     """Losses of candidates at environments left out, by future."""
 
     losses: np.ndarray  # [C, F, E]; not finite where a candidate diverged
-    futures: tuple[str, ...]  # [F], "like" first
+    futures: tuple[Future, ...]  # [F], "like" first
     weights: Sequence[float | None]  # [C], λ; None if a candidate has none
     default: float | None = None  # λ where nothing is flagged
     flagged: tuple[str, ...] = ()  # columns flagged without some environment

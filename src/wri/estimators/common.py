@@ -39,6 +39,7 @@ from wri.estimators.warn import (
     warn_of_small_weights,
 )
 from wri.evaluation.futures import FUTURES, Future
+from wri.progress import silent
 from wri.rows import Environments, Scaling, name_large_numbers, without_gradient
 from wri.stacked import SQUARED, Loss, Seen
 from wri.training import ModelSpec
@@ -252,7 +253,7 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         if not (self.spec_.is_solved and any(map(len, problem.rows.held_out))):
             return self
         run = problem.run(self.spec_, range(self.n_environments_), held_out=True)
-        (record,) = problem.train([run], self.spec_.last_step, None)
+        (record,) = problem.train([run], self.spec_.last_step, silent)
         without = copy(self)
         without._take(run, record)
         return without

@@ -106,7 +106,7 @@ def left_out_losses(
     problem: Problem,
     specs: Sequence[ModelSpec],
     futures: Sequence[Future],
-    progress: Progress | None,
+    progress: Progress,
 ) -> FutureLosses:
     """Train every candidate without each environment in turn; return its losses there."""
     count = problem.n_environments
@@ -121,7 +121,8 @@ def left_out_losses(
         flagged.append(columns)
         site = _Site.of(estimator, problem, left_out, columns)
         for c in range(len(specs)):
-            run, record = (each[left_out * len(specs) + c] for each in (runs, records))
+            number = left_out * len(specs) + c
+            run, record = runs[number], records[number]
             if record.diverged_at is None:
                 without = copy(estimator)
                 without._take(run, record)
