@@ -1,15 +1,16 @@
-"""The price of insurance: WRI with λ fixed or chosen by four rules beside ERM and plain models.
+"""The price of insurance: WRI with λ fixed or chosen by regret beside ERM and plain models.
 
     python benchmarks/insurance.py simulated [--first 0] [--seeds 10] [--store FILE] [--json]
     python benchmarks/insurance.py public --folder FOLDER [--only TEXT …] [--store FILE] [--json]
 
 Every λ of the ladder is fitted, so rules are compared without fitting again.
-"simulated": sites of `insured_sites.py`, trained on 2 to 12 of them, tested at new sites whose
-marker is unchanged, unrelated or reversed. "public": tables of `public_tables.py` (with a note how
+"simulated": sites of `insured_sites.py`, trained on 2 to 12 of them, with markers that vary, are
+strong or do not change, tested at new sites whose marker is unchanged, unrelated or reversed. "public": tables of `public_tables.py` (with a note how
 to get them) and heart disease (`WRI_DATA`), every site left out in turn; λ is chosen without it.
 Losses are log-loss or squared error, the latter in units of the target's variance. Finished parts
 are kept in the store, a file with a JSON object per line; the same command goes on where it was.
-Seeds from 1000 on chose the form of the penalty and the ladder, seeds from 0 on are reported.
+Seeds from 1000 on chose the penalty, its default weight and the ladder, seeds from 0 on are
+reported.
 """
 
 import argparse
@@ -22,24 +23,25 @@ from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import wri
-from insured_sites import KINDS, Design, sample_table
+from insured_sites import KINDS, STRENGTHS, Design, sample_table
 from public_tables import TABLES, Rows, read_public
 from wri.datasets import load_heart
-from wri.estimators.choice import RULES, pick
+from wri.estimators.choice import CandidateLosses, pick
 from wri.estimators.specs import penalty_ladder
+from wri.evaluation.futures import FUTURES
 from wri.experiments.heart import split
 from wri.report.intervals import interval
 
-FIXED = 3.0  # the preset's λ
+FIXED = 2.0  # the preset's λ
 HEART = "heart disease, by hospital"
 DESIGNS = [
-    Design(task, sites, overlap, rows)
+    Design(task, sites, overlap, rows, marker=marker)
+    for marker in STRENGTHS
     for sites, overlap, rows in (
         (4, "partial", 300),
         (4, "none", 300),
@@ -57,7 +59,7 @@ class Fitted(NamedTuple):
 
     models: dict[str, Any]
     ladder: list[float]
-    candidates: list[list[float]] | None  # [λ, sites left out]; None where none can be
+    candidates: dict[str, Any] | None  # what rules choose by; None where no site can be left out
 
 
 def rung_name(weight: float) -> str:
@@ -73,21 +75,17 @@ def fit_all(task: str, x: np.ndarray, y: np.ndarray, site: np.ndarray, seed: int
         made = getattr(wri, f"{name}{kind}")(random_state=seed, site_spread=False, **options)
         return made.fit(x, y, groups=site)
 
-    searched = ours("WRI", penalty_weight="auto")
+    searched = ours("WRI", penalty_weight="auto", futures=FUTURES)
     ladder = penalty_ladder(searched)
-    chosen = float(searched.hyper_["penalty_weight"])
-    models = {
-        rung_name(weight): searched if weight == chosen else ours("WRI", penalty_weight=weight)
-        for weight in ladder
-    }
+    models = {rung_name(weight): ours("WRI", penalty_weight=weight) for weight in ladder}
     models |= {"ERM": ours("ERM"), "VREx": ours("VREx")}
     classes = task == "classes"
     plain = LogisticRegression(max_iter=1000) if classes else Ridge()
-    trees = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
     models["logistic regression or ridge"] = make_pipeline(StandardScaler(), plain).fit(x, y)
-    models["gradient boosting"] = trees(random_state=seed).fit(x, y)
-    losses = searched.candidate_losses_
-    return Fitted(models, ladder, None if losses is None else losses.tolist())
+    found = searched.penalty_path_.left_out
+    if found is None:
+        return Fitted(models, ladder, None)
+    return Fitted(models, ladder, {"losses": found.losses.tolist(), "flagged": found.flagged})
 
 
 def losses_of(model: Any, task: str, x: np.ndarray, y: np.ndarray) -> tuple[float, float | None]:
@@ -143,14 +141,20 @@ def heart_left_out(hospital: str, seed: int) -> dict[str, Any]:
 
 def with_rules(part: dict[str, Any]) -> dict[str, Any]:
     """Models by name, those that rules choose among them; each says its λ."""
-    ladder, losses = part["ladder"], part["candidates"]
+    ladder, candidates = part["ladder"], part["candidates"]
     found = {name: dict(model) for name, model in part["models"].items()}
     for weight in ladder:
         found[rung_name(weight)]["penalty_weight"] = weight
-    chosen = {"WRI, fixed λ": FIXED}
-    for rule in RULES:
-        weight = FIXED if losses is None else ladder[pick(np.array(losses), ladder, rule)]
-        chosen[f"WRI, auto, {rule}"] = weight
+    chosen = {"WRI, default λ": FIXED, "WRI, three times that": 3 * FIXED}
+    for rule, futures in (("average", 1), ("regret", 2), ("regret", 3)):
+        name = f"WRI, auto, {rule}" + (" with reversed" if futures == 3 else "")
+        chosen[name] = FIXED
+        if candidates is not None:
+            losses, flagged = np.array(candidates["losses"]), tuple(candidates["flagged"])
+            found_losses = CandidateLosses(
+                losses[:, :futures], FUTURES[:futures], ladder, FIXED, flagged
+            )
+            chosen[name] = ladder[pick(found_losses, rule)]
     names = {name: rung_name(weight) for name, weight in chosen.items()}
     shown = {name: found[rung] for name, rung in names.items()}
     others = {name: model for name, model in found.items() if "λ =" not in name}
@@ -237,12 +241,20 @@ def summary(found: dict[str, Any], which: str) -> list[dict[str, Any]]:
     return lines
 
 
-def overall(found: dict[str, Any]) -> list[dict[str, Any]]:
+def overall(found: dict[str, Any], marker: str) -> list[dict[str, Any]]:
     """A line per model over all designs with sites to leave out: loss in per cent above ERM's."""
-    usable = [part for name, part in found.items() if ", 2 sites" not in name]
+    here = "marker" if marker == "varying" else f"{marker} marker"
+    usable = [
+        part
+        for name, part in found.items()
+        if ", 2 sites" not in name and (here in name) != (marker == "varying")
+    ]
     lines = []
+    if not usable:
+        return lines
     for model in usable[0]:
-        line: dict[str, Any] = {"design": "all designs with four sites or more", "model": model}
+        title = f"all designs with four sites or more, {marker} marker"
+        line: dict[str, Any] = {"design": title, "model": model}
         for k, kind in enumerate(KINDS):
             ratios = [
                 np.mean(part[model]["loss"][k]) / np.mean(part["ERM"]["loss"][k]) for part in usable
@@ -269,7 +281,7 @@ def main() -> None:
     found = work(given)
     lines = summary(found, given.which)
     if given.which == "simulated":
-        lines += overall(found)
+        lines += [line for marker in STRENGTHS for line in overall(found, marker)]
     if given.json:
         print(json.dumps(lines, indent=1))
         return
