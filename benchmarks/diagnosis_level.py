@@ -6,7 +6,9 @@ Every repetition simulates a table (`simulate`), asks one function of `wri.diagn
 whether it said that something differs. Finished repetitions are kept in the store, and the same
 command goes on where it was interrupted. Seeds: 0, 1, … of the stream REPORTED, one table per
 line and repetition; the method was tuned on other streams. `--heart` also splits the patients of
-Cleveland at random into sites; it needs the files of heart disease (WRI_DATA).
+Cleveland at random into sites; it needs the files of heart disease (WRI_DATA). `--cells` takes all
+combinations of skewed columns and noise, unequal noise, sites of 40 to 400 rows and a column of
+zeros and few large values instead of the designs.
 """
 
 import argparse
@@ -34,6 +36,7 @@ CELLS = tuple(
     for own in combinations(TRAITS, number)
 )  # all combinations, of which "sizes" has 40 to 400 rows per environment
 SIZES = (40, 80, 160, 400)
+RAIN = "rain"  # one station of many days, split at random: rain on 4 %, counted by occurrence
 CHUNK = 20  # repetitions written at once
 
 
@@ -50,6 +53,8 @@ def simulate(
     """A table whose environments are alike, or differ by `change` in what is asked about."""
     random, traits = np.random.default_rng(seed), set(design.split("+"))
     sizes = np.full(environments, rows)
+    if design == RAIN:
+        sizes = np.full(environments, 2000)
     if "sizes" in traits:
         sizes = np.resize(SIZES, environments)
     if design == "unequal sizes":
@@ -70,7 +75,7 @@ def simulate(
     x[:, 1:] = 0.5 * x[:, :-1] + np.sqrt(0.75) * x[:, 1:]
     if traits & {"log-normal", "skew"}:
         x, error = np.exp(x) / 2, (np.exp(error) - np.exp(0.5)) / 2
-    if "zeros" in traits:  # rain: no more than one day in 25, and then often little
+    if traits & {"zeros", RAIN}:  # rain: no more than one day in 25, and then often little
         x[:, -1] = np.where(random.random(n) < 0.04, np.exp(1.5 * noise[:, COLUMNS - 1]), 0)
     slopes = np.zeros((environments, COLUMNS))
     slopes[:, :2] = 1.0, -0.5
@@ -79,6 +84,8 @@ def simulate(
     if question == "overlap":
         x[:, 0] += change * (groups == environments - 1) * x[:, 0].std()
     mean = (x * slopes[groups]).sum(1)
+    if design == RAIN:
+        mean = mean + 1.5 * (x[:, -1] > 0)
     if "zeros" in traits:
         mean = mean + 0.5 * np.log1p(x[:, -1])
     if question.endswith("classes"):
@@ -164,7 +171,7 @@ def run(job: dict[str, Any], repetition: int, stream: int) -> dict[str, bool]:
     question, design, change = job["question"], job["design"], job["change"]
     draws = job.get("draws", 999)
     size = (job["environments"], job["rows"])
-    lines = [*DESIGNS, "heart", *CELLS]
+    lines = [*DESIGNS, "heart", *CELLS, RAIN]
     seed = [stream, repetition, list(CHANGES).index(question), lines.index(design)]
     if design == "heart":
         table = heart(question, size[0], seed)
@@ -218,21 +225,24 @@ def summarise(jobs: list[dict[str, Any]], kept: dict[str, dict[int, Any]]) -> li
 
 
 def print_table(title: str, lines: list[dict[str, Any]]) -> None:
-    """Alarms in per cent with their standard error, designs side by side."""
+    """Alarms in per cent with their standard error, one design per line."""
     if not lines:
         return
-    designs = list(dict.fromkeys(line["design"] for line in lines))
     tables = [line["n"] for line in lines]
     print(f"\n*{title}: alarms in per cent of {min(tables)} to {max(tables)} tables per cell*\n")
-    print(f"| | {' | '.join(designs)} |")
-    print("|---" * (1 + len(designs)) + "|")
-    for question, said in dict.fromkeys((line["question"], line["said"]) for line in lines):
+    asked = list(dict.fromkeys((line["question"], line["said"]) for line in lines))
+    print(f"| | {' | '.join(f'{question}: {said}' for question, said in asked)} |")
+    print("|---" * (1 + len(asked)) + "|")
+    for design in dict.fromkeys(line["design"] for line in lines):
         cells = {
-            line["design"]: f"{100 * line['share']:.1f} ± {100 * line['error']:.1f}"
+            (
+                line["question"],
+                line["said"],
+            ): f"{100 * line['share']:.1f} ± {100 * line['error']:.1f}"
             for line in lines
-            if (line["question"], line["said"]) == (question, said)
+            if line["design"] == design
         }
-        print(f"| {question}: {said} | {' | '.join(cells.get(d, '–') for d in designs)} |")
+        print(f"| {design} | {' | '.join(cells.get(own, '–') for own in asked)} |")
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ from wri.diagnosis.blocks import BlockCells
 from wri.diagnosis.site_fits import PULL, RowFit, SiteFit, fit_site
 from wri.rows import Environments, Scaling
 
-CLEAR = 0.2
+CLEAR = 0.05
 """Probability, over all columns, that the distance between equal slopes counts as clear."""
 EXTREME = 3.0
 """Distances from a column's median that count in full, in units of the median distance."""
@@ -99,7 +99,7 @@ def class_slopes(
     rows = _heard(y, environments, cells)
     offsets, pooled = _pool_classes(z, y, trust, rows)
     centres = {e: np.concatenate([[a], pooled]) for e, a in zip(rows, offsets, strict=True)}
-    starts = _shrunk_fits(z, y, trust, rows, centres)
+    starts = _shrunk_fits(z, y, trust, cells, rows, centres)
     fits: dict[int, SiteFit] = {}
     for e, own in rows.items():
         x, beta = _with_offset(z[own]), starts[e]
@@ -227,6 +227,7 @@ def _shrunk_fits(
     z: np.ndarray,
     y: np.ndarray,
     trust: np.ndarray,
+    cells: BlockCells,
     rows: dict[int, np.ndarray],
     centres: dict[int, np.ndarray],
 ) -> dict[int, np.ndarray]:
@@ -238,8 +239,14 @@ def _shrunk_fits(
         chance = expit(x @ beta)
         curvature = (x * (trust[own] * chance * (1 - chance))[:, None]).T @ x
         curvature += PULL * np.diag(np.arange(len(beta)) > 0)
+        inverse = np.linalg.inv(curvature)
+        moved = (x * (trust[own] * (y[own] - chance))[:, None]) @ inverse
+        if not cells.independent:
+            moved = cells.take(own).sum(moved)
         slopes.append(beta[1:])
-        variances.append(np.diag(np.linalg.inv(curvature))[1:])
+        # the larger one: robust where the relation is not linear, the model's where y hardly varies
+        modelled = np.diag(inverse) * len(own) / len(moved)  # a block counts as one row
+        variances.append(np.maximum(modelled, np.square(moved).sum(0))[1:])
     if len(slopes) < 2:
         return centres
     by_chance = float(chi2.ppf(1 - CLEAR / max(z.shape[1], 1), len(slopes) - 1))
