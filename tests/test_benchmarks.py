@@ -156,7 +156,6 @@ def test_damaged_files_are_refused_or_say_what_was_written():
     for damaged in ("folders", "pipelines", "stores"):
         assert sum(result[damaged].values()) == 40
     assert len(result["models"]) == 8
-    assert max(found["largest_mb"] for found in result["models"].values()) > 0
     for bad in ("foreign", "silent", "crash", "heavy", "slow", "nan"):
         assert result[bad] == 0
 
