@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import random
-import resource
 import shutil
 import subprocess
 import sys
@@ -50,6 +49,7 @@ from wri.training.memory import resident_bytes
 BAD = ("foreign", "crash", "heavy", "slow", "nan")
 KINDS = ("networks", "trees", "pipelines", "pictures")
 MOST_BYTES, MOST_SECONDS = 500 * 2**20, 10
+CONTROL = 600 * 2**20  # bytes that a worker takes first, to see that they are measured
 HANGS = 60  # seconds until a worker is ended
 AT_ONCE = 3000  # models per worker
 
@@ -323,6 +323,9 @@ def work(cases: Sequence[tuple[str, str, int]], seed: int, home: Path) -> None:
     """Load changed models in this process; print a line for each."""
     results, sys.stdout = sys.stdout, sys.stderr
     copy = home / "copy"
+    seen = measure_memory(lambda: len(bytearray(CONTROL)))[1]
+    if seen < 0.9 * CONTROL:
+        sys.exit(f"{CONTROL} bytes were taken, but {seen} measured")
     readers = {kind: make_reader(kind, home) for kind in {kind for kind, _, _ in cases}}
     for kind, (load, use) in readers.items():
         use(load(home / kind))
@@ -331,19 +334,26 @@ def work(cases: Sequence[tuple[str, str, int]], seed: int, home: Path) -> None:
         draw = random.Random(f"{kind} {how} {seed} {number}")
         write_changed(home / kind, copy, CHANGES[how], draw)
         faulthandler.dump_traceback_later(HANGS, exit=True)
-        before, peak = resident_bytes(), _peak()
         start = time.perf_counter()
-        end = attempt(load, use, copy, f"{kind}, {how} {number}")
+        what = f"{kind}, {how} {number}"
+        end, size = measure_memory(lambda: attempt(load, use, copy, what))  # noqa: B023
         seconds = time.perf_counter() - start
-        size = _peak() - before if _peak() > peak else 0
         faulthandler.cancel_dump_traceback_later()
         if end not in BAD:
             end = "heavy" if size > MOST_BYTES else "slow" if seconds > MOST_SECONDS else end
         print(json.dumps([end, size, seconds]), file=results, flush=True)
 
 
-def _peak() -> int:
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def measure_memory(action: Callable[[], Any]) -> tuple[Any, int]:
+    """Result of an action, and the bytes by which the process grew meanwhile; needs Linux.
+
+    `ru_maxrss` would not do: a process begins with the peak of the one that started it.
+    """
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
+    before = resident_bytes()
+    result = action()
+    peak = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
+    return result, max(0, 1024 * int(peak) - before)
 
 
 def fuzz_models(count: int, seed: int, kinds: Sequence[str] = KINDS) -> dict[str, Any]:
