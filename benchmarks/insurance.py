@@ -5,8 +5,9 @@
 
 Every λ of the ladder is fitted, so rules are compared without fitting again.
 "simulated": sites of `insured_sites.py`, trained on 2 to 12 of them, with markers that vary, are
-strong or do not change, tested at new sites whose marker is unchanged, unrelated or reversed. "public": tables of `public_tables.py` (with a note how
-to get them) and heart disease (`WRI_DATA`), every site left out in turn; λ is chosen without it.
+strong or do not change, tested at new sites whose marker is unchanged, unrelated or reversed.
+"public": tables of `public_tables.py` (with a note how to get them) and heart disease
+(`WRI_DATA`), every site left out in turn; λ is chosen without it.
 Losses are log-loss or squared error, the latter in units of the target's variance. Finished parts
 are kept in the store, a file with a JSON object per line; the same command goes on where it was.
 Seeds from 1000 on chose the penalty, its default weight and the ladder, seeds from 0 on are
@@ -152,7 +153,11 @@ def with_rules(part: dict[str, Any]) -> dict[str, Any]:
         if candidates is not None:
             losses, flagged = np.array(candidates["losses"]), tuple(candidates["flagged"])
             found_losses = CandidateLosses(
-                losses[:, :futures], FUTURES[:futures], ladder, FIXED, flagged
+                losses=losses[:, :futures],
+                futures=FUTURES[:futures],
+                weights=ladder,
+                default=FIXED,
+                flagged=flagged,
             )
             chosen[name] = ladder[pick(found_losses, rule)]
     names = {name: rung_name(weight) for name, weight in chosen.items()}

@@ -11,7 +11,7 @@ import wri
 from wri.datasets.hospitals import TRAINING
 from wri.densities import Gaussian
 from wri.errors import InputError
-from wri.estimators.search import hold_out
+from wri.estimators.row_split import hold_out
 
 QUICK = {"steps": 30, "penalty_weight": None}
 FEATURES = ["cause", "marker", "noise"]
@@ -252,7 +252,7 @@ def test_an_environment_without_weight_is_not_there():
 
 def test_rows_that_are_alike_stand_on_one_side():
     X = np.repeat(np.random.default_rng(0).normal(size=(60, 2)), 3, axis=0)
-    rows = hold_out([np.arange(90), np.arange(90, 180)], X, None, 0.2, seed=0)
+    rows = hold_out([np.arange(90), np.arange(90, 180)], X, np.zeros(180), None, 0.2, seed=0)
     for fitted, held_out in zip(*rows, strict=True):
         assert len(held_out) == 18
         assert not set(map(tuple, X[fitted])) & set(map(tuple, X[held_out]))
@@ -262,7 +262,7 @@ def test_heavy_rows_do_not_decide_how_many_are_held_out():
     random = np.random.default_rng(0)
     X, weights = random.normal(size=(500, 2)), random.pareto(0.5, 500) + 1e-3
     for seed in range(10):
-        (held,) = hold_out([np.arange(500)], X, weights, 0.2, seed).held_out
+        (held,) = hold_out([np.arange(500)], X, np.zeros(500), weights, 0.2, seed).held_out
         assert len(held) <= 150
         assert weights[held].sum() < 0.5 * weights.sum()
 

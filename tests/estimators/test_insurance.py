@@ -24,7 +24,13 @@ LOSSES = np.array(  # candidates × futures × left-out environments
 
 
 def losses_of(values=LOSSES, weights=WEIGHTS, flagged=("marker",), default=1.0):
-    return CandidateLosses(values, ("like", "unrelated"), weights, default, flagged)
+    return CandidateLosses(
+        losses=values,
+        futures=("like", "unrelated"),
+        weights=weights,
+        default=default,
+        flagged=flagged,
+    )
 
 
 def test_rules_by_hand():

@@ -81,7 +81,7 @@ def test_an_integer_is_the_seed_itself():
     model = wri.ERMClassifier(steps=1, random_state=123, hidden=(4,)).fit(X, y, groups=site)
     start = model.network_.initial([123])[0]
     assert np.abs(model.parameters_ - start).max() < 0.02  # one step of 0.01 away
-    with pytest.raises(ValueError, match="Seed must be between 0"):
+    with pytest.raises(ValueError, match="whole number from 0"):
         wri.ERMClassifier(random_state=-1).fit(X, y, groups=site)
 
 

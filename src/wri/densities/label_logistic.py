@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -42,36 +42,25 @@ FEWEST_ROWS = 500  # of an environment in the sample, if it has them
 MOST_REFIT_PRODUCTS = 8  # environments up to which A's products are terms
 
 
-class _Shape(NamedTuple):
-    """Shapes of the parameters in the order in which they are packed, or the parameters."""
-
-    view: Any  # [D, V]
-    centre: Any  # [V]
-    mean: Any  # [T]
-    coefficient: Any  # [T, E]
-    offset: Any  # [E]
-    middle: Any  # [E], of A
-    spread: Any  # [E]
-    refit: Any  # [T', E]
-    refit_offset: Any  # [E]
-
-
-def _shape(width: int, environments: int) -> _Shape:
+def _shapes(width: int, environments: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the parameters in the order in which they are packed."""
     views = width if width <= MOST_SQUARES else COMPONENTS
     terms = _count_terms(views)
     products = environments * (environments + 3) // 2
-    refit = products if environments <= MOST_REFIT_PRODUCTS else 2 * environments
-    return _Shape(
-        view=(width, views),
-        centre=(views,),
-        mean=(terms,),
-        coefficient=(terms, environments),
-        offset=(environments,),
-        middle=(environments,),
-        spread=(environments,),
-        refit=(refit, environments),
-        refit_offset=(environments,),
-    )
+    return {
+        "view": (width, views),
+        "centre": (views,),
+        "mean": (terms,),
+        "coefficient": (terms, environments),
+        "offset": (environments,),
+        "middle": (environments,),  # of A
+        "spread": (environments,),
+        "refit": (
+            products if environments <= MOST_REFIT_PRODUCTS else 2 * environments,
+            environments,
+        ),
+        "refit_offset": (environments,),
+    }
 
 
 def _count_terms(views: int) -> int:
@@ -98,7 +87,7 @@ class LabelLogistic(Density):
     >>> import numpy as np
     >>> import torch
     >>> from wri.densities import LabelLogistic
-    >>> random = np.random.default_rng(0)
+    >>> random = np.random.default_rng(1)
     >>> rows = [random.normal(mean, 1, (100, 1)) for mean in (-1, 1)]
     >>> y = [(own[:, 0] + random.normal(size=100) > 0).astype(int) for own in rows]
     >>> flat = LabelLogistic().fit_with_targets(rows, y)
@@ -118,22 +107,25 @@ class LabelLogistic(Density):
     takes_weights: ClassVar[bool] = True
 
     def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
-        size = sum(prod(shape) for shape in _shape(width, environments))
+        size = sum(map(prod, _shapes(width, environments).values()))
         return np.zeros((len(seeds), size))
 
     def log_density(self, flat: Tensor, x: Tensor, environments: int, hyper: HyperValues) -> Tensor:
-        shape = _shape(x.shape[-1], environments)
-        parts = flat.split([prod(each) for each in shape], dim=1)
-        p = _Shape(*(part.unflatten(1, each) for part, each in zip(parts, shape, strict=True)))
+        shapes = _shapes(x.shape[-1], environments)
+        parts = flat.split([prod(shape) for shape in shapes.values()], dim=1)
+        p = {
+            name: part.unflatten(1, shape)
+            for (name, shape), part in zip(shapes.items(), parts, strict=True)
+        }
         if len(flat) == 1:  # columns that are not used cost nothing
             p = _only_used(p)
         rows = x.flatten(1, -2)  # [R, n, D]
-        view = rows @ p.view - p.centre[:, None]
-        terms = _expand(view, shape.centre[0]) - p.mean[:, None]
-        logits = terms @ p.coefficient + p.offset[:, None]
+        view = rows @ p["view"] - p["centre"][:, None]
+        terms = _expand(view, shapes["centre"][0]) - p["mean"][:, None]
+        logits = terms @ p["coefficient"] + p["offset"][:, None]
         centred = logits - logits.mean(-1, keepdim=True)
-        cut = ((centred - p.middle[:, None]) / p.spread[:, None]).clamp(-CUT, CUT)
-        outputs = _expand_again(cut) @ p.refit + p.refit_offset[:, None]  # [R, n, E]
+        cut = ((centred - p["middle"][:, None]) / p["spread"][:, None]).clamp(-CUT, CUT)
+        outputs = _expand_again(cut) @ p["refit"] + p["refit_offset"][:, None]  # [R, n, E]
         found = outputs.movedim(-1, 1).log_softmax(1)
         return found.unflatten(-1, x.shape[1:-1])
 
@@ -156,7 +148,7 @@ class LabelLogistic(Density):
         used : ndarray of shape (D,)
             Whether weights depend on each column.
         """
-        shape = _shape(width, 2).view  # it does not depend on the number of environments
+        shape = _shapes(width, 2)["view"]  # it does not depend on the number of environments
         return np.any(flat[: prod(shape)].reshape(shape) != 0, axis=1)
 
     def fit_with_targets(
@@ -185,7 +177,6 @@ class LabelLogistic(Density):
             weights = [np.ones(len(own)) for own in environments]
         environments, targets, weights = _sample(environments, targets, weights)
         count, width = len(environments), environments[0].shape[1]
-        shape = _shape(width, count)
         view = _components(environments, weights) if width > MOST_SQUARES else np.eye(width)
         seen = [own @ view for own in environments]
         share = np.ones(view.shape[1])
@@ -201,21 +192,22 @@ class LabelLogistic(Density):
         middle, spread = _scaling(a, joined)
         again = _expand_again(torch.as_tensor(np.clip((a - middle) / spread, -CUT, CUT))).numpy()
         refit, refit_offset = _classify(again, weights, 1.0)
-        parts = _Shape(
-            view=view,
-            centre=centre,
-            mean=fitted.mean,
-            coefficient=fitted.scatter(shape.mean[0]),
-            offset=fitted.offset,
-            middle=middle,
-            spread=spread,
-            refit=refit,
-            refit_offset=refit_offset,
-        )
-        return np.concatenate([np.ravel(part) for part in parts])
+        parts = {
+            "view": view,
+            "centre": centre,
+            "mean": fitted.mean,
+            "coefficient": fitted.scatter(),
+            "offset": fitted.offset,
+            "middle": middle,
+            "spread": spread,
+            "refit": refit,
+            "refit_offset": refit_offset,
+        }
+        return np.concatenate([np.ravel(parts[name]) for name in _shapes(width, count)])
 
 
-class _TermFit(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _TermFit:
     """The first regression, on the terms of the columns that are used."""
 
     terms: np.ndarray  # [n, used], centred
@@ -245,11 +237,17 @@ class _TermFit(NamedTuple):
         found, offset = _classify(sees, weights, density.pseudo_rows)
         every = np.zeros(len(used))
         every[used] = mean
-        return cls(some - mean, used, every, found[: terms.shape[1]] / spread[:, None], offset)
+        return cls(
+            terms=some - mean,
+            used=used,
+            mean=every,
+            coefficient=found[: terms.shape[1]] / spread[:, None],
+            offset=offset,
+        )
 
-    def scatter(self, terms: int) -> np.ndarray:  # [T, E]
+    def scatter(self) -> np.ndarray:  # [T, E]
         """Return the coefficients of all terms."""
-        every = np.zeros((terms, self.coefficient.shape[1]))
+        every = np.zeros((len(self.used), self.coefficient.shape[1]))
         every[self.used] = self.coefficient
         return every
 
@@ -259,16 +257,16 @@ def _used_terms(kept: Tensor) -> Tensor:  # [V] bool -> [T] bool
     return _expand(kept[None].double(), len(kept))[0] > 0
 
 
-def _only_used(p: _Shape) -> _Shape:
+def _only_used(p: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the parameters without columns that have no weight, of one run."""
-    kept = (p.view[0] != 0).any(0)
+    kept = (p["view"][0] != 0).any(0)
     used = _used_terms(kept)
-    return p._replace(
-        view=p.view[..., kept],
-        centre=p.centre[:, kept],
-        mean=p.mean[:, used],
-        coefficient=p.coefficient[:, used],
-    )
+    return p | {
+        "view": p["view"][..., kept],
+        "centre": p["centre"][:, kept],
+        "mean": p["mean"][:, used],
+        "coefficient": p["coefficient"][:, used],
+    }
 
 
 def _expand(view: Tensor, columns: int) -> Tensor:  # [..., V] -> [..., T]

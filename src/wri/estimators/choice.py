@@ -12,7 +12,8 @@ it takes the preset's λ, which costs little there.
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -26,7 +27,8 @@ DEFAULT_RULE: Rule = "regret"
 FORMER_RULES = ("worst", "insured", "affordable")
 
 
-class CandidateLosses(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CandidateLosses:
     """Losses of candidates at environments left out, by future."""
 
     losses: np.ndarray  # [C, F, E]; not finite where a candidate diverged

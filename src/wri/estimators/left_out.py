@@ -8,7 +8,7 @@ contents, so that the order of the table does not matter.
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -85,7 +85,7 @@ def _stop_early(problem: Problem, specs: Sequence[ModelSpec], progress: Progress
     at = mean.argmin(1)  # [C]
     final = losses[np.arange(len(specs)), :, at]  # [C, E]
     weights = [penalty_weight_of(spec) for spec in specs]
-    found = CandidateLosses(final[:, None], (LIKE,), weights)
+    found = CandidateLosses(losses=final[:, None], futures=(LIKE,), weights=weights)
     best = pick(found, "average")
     stopped = int(steps[at[best]]) + 1
     spec = specs[best] if stopped == last else replace(specs[best], stop_after=stopped)
@@ -141,7 +141,8 @@ def _flag(
     return flagged_columns(x, bank.targets[chosen], site, bank.n_classes is not None)
 
 
-class _Site(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Site:
     """Rows of one environment, sorted by their contents."""
 
     x: np.ndarray  # [n, D]
@@ -159,7 +160,11 @@ class _Site(NamedTuple):
         order = hash_rows(estimator._filled(x), y, 0).argsort(kind="stable")
         weights = np.ones(len(y)) if bank.weights is None else bank.weights[rows]
         return cls(
-            x[order], y[order], weights[order] / weights.sum(), columns, bank.n_classes is not None
+            x=x[order],
+            y=y[order],
+            shares=weights[order] / weights.sum(),
+            columns=columns,
+            classes=bank.n_classes is not None,
         )
 
     def loss(self, estimator: Any, future: Future) -> float:

@@ -61,24 +61,24 @@ def make_spec(asked: RequestedModel, candidate: Mapping[str, Any] | None = None)
             raise InputError(
                 f"unknown hyper-parameter or option {name!r} in candidates; choose from {possible}"
             )
-    solver = asked.solver
     in_steps = asked.early_stopping or asked.steps is not None or asked.stop_after is not None
     of_steps = {parameter.name for parameter in declared if parameter.of_steps}
-    if solver is None and (in_steps or of_steps & set(hyper)):
-        solver = "adam"
     if asked.early_stopping:  # any step may be the last, so the step size must not decay
         hyper.setdefault("final_rate", 1.0)
-    return ModelSpec.of(
+    spec = ModelSpec.of(
         asked._objective,
         preset=asked.preset,
         hidden=None if hidden is None else tuple(hidden),
         standardise=asked.standardise,
         steps=asked.steps,
         stop_after=asked.stop_after,
-        solver=solver,
+        solver=asked.solver,
         hyper=hyper,
         options=options,
     )
+    if asked.solver is None and (in_steps or of_steps & set(hyper)):
+        return spec.in_steps()
+    return spec
 
 
 def make_specs(asked: RequestedModel) -> list[ModelSpec]:

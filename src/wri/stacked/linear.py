@@ -161,7 +161,8 @@ class MemoryTable:
         return Slope(value, self.x.T @ slope, slope.sum(0))
 
 
-class Solution(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Solution:
     """A linear predictor at a minimum."""
 
     weight: np.ndarray  # [D, C]
@@ -227,5 +228,9 @@ class LinearSolver:
         )
         weight, offset = unpack(found.x)
         return Solution(
-            weight, offset, float(found.fun) * scale, float(np.abs(found.jac).max()), found.nfev
+            weight=weight,
+            offset=offset,
+            value=float(found.fun) * scale,
+            gradient=float(np.abs(found.jac).max()),
+            evaluations=int(found.nfev),
         )

@@ -328,15 +328,15 @@ class SweepSpec:
     def _model(self, algorithm: str, hyper: Mapping[str, float]) -> ModelSpec:
         declared = OBJECTIVES[algorithm].hyperparameters() if algorithm in OBJECTIVES else ()
         of_steps = any(each.of_steps and each.name in (self.overrides or {}) for each in declared)
-        return ModelSpec.of(
+        model = ModelSpec.of(
             algorithm,
             preset=self.preset,
             hidden=self.hidden,
             standardise=self.standardise,
             steps=self.steps,
-            solver="adam" if of_steps or self.steps is not None else None,
             hyper=hyper,
         )
+        return model.in_steps() if of_steps or self.steps is not None else model
 
     def _drawn(
         self, algorithm: str, data: SweepData, held_out: Sequence[int], draw: int, trial: int

@@ -26,7 +26,7 @@ class Record:
         Trained parameters, for `network.packing`.
     state : Any
         State that the objective keeps, for instance WRI's densities.
-    gradient : float or None
+    gradient : float or None, default=None
         Largest component of the gradient where a solved run ended; None for a trained one.
 
     Examples

@@ -182,6 +182,16 @@ class ModelSpec:
         possible = self.hidden == () and self.objective.is_smooth and self.precision != "single"
         return find_preset(self.preset).solved and possible
 
+    def in_steps(self) -> "ModelSpec":
+        """Return the specification trained in steps, if it would be solved.
+
+        Returns
+        -------
+        spec : ModelSpec
+            The specification.
+        """
+        return replace(self, solver="adam") if self.is_solved else self
+
     @property
     def last_step(self) -> int:
         """Number of steps that are taken."""
