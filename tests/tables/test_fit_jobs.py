@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from wri.errors import InputError
+from wri.errors import InputError, LostBackendError
 from wri.tables import fit_jobs
 from wri.tables.coefficients import coefficient_section
 from wri.tables.fit_jobs import FitJob, LocalRunner, RayRunner, open_runner
@@ -75,6 +75,26 @@ def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch):
     for name, model in here.models.items():
         expected = model.predict_proba(rows.frame)
         assert np.allclose(there.models[name].predict_proba(rows.frame), expected, atol=1e-8)
+
+
+def test_a_lost_ray_ends_a_fit_with_one_sentence(command, table, monkeypatch):
+    class LostSession:
+        closed = False
+
+        def __init__(self, *size, **sizes):
+            raise LostBackendError("one of Ray's servers was killed or ended")
+
+    monkeypatch.setattr(fit_jobs, "RaySession", LostSession)
+    monkeypatch.setattr(fit_jobs, "check_ray", lambda: None)
+    asked = ("--target", "y", "--env", "site", "-o", "model", "--backend", "ray", "--json")
+    done = command("fit", str(table), *asked)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert " ".join(done.stderr.split()) == (
+        "wri: Ray was lost (one of Ray's servers was killed or ended); nothing was written: give "
+        "the same command again, or use --backend local"
+    )
+    assert not (table.parent / "model").exists()
 
 
 def test_the_report_shows_what_linear_models_use(table):
