@@ -88,6 +88,37 @@ def test_sigterm_keeps_what_is_finished(tmp_path):
     assert "finished runs are in s.db; run the same command to continue" in message
 
 
+TABLE = ("rows.csv", "--target", "y", "--env", "site")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "at"),
+    [
+        (("reproduce", "figure1"), "wri.cli.reproduce.run_experiment"),
+        (("diagnose", *TABLE), "wri.tables.reading.read_rows"),
+        (("fit", *TABLE, "-o", "m"), "wri.tables.reading.read_rows"),
+        (("predict", "model", "rows.csv", "-o", "o.csv"), "wri.estimators.load"),
+        (("site", "model", "rows.csv"), "wri.estimators.load"),
+        (SMALL, "wri.sweep.run_sweep"),
+        (("results", "s.db"), "wri.sweep.Store"),
+        (("data",), "wri.cli.data.echo"),
+    ],
+)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_every_command_tells_the_signal_that_ended_it(
+    arguments, at, number, code, command, monkeypatch
+):
+    def end(*arguments, **options):
+        os.kill(os.getpid(), number)
+        time.sleep(60)
+
+    Path("model").mkdir()
+    monkeypatch.setattr(at, end)
+    done = command(*arguments)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
