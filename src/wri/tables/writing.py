@@ -32,7 +32,9 @@ class TextWriter:
         self._header = True
 
     def write(self, frame: pd.DataFrame) -> None:
-        frame.to_csv(self._file, header=self._header, lineterminator="\n", **self._options)
+        # pandas would write a wide table row by row
+        options = {**self._options, "header": self._header, "chunksize": max(1, len(frame))}
+        frame.to_csv(self._file, lineterminator="\n", **options)
         self._header = False
 
     def close(self) -> None:
