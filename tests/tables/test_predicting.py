@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -317,3 +319,20 @@ def test_the_cost_of_columns_that_are_not_in_training_grows_with_their_number(tm
     model = SimpleNamespace(feature_names_in_=names, environment=None)
     assert ModelColumns.of(model, table).ignored == ()
     assert CountedName.compared < 20 * len(names)
+
+
+KILLED = """
+import os, signal, sys
+from wri import cli
+from wri.tables.writing import TextWriter
+TextWriter.write = lambda self, frame: os.kill(os.getpid(), signal.SIGKILL)
+cli.main()
+"""
+
+
+def test_the_next_output_removes_what_a_killed_command_left(folder, new, tmp_path):
+    asked = ("predict", folder / "model", tmp_path / "new.csv", "-o", tmp_path / "o.csv")
+    subprocess.run([sys.executable, "-c", KILLED, *map(str, asked)], check=False)
+    assert len(os.listdir(tmp_path)) == 2  # new.csv, and what was left
+    assert run(*asked)[0] == 0
+    assert sorted(os.listdir(tmp_path)) == ["new.csv", "o.csv"]
