@@ -6,9 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
+
+from wri import cli
 
 SWEEP = ("sweep", "--datasets", "simulation", "--store", "s.db")
 SMALL = (*SWEEP, "--algorithms", "erm", "--trials", "2", "--steps", "5")
@@ -30,31 +34,67 @@ def ended(process):
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("store")
-    assert ended(start(folder, *SMALL, stdout=subprocess.DEVNULL))[0] == 0
+    with redirect_stdout(StringIO()):
+        small = [each if each != "s.db" else str(folder / each) for each in SMALL]
+        cli.app(cli.repeat_lists(small), standalone_mode=False)
     return folder
 
 
-@pytest.mark.parametrize("arguments", [("results", "s.db"), ("--help",), ("data",), ("--version",)])
-def test_a_full_output_is_a_sentence(arguments, store):
+@pytest.fixture
+def run_into(monkeypatch, capsys, store):
+    """The command in this process, with a given standard output; its exit code and message."""
+
+    def run(output, *arguments):
+        monkeypatch.chdir(store)
+        monkeypatch.setattr(sys, "argv", ["wri", *arguments])
+        monkeypatch.setattr(sys, "stdout", output)
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        monkeypatch.undo()
+        message = capsys.readouterr().err
+        assert "Traceback" not in message
+        return end.value.code or 0, " ".join(message.split())
+
+    return run
+
+
+@pytest.mark.parametrize("arguments", [("results", "s.db"), ("--help",), ("data",)])
+def test_a_full_output_is_a_sentence(arguments, run_into):
     with open("/dev/full", "w") as full:
-        code, message = ended(start(store, *arguments, stdout=full))
+        code, message = run_into(full, *arguments)
     assert code == 2
     assert "the output cannot be written: No space left on device" in message
 
 
-def test_a_closed_pipe_is_a_sentence(store):
+def test_a_full_output_is_a_sentence_at_the_end_of_the_process(tmp_path):
+    with open("/dev/full", "w") as full:
+        code, message = ended(start(tmp_path, "--version", stdout=full))
+    assert code == 2
+    assert "the output cannot be written: No space left on device" in message
+
+
+def test_a_closed_pipe_is_a_sentence(run_into):
     reading, writing = os.pipe()
     os.close(reading)
-    process = start(store, "results", "s.db", stdout=writing)
+    with open(writing, "w") as closed:
+        code, message = run_into(closed, "results", "s.db")
+    assert code == 2
+    assert "the output cannot be written: Broken pipe" in message
+
+
+def test_a_closed_pipe_is_a_sentence_at_the_end_of_the_process(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = start(tmp_path, "--version", stdout=writing)
     os.close(writing)
     code, message = ended(process)
     assert code == 2
     assert "the output cannot be written: Broken pipe" in message
 
 
-def test_a_closed_output_is_a_sentence(store):
+def test_a_closed_output_is_a_sentence(tmp_path):
     command = f"exec {sys.executable} -m wri.cli results s.db >&-"
-    done = subprocess.run(command, shell=True, cwd=store, capture_output=True, text=True)
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert "the standard output is closed" in done.stderr
     assert "Traceback" not in done.stderr
@@ -64,13 +104,12 @@ def test_a_closed_output_is_a_sentence(store):
 @pytest.mark.parametrize(
     "arguments", [("results", "s.db"), ("results", "s.db", "--best"), ("--help",)]
 )
-def test_characters_that_an_output_lacks_are_replaced(arguments, encoding, store):
-    environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    process = start(store, *arguments, stdout=subprocess.PIPE, env=environment)
-    shown, message = process.communicate(timeout=120)
-    assert process.returncode == 0, message
-    assert b"Traceback" not in message
-    text = shown.decode(encoding)
+def test_characters_that_an_output_lacks_are_replaced(arguments, encoding, run_into):
+    shown = BytesIO()
+    code, message = run_into(TextIOWrapper(shown, encoding=encoding), *arguments)
+    assert code == 0, message
+    text = shown.getvalue().decode(encoding)
+    assert text
     if arguments == ("results", "s.db"):
         assert ("±" if encoding == "latin-1" else "+/-") in text
 
