@@ -117,7 +117,7 @@ def forked(work):
     """Another process that does some work and then waits; it is killed at the end.
 
     It has what this one has imported, so it need not import PyTorch. Yields what `work` returned,
-    as a text.
+    as a text; an empty one if it was killed.
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
@@ -128,11 +128,12 @@ def forked(work):
             os.write(writing, str(work()).encode())
         except BaseException as error:
             os.write(writing, f"{type(error).__name__}: {error}".encode())
-        signal.pause()
+        while True:
+            signal.pause()
+    os.close(writing)
     try:
         yield os.read(reading, 4096).decode()
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         os.close(reading)
-        os.close(writing)

@@ -2,8 +2,7 @@
 
 import json
 import os
-import subprocess
-import sys
+import signal
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import wri
+from helpers import forked
 from wri.cli import app
 from wri.datasets.table_size import reading_bytes
 from wri.datasets.text_tables import Dialect, reading_options
@@ -321,18 +321,12 @@ def test_the_cost_of_columns_that_are_not_in_training_grows_with_their_number(tm
     assert CountedName.compared < 20 * len(names)
 
 
-KILLED = """
-import os, signal, sys
-from wri import cli
-from wri.tables.writing import TextWriter
-TextWriter.write = lambda self, frame: os.kill(os.getpid(), signal.SIGKILL)
-cli.main()
-"""
-
-
-def test_the_next_output_removes_what_a_killed_command_left(folder, new, tmp_path):
+def test_the_next_output_removes_what_a_killed_command_left(folder, new, tmp_path, monkeypatch):
     asked = ("predict", folder / "model", tmp_path / "new.csv", "-o", tmp_path / "o.csv")
-    subprocess.run([sys.executable, "-c", KILLED, *map(str, asked)], check=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(TextWriter, "write", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        with forked(lambda: run(*asked)) as said:
+            assert said == ""
     assert len(os.listdir(tmp_path)) == 2  # new.csv, and what was left
     assert run(*asked)[0] == 0
     assert sorted(os.listdir(tmp_path)) == ["new.csv", "o.csv"]

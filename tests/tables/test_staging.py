@@ -1,54 +1,39 @@
 """What a killed process leaves is removed by the next one with the same target."""
 
 import os
-import subprocess
-import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from helpers import forked
 from wri.tables.staging import open_stage
 
-HOLD = """
-import sys
-from pathlib import Path
-from wri.tables.staging import open_stage
-with open_stage(Path(sys.argv[1])) as folder:
+
+def hold(target):
+    """Begin an output and do not end it."""
+    held = ExitStack()
+    folder = held.enter_context(open_stage(target))
     (folder / "half").write_text("written")
-    print(folder, flush=True)
-    sys.stdin.read()
-"""
+    kept.append(held)
+    return folder
 
 
-@pytest.fixture
-def holder(tmp_path):
-    """A process that makes `m`, and where it does so."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / "m")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        yield process, Path(process.stdout.readline().strip())
-        process.kill()
+kept = []
 
 
-def test_folders_of_killed_processes_are_removed_and_those_of_living_ones_stay(holder, tmp_path):
-    process, folder = holder
+def test_folders_of_killed_processes_are_removed_and_those_of_living_ones_stay(tmp_path):
     foreign = tmp_path / ".m-abcdefgh"
     foreign.mkdir()
     (foreign / "notes.txt").write_text("not ours")
     (tmp_path / ".m-00000000").mkdir()  # killed before it was locked
     with open_stage(tmp_path / "m") as own:
-        assert own != folder
-        assert (folder / "half").read_text() == "written"
-        process.kill()
-        process.wait()
+        with forked(lambda: hold(tmp_path / "m")) as folder, open_stage(tmp_path / "m"):
+            assert (Path(folder) / "half").read_text() == "written"
         with open_stage(tmp_path / "other"):
-            assert folder.exists()
+            assert Path(folder).exists()
         with open_stage(tmp_path / "m"):
-            assert not folder.parent.exists()
+            assert not Path(folder).parent.exists()
             assert own.exists()
     assert sorted(os.listdir(tmp_path)) == [foreign.name]
     assert (foreign / "notes.txt").read_text() == "not ours"
