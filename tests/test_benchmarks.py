@@ -76,6 +76,7 @@ def test_a_single_recommended_run_ends_where_the_stack_ends(single_runs):
     np.testing.assert_allclose(ours, record.parameters, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_recommended_weights_of_a_single_run_tell_environments(single_runs):
     """Fitted as people write it: rows are more common where they come from."""
     torch.manual_seed(0)
@@ -134,6 +135,7 @@ def printed_by(monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_stack_vs_loop_prints_its_ratios(printed_by):
     tiny = "--steps 3 --stack 3 --lean 2 --usual 1 --objectives wri"
     result = printed_by("stack_vs_loop.py", tiny)
@@ -144,6 +146,7 @@ def test_stack_vs_loop_prints_its_ratios(printed_by):
     assert result["peak_mb"] > 0
 
 
+@pytest.mark.slow
 def test_sweep_speed_prints_its_ratios(printed_by):
     result = printed_by(
         "sweep_speed.py", "--steps 3 --draws 1 --trials 1 --usual 1 --algorithms erm"
@@ -152,6 +155,7 @@ def test_sweep_speed_prints_its_ratios(printed_by):
     assert result["peak_mb"] > 0
 
 
+@pytest.mark.slow
 def test_estimator_scale_measures_time_and_memory(printed_by):
     lines = printed_by("estimator_scale.py", "--quick --estimators ERMClassifier --hidden 4")
     assert [line["rows"] for line in lines] == [2000, 4000]
@@ -159,6 +163,7 @@ def test_estimator_scale_measures_time_and_memory(printed_by):
     assert all(line["megabytes"] > 50 for line in lines)
 
 
+@pytest.mark.slow
 def test_damaged_files_are_refused_or_say_what_was_written(printed_by):
     result = printed_by("fuzz_files.py", "--folders 40 --stores 40 --seed 3")
     for damaged in ("folders", "pipelines", "stores"):
@@ -166,6 +171,7 @@ def test_damaged_files_are_refused_or_say_what_was_written(printed_by):
     assert (result["foreign"], result["silent"]) == (0, 0)
 
 
+@pytest.mark.slow
 def test_predict_speed_tells_reading_evaluation_and_writing_apart(printed_by):
     result = printed_by("predict_speed.py", "--rows 3000")
     assert result["rows"] == 3000
@@ -173,6 +179,7 @@ def test_predict_speed_tells_reading_evaluation_and_writing_apart(printed_by):
     assert 100 < result["largest_mb"] < 2000
 
 
+@pytest.mark.slow
 def test_scaling_prints_its_curves(printed_by):
     result = printed_by("scaling.py", "--axes environments --most 2 --algorithms wri")
     curve = result["environments"]["wri"]

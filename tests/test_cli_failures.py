@@ -114,6 +114,7 @@ def test_characters_that_an_output_lacks_are_replaced(arguments, encoding, run_i
         assert ("±" if encoding == "latin-1" else "+/-") in text
 
 
+@pytest.mark.slow
 def test_sigterm_keeps_what_is_finished(tmp_path):
     many = (*SWEEP, "--algorithms", "erm", "--trials", "5", "--steps", "20000")
     process = start(tmp_path, *many, stdout=subprocess.DEVNULL)

@@ -37,6 +37,7 @@ def make_weights(name, rows, penalty_weight=3.0):
 
 @pytest.mark.parametrize("loss", [LOGISTIC, CROSS_ENTROPY, SQUARED], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.slow
 def test_gradient_is_the_slope_of_the_objective(name, loss):
     rows = make_rows(loss)
     outputs = 3 if loss is CROSS_ENTROPY else 1

@@ -39,6 +39,7 @@ def finish(path):
         return trained, store.outcomes(), store.infos().values()
 
 
+@pytest.mark.slow
 def test_three_kills_change_nothing(tmp_path):
     seed = int(np.random.SeedSequence().entropy % 2**32)
     print("seed of the kills", seed)  # shown when the test fails

@@ -25,6 +25,7 @@ from wri.sweep.tables import as_rows, build
 from wri.training import Bank
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for workers in /proc"),
 ]

@@ -55,6 +55,7 @@ def test_an_unknown_back_end_is_named():
 
 @needs_ray
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills workers by signal 9")
+@pytest.mark.slow
 def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch):
     monkeypatch.setattr(fit_jobs, "RETRIES", 0)
     jobs = [FitJob("erm", "a"), FitJob("wri", "b"), FitJob("wri")]
@@ -97,6 +98,7 @@ def test_a_lost_ray_ends_a_fit_with_one_sentence(command, table, monkeypatch):
     assert not (table.parent / "model").exists()
 
 
+@pytest.mark.slow
 def test_the_report_shows_what_linear_models_use(table):
     fit = fit_table(read_rows([table], "y", "site"), FitOptions(steps=30, fast=True))
     (_, shown) = coefficient_section(fit).blocks
