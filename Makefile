@@ -1,9 +1,9 @@
 # Two commands, on a machine with nothing but Python 3.11 or newer and pip:
 #   make demo   install, fit a table of hospitals, predict a new one, reproduce Figure 1
 #   make test   install, then lint, types and all tests
-# make docs builds the site in docs/_build/html, gallery included; make coverage shows which lines
-# the tests reach; make lowest runs the tests with the lowest versions of packages that
-# pyproject.toml allows
+# make quick runs the tests that are not marked slow, in about a minute; make docs builds the site in
+# docs/_build/html, gallery included; make coverage shows which lines the tests reach; make lowest
+# runs the tests with the lowest versions of packages that pyproject.toml allows
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,13 +13,16 @@ RAY := $(VENV)/ray
 DOCS := $(VENV)/docs
 LOWEST := .venv-lowest
 
-.PHONY: demo test lint types docs coverage lowest clean
+.PHONY: demo test quick lint types docs coverage lowest clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py --output demo
 
 test: $(RAY) lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # a worker for each core, a thread for each worker
+
+quick: $(READY)  # while working; make test before a commit is shared
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow"
 
 coverage: $(RAY)  # slower than make test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov=wri --cov-report=term:skip-covered

@@ -1,6 +1,10 @@
 """Small data that many tests share."""
 
 import json
+import os
+import signal
+import warnings
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -106,3 +110,30 @@ def write_run(folder, dataset, algorithm, test_envs, checkpoints, draw=0, trial=
     ]
     (folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "done").write_text("done")
+
+
+@contextmanager
+def forked(work):
+    """Another process that does some work and then waits; it is killed at the end.
+
+    It has what this one has imported, so it need not import PyTorch. Yields what `work` returned,
+    as a text; an empty one if it was killed.
+    """
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads of this process
+        pid = os.fork()
+    if not pid:
+        try:
+            os.write(writing, str(work()).encode())
+        except BaseException as error:
+            os.write(writing, f"{type(error).__name__}: {error}".encode())
+        while True:
+            signal.pause()
+    os.close(writing)
+    try:
+        yield os.read(reading, 4096).decode()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(reading)

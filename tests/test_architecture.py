@@ -2,6 +2,7 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import wri
@@ -76,8 +77,14 @@ BELOW_ALL = (
 )
 
 
+@cache
+def nodes_of(path):
+    """Parts of a module's syntax, parsed once for all tests."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imported_packages(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         names = []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module]
@@ -100,7 +107,7 @@ def test_every_package_imports_only_packages_below_it():
 
 def test_ray_is_imported_only_when_its_back_end_starts():
     for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert "ray" not in {name.split(".")[0] for name in names}, path
@@ -117,14 +124,14 @@ def test_files_stay_small_apart_from_their_docstrings():
     documented = ast.Module | ast.ClassDef | ast.FunctionDef
     for path in ROOT.rglob("*.py"):
         text = path.read_text()
-        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
+        nodes = [node for node in nodes_of(path) if isinstance(node, documented)]
         code = len(text.splitlines()) - sum(map(docstring_lines, nodes))
         assert code <= 400, path
 
 
 def functions_and_records():
     for path in sorted(ROOT.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 yield path, node
 
@@ -156,7 +163,7 @@ def test_records_of_more_than_four_fields_are_made_by_keyword():
 def test_a_class_name_stands_in_one_module():
     modules = defaultdict(set)
     for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 modules[node.name].add(path.relative_to(ROOT).as_posix())
     assert {name: found for name, found in modules.items() if len(found) > 1} == {}

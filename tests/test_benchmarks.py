@@ -2,8 +2,9 @@
 
 import importlib
 import json
-import subprocess
+import runpy
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,6 +76,7 @@ def test_a_single_recommended_run_ends_where_the_stack_ends(single_runs):
     np.testing.assert_allclose(ours, record.parameters, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_recommended_weights_of_a_single_run_tell_environments(single_runs):
     """Fitted as people write it: rows are more common where they come from."""
     torch.manual_seed(0)
@@ -117,15 +119,24 @@ def feed(algorithm, run):
         algorithm.update(batch.x[0], batch.y[0])
 
 
-def printed_by(script, arguments):
-    """What a benchmark prints with --json."""
-    command = [sys.executable, FOLDER / script, "--json", *arguments.split()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+@pytest.fixture
+def printed_by(monkeypatch, capsys):
+    """What a benchmark prints with --json; it runs in this process, which has imported PyTorch."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+    def run(script, arguments):
+        monkeypatch.setattr(sys, "argv", [script, "--json", *arguments.split()])
+        capsys.readouterr()
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            runpy.run_path(str(FOLDER / script), run_name="__main__")
+        return json.loads(capsys.readouterr().out)
+
+    return run
 
 
-def test_stack_vs_loop_prints_its_ratios():
+@pytest.mark.slow
+def test_stack_vs_loop_prints_its_ratios(printed_by):
     tiny = "--steps 3 --stack 3 --lean 2 --usual 1 --objectives wri"
     result = printed_by("stack_vs_loop.py", tiny)
     for key in ("ratios", "ratios_tensor_loop"):
@@ -135,7 +146,8 @@ def test_stack_vs_loop_prints_its_ratios():
     assert result["peak_mb"] > 0
 
 
-def test_sweep_speed_prints_its_ratios():
+@pytest.mark.slow
+def test_sweep_speed_prints_its_ratios(printed_by):
     result = printed_by(
         "sweep_speed.py", "--steps 3 --draws 1 --trials 1 --usual 1 --algorithms erm"
     )
@@ -143,15 +155,17 @@ def test_sweep_speed_prints_its_ratios():
     assert result["peak_mb"] > 0
 
 
-def test_estimator_scale_measures_time_and_memory():
+@pytest.mark.slow
+def test_estimator_scale_measures_time_and_memory(printed_by):
     lines = printed_by("estimator_scale.py", "--quick --estimators ERMClassifier --hidden 4")
     assert [line["rows"] for line in lines] == [2000, 4000]
     assert lines[1]["ratio"] == lines[1]["seconds"] / lines[0]["seconds"]
     assert all(line["megabytes"] > 50 for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory per load is measured on Linux")
-def test_damaged_files_are_refused_or_say_what_was_written():
+def test_damaged_files_are_refused_or_say_what_was_written(printed_by):
     result = printed_by("fuzz_files.py", "--folders 40 --stores 40 --models 10 --seed 3")
     for damaged in ("folders", "pipelines", "stores"):
         assert sum(result[damaged].values()) == 40
@@ -160,21 +174,23 @@ def test_damaged_files_are_refused_or_say_what_was_written():
         assert result[bad] == 0
 
 
-def test_predict_speed_tells_reading_evaluation_and_writing_apart():
+@pytest.mark.slow
+def test_predict_speed_tells_reading_evaluation_and_writing_apart(printed_by):
     result = printed_by("predict_speed.py", "--rows 3000")
     assert result["rows"] == 3000
     assert set(result["rows_per_second"]) == {"reading", "evaluation", "writing"}
     assert 100 < result["largest_mb"] < 2000
 
 
-def test_scaling_prints_its_curves():
+@pytest.mark.slow
+def test_scaling_prints_its_curves(printed_by):
     result = printed_by("scaling.py", "--axes environments --most 2 --algorithms wri")
     curve = result["environments"]["wri"]
     assert len(curve["sizes"]) == len(curve["seconds"]) == len(curve["memory"]) == 1
     assert min(curve["seconds"]) > 0
 
 
-def test_new_site_coverage_counts_intervals_and_resumes(tmp_path):
+def test_new_site_coverage_counts_intervals_and_resumes(printed_by, tmp_path):
     keep = tmp_path / "designs.jsonl"
     result = printed_by("new_site_coverage.py", f"--designs 1 --first 1 --keep {keep}")
     assert sum(line["intervals"] + line["no interval"] for line in result["new"].values()) == 5
@@ -186,7 +202,7 @@ def test_new_site_coverage_counts_intervals_and_resumes(tmp_path):
     assert {line["held"] for line in again["new"].values()} == {0}
 
 
-def test_diagnosis_level_counts_alarms_and_resumes(tmp_path):
+def test_diagnosis_level_counts_alarms_and_resumes(printed_by, tmp_path):
     store = tmp_path / "level.jsonl"
     command = f"--store {store} --questions overlap --designs gaussian --rows 40 --power 1"
     lines = printed_by("diagnosis_level.py", f"{command} --repetitions 1")

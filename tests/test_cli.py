@@ -32,6 +32,7 @@ def test_as_a_process_bad_input_is_one_sentence_and_exit_code_2():
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_reproduce_prints_one_json_document(wri):
     done = wri("reproduce", "figureC1", "--quick", "--json", "--seed", "3", "-o", "out")
     assert done.returncode == 0
@@ -41,6 +42,7 @@ def test_reproduce_prints_one_json_document(wri):
     assert all(Path(path).exists() for path in document["figures"])
 
 
+@pytest.mark.slow
 def test_all_runs_every_experiment_and_writes_one_page(wri, monkeypatch):
     chosen = {name: EXPERIMENTS[name] for name in ("figureC1", "sample_complexity")}
     monkeypatch.setattr(cli.reproduce, "EXPERIMENTS", chosen)
@@ -58,6 +60,7 @@ def test_all_runs_every_experiment_and_writes_one_page(wri, monkeypatch):
     assert "wri reproduce all --quick --seed 0" in page
 
 
+@pytest.mark.slow
 def test_markdown_keeps_commentary_and_gives_the_same_page_twice(wri):
     asked = ("reproduce", "sample_complexity", "-o", "out", "--markdown", "pages")
     assert wri(*asked).returncode == 0
@@ -262,6 +265,7 @@ def test_the_page_shows_the_command_that_made_it(given, text):
     assert cli.reproduce.as_text("tableE1", True, 3, given, options) == text
 
 
+@pytest.mark.slow
 def test_all_goes_on_where_one_experiment_cannot(wri, monkeypatch):
     def refuse(task):
         if task.name == "figure4":

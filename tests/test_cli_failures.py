@@ -6,9 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
+
+from wri import cli
 
 SWEEP = ("sweep", "--datasets", "simulation", "--store", "s.db")
 SMALL = (*SWEEP, "--algorithms", "erm", "--trials", "2", "--steps", "5")
@@ -30,31 +34,58 @@ def ended(process):
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("store")
-    assert ended(start(folder, *SMALL, stdout=subprocess.DEVNULL))[0] == 0
+    with redirect_stdout(StringIO()):
+        small = [each if each != "s.db" else str(folder / each) for each in SMALL]
+        cli.app(cli.repeat_lists(small), standalone_mode=False)
     return folder
 
 
-@pytest.mark.parametrize("arguments", [("results", "s.db"), ("--help",), ("data",), ("--version",)])
-def test_a_full_output_is_a_sentence(arguments, store):
+@pytest.fixture
+def run_into(monkeypatch, capsys, store):
+    """The command in this process, with a given standard output; its exit code and message."""
+
+    def run(output, *arguments):
+        monkeypatch.chdir(store)
+        monkeypatch.setattr(sys, "argv", ["wri", *arguments])
+        monkeypatch.setattr(sys, "stdout", output)
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        monkeypatch.undo()
+        message = capsys.readouterr().err
+        assert "Traceback" not in message
+        return end.value.code or 0, " ".join(message.split())
+
+    return run
+
+
+@pytest.mark.parametrize("arguments", [("results", "s.db"), ("--help",), ("data",)])
+def test_a_full_output_is_a_sentence(arguments, run_into):
     with open("/dev/full", "w") as full:
-        code, message = ended(start(store, *arguments, stdout=full))
+        code, message = run_into(full, *arguments)
     assert code == 2
     assert "the output cannot be written: No space left on device" in message
 
 
-@pytest.mark.parametrize("arguments", [("results", "s.db"), ("data",), ("--help",)])
-def test_a_closed_pipe_ends_the_command_without_a_word(arguments, store):
+def test_a_full_output_is_a_sentence_at_the_end_of_the_process(tmp_path):
+    with open("/dev/full", "w") as full:
+        code, message = ended(start(tmp_path, "--version", stdout=full))
+    assert code == 2
+    assert "the output cannot be written: No space left on device" in message
+
+
+@pytest.mark.parametrize("arguments", [("data",), ("--help",)])
+def test_a_closed_pipe_ends_the_command_without_a_word(arguments, tmp_path):
     """As in `wri data | head -1`: the reader has seen enough."""
     reading, writing = os.pipe()
     os.close(reading)
-    process = start(store, *arguments, stdout=writing)
+    process = start(tmp_path, *arguments, stdout=writing)
     os.close(writing)
     assert ended(process) == (141, "")
 
 
-def test_a_closed_output_is_a_sentence(store):
+def test_a_closed_output_is_a_sentence(tmp_path):
     command = f"exec {sys.executable} -m wri.cli results s.db >&-"
-    done = subprocess.run(command, shell=True, cwd=store, capture_output=True, text=True)
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert "the standard output is closed" in done.stderr
     assert "Traceback" not in done.stderr
@@ -64,17 +95,17 @@ def test_a_closed_output_is_a_sentence(store):
 @pytest.mark.parametrize(
     "arguments", [("results", "s.db"), ("results", "s.db", "--best"), ("--help",)]
 )
-def test_characters_that_an_output_lacks_are_replaced(arguments, encoding, store):
-    environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    process = start(store, *arguments, stdout=subprocess.PIPE, env=environment)
-    shown, message = process.communicate(timeout=120)
-    assert process.returncode == 0, message
-    assert b"Traceback" not in message
-    text = shown.decode(encoding)
+def test_characters_that_an_output_lacks_are_replaced(arguments, encoding, run_into):
+    shown = BytesIO()
+    code, message = run_into(TextIOWrapper(shown, encoding=encoding), *arguments)
+    assert code == 0, message
+    text = shown.getvalue().decode(encoding)
+    assert text
     if arguments == ("results", "s.db"):
         assert ("±" if encoding == "latin-1" else "+/-") in text
 
 
+@pytest.mark.slow
 def test_sigterm_keeps_what_is_finished(tmp_path):
     many = (*SWEEP, "--algorithms", "erm", "--trials", "5", "--steps", "20000")
     process = start(tmp_path, *many, stdout=subprocess.DEVNULL)
@@ -86,6 +117,37 @@ def test_sigterm_keeps_what_is_finished(tmp_path):
     code, message = ended(process)
     assert code == 143
     assert "finished runs are in s.db; run the same command to continue" in message
+
+
+TABLE = ("rows.csv", "--target", "y", "--env", "site")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "at"),
+    [
+        (("reproduce", "figure1"), "wri.cli.reproduce.run_experiment"),
+        (("diagnose", *TABLE), "wri.tables.reading.read_rows"),
+        (("fit", *TABLE, "-o", "m"), "wri.tables.reading.read_rows"),
+        (("predict", "model", "rows.csv", "-o", "o.csv"), "wri.estimators.load"),
+        (("site", "model", "rows.csv"), "wri.estimators.load"),
+        (SMALL, "wri.sweep.run_sweep"),
+        (("results", "s.db"), "wri.sweep.Store"),
+        (("data",), "wri.cli.data.echo"),
+    ],
+)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_every_command_tells_the_signal_that_ended_it(
+    arguments, at, number, code, command, monkeypatch
+):
+    def end(*arguments, **options):
+        os.kill(os.getpid(), number)
+        time.sleep(60)
+
+    Path("model").mkdir()
+    monkeypatch.setattr(at, end)
+    done = command(*arguments)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

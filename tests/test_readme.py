@@ -16,6 +16,7 @@ EXAMPLES = [block for page in PAGES for block in python_blocks(page)]
 
 
 @pytest.mark.parametrize(("code", "shown"), EXAMPLES)
+@pytest.mark.slow
 def test_example_prints_what_it_shows(code, shown, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some examples save a model
     if "Boosting" in code:
@@ -25,6 +26,7 @@ def test_example_prints_what_it_shows(code, shown, tmp_path, monkeypatch):
         check_same(printed, shown)
 
 
+@pytest.mark.slow
 def test_the_page_of_a_new_site_prints_what_it_shows():
     simulated, _ = split_section(NEW_SITE, "Four real hospitals")
     check_blocks(simulated)

@@ -79,6 +79,7 @@ def with_toy(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_an_objective_is_added_by_its_file_and_one_line(with_toy):
     contract = str(TESTS / "objectives" / "test_contract.py")
     passed = with_toy("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "toy", contract)

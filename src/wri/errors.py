@@ -22,6 +22,10 @@ class InputError(ValueError):
     """
 
 
+class LostBackendError(RuntimeError):
+    """Error for a back end that ended in the middle of its work; the input may be right."""
+
+
 def check_option(name: str, value: object, allowed: Sequence[str]) -> None:
     """Refuse a value that is not among the allowed ones."""
     if value not in allowed:

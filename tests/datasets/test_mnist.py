@@ -285,6 +285,7 @@ def test_the_hub_that_the_makefile_installs_is_the_one_that_is_read():
 
 
 @needs_mnist
+@pytest.mark.slow
 def test_the_real_one():
     found = load_mnist(no_network)
     assert found.images.shape == (70_000, 28, 28)

@@ -84,6 +84,7 @@ def test_bounded_stays_within_every_runs_own_bounds():
         )
 
 
+@pytest.mark.slow
 def test_gaussian_likelihood_converges_to_the_sample_moments():
     random = np.random.default_rng(0)
     mixing = random.normal(size=(2, 3, 3))
@@ -125,6 +126,7 @@ def test_mixture_names_the_environment_that_is_too_small():
         Mixture(3).fit([np.random.default_rng(0).normal(size=(9, 1)), np.zeros((2, 1))])
 
 
+@pytest.mark.slow
 def test_trained_classifier_gives_the_true_log_ratio():
     """On the 2-D setting's invariant feature, where the ratio is known."""
     setting = Gaussian2D(invariant_sd=(2.0, 1.0), spurious_mean=(0, 0), spurious_sd=(1, 1))

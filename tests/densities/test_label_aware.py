@@ -67,6 +67,7 @@ def change_by_spurious(density, flat, x):
 @pytest.mark.parametrize(
     ("target", "share"), [(two_classes, 0.5), (three_classes, 0.5), (numbers, 0.7)]
 )
+@pytest.mark.slow
 def test_log_odds_follow_the_invariant_shift_more_than_those_of_a_classifier_on_x(target, share):
     """Within the bins of a number the spurious feature still tells of the target."""
     x, y = sample(target)
@@ -80,6 +81,7 @@ def test_log_odds_follow_the_invariant_shift_more_than_those_of_a_classifier_on_
     assert changes[0] < share * changes[1]
 
 
+@pytest.mark.slow
 def test_log_odds_of_several_environments_follow_every_pair():
     x, y = sample(environments=3)
     rows = np.concatenate(x)
@@ -141,6 +143,7 @@ def test_what_is_not_odd_in_the_label_stays_in_the_weights():
     assert np.corrcoef(learned, a + remains)[0, 1] > np.corrcoef(learned, a)[0, 1]
 
 
+@pytest.mark.slow
 def test_without_a_shift_of_the_invariant_feature_the_weights_are_uniform():
     random = np.random.default_rng(1)
     x, y = [], []
@@ -164,6 +167,7 @@ def test_classes_that_an_environment_lacks_do_not_count():
     )  # the missing class alone tells them apart
 
 
+@pytest.mark.slow
 def test_without_a_common_class_the_weights_are_those_of_x_alone():
     x, _ = sample(rows=1500)
     own, none = [np.zeros(1500, int), np.ones(1500, int)], [np.zeros(1500, int)] * 2
@@ -175,6 +179,7 @@ def test_without_a_common_class_the_weights_are_those_of_x_alone():
 LOGISTIC = {"hidden": 0, "second_hidden": 0, "learning_rate": 0.03, "steps": 200}
 
 
+@pytest.mark.slow
 def test_squares_see_a_shift_of_the_spread_that_a_plain_logistic_regression_does_not():
     """Equal means: log-odds linear in x hold nothing of a, however they are refitted."""
     random = np.random.default_rng(2)
@@ -206,6 +211,7 @@ def test_a_fit_is_the_same_every_time_and_can_be_written_down():
         short.fit(x)
 
 
+@pytest.mark.slow
 def test_the_other_part_depends_on_the_label_alone():
     """b = log p_0(x_spu | y) / p_1(x_spu | y), centred over y: odd in y for two classes."""
     environments, targets = sample()

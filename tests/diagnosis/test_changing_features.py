@@ -179,6 +179,7 @@ def test_what_is_shown_is_the_sentence():
 
 
 @pytest.mark.parametrize("numbers", [False, True])
+@pytest.mark.slow
 def test_chance_flags_at_about_its_rate(numbers):
     """Of 60 tables in which nothing changes 5 % have a flag: 8 or more by chance in 1 of 100."""
     tables = [rows([1.0] * 4, 150, seed, numbers, noise=3) for seed in range(60)]
@@ -190,6 +191,7 @@ def test_chance_flags_at_about_its_rate(numbers):
     assert "No column" in next(one for one in found if not one.flagged).meaning
 
 
+@pytest.mark.slow
 def test_heavy_tails_of_the_noise_are_no_change():
     """t₄ noise in 20 environments: without a change 5 % of the tables have a flag."""
     flagged = 0
@@ -409,6 +411,7 @@ def test_bad_input_is_named():
         changing_features(X, y, np.zeros(40))
 
 
+@pytest.mark.slow
 def test_few_rows_per_column_do_not_flag_more_than_promised():
     """75 rows of 13 columns, some rare categories, that nearly separate the classes: 5 % flags."""
     flagged = 0

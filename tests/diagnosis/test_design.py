@@ -39,6 +39,7 @@ def test_markers_of_different_strength_are_ruled_out(numbers):
 
 
 @pytest.mark.parametrize("numbers", [False, True])
+@pytest.mark.slow
 def test_a_marker_that_does_not_change_is_ruled_out_at_the_rate_of_chance(numbers):
     """The largest of 21 is the first in one of 21 cases: four or more of 12 in 2 of 1000."""
     found = []

@@ -132,6 +132,7 @@ def weeks(seed, shift=0.0, crossing=False):
 
 
 @pytest.mark.parametrize("crossing", [False, True])
+@pytest.mark.slow
 def test_identical_environments_differ_at_the_rate_of_chance(crossing):
     """Of 60 tables of dependent rows 5 % differ: 10 or more by chance in 1 of 1000."""
     tables = [weeks(seed, crossing=crossing) for seed in range(60)]
@@ -197,6 +198,7 @@ def test_meaning_goes_by_overlap_and_rows():
         [f"hospital {k}" for k in range(100)],
     ],
 )
+@pytest.mark.slow
 def test_heat_maps_can_be_read(labels):
     drawn = by_hand(labels, 0.5).plot()
     cells = [len(ax.texts) for ax in drawn.axes[:2]]

@@ -63,6 +63,7 @@ def answers(environments):
 
 
 @pytest.mark.parametrize("environments", [2, 12, 100])
+@pytest.mark.slow
 def test_plots_fit_on_a_screen_and_heed_given_axes(environments):
     for found in answers(environments):
         drawn = found.plot()

@@ -48,6 +48,7 @@ def rows_of(setting, n, seed=0):
 
 
 @pytest.mark.parametrize("weighting", ["density", "ratio", "uniform"])
+@pytest.mark.slow
 def test_closed_form_is_what_large_samples_tend_to(setting, weighting):
     n = 100_000
     x, y, environment, log_densities = rows_of(setting, n)

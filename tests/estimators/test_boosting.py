@@ -66,6 +66,7 @@ def test_environments_count_alike_whatever_their_size():
 
 @pytest.mark.parametrize("kind", ["Classifier", "Regressor"])
 @pytest.mark.parametrize("name", BOOSTED)
+@pytest.mark.slow
 def test_every_objective_has_both(name, kind):
     x, y, site = hospitals(60)
     model = getattr(wri, f"{OBJECTIVES[name].label}Boosting{kind}")(**QUICK)
@@ -78,6 +79,7 @@ def test_every_objective_has_both(name, kind):
     assert len(model.trees_.boosters) == (1 if name == "erm" else 2)
 
 
+@pytest.mark.slow
 def test_the_penalty_lets_go_of_a_marker_that_changes():
     x, y, site = joined(threshold_hospitals(1000, 1000))
     _, new_x, new_y = REVERSED.sample(3000, 1001)
@@ -141,6 +143,7 @@ def test_codes_of_categories_are_checked():
         model.set_params(categorical="ward").fit(coded, y)
 
 
+@pytest.mark.slow
 def test_lambda_is_chosen_from_a_ladder_with_erm():
     x, y, site = hospitals(40, strengths=(1.5, 0.7, 1.2))
     model = wri.WRIBoostingClassifier(**QUICK, penalty_weight="auto", choose="average")
@@ -169,6 +172,7 @@ def test_leaves_and_rounds_are_chosen_by_environments_left_out():
         model.set_params(candidates=[{"depth": 5}]).fit(x, y, groups=site)
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_jobs_and_one_row_not_on_the_others():
     x, y, site = hospitals(40, strengths=(1.5, 0.7, 1.2))
     candidates = [{"leaves": 2}, {"leaves": 3}]
@@ -182,6 +186,7 @@ def test_results_do_not_depend_on_jobs_and_one_row_not_on_the_others():
     np.testing.assert_array_equal(one.predict_proba(x[:1]), one.predict_proba(x)[:1])
 
 
+@pytest.mark.slow
 def test_a_new_site_gaps_and_a_stress_test():
     x, y, site = hospitals(100)
     table = pd.DataFrame(x, columns=["cause", "marker", "noise"])

@@ -59,6 +59,7 @@ def forest_of(folder):
     return safetensors.numpy.load(path.read_bytes())["forest.0"].tobytes().decode()
 
 
+@pytest.mark.slow
 def test_it_comes_back_bit_for_bit(model, folder):
     loaded = wri.WRIBoostingClassifier.load(folder)
     x = hospitals(60, 1)[0]
@@ -104,6 +105,7 @@ def test_a_regressor_of_several_forms(tmp_path):
         ("num_cat=0", "num_cat=1", "lacks cat_boundaries, cat_threshold"),
     ],
 )
+@pytest.mark.slow
 def test_a_forest_that_was_changed_is_refused(old, new, said, folder):
     text = forest_of(folder)
     assert old in text

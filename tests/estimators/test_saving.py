@@ -491,6 +491,7 @@ for model in itertools.cycle(models):
 """
 
 
+@pytest.mark.slow
 def test_a_killed_save_leaves_the_old_model_or_the_new_one(regressor, folder, tmp_path):
     """A process saves two models in turn over each other and is killed at random moments."""
     other, target = tmp_path / "other", tmp_path / "target"

@@ -60,6 +60,7 @@ class TwoForests(wri.WRIBoostingClassifier):
     [wri.ERMBoostingClassifier(**TREES), wri.ERMBoostingRegressor(**TREES), TwoForests(**TREES)],
     ids=lambda model: type(model).__name__,
 )
+@pytest.mark.slow
 def test_scikit_learns_checks_of_trees(model):
     pytest.importorskip("lightgbm", reason="boosted trees need LightGBM ([boosting])")
     check_estimator(model, on_skip=None)

@@ -1,6 +1,7 @@
 """Tables on coloured digits: what is shown of a checkpoint, and that anti-colour is named."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from helpers import make_info, make_outcome
 from wri.datasets import ideal_accuracy
 from wri.datasets.coloured_mnist import coloured_mnist, is_easy
 from wri.datasets.mnist import Mnist
+from wri.densities import LabelAwareClassifier
 from wri.experiments import ExperimentTask, ablation, coloured, run_experiment, table2
 from wri.experiments.ablation import ideal_losses, penalty
 from wri.experiments.coloured_runs import SIDE, Variant, with_digit_sides
@@ -162,6 +164,7 @@ def test_penalties_of_the_ideal_predictors_under_uniform_weights(stand_in):
     assert set(digit.round(6)) <= set((-np.log([*noise, *(1 - noise)])).round(6))
 
 
+@pytest.mark.slow
 def test_draws_differ_in_rows_extractor_and_split(stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
     extractor = CNN(width=4, epochs=1)
@@ -215,9 +218,12 @@ def small(name, folder, **options):
     )
 
 
+@pytest.mark.slow
 def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(table2, "QUICK", table2.Table2Size(repetitions=2, draws=2, steps=20))
+    rough = partial(LabelAwareClassifier, steps=20)  # of balanced rows, which have their own tests
+    monkeypatch.setattr("wri.sweep.balance.LabelAwareClassifier", rough)
     [result] = run_experiment(small("table2", tmp_path))
     titles = [table.title for table in result.tables]
     assert len(titles) == 2 * 6
@@ -231,6 +237,7 @@ def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
     def nothing(*args, **options):
         raise AssertionError("what is in the store is not trained again")
 
+    monkeypatch.setattr("wri.report.style.save", lambda *figure: [])
     with monkeypatch.context() as patch:
         patch.setattr("wri.sweep.Store.finish", nothing)
         [again] = run_experiment(small("table2", tmp_path))
@@ -239,6 +246,7 @@ def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
     assert len(list(tmp_path.glob("table2-*-pca8-quick-*.db"))) == 2
 
 
+@pytest.mark.slow
 def test_the_ablation_trains_every_line_on_the_same_draws(stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(ablation, "QUICK_STEPS", 130)  # the preset's penalty begins at 100

@@ -16,6 +16,7 @@ def result(tmp_path_factory):
     )[0]
 
 
+@pytest.mark.slow
 def test_wri_is_least_spurious_and_most_accurate(result):
     cells = {(row.algorithm, row.column): row.ours for row in result.rows}
     accuracy = {a: cells[a, "test accuracy (%)"] for a in ("ERM", "IRM", "VREx", "WRI")}
@@ -26,6 +27,7 @@ def test_wri_is_least_spurious_and_most_accurate(result):
     assert accuracy["WRI"] > 88.8
 
 
+@pytest.mark.slow
 def test_at_the_papers_size_wri_wins_in_every_seed():
     setting = Gaussian2D()
     accuracies = []
@@ -40,6 +42,7 @@ def test_at_the_papers_size_wri_wins_in_every_seed():
     assert np.mean(accuracies) > 0.888
 
 
+@pytest.mark.slow
 def test_figures_are_written(result):
     assert [path.suffix for path in result.figures] == [".png", ".pdf", ".svg"]
     assert all(path.stat().st_size > 10_000 for path in result.figures)

@@ -24,6 +24,7 @@ def result(tmp_path_factory):
         )[0]
 
 
+@pytest.mark.slow
 def test_only_wri_becomes_less_spurious_with_the_sample(result):
     share = {(r.algorithm, r.column): r.ours for r in result.rows if r.table == "spurious share"}
     for label in ("WRI", "WRI, p(x_inv)"):
@@ -33,6 +34,7 @@ def test_only_wri_becomes_less_spurious_with_the_sample(result):
         assert share[label, "n = 5000"] > 0.38
 
 
+@pytest.mark.slow
 def test_being_less_spurious_pays_in_the_test_environment(result):
     at = ("test accuracy (%)", "n = 5000")
     accuracy = {r.algorithm: r.ours for r in result.rows if (r.table, r.column) == at}
@@ -91,6 +93,7 @@ def test_joint_densities_charge_the_square_of_the_spurious_weight_alone(populati
     assert np.allclose(charges, charges[0], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_figures_are_written(result):
     assert [path.suffix for path in result.figures] == [".png", ".pdf", ".svg"]
     assert all(path.stat().st_size > 10_000 for path in result.figures)

@@ -37,6 +37,7 @@ def left_at_the_far_end(spurious_mean):
     return {label: far[label] / near[label] for label in CHARGES}
 
 
+@pytest.mark.slow
 def test_irm_stops_charging_and_wri_goes_on():
     left = left_at_the_far_end(WEAK)
     assert left["IRM"] < 1e-9
@@ -44,6 +45,7 @@ def test_irm_stops_charging_and_wri_goes_on():
     assert left["WRI"] > 0.4
 
 
+@pytest.mark.slow
 def test_a_strong_spurious_feature_lets_irm_fall_hardly_faster_than_wri():
     left = left_at_the_far_end(STRONG)
     assert left["WRI, unscaled"] < left["IRM"] < left["WRI"] < left["IRM"] + 0.1
@@ -76,6 +78,7 @@ def test_the_squared_gap_falls_with_the_overlap(name):
     assert penalties[2] / penalties[0] == pytest.approx(exp(-2), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_every_near_optimal_predictor_is_spurious(near):
     invariant_risk, _ = risk_and_penalty("erm", best_invariant(1.0), near.points)
     assert invariant_risk > 1.05 * near.smallest_risk
@@ -84,6 +87,7 @@ def test_every_near_optimal_predictor_is_spurious(near):
 
 
 @pytest.mark.parametrize("label", CHARGES)
+@pytest.mark.slow
 def test_the_smallest_penalty_is_feasible_and_not_improved_at_random(near, label):
     charge = CHARGES[label]
     value, w = near.smallest(charge)
@@ -102,6 +106,7 @@ def test_the_smallest_penalty_is_feasible_and_not_improved_at_random(near, label
 
 
 @pytest.mark.parametrize("label", ["IRM", "WRI"])
+@pytest.mark.slow
 def test_a_search_without_gradients_finds_the_same(near, label):
     charge = CHARGES[label]
     value, _ = near.smallest(charge)
@@ -115,6 +120,7 @@ def test_a_search_without_gradients_finds_the_same(near, label):
     assert found.fun == pytest.approx(1, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_tables_and_figures_are_written(monkeypatch, tmp_path):
     monkeypatch.setattr(figure4, "smallest_at", lambda at, _: dict.fromkeys(CHARGES, 3 * (2 - at)))
     [result] = run_experiment(ExperimentTask(name="figure4", folder=tmp_path))

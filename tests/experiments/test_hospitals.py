@@ -26,6 +26,7 @@ def cells(result, table):
     return {(row.algorithm, row.column): row.ours for row in result.rows if row.table == table}
 
 
+@pytest.mark.slow
 def test_wri_holds_where_the_marker_is_reversed(simulated):
     accuracy = cells(simulated, hospitals.ACCURACY)
     reversed_marker, unrelated = hospitals.NEW
@@ -39,6 +40,7 @@ def test_wri_holds_where_the_marker_is_reversed(simulated):
     assert set(drawn) == {(a, c) for a in ("ERM", "WRI", "cause alone") for _, c in accuracy}
 
 
+@pytest.mark.slow
 def test_a_shifted_marker_makes_no_patient_strange_and_an_unseen_cause_does(simulated):
     flagged = cells(simulated, hospitals.FLAGGED)
     assert flagged["WRI", hospitals.KNOWN] < 8

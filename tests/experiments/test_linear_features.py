@@ -27,6 +27,7 @@ def paths():
     return figureC1.paths(3_000, range(2), 250, silent)
 
 
+@pytest.mark.slow
 def test_wri_discards_the_spurious_weight_from_both_starts_and_erm_does_not(paths):
     for start in figureC1.STARTS:
         assert np.abs(paths["wri", start][-1, :, 1]).max() < 0.05
@@ -34,6 +35,7 @@ def test_wri_discards_the_spurious_weight_from_both_starts_and_erm_does_not(path
     assert paths["erm", "equal weights"][-1, :, 1].min() > 0.2
 
 
+@pytest.mark.slow
 def test_erm_ends_at_least_squares(paths):
     for n, seed in enumerate(range(2)):
         environments = figureC1.SETTING.sample(3_000, seed)
@@ -90,12 +92,14 @@ def found():
     return density_quality.training(range(2), 700, "none", silent)
 
 
+@pytest.mark.slow
 def test_learned_densities_come_to_resemble_the_true_ones(found):
     assert found.errors[-1].max() < 0.35
     assert found.errors[-1].mean() < 0.25 < 0.5 < found.errors[0].mean()
     assert np.abs(found.weights[:, 1]).max() < 0.2
 
 
+@pytest.mark.slow
 def test_learned_densities_aim_at_the_root_of_the_ratio(found):
     """It fits them better than the density itself, once where the two part counts too."""
     wide = (GRID.abs() < 1.2).numpy()
@@ -106,6 +110,7 @@ def test_learned_densities_aim_at_the_root_of_the_ratio(found):
             assert residual[0] < residual[1]
 
 
+@pytest.mark.slow
 def test_both_figures_show_one_training(found, tmp_path, monkeypatch):
     asked = []
 

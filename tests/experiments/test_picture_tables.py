@@ -66,6 +66,7 @@ def seen(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*not all of PACS as published")
+@pytest.mark.slow
 def test_the_whole_table(data, seen, tmp_path):
     told = []
     options = {"datasets": "pacs,VLCS", "data": str(data)}

@@ -56,6 +56,7 @@ def test_only_ratio_weights_are_truncated():
     assert 0.001 < exact("ratio", 2.0).cut < 0.05
 
 
+@pytest.mark.slow
 def test_tables_and_figure(tmp_path):
     [result] = run_experiment(ExperimentTask(name="sample_complexity", folder=tmp_path))
     assert len(result.tables) == 3

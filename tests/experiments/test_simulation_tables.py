@@ -79,6 +79,7 @@ def test_data_sets_follow_their_seed_and_setting():
     assert not set(held_out) & set(np.concatenate(first.train))
 
 
+@pytest.mark.slow
 def test_the_oracle_beats_all_that_see_the_spurious_features():
     datasets = [Dataset(SERIES["tableE3"].at(80.0), seed) for seed in range(2)]
     accuracy = accuracies(datasets, LINES, SimulationSize(2, 2, steps=60), 0, silent)
@@ -118,6 +119,7 @@ def results(tmp_path_factory):
         return tables, figure
 
 
+@pytest.mark.slow
 def test_both_kinds_of_data_seeds_are_shown_and_compared(results):
     tables, _ = results
     for table in tables:
@@ -128,6 +130,7 @@ def test_both_kinds_of_data_seeds_are_shown_and_compared(results):
         assert any("95 % interval" in note and UNFILTERED in note for note in table.notes)
 
 
+@pytest.mark.slow
 def test_an_average_is_that_of_its_cells(results):
     (table, *_), figure = results
     for kind in (FILTERED, UNFILTERED):
@@ -142,6 +145,7 @@ def test_an_average_is_that_of_its_cells(results):
         assert shown == average
 
 
+@pytest.mark.slow
 def test_the_figure_is_drawn_from_the_tables(results):
     _, figure = results
     assert [path.name for path in figure.figures] == [
@@ -149,6 +153,7 @@ def test_the_figure_is_drawn_from_the_tables(results):
     ]
 
 
+@pytest.mark.slow
 def test_one_table_of_one_kind_trains_nothing_else_and_has_the_same_numbers(
     results, tmp_path, monkeypatch
 ):

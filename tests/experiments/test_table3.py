@@ -151,6 +151,7 @@ def test_draws_with_a_diverged_run_are_left_out_of_every_line():
         table3.survivors(found | {4: broken})
 
 
+@pytest.mark.slow
 def test_the_whole_table_with_evidence_of_its_own(environments, tmp_path):
     told = []
     [result] = run_experiment(
@@ -184,6 +185,7 @@ def test_the_whole_table_with_evidence_of_its_own(environments, tmp_path):
 
 
 @pytest.mark.parametrize("preset", ["paper", "published"])
+@pytest.mark.slow
 def test_the_whole_table_with_wris_own_densities(preset, environments, tmp_path):
     options = {"preset": preset, "combine": "maximum", "negatives": "same", "width": 8}
     [result] = run_experiment(
@@ -197,6 +199,7 @@ def test_the_whole_table_with_wris_own_densities(preset, environments, tmp_path)
     assert "The preset anneals IRM and VREx so long that the penalty never starts." in result.notes
 
 
+@pytest.mark.slow
 def test_equal_tasks_give_equal_tables(environments, tmp_path):
     options = {"preset": "paper", "width": 8}
     tables = [

@@ -21,12 +21,14 @@ def table(result, start):
     return {line: dict(zip(found.columns, cells, strict=True)) for line, cells in found.lines}
 
 
+@pytest.mark.slow
 def test_as_many_environments_are_enough_as_counting_says(result):
     for cells in table(result, "environments").values():
         for weighting in ("ratio", "density"):
             assert cells[f"{weighting}, found"].ours == cells[f"{weighting}, counted"].ours
 
 
+@pytest.mark.slow
 def test_the_theorems_count_is_not_enough(result):
     cells = table(result, "environments")["d_spu = 1"]
     assert cells["theorem: |E| > d_spu"].ours == 2
@@ -35,6 +37,7 @@ def test_the_theorems_count_is_not_enough(result):
     assert cells["density, found"].ours == 4
 
 
+@pytest.mark.slow
 def test_spurious_weights_vanish_with_enough_environments(result):
     for line, cells in table(result, "largest").items():
         weighting, d_spu = line.split(", d_spu = ")
@@ -43,6 +46,7 @@ def test_spurious_weights_vanish_with_enough_environments(result):
             assert (row.ours == 0) == enough
 
 
+@pytest.mark.slow
 def test_starts_end_spurious_with_too_few_only(result):
     ends = table(result, "where")
     for weighting in ("ratio", "density"):
@@ -52,6 +56,7 @@ def test_starts_end_spurious_with_too_few_only(result):
     assert ends["ratio, enough environments"]["gap 0, w_spu = 0"].ours == 100
 
 
+@pytest.mark.slow
 def test_the_penalty_drives_spurious_weights_of_erm_to_zero(result):
     lines = table(result, "|w_spu| that minimises")
     for d_spu in (1, 2):
@@ -62,6 +67,7 @@ def test_the_penalty_drives_spurious_weights_of_erm_to_zero(result):
     assert lines["d_spu = 2, WRI"]["ratio, too few"].ours > 0.05
 
 
+@pytest.mark.slow
 def test_general_position_certifies_ratio_weights_only(result):
     cells = table(result, "draws")["d_spu = 1"]
     assert cells["density: rank"].ours == 0
@@ -90,6 +96,7 @@ def test_gaps_have_the_derivatives_they_claim():
         np.testing.assert_allclose(slope[..., column], numeric, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_figures_are_written(result):
     assert [path.suffix for path in result.figures] == [".png", ".pdf", ".svg"]
     assert all(path.stat().st_size > 10_000 for path in result.figures)

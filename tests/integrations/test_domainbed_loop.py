@@ -94,6 +94,7 @@ def test_every_step_has_the_loss_of_the_objective(label, rows):
 
 
 @pytest.mark.parametrize("label", ALGORITHMS)
+@pytest.mark.slow
 def test_every_algorithm_learns(label):
     algorithm = make_algorithm(label)
     x, y = (torch.cat(parts) for parts in zip(*make_minibatches(999), strict=True))

@@ -95,6 +95,7 @@ def train(runs, steps=20, **options):
 
 
 @pytest.mark.parametrize("objective", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.slow
 def test_a_run_in_a_stack_of_seven_equals_the_run_alone(objective):
     runs = seven_runs(objective)
     together = train(runs)
@@ -143,6 +144,7 @@ def test_rows_that_only_pad_a_batch_do_not_matter(objective, dtype, environments
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.slow
 def test_every_objective_lowers_every_loss(name, loss):
     runs = seven_runs(make_objective(name), loss)[:2]
     for record in train(runs, steps=60):

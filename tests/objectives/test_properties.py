@@ -107,6 +107,7 @@ def stacks(draw, objective):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+@pytest.mark.slow
 def test_a_run_in_any_stack_equals_the_run_alone(objective):
     @settings(facts, max_examples=4)
     @given(stacks(objective))

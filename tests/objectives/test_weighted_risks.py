@@ -56,6 +56,7 @@ def weighted_risks(weighting, predictor):
     [lambda x: 1.7 * x[:, 0], lambda x: (2 * x[:, 0]).sin() - 1, lambda x: 0 * x[:, 0] + 0.3],
     ids=["linear", "sine", "constant"],
 )
+@pytest.mark.slow
 def test_proposition_1_spurious_free_predictors_have_equal_weighted_risks(weighting, predictor):
     first, second = weighted_risks(weighting, predictor)
     assert first > 1e-3

@@ -58,6 +58,7 @@ def coloured():
     )
 
 
+@pytest.mark.slow
 def test_colours_no_longer_tell_the_label(coloured):
     splits = coloured.splits(0)
     found = balanced_splits(coloured, splits, [2])
@@ -73,6 +74,7 @@ def test_colours_no_longer_tell_the_label(coloured):
         assert cause[0] == pytest.approx(cause[1], abs=0.06)  # what is invariant stays
 
 
+@pytest.mark.slow
 def test_a_sweep_selects_by_balanced_rows(coloured, tmp_path):
     spec = SweepSpec(
         ("wri",),
@@ -101,6 +103,7 @@ def test_a_sweep_selects_by_balanced_rows(coloured, tmp_path):
         assert run_sweep(again, store) == 0
 
 
+@pytest.mark.slow
 def test_one_training_environment_cannot_be_balanced(coloured):
     spec = SweepSpec(("erm",), selections=("leave-one-out", "invariance"), test_envs=(2,))
     with pytest.raises(InputError, match="invariance compares training environments"):

@@ -47,6 +47,7 @@ def golden_numbers(name):
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.slow
 def test_results_are_those_of_this_format(name):
     kept = json.loads(FILE.read_text())
     if name not in kept["numbers"]:

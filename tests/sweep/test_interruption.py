@@ -1,14 +1,12 @@
 """A sweep that is interrupted goes on as if it had not been."""
 
+import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from helpers import make_data
+from helpers import forked, make_data
 from wri.errors import InputError
 from wri.sweep import Store, Sweep, SweepSpec, forecast, run_sweep
 from wri.sweep.memory import stack_memory
@@ -18,32 +16,21 @@ from wri.training import train_stack
 SPEC = SweepSpec(
     ("erm", "irm", "vrex", "wri"), draws=3, trials=2, steps=80, overrides={"density_steps": 1.0}
 )
-WORKER = """
-import sys
-from pathlib import Path
-from helpers import make_data
-from test_interruption import SPEC
-from wri.sweep import Store, Sweep, run_sweep
-
-with Store(Path(sys.argv[1]), write=True) as store:
-    sweep = Sweep(SPEC, [make_data(rows=60)], memory=2e6)
-    run_sweep(sweep, store, lambda done, of: print(done, of, flush=True))
-"""
 
 
 def kill_at(path, share):
     """Run the sweep in a process of its own and kill it at a share of what is left to do."""
-    here = Path(__file__).parent
-    folders = [str(here), str(here.parent)]
-    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {folders}\n{WORKER}", str(path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    for line in process.stdout:
-        done, of = map(int, line.split())
+
+    def kill(done, of):
         if done >= share * of:
-            process.kill()
-            break
-    process.stdout.close()
-    assert process.wait() == -signal.SIGKILL
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def work():
+        with Store(path, write=True) as store:
+            run_sweep(Sweep(SPEC, [make_data(rows=60)], memory=2e6), store, kill)
+
+    with forked(work) as said:
+        assert said == ""
 
 
 def finish(path):
@@ -52,6 +39,7 @@ def finish(path):
         return trained, store.outcomes(), store.infos().values()
 
 
+@pytest.mark.slow
 def test_three_kills_change_nothing(tmp_path):
     seed = int(np.random.SeedSequence().entropy % 2**32)
     print("seed of the kills", seed)  # shown when the test fails

@@ -57,6 +57,7 @@ def write_table(path, rows, columns):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peaks are read from /proc")
+@pytest.mark.slow
 def test_a_wide_table_takes_what_is_forecast(tmp_path):
     write_table(tmp_path / "wide.csv", ROWS, COLUMNS)
     write_table(tmp_path / "small.csv", 40, 3)

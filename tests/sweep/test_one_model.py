@@ -35,6 +35,7 @@ def make_table(numbers):
 @pytest.mark.parametrize(("hidden", "steps"), [(None, 40), (None, None), ((6, 4), 40)])
 @pytest.mark.parametrize("numbers", [False, True], ids=["classification", "regression"])
 @pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.slow
 def test_a_sweep_and_an_estimator_train_the_same_predictor(name, numbers, hidden, steps):
     """The same rows, preset `table` and seed: outputs agree to 1e-8."""
     data = make_table(numbers)
@@ -62,6 +63,7 @@ def test_a_sweep_and_an_estimator_train_the_same_predictor(name, numbers, hidden
     assert estimator.target_scaling_ == run.units.target
 
 
+@pytest.mark.slow
 def test_a_sweep_of_hospitals_has_wri_above_erm_where_the_marker_is_reversed():
     """As the estimators have it: 20 points or more, under every way of choosing."""
     from wri.sweep.tables import build
@@ -109,6 +111,7 @@ def rows(tmp_path):
 SWEEP = ("sweep", "--data", "rows.csv", "--env", "site", "--store", "s.db", "--steps", "40")
 
 
+@pytest.mark.slow
 def test_the_best_model_of_a_sweep_is_shown_trained_and_saved(command, rows, tmp_path):
     """Its predictions are those of the specification trained by hand."""
     size = ("--target", "sick", "--algorithms", "wri", "erm", "--draws", "2", "--trials", "2")

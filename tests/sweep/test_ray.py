@@ -16,14 +16,16 @@ import numpy as np
 import pytest
 
 from helpers import make_data
-from wri.errors import InputError
+from wri.errors import InputError, LostBackendError
 from wri.stacked import SQUARED
 from wri.sweep import Store, Sweep, SweepSpec, run_sweep
 from wri.sweep.ray_backend import RayBackend
+from wri.sweep.ray_session import RaySession
 from wri.sweep.tables import as_rows, build
 from wri.training import Bank
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for workers in /proc"),
 ]
@@ -83,7 +85,7 @@ def find_workers(driver):
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if (folder / "cmdline").read_bytes().startswith(b"ray::train_stack") and (
-                find_parent(find_parent(folder.name)) == driver
+                find_ancestor(folder.name, 3) == driver  # raylet, driver of Ray, command
             ):
                 found.append(int(folder.name))
         except OSError:
@@ -91,8 +93,25 @@ def find_workers(driver):
     return found
 
 
-def find_parent(pid):
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+def find_ancestor(pid, generations):
+    for _ in range(generations):
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid
+
+
+def find_server(driver, name):
+    """A server of the Ray that a driver has started, or an agent of the server."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().split(b"\0")[0].decode()
+            if command.rstrip().endswith(name) and driver in (
+                find_ancestor(folder.name, 1),
+                find_ancestor(folder.name, 2),
+            ):
+                return int(folder.name)
+        except OSError:
+            continue
+    raise AssertionError(f"no {name}")
 
 
 class KillOnce:
@@ -154,10 +173,11 @@ def test_a_warning_is_given_once_and_here(backend, tmp_path):
     assert not [each for each in caught if "single class" in str(each.message)]
 
 
-def test_the_command_gives_the_same_rows_on_both_back_ends(backend, command, tmp_path):
+def test_the_command_gives_the_same_rows_on_both_back_ends(backend, command, monkeypatch):
     size = ("--datasets", "simulation", "--algorithms", "erm", "vrex", "--trials", "2")
     asked = ("sweep", *size, "--steps", "20", "--json", "--store")
-    backend.start(make_sweep())
+    for name, value in joining(backend).items():
+        monkeypatch.setenv(name, value)
     ours, other = (
         json.loads(command(*asked, f"{name}.db", "--backend", name).stdout)
         for name in ("ray", "local")
@@ -179,28 +199,34 @@ def test_a_cluster_that_does_not_answer_is_named(monkeypatch, tmp_path):
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
-    monkeypatch.setattr("ray.is_initialized", lambda: False)
     sweep = Sweep(ERM, [make_data(rows=60)])
     with pytest.raises(InputError, match=r"127\.0\.0\.1:\d+ cannot be joined \(.*refused\); start"):
         train_to(tmp_path / "s.db", sweep, RayBackend())
 
 
-def test_a_stack_that_kills_its_workers_is_named(backend, tmp_path):
-    backend.start(make_sweep())
+def test_a_stack_that_kills_its_workers_is_named(backend, monkeypatch, tmp_path):
     sweep = Sweep(replace(ERM, steps=100_000), [make_data(rows=60)])
-    once = RayBackend(retries=0)  # on the Ray that is running
+    monkeypatch.setattr(backend, "_retries", 0)
     with pytest.raises(InputError, match=r"Ray gave up erm on toy, .* after 1 tries \(Worker"):
-        train_to(tmp_path / "s.db", sweep, once, KillOnce())
-    once.close()
+        train_to(tmp_path / "s.db", sweep, backend, KillOnce())
     with Store(tmp_path / "s.db") as store:
         assert len(store.known()) == 1
         assert not store.finished()
 
 
+def joining(backend):
+    """Variables with which a command joins the Ray of a back end."""
+    return {"RAY_ADDRESS": backend.start(make_sweep()).address, "RAY_AUTH_MODE": "token"}
+
+
 def start_command(*arguments, **environment):
     command = [sys.executable, "-m", "wri.cli", "sweep", *arguments, "--backend", "ray"]
     return subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
     )
 
 
@@ -212,11 +238,9 @@ def wait_for(found):
     raise AssertionError("waited for two minutes")
 
 
-def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(backend, tmp_path):
-    ray = backend.start(make_sweep()).ray
-    address = ray.get_runtime_context().gcs_address
+def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(backend, monkeypatch, tmp_path):
     store = tmp_path / "s.db"
-    process = start_command(*LONG, "--store", str(store), RAY_ADDRESS=address)
+    process = start_command(*LONG, "--store", str(store), **joining(backend))
     wait_for(lambda: find_workers(os.getpid()))
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
@@ -224,7 +248,11 @@ def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(backend, tmp_pat
     assert said.strip().startswith("stopped; 0 finished runs are in")
     assert said.strip().endswith("run the same command to continue")
     wait_for(lambda: not find_workers(os.getpid()))
-    assert ray.cluster_resources()["CPU"] == 2
+    for name, value in joining(backend).items():
+        monkeypatch.setenv(name, value)
+    joined = RaySession(workers=0, memory=0, shared=0)
+    joined.close()
+    assert [node["CPU"] for node in joined.nodes] == [2]
     with Store(store) as kept:
         assert len(kept.known()) == 4
 
@@ -233,7 +261,7 @@ def test_a_killed_sweep_leaves_no_workers(tmp_path):
     process = start_command(*LONG, "--store", str(tmp_path / "s.db"), OMP_NUM_THREADS="1")
     wait_for(lambda: find_workers(process.pid))
     (worker, *_) = find_workers(process.pid)
-    raylet = find_parent(worker)
+    raylet = find_ancestor(worker, 1)
     process.kill()
     process.communicate()
     for pid in (worker, raylet):
@@ -244,3 +272,35 @@ def test_a_killed_sweep_leaves_no_workers(tmp_path):
 
 def is_zombie(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def wait_in_worker(seconds, stored, report):
+    sleep(seconds)
+
+
+@pytest.mark.parametrize("name", ["raylet", "gcs_server", "ray::DashboardAgent"])
+def test_the_process_survives_a_server_of_ray(name):
+    session = RaySession(workers=1, memory=0, shared=0)
+    session.submit(wait_in_worker, 600.0, [])
+    assert list(session.poll()) == []
+    os.kill(find_server(session._process.pid, name), signal.SIGKILL)
+    with pytest.raises(LostBackendError, match="one of Ray's servers was killed or ended"):
+        wait_for(lambda: list(session.poll()))
+    assert session.closed
+
+
+def test_a_lost_ray_is_one_sentence_and_standard_output_stays_empty(tmp_path):
+    store = tmp_path / "s.db"
+    process = start_command(*LONG, "--store", str(store), "--json", OMP_NUM_THREADS="1")
+    wait_for(lambda: find_workers(process.pid))
+    (worker, *_) = find_workers(process.pid)
+    os.kill(find_server(find_ancestor(worker, 2), "ray::RuntimeEnvAgent"), signal.SIGKILL)
+    shown, said = process.communicate()
+    assert process.returncode == 3
+    assert shown == ""
+    assert " ".join(said.split()) == (
+        "wri: Ray was lost (one of Ray's servers was killed or ended); 0 finished runs are in "
+        f"{store}: run the same command to continue"
+    )
+    with Store(store, write=True) as kept:
+        assert len(kept.known()) == 4

@@ -31,6 +31,7 @@ def test_two_seeds_and_the_name_decide():
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.slow
 def test_draws_lie_in_their_ranges_and_differ(name, preset):
     size = FitSize(weight=1000.0, largest=300, hidden=(), steps=400)
     draws = [draw(OBJECTIVES[name], seed, preset=preset, size=size) for seed in range(1, 40)]

@@ -6,14 +6,13 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from helpers import make_data, make_info
+from helpers import forked, make_data, make_info
 from wri.errors import InputError
 from wri.stacked import Network
 from wri.sweep.integrity import digest, result_digest, seal
@@ -97,22 +96,13 @@ def test_a_link_does_not_lead_around_the_lock(path, tmp_path):
 
 
 def test_one_process_writes_while_others_read(path):
-    code = (
-        "import sys; from pathlib import Path; from wri.sweep.store import Store\n"
-        "store = Store(Path(sys.argv[1]), write=True)\n"
-        "print('writing', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", code, str(path)]
-    writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        assert writer.stdout.readline().strip() == b"writing"
+    opened = []
+    with forked(lambda: opened.append(Store(path, write=True))) as said:
+        assert said == "None"
         with pytest.raises(InputError, match="another sweep is using"):
             Store(path, write=True)
         with Store(path) as reader:
             assert reader.known() == set()
-    finally:
-        writer.kill()
-        writer.communicate(timeout=60)
     with Store(path, write=True) as store:  # a killed process leaves no lock behind
         assert store.known() == set()
 
@@ -132,11 +122,14 @@ def test_what_is_left_of_a_deleted_store_is_not_taken_for_its_own(path):
 
 def test_readers_change_nothing(path):
     runs = planned()
-    code = (
-        "import os, sys; from pathlib import Path; from wri.sweep.store import Store\n"
-        "store = Store(Path(sys.argv[1]), write=True); store.plan({}, {}, []); os._exit(1)"
-    )
-    subprocess.run([sys.executable, "-c", code, str(path)], timeout=60, check=False)
+    opened = []
+
+    def plan():
+        opened.append(Store(path, write=True))
+        opened[0].plan({}, {}, [])
+
+    with forked(plan) as said:
+        assert said == "None"
     rest = path.with_name(path.name + "-wal")
     before = path.read_bytes(), rest.read_bytes()
     assert before[1]
@@ -148,14 +141,13 @@ def test_readers_change_nothing(path):
 
 
 def test_a_second_sweep_gets_a_clear_error_and_a_reader_does_not(path):
-    with Store(path, write=True), Store(path):
-        code = (
-            "from pathlib import Path; from wri.sweep.store import Store; import sys\n"
-            "Store(Path(sys.argv[1]), write=True)"
-        )
-        command = [sys.executable, "-c", code, str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert "another sweep is using" in done.stderr
+    with (
+        Store(path, write=True),
+        Store(path),
+        forked(lambda: Store(path, write=True)) as said,
+    ):
+        assert said.startswith("InputError")
+        assert "another sweep is using" in said
     Store(path, write=True).close()
 
 
@@ -448,24 +440,18 @@ def test_no_lock_is_left_beside_what_is_refused(path, tmp_path):
     assert os.listdir(tmp_path) == [path.name]
 
 
-KILLED = """
-import os, sys
-sys.path[:0] = sys.argv[2:]
-from pathlib import Path
-import test_store
-runs = test_store.planned()
-store = test_store.Store(Path(sys.argv[1]), write=True)
-store.plan(test_store.SETTING, {"f": test_store.INFO}, [runs[:2], runs[2:]])
-store.finish(runs[:2], [test_store.record([0.1, 0.2])] * 2)
-os._exit(1)
-"""
-
-
 def killed(path):
     """A store whose writer was killed after a finished stack."""
-    here = os.path.dirname(__file__)
-    command = [sys.executable, "-c", KILLED, str(path), here, os.path.dirname(here)]
-    assert subprocess.run(command, timeout=60).returncode == 1
+    opened = []
+
+    def write():
+        opened.append(Store(path, write=True))
+        runs = planned()
+        opened[0].plan(SETTING, {"f": INFO}, [runs[:2], runs[2:]])
+        opened[0].finish(runs[:2], [record([0.1, 0.2])] * 2)
+
+    with forked(write) as said:
+        assert said == "None"
 
 
 def test_a_copy_of_the_file_alone_has_every_finished_run(path, tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from wri.errors import InputError
+from wri.errors import InputError, LostBackendError
 from wri.tables import fit_jobs
 from wri.tables.coefficients import coefficient_section
 from wri.tables.fit_jobs import FitJob, LocalRunner, RayRunner, open_runner
@@ -55,6 +55,7 @@ def test_an_unknown_back_end_is_named():
 
 @needs_ray
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills workers by signal 9")
+@pytest.mark.slow
 def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch):
     monkeypatch.setattr(fit_jobs, "RETRIES", 0)
     jobs = [FitJob("erm", "a"), FitJob("wri", "b"), FitJob("wri")]
@@ -77,6 +78,27 @@ def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch):
         assert np.allclose(there.models[name].predict_proba(rows.frame), expected, atol=1e-8)
 
 
+def test_a_lost_ray_ends_a_fit_with_one_sentence(command, table, monkeypatch):
+    class LostSession:
+        closed = False
+
+        def __init__(self, *size, **sizes):
+            raise LostBackendError("one of Ray's servers was killed or ended")
+
+    monkeypatch.setattr(fit_jobs, "RaySession", LostSession)
+    monkeypatch.setattr(fit_jobs, "check_ray", lambda: None)
+    asked = ("--target", "y", "--env", "site", "-o", "model", "--backend", "ray", "--json")
+    done = command("fit", str(table), *asked)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert " ".join(done.stderr.split()) == (
+        "wri: Ray was lost (one of Ray's servers was killed or ended); nothing was written: give "
+        "the same command again, or use --backend local"
+    )
+    assert not (table.parent / "model").exists()
+
+
+@pytest.mark.slow
 def test_the_report_shows_what_linear_models_use(table):
     fit = fit_table(read_rows([table], "y", "site"), FitOptions(steps=30, fast=True))
     (_, shown) = coefficient_section(fit).blocks

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,12 +11,15 @@ import pytest
 from typer.testing import CliRunner
 
 import wri
+from helpers import forked
 from wri.cli import app
+from wri.datasets.table_size import reading_bytes
+from wri.datasets.text_tables import Dialect, reading_options
 from wri.errors import InputError
 from wri.estimators import load
 from wri.tables import TableSchema, chunks
-from wri.tables.chunks import open_table
-from wri.tables.predicting import predict_file
+from wri.tables.chunks import TableFile, open_table
+from wri.tables.predicting import ModelColumns, predict_file
 from wri.tables.writing import TextWriter
 
 N = 240
@@ -273,3 +278,54 @@ def test_ctrl_c_ends_the_command(folder, new, tmp_path, monkeypatch):
     assert code == 130
     assert "stopped; nothing was written" in message
     assert os.listdir(tmp_path) == ["new.csv"]
+
+
+def test_a_site_that_would_not_fit_into_memory_is_refused_unread(folder, new, tmp_path):
+    """Columns that are not read do not count: the same rows with 5,000 more are accepted."""
+    wide = pd.concat([new.drop(columns="sick")] * 20, ignore_index=True)
+    extra = pd.DataFrame(1, index=wide.index, columns=[f"extra {k}" for k in range(5000)])
+    pd.concat([wide, extra], axis=1).to_csv(tmp_path / "wide.csv", index=False)
+    site = ("site", folder / "model", tmp_path / "wide.csv")
+    assert reading_bytes(tmp_path / "wide.csv") > 0.1e9
+    assert run(*site, "--memory", "0.1")[0] == 0
+    pd.concat([wide] * 60).to_csv(tmp_path / "wide.csv", index=False)
+    assert "GB, but --memory allows 0.01; raise it, or leave rows out" in refused(
+        *site, "--memory", "0.01"
+    )
+
+
+class CountedName(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        CountedName.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_the_cost_of_columns_that_are_not_in_training_grows_with_their_number(tmp_path):
+    """A list in the place of a set would compare every name with every other."""
+    names = [CountedName(f"column {k}") for k in range(500)]
+    dialect = Dialect(",", "utf-8", ".", names)
+    CountedName.compared = 0
+    assert [*reading_options(dialect, texts=names)["dtype"]] == names
+    (tmp_path / "t.csv").write_text(",".join(names) + "\n" + ",".join(["1"] * 500) + "\n")
+    table = TableFile(tmp_path / "t.csv", tuple(names), dialect)
+    assert next(table.chunks(names, names)).frame.shape == (1, 500)
+    model = SimpleNamespace(feature_names_in_=names, environment=None)
+    assert ModelColumns.of(model, table).ignored == ()
+    assert CountedName.compared < 20 * len(names)
+
+
+def test_the_next_output_removes_what_a_killed_command_left(folder, new, tmp_path, monkeypatch):
+    asked = ("predict", folder / "model", tmp_path / "new.csv", "-o", tmp_path / "o.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr(TextWriter, "write", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        with forked(lambda: run(*asked)) as said:
+            assert said == ""
+    assert len(os.listdir(tmp_path)) == 2  # new.csv, and what was left
+    assert run(*asked)[0] == 0
+    assert sorted(os.listdir(tmp_path)) == ["new.csv", "o.csv"]

@@ -65,6 +65,7 @@ def test_environments_named_nan_and_007_are_names(tmp_path):
         read(tmp_path, "a,sick,site\n1,0,u\n2,1,\n3,0,v\n4,1,v\n")
 
 
+@pytest.mark.slow
 def test_ten_thousand_columns(tmp_path):
     table = pd.DataFrame(np.arange(40_000).reshape(4, 10_000)).add_prefix("c")
     rows = read(tmp_path, table.assign(sick=[0, 1, 0, 1], site=list("uuvv")).to_csv(index=False))

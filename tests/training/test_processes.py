@@ -73,6 +73,7 @@ def records_of(runs, stacks, **options):
     return [found[n] for n in sorted(found)]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(monkeypatch):
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
     runs, stacks = make_runs(250), [[0, 2], [1], [3]]
@@ -99,6 +100,7 @@ def test_a_killed_worker_changes_nothing(monkeypatch):
     assert (workers_of(os.getpid()), folders()) == ([], set())
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_workers():
     def interrupt(done, of):
         assert workers_of(os.getpid())
@@ -109,6 +111,7 @@ def test_ctrl_c_ends_the_workers():
     assert (workers_of(os.getpid()), folders()) == ([], set())
 
 
+@pytest.mark.slow
 def test_a_stack_whose_workers_always_die_is_given_up(monkeypatch):
     monkeypatch.setattr(processes, "RETRIES", 0)
 
@@ -120,6 +123,7 @@ def test_a_stack_whose_workers_always_die_is_given_up(monkeypatch):
         records_of(make_runs(100_000), [[0]], processes=True, progress=kill)
 
 
+@pytest.mark.slow
 def test_a_killed_script_without_a_guard_of_main_leaves_no_worker(tmp_path):
     here = Path(__file__).parent
     script = tmp_path / "script.py"

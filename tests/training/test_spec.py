@@ -76,6 +76,7 @@ def test_a_penalty_has_its_full_weight_after_annealing_and_ramp():
     assert ModelSpec.of("wri", preset="coloured", hyper=given).full_penalty_at == 12
 
 
+@pytest.mark.slow
 def test_a_run_that_stops_early_is_the_longer_run_at_that_step():
     """The schedules belong to `steps`, so a checkpoint can be trained again."""
     from wri.training import train_stack

@@ -13,7 +13,7 @@ import typer
 from wri import __version__
 from wri.cli import data, diagnose, exchange, fit, predict, reproduce, sweep
 from wri.cli.console import checked_output, complain, echo, repeat_lists, show_warning
-from wri.errors import InputError, shorten
+from wri.errors import InputError, LostBackendError, shorten
 
 HELP = """Weighted risk invariance: predictors that hold at a new site.
 
@@ -26,8 +26,8 @@ Start with a table of rows from several sites:
 `wri predict model/ hospitals-new.csv -o predictions.csv`
 
 Exit codes: 0 done, 2 wrong input (one sentence names the problem, the place and the remedy),
-130 interrupted, 141 nobody reads the output any more, 143 terminated. `--install-completion` adds
-completion to your shell.
+3 Ray was lost, 130 interrupted, 141 nobody reads the output any more, 143 terminated.
+`--install-completion` adds completion to your shell.
 """
 
 app = typer.Typer(
@@ -63,24 +63,29 @@ def root(
     pass
 
 
-class TerminationSignal(KeyboardInterrupt):
-    """SIGTERM, which ends a command like Ctrl-C."""
-
-
-def _terminate(number: int, frame: object) -> None:
-    raise TerminationSignal
-
-
 def main() -> None:
     """Run the command; wrong input ends with one sentence and exit code 2."""
-    before = signal.signal(signal.SIGTERM, _terminate)
+    terminated = False
+
+    def terminate(number: int, frame: object) -> None:
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt  # ends the command like Ctrl-C, but for the exit code
+
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
         with checked_output(), warnings.catch_warnings():
             warnings.showwarning = show_warning
             app(repeat_lists(sys.argv[1:]))
+    except (KeyboardInterrupt, SystemExit) as end:
+        code = end.code if isinstance(end, SystemExit) else 130
+        sys.exit(143 if terminated else code)
     except InputError as error:
         complain(str(error))
         sys.exit(2)
+    except LostBackendError as error:
+        complain(str(error))
+        sys.exit(3)
     except OSError as error:
         where = "" if error.filename is None else f"{shorten(error.filename)}: "
         complain(f"{where}{error.strerror or error}; check the path, permissions and the disk")

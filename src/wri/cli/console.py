@@ -136,6 +136,16 @@ def complain(text: str) -> None:
     messages.print(f"[bold red]wri:[/] {escape(text)}", soft_wrap=True, highlight=False)
 
 
+@contextmanager
+def ending_cleanly() -> Iterator[None]:
+    """End on Ctrl-C and SIGTERM with a message; nothing has been written yet."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("stopped; nothing was written")
+        raise
+
+
 _LISTS = (
     *("--datasets", "--algorithms", "--test-envs", "--selection", "--set", "--record"),
     *("--number", "--category", "--drop"),

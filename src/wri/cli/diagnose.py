@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from wri.cli import fit_options as given
-from wri.cli.console import console, echo, make_progress, say, update
-from wri.cli.fit import check_columns, ending_cleanly, given_kinds
+from wri.cli.console import console, echo, ending_cleanly, make_progress, say, update
+from wri.cli.fit import check_columns, given_kinds
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:

@@ -3,18 +3,15 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.table import Table
 
 from wri.cli import fit_options as given
-from wri.cli.console import console, describe, echo, make_progress, say, update
+from wri.cli.console import console, describe, echo, ending_cleanly, make_progress, say, update
 from wri.cli.sweep import read_hidden
 from wri.errors import InputError
 from wri.number_text import write_number
@@ -37,8 +34,8 @@ Examples:
 
 `wri fit site_*.csv --env-from-file --target y --drop id,date --choose insured -o model/`
 
-Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted, 143 terminated
-(both leave nothing half-written).
+Exit codes: 0 done, 2 wrong input (one sentence names the problem), 3 Ray was lost, 130 interrupted,
+143 terminated (the last three leave nothing half-written).
 """
 
 
@@ -112,16 +109,6 @@ def _check_folder(output: Path) -> None:
     check_output(output)
     if output.exists() and any(output.iterdir()):
         say(f"{output} holds a model; it is replaced when this fit is done")
-
-
-@contextmanager
-def ending_cleanly() -> Iterator[None]:
-    """End on Ctrl-C and SIGTERM with a message; nothing has been written yet."""
-    try:
-        yield
-    except KeyboardInterrupt as signal:
-        say("stopped; nothing was written")
-        raise typer.Exit(130 if type(signal) is KeyboardInterrupt else 143) from None
 
 
 def _command() -> str:

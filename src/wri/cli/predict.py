@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from wri.cli.console import echo, messages, say
+from wri.cli.console import echo, ending_cleanly, messages, say
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ Delimiter = Annotated[
 Encoding = Annotated[
     str | None, typer.Option(help="Encoding, such as latin-1; detected by default.")
 ]
+Memory = Annotated[float, typer.Option(min=0.01, help="Memory limit for reading, in GB.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Level = Annotated[float, typer.Option(help="Level of the interval for the loss.")]
 Plot = Annotated[
@@ -79,11 +80,8 @@ def predict(
     Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted, 143
     terminated (both leave nothing half-written).
     """
-    try:
+    with ending_cleanly():
         done = _predict(model, rows, output, keep, target, prefix, delimiter, encoding)
-    except KeyboardInterrupt as signal:
-        say("stopped; nothing was written")
-        raise typer.Exit(130 if type(signal) is KeyboardInterrupt else 143) from None
     if as_json:
         echo(json.dumps({"output": str(output), **done.as_dict()}))
         return
@@ -160,6 +158,7 @@ def site(
     plot: Plot = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
+    memory: Memory = 4.0,
     as_json: AsJson = False,
 ) -> None:
     """Estimate the loss at a site without known outcomes.
@@ -174,7 +173,8 @@ def site(
 
     `wri site model/ new.csv --plot site.png --json`
 
-    Exit codes: 0 done, 2 wrong input (one sentence names the problem).
+    Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted, 143
+    terminated.
     """
     from wri.tables.chunks import open_table
     from wri.tables.predicting import read_features
@@ -187,7 +187,7 @@ def site(
         )
     table = open_table(rows, delimiter, encoding)
     with _bar("reading") as progress:
-        frame, ignored = read_features(loaded, table, progress)
+        frame, ignored = read_features(loaded, table, progress, memory)
     found = loaded.score_new_site(frame, level=level)
     if plot is not None:
         draw_site(found, plot)

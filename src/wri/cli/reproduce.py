@@ -29,7 +29,7 @@ Examples:
 
 `wri reproduce all`
 
-Exit codes: 0 done, 2 wrong input or missing data.
+Exit codes: 0 done, 2 wrong input or missing data, 3 Ray was lost, 130 interrupted, 143 terminated.
 """
 
 

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from wri.cli import options as given
 from wri.cli.console import describe, echo, make_progress, say, update
 from wri.cli.names import ALGORITHMS, ON_REQUEST, SELECTIONS
@@ -32,7 +30,8 @@ Examples:
 
 `wri sweep --data rows.csv --target y --env site --draws 10 --store sweep.db --dry-run`
 
-Exit codes: 0 done, 2 wrong input, 130 interrupted (finished runs are kept).
+Exit codes: 0 done, 2 wrong input, 3 Ray was lost, 130 interrupted, 143 terminated (the last three
+keep finished runs).
 """
 
 
@@ -154,10 +153,10 @@ def _train(
         backend.status = partial(describe, bar, task)
         try:
             trained = run_sweep(planned, kept, partial(update, bar, task), backend)
-        except KeyboardInterrupt as signal:
+        except KeyboardInterrupt:
             bar.stop()
             _say_stopped(kept)
-            raise typer.Exit(130 if type(signal) is KeyboardInterrupt else 143) from None
+            raise
         outcomes, infos, done = kept.outcomes(), kept.infos(), len(kept.finished())
     tables = build(outcomes, infos.values(), selections, measure)
     if as_json:

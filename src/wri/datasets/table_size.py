@@ -1,6 +1,9 @@
 """Memory that a table needs, estimated before it is read."""
 
+from collections.abc import Sequence
 from pathlib import Path
+
+from wri.errors import InputError, shorten
 
 SAMPLE = 1 << 20  # bytes of a CSV file from which the number of lines is estimated
 COPIES = 3.5  # of the numbers at the peak of reading, measured on 2,000 × 10,000
@@ -9,21 +12,42 @@ TEXT = (".csv", ".tsv", ".txt")
 DELIMITERS = (b",", b";", b"\t", b"|")
 
 
-def reading_bytes(path: Path) -> float:
+def check_memory(paths: Sequence[Path], gigabytes: float, columns: int | None = None) -> None:
+    """Refuse files that would not fit into memory, before they are read.
+
+    Parameters
+    ----------
+    paths
+        The files, which are read at once.
+    gigabytes
+        What `--memory` allows.
+    columns
+        Number of columns that are read; all when None.
+    """
+    needed = sum(reading_bytes(path, columns) for path in paths)
+    if needed > gigabytes * 1e9:
+        what = shorten(paths[0]) if len(paths) == 1 else f"reading {len(paths)} files"
+        raise InputError(
+            f"{what} needs about {needed / 1e9:.2g} GB, but --memory allows {gigabytes:g}; raise "
+            f"it, or leave rows{'' if columns else ' or columns'} out"
+        )
+
+
+def reading_bytes(path: Path, columns: int | None = None) -> float:
     """Estimate the peak memory of reading a CSV or Parquet file; 0 if it cannot be estimated.
 
     Archives (`.npz`) announce their sizes and have their own limit (`archives`).
     """
     try:
         if path.suffix.lower() in TEXT:
-            rows, columns = _count_csv(path)
+            rows, there = _count_csv(path)
         elif path.suffix.lower() == ".parquet":
-            rows, columns = _count_parquet(path)
+            rows, there = _count_parquet(path)
         else:
             return 0.0
     except Exception:  # reading the file will report what is wrong
         return 0.0
-    return COPIES * NUMBER * rows * columns
+    return COPIES * NUMBER * rows * (columns or there)
 
 
 def _count_csv(path: Path) -> tuple[float, int]:

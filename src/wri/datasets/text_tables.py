@@ -156,6 +156,7 @@ def reading_options(
     dialect: Dialect, labels: Iterable[str] = (), texts: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Return the options of pandas' read_csv."""
+    there = frozenset(dialect.names)  # files may have 200,000 columns
     return {
         "sep": dialect.delimiter,
         "encoding": dialect.encoding,
@@ -165,8 +166,8 @@ def reading_options(
         "skipinitialspace": dialect.delimiter != " ",
         "index_col": False,
         "low_memory": False,  # with chunks of few rows wide tables need several times their size
-        "converters": {name: MARK.__add__ for name in labels if name in dialect.names},
-        "dtype": {name: str for name in texts if name in dialect.names},
+        "converters": {name: MARK.__add__ for name in labels if name in there},
+        "dtype": {name: str for name in texts if name in there},
     }
 
 

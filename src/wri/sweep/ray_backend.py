@@ -4,14 +4,12 @@
     stack ──────────────────────┴► task: 1 CPU, the stack's memory ─► checkpoints ─► this process
 
 Tasks get the runs' specifications and refer to rows in the object store. Only this process writes
-to the sweep's store. An actor counts the workers' steps; without it only the progress is lost.
+to the sweep's store.
 """
 
 import warnings
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from itertools import count
-from time import sleep
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -21,15 +19,14 @@ from wri.sweep.backend import Backend, TrainedStack
 from wri.sweep.data import SweepData
 from wri.sweep.memory import WORKER, stack_memory
 from wri.sweep.plan import RunSpec
-from wri.sweep.ray_session import POLL, RETRIES, RaySession, check_ray, fetch_result, starts_here
-from wri.sweep.ray_worker import StackJob, StackResult, find_versions
+from wri.sweep.ray_session import DRIVER, RETRIES, RaySession, check_ray, starts_here
+from wri.sweep.ray_worker import StackJob, StackResult, find_versions, train_stack_job
 from wri.sweep.sweep import Sweep
 
 
 class SubmittedStack(NamedTuple):
     """Stack that was submitted to Ray."""
 
-    number: int  # in this session
     runs: Sequence[RunSpec]
     steps: int
 
@@ -52,8 +49,6 @@ class RayBackend(Backend):
         self._workers = workers or torch.get_num_threads()
         self._retries = retries
         self._session: RaySession | None = None
-        self._board: Any = None
-        self._numbers = count()
         self._warned: set[tuple[type[Warning], str]] = set()
 
     def train(
@@ -61,59 +56,52 @@ class RayBackend(Backend):
     ) -> Generator[TrainedStack, None, None]:
         if not stacks:
             return
-        ray = self.start(sweep).ray
-        waiting = self._submit(sweep, stacks)
-        watch = _Watch(ray, self._board, list(waiting.values()), progress, self.show_status)
-        lost: list[tuple[Sequence[RunSpec], Exception]] = []
+        session = self.start(sweep)
         try:
+            waiting = self._submit(session, sweep, stacks)
+            watch = _Watch(waiting, progress, self.show_status)
+            lost: list[tuple[Sequence[RunSpec], str]] = []
             while waiting:
-                ready, _ = ray.wait([*waiting], timeout=0)
-                if not ready:
-                    sleep(POLL)  # not in Ray, which would turn SIGTERM into Ctrl-C
-                for ref in ready:
-                    stack = waiting.pop(ref)
-                    result = self._collect(ray, ref)
-                    watch.finish(stack)
-                    if isinstance(result, Exception):
-                        lost.append((stack.runs, result))
+                for ended in session.poll():
+                    stack = waiting.pop(ended.number)
+                    watch.finish(ended.number)
+                    if ended.lost is not None:
+                        lost.append((stack.runs, ended.lost))
                     else:
-                        yield TrainedStack(stack.runs, result.runs)
-                watch.look()
+                        self._warn(ended.result)
+                        yield TrainedStack(stack.runs, ended.result.runs)
+                watch.look(session.steps)
         finally:
-            for ref in waiting:
-                ray.cancel(ref, force=True)
+            session.forget()
         if lost:
             raise InputError(_describe_lost(lost, self._retries))
 
     def overhead(self, datasets: Sequence[SweepData]) -> float:
-        return self._workers * WORKER + _count_bytes(datasets) if starts_here() else 0.0
+        # rows lie in the object store, and pass through the process that is connected to Ray
+        here = self._workers * WORKER + _count_bytes(datasets) if starts_here() else 0.0
+        return here + DRIVER + _count_bytes(datasets)
 
     def close(self) -> None:
         if self._session is not None:
-            if self._board is not None:
-                self._session.ray.kill(self._board)
             self._session.close()
-        self._session = self._board = None
+        self._session = None
 
     def start(self, sweep: Sweep) -> RaySession:
-        if self._session is None:
+        if self._session is None or self._session.closed:
             self._session = RaySession(self._workers, sweep.memory, _count_bytes(sweep.datasets))
-            self._board = _start_board(self._session.ray)
         return self._session
 
     def _submit(
-        self, sweep: Sweep, stacks: Sequence[Sequence[RunSpec]]
-    ) -> dict[Any, SubmittedStack]:
+        self, session: RaySession, sweep: Sweep, stacks: Sequence[Sequence[RunSpec]]
+    ) -> dict[int, SubmittedStack]:
         """Submit all stacks; rows and splits are put into the object store once."""
-        session = self.start(sweep)
-        most, task = session.node_memory, _make_task(session.ray)
-        rows = {data.name: session.ray.put(data) for data in sweep.datasets}
-        splits: dict[Hashable, Any] = {}
+        rows = {data.name: session.put(data) for data in sweep.datasets}
+        splits: dict[Hashable, int] = {}
         waiting = {}
         for stack in stacks:
             for planned in stack:
                 if sweep.splits_key(planned) not in splits:
-                    put = session.ray.put(sweep.splits_to_train(planned))
+                    put = session.put(sweep.splits_to_train(planned))
                     splits[sweep.splits_key(planned)] = put
             keys = list(dict.fromkeys(map(sweep.splits_key, stack)))
             job = StackJob(
@@ -124,57 +112,27 @@ class RayBackend(Backend):
                 measures=sweep.spec.measures or "all",
             )
             runs = [sweep.run(planned) for planned in stack]
-            memory = min(stack_memory(runs) + WORKER, most)  # a larger request would never start
-            options = {"num_cpus": 1, "memory": int(memory), "max_retries": self._retries}
-            submitted = SubmittedStack(next(self._numbers), stack, runs[0].spec.last_step)
-            ref = task.options(**options).remote(
-                job, self._board, submitted.number, rows[stack[0].dataset], *map(splits.get, keys)
+            needed = stack_memory(runs) + WORKER
+            number = session.submit(
+                train_stack_job,
+                job,
+                [rows[stack[0].dataset], *map(splits.__getitem__, keys)],
+                memory=int(min(needed, session.node_memory)),  # a larger one would never start
+                max_retries=self._retries,
             )
-            waiting[ref] = submitted
+            waiting[number] = SubmittedStack(stack, runs[0].spec.last_step)
         return waiting
 
-    def _collect(self, ray: Any, ref: Any) -> StackResult | Exception:
-        """Return the result of a task, or the reason why Ray gave it up."""
-        try:
-            result: StackResult = fetch_result(ray, ref)
-        except ray.exceptions.RayError as error:
-            return error
+    def _warn(self, result: StackResult) -> None:
+        """Give a worker's warnings, each once."""
         for category, text in result.warnings:
             if (category, text) not in self._warned:
                 self._warned.add((category, text))
                 warnings.warn(text, category, stacklevel=2)
-        return result
 
 
 def _count_bytes(datasets: Sequence[SweepData]) -> int:
     return sum(data.bank.features.nbytes for data in datasets)
-
-
-def _make_task(ray: Any) -> Any:
-    """Make the task as a closure: Ray sends its code, and a worker without wri can report it."""
-
-    def train_stack(job: Any, board: Any, number: int, data: Any, *splits: Any) -> Any:
-        from wri.sweep.ray_worker import train_job
-
-        return train_job(job, data, splits, lambda step: board.report.remote(number, step))
-
-    return ray.remote(train_stack)
-
-
-def _start_board(ray: Any) -> Any:
-    """Start the actor that counts steps; a closure too, so it needs no PyTorch."""
-
-    class Board:
-        def __init__(self) -> None:
-            self._steps: dict[int, int] = {}
-
-        def report(self, number: int, steps: int) -> None:
-            self._steps[number] = steps
-
-        def read(self) -> dict[int, int]:
-            return self._steps
-
-    return ray.remote(num_cpus=0, max_restarts=-1)(Board).remote()
 
 
 class _Watch:
@@ -182,46 +140,32 @@ class _Watch:
 
     def __init__(
         self,
-        ray: Any,
-        board: Any,
-        stacks: Sequence[SubmittedStack],
+        stacks: Mapping[int, SubmittedStack],
         progress: Progress | None,
         status: Callable[[int, int, int], None],
     ) -> None:
-        self._ray, self._board = ray, board
         self._progress, self._status = progress, status
-        self._steps, self._stacks = sum(stack.steps for stack in stacks), len(stacks)
-        self._left = {stack.number: stack for stack in stacks}
+        self._left = {number: stack.steps for number, stack in stacks.items()}
+        self._steps, self._stacks = sum(self._left.values()), len(stacks)
         self._done = 0
-        self._asked: Any = None
-        self._seen: Mapping[int, int] = {}
 
-    def finish(self, stack: SubmittedStack) -> None:
-        del self._left[stack.number]
-        self._done += stack.steps
+    def finish(self, number: int) -> None:
+        self._done += self._left.pop(number)
 
-    def look(self) -> None:
-        """Report the progress, and ask the board for more without waiting."""
-        if self._asked is None:
-            self._asked = self._board.read.remote()
-        elif self._ray.wait([self._asked], timeout=0)[0]:
-            try:
-                self._seen = self._ray.get(self._asked)
-            except self._ray.exceptions.RayError:
-                self._seen = {}  # the board is started again
-            self._asked = None
-        at_work = {number: steps for number, steps in self._seen.items() if number in self._left}
+    def look(self, reported: Mapping[int, int]) -> None:
+        """Report the progress; jobs of other calls are among those that reported."""
+        at_work = {number: steps for number, steps in reported.items() if number in self._left}
         self._status(self._stacks - len(self._left), self._stacks, len(at_work))
         if self._progress is not None:
             self._progress(self._done + sum(at_work.values()), self._steps)
 
 
-def _describe_lost(lost: Sequence[tuple[Sequence[RunSpec], Exception]], retries: int) -> str:
+def _describe_lost(lost: Sequence[tuple[Sequence[RunSpec], str]], retries: int) -> str:
     (first, reason), runs = lost[0], sum(len(stack) for stack, _ in lost)
     others = f" and {runs - 1} more runs" if runs > 1 else ""
     return (
         f"Ray gave up {first[0].place}{others} after {retries + 1} tries "
-        f"({type(reason).__name__}); all other runs are in the store, and the "
+        f"({reason}); all other runs are in the store, and the "
         "same command tries these again. If memory was short, give more --memory or start fewer "
         "workers"
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -75,6 +75,12 @@ def check_versions(sender: Mapping[str, str]) -> None:
                 f"{sender[package]}; install the same on all machines of the cluster, and start "
                 "Ray there again"
             )
+
+
+def train_stack_job(job: StackJob, stored: list[Any], report: Callable[[int], None]) -> StackResult:
+    """Train a stack whose rows and splits were stored for all workers."""
+    data, *splits = stored
+    return train_job(job, data, splits, report)
 
 
 def train_job(

@@ -2,7 +2,7 @@
 
 from contextlib import closing
 
-from wri.errors import check_option
+from wri.errors import LostBackendError, check_option
 from wri.progress import Progress
 from wri.sweep.backend import Backend
 from wri.sweep.local import LocalBackend
@@ -71,6 +71,11 @@ def run_sweep(
     trained : int
         Number of trained runs.
 
+    Raises
+    ------
+    LostBackendError
+        If Ray ends on the way; finished runs are in the store.
+
     Examples
     --------
     >>> from pathlib import Path
@@ -85,7 +90,13 @@ def run_sweep(
     """
     store.plan(sweep.spec.setting, sweep.infos, sweep.new_stacks(store))
     pending = sweep.old_stacks(store)
-    with closing((backend or LocalBackend()).train(sweep, pending, progress)) as trained:
-        for stack in trained:
-            store.finish(stack.runs, stack.results)
+    try:
+        with closing((backend or LocalBackend()).train(sweep, pending, progress)) as trained:
+            for stack in trained:
+                store.finish(stack.runs, stack.results)
+    except LostBackendError as error:
+        raise LostBackendError(
+            f"Ray was lost ({error}); {len(store.finished())} finished runs are in {store.path}: "
+            "run the same command to continue"
+        ) from error
     return sum(map(len, pending))

@@ -20,6 +20,7 @@ from wri.estimators.columns import MISSING
 
 CELLS = 1_000_000  # per chunk
 MOST_ROWS = 100_000
+FEWEST_ROWS = 100  # pandas takes seconds for a chunk of 200,000 columns, whatever its length
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +53,10 @@ class TableFile:
         texts
             Those whose cells stay as they are written.
         """
-        rows = min(MOST_ROWS, max(1000, CELLS // max(1, len(wanted))))
+        rows = min(MOST_ROWS, max(FEWEST_ROWS, CELLS // max(1, len(wanted))))
         start = 1
         with _name_file_in_errors(self.path):
+            wanted, texts = frozenset(wanted), frozenset(texts)
             columns = [n for n in self.names if n in wanted]
             if self.dialect is None:
                 pieces = self._parquet(columns, rows)
@@ -73,17 +75,20 @@ class TableFile:
         self, dialect: Dialect, wanted: list[str], texts: Collection[str], rows: int
     ) -> Iterator[tuple[pd.DataFrame, float]]:
         size = self.path.stat().st_size
+        options = reading_options(dialect)
+        # a copy puts all objects into one block, but leaves a block to each column of type str
+        options["dtype"] = dict.fromkeys((name for name in wanted if name in texts), object)
         with self.path.open("rb") as file:
             pieces = pd.read_csv(
                 file,
-                **reading_options(dialect, texts=[name for name in wanted if name in texts]),
+                **options,
                 usecols=wanted,
                 keep_default_na=False,
                 na_values={name: sorted(MISSING) for name in wanted if name not in texts},
                 chunksize=rows,
             )
             for frame in pieces:
-                yield frame, min(1.0, file.tell() / max(1, size))
+                yield frame.copy(), min(1.0, file.tell() / max(1, size))
 
     def _parquet(self, wanted: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, float]]:
         from pyarrow import parquet

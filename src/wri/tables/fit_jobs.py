@@ -5,17 +5,15 @@
 Jobs do not depend on each other, so both ways give the same results.
 """
 
-import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from time import sleep
 from types import TracebackType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 
-from wri.errors import InputError, check_option
-from wri.sweep.ray_session import POLL, RETRIES, RaySession, check_ray, fetch_result
+from wri.errors import InputError, LostBackendError, check_option
+from wri.sweep.ray_session import RETRIES, RaySession, check_ray
 
 
 class FitJob(NamedTuple):
@@ -89,34 +87,31 @@ class RayRunner(JobRunner):
     def run(
         self, work: Callable[[Any, FitJob], Any], shared: Any, jobs: Sequence[FitJob]
     ) -> Iterator[tuple[FitJob, Any]]:
-        if self._session is None:
+        try:
+            yield from self._run(work, shared, jobs)
+        except LostBackendError as error:
+            raise LostBackendError(
+                f"Ray was lost ({error}); nothing was written: give the same command again, or "
+                "use --backend local"
+            ) from error
+
+    def _run(
+        self, work: Callable[[Any, FitJob], Any], shared: Any, jobs: Sequence[FitJob]
+    ) -> Iterator[tuple[FitJob, Any]]:
+        if self._session is None or self._session.closed:
             self._session = RaySession(self._workers, memory=0.0, shared=_count_bytes(shared))
-        ray = self._session.ray
-        task = ray.remote(num_cpus=1, max_retries=RETRIES)(_make_task())
-        stored = ray.put(ray.cloudpickle.dumps((work, shared)))
-        waiting = {task.remote(stored, job): job for job in jobs}
+        session = self._session
+        stored = session.put((work, shared), shared=False)  # fits write to their rows
+        waiting = {session.submit(fit_job, job, [stored], max_retries=RETRIES): job for job in jobs}
         try:
             while waiting:
-                ready, _ = ray.wait([*waiting], timeout=0)
-                if not ready:
-                    sleep(POLL)  # not in Ray, which would make SIGTERM a plain Ctrl-C
-                for ref in ready:
-                    job = waiting.pop(ref)
-                    yield job, self._fetch(ray, ref, job)
+                for ended in session.poll():
+                    job = waiting.pop(ended.number)
+                    if ended.lost is not None:
+                        raise InputError(_describe_lost(job, ended.lost))
+                    yield job, ended.result
         finally:
-            for ref in waiting:
-                ray.cancel(ref, force=True)
-
-    def _fetch(self, ray: Any, ref: Any, job: FitJob) -> Any:
-        try:
-            return pickle.loads(fetch_result(ray, ref))
-        except ray.exceptions.RayError as error:
-            without = "" if job.held_out is None else f" without site {job.held_out!r}"
-            raise InputError(
-                f"Ray gave up the fit of {job.algorithm}{without} after {RETRIES + 1} tries "
-                f"({type(error).__name__}); if memory was short, start fewer workers, or use "
-                "--backend local"
-            ) from error
+            session.forget()
 
     def close(self) -> None:
         if self._session is not None:
@@ -139,22 +134,19 @@ def open_runner(backend: str = "local") -> JobRunner:
     return RUNNERS[backend]()
 
 
-def _make_task() -> Callable[[bytes, FitJob], bytes]:
-    """Make the task as a closure: Ray sends its code, so a worker without wri can say so.
+def fit_job(job: FitJob, stored: list[Any], report: Callable[[int], None]) -> Any:
+    """Run a job in a worker of Ray, on one thread."""
+    torch.set_num_threads(1)
+    ((work, shared),) = stored
+    return work(shared, job)
 
-    Rows and results travel as bytes, because arrays in Ray's object store cannot be written to.
-    """
 
-    def fit_job(stored: bytes, job: Any) -> bytes:
-        import pickle
-
-        import torch
-
-        torch.set_num_threads(1)
-        work, shared = pickle.loads(stored)
-        return pickle.dumps(work(shared, job))
-
-    return fit_job
+def _describe_lost(job: FitJob, reason: str) -> str:
+    without = "" if job.held_out is None else f" without site {job.held_out!r}"
+    return (
+        f"Ray gave up the fit of {job.algorithm}{without} after {RETRIES + 1} tries ({reason}); "
+        "if memory was short, start fewer workers, or use --backend local"
+    )
 
 
 def _count_bytes(shared: Any) -> int:

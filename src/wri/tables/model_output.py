@@ -15,6 +15,7 @@ from wri.report.page import render_page
 from wri.tables.choosing import label_of
 from wri.tables.diagnosing import Answer, NamedColumns, diagnose_columns
 from wri.tables.fitting import TableFit, last_step
+from wri.tables.staging import open_stage
 
 
 def check_output(folder: Path) -> None:
@@ -57,8 +58,8 @@ def write_model(model: Any, page: Page, folder: Path) -> Path:
     """
     target = folder.resolve()
     data = render_page(page).encode("utf-8", errors="replace")
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as aside:
-        stage = Path(aside) / "model"
+    with open_stage(target) as aside:
+        stage = aside / "model"
         model.save(stage)
         (stage / REPORT).write_bytes(data)
         if target.exists() and any(target.iterdir()):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from wri.datasets.table_size import check_memory
 from wri.errors import InputError
 from wri.estimators.columns import listed
 from wri.estimators.pipeline import last_step
@@ -27,6 +28,7 @@ from wri.tables.schema import TableSchema
 from wri.tables.site_summary import count_reasons
 from wri.tables.writing import writer_for
 
+JUDGED = 10  # columns that take as much memory as the judgement of the rows, measured
 Share = Callable[[float], None]
 
 
@@ -117,8 +119,10 @@ class ModelColumns:
                     f"the model was trained on {model.n_features_in_} columns without names, but "
                     f"{table.path} has {len(names)}: {listed(names)}; give a file with only those"
                 )
-        missing = [name for name in names if name not in table.names]
-        ignored = [name for name in table.names if name not in known and name not in names]
+        there = frozenset(table.names)
+        missing = [name for name in names if name not in there]
+        known |= {*names}
+        ignored = [name for name in table.names if name not in known]
         if missing:
             beside = f"; it has columns that were not in training: {listed(ignored)}"
             raise InputError(
@@ -221,9 +225,15 @@ def added_columns(model: Any, judged: Assessment, prefix: str = "") -> pd.DataFr
     return pd.DataFrame({prefix + name: values for name, values in columns.items()}, copy=False)
 
 
-def read_features(model: Any, table: TableFile, progress: Share = lambda share: None) -> Any:
-    """Read all features of a file at once; return them and the ignored columns."""
+def read_features(
+    model: Any, table: TableFile, progress: Share = lambda share: None, memory: float = 4.0
+) -> Any:
+    """Read all features of a file at once; return them and the ignored columns.
+
+    A file whose features would take more than `memory` GB is refused unread.
+    """
     features = ModelColumns.of(model, table)
+    check_memory([table.path], memory, len(features.names) + JUDGED)
     texts = {name for name in features.names if name not in (features.numbers or ())}
     pieces = []
     for chunk in table.chunks(features.names, texts):
@@ -235,7 +245,8 @@ def read_features(model: Any, table: TableFile, progress: Share = lambda share: 
 def _check_kept(table: TableFile, keep: Collection[str] | None) -> list[str]:
     if keep is None:
         return list(table.names)
-    unknown = [name for name in keep if name not in table.names]
+    there = frozenset(table.names)
+    unknown = [name for name in keep if name not in there]
     if unknown:
         raise InputError(
             f"{table.path} has no column {listed(unknown)}, which --keep names; it has "

@@ -12,9 +12,8 @@ import numpy as np
 
 from wri.datasets.labels import TASKS, listed_names, read_labels, read_targets
 from wri.datasets.table_files import FileFrame, check_names, read_frame
-from wri.datasets.table_size import reading_bytes
+from wri.datasets.table_size import check_memory
 from wri.errors import InputError, check_option, shorten, suggest
-from wri.number_text import write_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +100,7 @@ def read_rows(
             "target, environment and blocks must be different columns, not " + ", ".join(named)
         )
     found = _find_files(paths)
-    _check_memory(found, memory)
+    check_memory(found, memory)
     labels = [name for name in (environment, blocks) if name is not None]
     check = partial(check_names, target=target, environment=environment, blocks=blocks)
     options: dict[str, Any] = {"labels": labels, "delimiter": delimiter, "encoding": encoding}
@@ -148,16 +147,6 @@ def _find_files(paths: Sequence[str | Path]) -> list[Path]:
     if twice:
         raise InputError(f"{shorten(twice[0])} is given twice; leave one out")
     return found
-
-
-def _check_memory(paths: Sequence[Path], gigabytes: float) -> None:
-    needed = sum(reading_bytes(path) for path in paths)
-    if needed > gigabytes * 1e9:
-        what = shorten(paths[0]) if len(paths) == 1 else f"reading {len(paths)} files"
-        raise InputError(
-            f"{what} needs about {write_number(needed / 1e9, 2)} GB, but --memory allows "
-            f"{gigabytes:g}; raise it, or leave rows or columns out"
-        )
 
 
 def _join(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]", by_file: bool) -> "pd.DataFrame":

@@ -1,9 +1,8 @@
 """Tables written in chunks, under another name until they are complete."""
 
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ import pandas as pd
 
 from wri.errors import InputError, shorten
 from wri.tables.chunks import TableFile
+from wri.tables.staging import open_stage
 
 
 class TableWriter(Protocol):
@@ -32,7 +32,9 @@ class TextWriter:
         self._header = True
 
     def write(self, frame: pd.DataFrame) -> None:
-        frame.to_csv(self._file, header=self._header, lineterminator="\n", **self._options)
+        # pandas would write a wide table row by row
+        options = {**self._options, "header": self._header, "chunksize": max(1, len(frame))}
+        frame.to_csv(self._file, lineterminator="\n", **options)
         self._header = False
 
     def close(self) -> None:
@@ -80,27 +82,20 @@ def writer_for(output: Path, table: TableFile | None = None) -> Iterator[TableWr
         The input, whose delimiter a text takes; it is not overwritten.
     """
     check_output(output, table)
-    part = None
     try:
-        handle, name = tempfile.mkstemp(".part", f".{output.name}-"[:60], output.parent)
-        os.close(handle)
-        part = Path(name)
-        writer = _open(part, output.suffix.lower(), table)
-        try:
-            yield writer
-        finally:
-            writer.close()
-        os.chmod(part, 0o666 & ~_umask())
-        os.replace(part, output)
+        with open_stage(output) as aside:
+            part = aside / "part"
+            writer = _open(part, output.suffix.lower(), table)
+            try:
+                yield writer
+            finally:
+                writer.close()
+            os.replace(part, output)
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
             f"-o {shorten(output)} cannot be written: {reason}; choose another path"
         ) from error
-    finally:
-        if part is not None:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
 
 
 def check_output(output: Path, table: TableFile | None = None) -> None:
@@ -133,9 +128,3 @@ def _open(part: Path, ending: str, table: TableFile | None) -> TableWriter:
         return TextWriter(part, "\t" if ending == ".tsv" else ",", ".", "utf-8")
     marked = "utf-8-sig" if dialect.encoding == "utf-8-sig" else "utf-8"
     return TextWriter(part, dialect.delimiter, dialect.decimal, marked)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
