@@ -128,7 +128,7 @@ def complain(text: str) -> None:
 
 _LISTS = (
     *("--datasets", "--algorithms", "--test-envs", "--selection", "--set", "--record"),
-    *("--number", "--category", "--drop"),
+    *("--number", "--category", "--drop", "--predictors"),
 )
 
 
