@@ -251,7 +251,7 @@ def show_verdict(fitted: "TableFit") -> None:
             shown.add_row(*line)
         console.print(shown, highlight=False, markup=False)
     echo("")
-    for text in (verdict.kept, *verdict.advice):
+    for text in filter(None, (*verdict.advice, verdict.kept, verdict.untried)):
         echo(fill(text, WIDTH, break_on_hyphens=False))
 
 

@@ -23,7 +23,7 @@ def draw_insurance(
     Models with a penalty are joined with ERM, from which they start at λ = 0.
     """
     if axes is None:
-        with style.figure(6.5, 3.6) as drawn:
+        with style.figure(4.8, 3.4) as drawn:
             axes = drawn.subplots()
     shown = [c for c in held.candidates if c.is_asked or c.is_plain]
     path = sorted(shown, key=lambda each: each.penalty_weight or 0.0)

@@ -55,7 +55,6 @@ def build_fit_page(
         Printed on the card; today when None.
     """
     sections = [
-        _futures(fit),
         _held_out(fit),
         _changes(fit, answers, sampled),
         coefficient_section(fit),
@@ -69,43 +68,34 @@ def build_fit_page(
     verdict = fit.verdict
     return Page(
         title=f"Will '{fit.target}' hold at a new {verdict.word.one}?",
-        lead=[verdict.sentence, verdict.kept],
-        notices=[Notice(text, "note") for text in verdict.advice]
-        + [Notice(text) for text in fit.warnings],
+        lead=[verdict.sentence, *verdict.advice, verdict.kept],
+        opening=_futures(fit),
+        notices=[Notice(text) for text in fit.warnings],
         sections=[section for section in sections if section.blocks],
     )
 
 
-def _futures(fit: TableFit) -> Section:
-    """Build the first section: models against futures, and the insurance curve."""
+def _futures(fit: TableFit) -> list[Block]:
+    """Build the table of models against futures, and the insurance curve."""
     held, word = fit.held_out, fit.verdict.word
     if held is None:
-        return Section(title="Models and futures", blocks=[])
+        return []
     heads, lines = future_table(fit)
-    likes = [float(line[1].replace(",", "")) for line in lines]
-    rows = [
-        [line[0], *(PageCell(cell, best=k == int(np.argmin(likes))) for cell in line[1:2]), *line[2:]]
-        for k, line in enumerate(lines)
-    ]
-    blocks: list[Block] = []
-    if held.columns:
-        axes = fit.plot_insurance()
-        kept = next(line for line in lines if line[0].endswith("(kept)"))
-        told = ", ".join(f"{head} {value}" for head, value in zip(heads[1:], kept[1:], strict=True))
-        alternative = f"{kept[0]}: {held.loss_name} {told}."
-        blocks.append(
-            PagePicture(
-                figure=axes.get_figure(),
-                alternative=alternative,
-                caption="Further left: better at such sites. Further down: better if they change.",
-            )
-        )
     note = (
-        f"Mean {held.loss_name} over {len(held.environments)} {word.many}, each left out in turn; "
-        "columns are flagged without it."
+        f"Mean {held.loss_name} over {len(held.environments)} {word.many}, each left out in turn. "
+        f"{fit.verdict.untried}"
     )
-    table = PageTable(caption="Loss by model and future", columns=heads, rows=rows, note=note)
-    return Section(title="Models and futures", blocks=[table, *blocks])
+    table = PageTable(caption="Loss by model and future", columns=heads, rows=lines, note=note)
+    if not held.columns:
+        return [table]
+    kept = next(line for line in lines if line[0].endswith("(kept)"))
+    told = ", ".join(f"{head} {value}" for head, value in zip(heads[1:], kept[1:], strict=True))
+    curve = PagePicture(
+        figure=fit.plot_insurance().get_figure(),
+        alternative=f"{kept[0]}: {held.loss_name} {told}.",
+        caption=f"Left: better at {word.many} like these. Down: better if the relation changes.",
+    )
+    return [table, curve]
 
 
 def future_table(fit: TableFit) -> tuple[list[str], list[list[str]]]:

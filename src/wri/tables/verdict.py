@@ -126,7 +126,9 @@ class Verdict:
     kept : str
         The kept model, with its cost and its saving beside ERM.
     advice : tuple of str
-        Other predictors that are better, and what was not tried.
+        Other predictors that are better at sites left out, by more than chance.
+    untried : str
+        Predictors that were not tried.
     changes : tuple of ColumnChange
         Flagged columns.
     word : SiteWord
@@ -138,6 +140,7 @@ class Verdict:
     sentence: str
     kept: str
     advice: tuple[str, ...]
+    untried: str
     changes: tuple[ColumnChange, ...]
     word: SiteWord
 
@@ -200,7 +203,8 @@ def decide(
         question=f"Will it hold at a new {word.one}?",
         sentence=sentence,
         kept=_describe_kept(held, options, kept, word),
-        advice=tuple(_advise(held, options, word)),
+        advice=tuple(_advise(held, word)),
+        untried="" if held is None else _describe_untried(held, options),
         changes=tuple(changes),
         word=word,
     )
@@ -216,6 +220,7 @@ def _reason(
     sites: int,
 ) -> tuple[Answer_, str]:
     seen = _describe_changes(changes, slopes, target, word)
+    seen += _describe_folds(held, changes, word)
     if held is None:
         why = "--fast left no {one} out" if sites > 2 else "with two {many} none can be left out"
         why = why.format(one=word.one, many=word.many)
@@ -265,6 +270,24 @@ def _describe_changes(
     )
 
 
+def _describe_folds(
+    held: HeldOutScores | None, changes: Sequence[ColumnChange], word: SiteWord
+) -> str:
+    """Say where all rows and the rows without one site flag different columns."""
+    if held is None or bool(changes) == bool(held.columns):
+        return ""
+    if changes:
+        return (
+            f" With any {word.one} left out this is no longer visible, so its cost could not be "
+            "measured."
+        )
+    sites = tuple(site for site, own in held.flagged.items() if own)
+    return (
+        f" Only with {listed(sites, 3)} left out, {listed(held.columns, 3)} would be flagged: look "
+        "at both futures below."
+    )
+
+
 def _describe_kept(
     held: HeldOutScores | None, options: FitOptions, kept: Candidate, word: SiteWord
 ) -> str:
@@ -299,27 +322,29 @@ def _compare(
     return f"{verb} {abs(change.mean()):.2g} % (standard error {error:.2g}) {where}"
 
 
-def _advise(held: HeldOutScores | None, options: FitOptions, word: SiteWord) -> list[str]:
-    """Say which other predictor is better by more than chance, and which were not tried."""
-    if held is None:
-        return []
-    names, said = [each.name for each in held.candidates], []
-    for each in held.candidates:
-        if each.name not in REMEDIES or PLAIN not in names:
+def _advise(held: HeldOutScores | None, word: SiteWord) -> list[str]:
+    """Say which other predictor is better than a linear one by more than chance."""
+    said: list[str] = []
+    for each in () if held is None else held.candidates:
+        if each.name not in REMEDIES or held.difference(each.name, PLAIN).high >= 0:
             continue
-        if held.difference(each.name, PLAIN).high < 0:
-            own, linear = (held.losses(name).mean() for name in (each.name, PLAIN))
-            said.append(
-                f"{each.label} is better than linear ERM at {word.many} left out "
-                f"({held.loss_name} {own:.3g} against {linear:.3g}, more than chance): train WRI "
-                f"on it by adding {REMEDIES[each.name]}."
-            )
-    linear = PLAIN in names and not options.hidden and options.predictors is None
-    missed = [name for name in REMEDIES if linear and name not in names]
-    if missed:
-        asked = ",".join(["linear", *(n for n in REMEDIES if n in names), *missed])
-        said.append(f"Not tried, to save time: {' and '.join(missed)} (--predictors {asked}).")
+        own, linear = (held.losses(name).mean() for name in (each.name, PLAIN))
+        said.append(
+            f"{each.label}, is better than linear ERM at {word.many} left out ({held.loss_name} "
+            f"{own:.3g} against {linear:.3g}, more than chance). Add {REMEDIES[each.name]} to "
+            "train WRI on it."
+        )
     return said
+
+
+def _describe_untried(held: HeldOutScores, options: FitOptions) -> str:
+    """Name predictors that were not tried, and how to ask for them."""
+    names = [each.name for each in held.candidates]
+    missed = [name for name in REMEDIES if name not in names]
+    if not missed or PLAIN not in names or options.hidden or options.predictors is not None:
+        return ""
+    asked = ",".join(("linear", *REMEDIES))
+    return f"Not tried, to save time: {' and '.join(missed)} (--predictors {asked})."
 
 
 def verdict_document(verdict: Verdict, held: HeldOutScores | None) -> dict[str, Any]:
@@ -331,6 +356,7 @@ def verdict_document(verdict: Verdict, held: HeldOutScores | None) -> dict[str, 
             "sentence": verdict.sentence,
             "kept": verdict.kept,
             "advice": list(verdict.advice),
+            "untried": verdict.untried,
             "flagged": [
                 {"column": c.column, "p": c.p, "slopes": c.slopes, "reversed_at": c.reversed_at}
                 for c in verdict.changes
