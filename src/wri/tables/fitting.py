@@ -20,11 +20,16 @@ from wri.errors import InputError
 from wri.estimators.columns import Column
 from wri.estimators.pipeline import make_pipeline
 from wri.progress import Progress, silent
-from wri.rows import find_constant_columns
 from wri.tables.candidates import WITHOUT, Candidate, FitOptions
 from wri.tables.column_names import owners_of, readable_names
 from wri.tables.fit_jobs import FitJob, JobRunner, open_runner
-from wri.tables.held_out import HeldOutScores, HeldOutWork, SiteData, hold_out_sites
+from wri.tables.held_out import (
+    HeldOutScores,
+    HeldOutWork,
+    SiteData,
+    comparable_columns,
+    hold_out_sites,
+)
 from wri.tables.reading import TableRows
 from wri.tables.schema import TableSchema
 from wri.tables.verdict import (
@@ -237,15 +242,14 @@ def _find_changes(
     head = _make_head(schema)
     x, raw = np.asarray(head.fit_transform(data.X)), [str(name) for name in data.X.columns]
     encoded = [str(name) for name in head.get_feature_names_out()]
-    varies = np.flatnonzero(~find_constant_columns(x))
-    names = readable_names(encoded, raw)
-    frame = pd.DataFrame(x[:, varies], columns=[names[k] for k in varies])
+    names, owners = readable_names(encoded, raw), owners_of(encoded, raw)
+    compared = comparable_columns(x, owners)
+    frame = pd.DataFrame(x[:, compared], columns=[names[k] for k in compared])
     try:
         found = changing_features(frame, data.y, data.groups, classes=classes, blocks=data.blocks)
     except InputError:  # the verdict says that nothing could be compared
         return None, []
-    owners = owners_of(encoded, raw)
-    return found, column_changes(found, [owners[k] for k in varies])
+    return found, column_changes(found, [owners[k] for k in compared])
 
 
 def _without_flagged(

@@ -26,6 +26,7 @@ from wri.estimators.row_split import hash_rows
 from wri.evaluation.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future, future_rows
 from wri.ood.measures import auroc
 from wri.progress import Progress, silent
+from wri.rows import find_constant_columns
 from wri.tables.candidates import CONSTANT, WITHOUT, Candidate
 from wri.tables.column_names import owners_of
 from wri.tables.fit_jobs import FitJob, JobRunner, LocalRunner
@@ -262,9 +263,25 @@ def flag_columns(data: SiteData, owners: Sequence[str], classes: bool) -> np.nda
     if not owners:
         return np.empty(0, int)
     site, y = np.unique(data.groups, return_inverse=True)[1], _codes(data.y, classes)
-    found = flagged_columns(data.X, y, site, classes, blocks=data.blocks)
-    names = {owners[k] for k in found}
+    compared = comparable_columns(data.X, owners)
+    found = flagged_columns(data.X[:, compared], y, site, classes, blocks=data.blocks)
+    names = {owners[compared[k]] for k in found}
     return np.flatnonzero([owner in names for owner in owners])
+
+
+def comparable_columns(x: np.ndarray, owners: Sequence[str]) -> np.ndarray:
+    """Return the columns whose slopes can be compared.
+
+    Constant ones are left out, and the most common category of each column: it is the reference,
+    without which slopes of categories are not determined.
+    """
+    kept = ~find_constant_columns(x)
+    for owner in {*owners}:
+        own = np.flatnonzero([name == owner for name in owners])
+        own = own[np.isin(x[:, own], (0.0, 1.0)).all(0)]
+        if len(own) > 1 and (x[:, own].sum(1) == 1).all():
+            kept[own[x[:, own].mean(0).argmax()]] = False
+    return np.flatnonzero(kept)
 
 
 def _codes(y: np.ndarray, classes: bool) -> np.ndarray:

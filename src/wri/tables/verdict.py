@@ -30,7 +30,7 @@ from wri.tables.held_out import HeldOutScores
 FEWEST_FOR_ERRORS = 4  # sites; with fewer a saving is not stated
 POWER = 0.8
 REMEDIES = {NETWORK: "--hidden 32,16", TREES: "--algorithms wri-boosting"}
-Answer_ = Literal["no", "care", "likely", "unknown"]
+VerdictWord = Literal["no", "care", "likely", "unknown"]
 
 
 class SiteWord(NamedTuple):
@@ -58,8 +58,9 @@ class ColumnChange:
     """How the relation of one raw column to the target changes between sites."""
 
     column: str
+    encoded: str  # its encoded column that changes most, such as "ward = a"
     p: float
-    slopes: dict[str, float]  # by site, of its encoded column that changes most
+    slopes: dict[str, float]  # of the encoded column by site
     unsure: tuple[str, ...]  # sites whose slope has the other sign, perhaps by chance
     reversed_at: tuple[str, ...]  # sites whose slope has clearly the other sign
     unit: str
@@ -75,8 +76,9 @@ class ColumnChange:
         else:
             sign = "it does not change its sign"
         chance = f"{'at most ' if self.p <= 0.001 else ''}{100 * self.p:.2g} %"
+        of = f" of {self.encoded}" if self.encoded != self.column else ""
         return (
-            f"slope {self.slopes[low]:.2g} at {shorten(low)} to {self.slopes[high]:.2g} at "
+            f"slope{of} {self.slopes[low]:.2g} at {shorten(low)} to {self.slopes[high]:.2g} at "
             f"{shorten(high)}, in {self.unit}; {sign}; chance would do this in {chance} of tables"
         )
 
@@ -95,6 +97,7 @@ def column_changes(found: ChangingFeatures, owners: Sequence[str]) -> list[Colum
         clear = [e for e in against if abs(slopes[e]) > 2 * errors[e]]
         changes[owners[k]] = ColumnChange(
             column=owners[k],
+            encoded=found.names[k],
             p=float(found.p[k]),
             slopes={names[e]: float(slopes[e]) for e in range(len(names)) if slopes[e] == slopes[e]},
             unsure=tuple(names[e] for e in against),
@@ -135,7 +138,7 @@ class Verdict:
         The user's word for a site.
     """
 
-    answer: Answer_
+    answer: VerdictWord
     question: str
     sentence: str
     kept: str
@@ -218,7 +221,7 @@ def _reason(
     target: str,
     word: SiteWord,
     sites: int,
-) -> tuple[Answer_, str]:
+) -> tuple[VerdictWord, str]:
     seen = _describe_changes(changes, slopes, target, word)
     seen += _describe_folds(held, changes, word)
     if held is None:
