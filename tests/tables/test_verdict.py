@@ -107,7 +107,7 @@ def test_the_kept_model_has_the_least_worst_regret(hospital_fit):
 def test_the_insurance_curve_has_a_point_per_model(hospital_fit):
     axes = hospital_fit.plot_insurance()
     held = hospital_fit.held_out
-    points = {tuple(np.round(p, 9)) for line in axes.lines for p in zip(*line.get_data())}
+    points = {tuple(p) for line in axes.lines for p in np.round(line.get_xydata(), 9)}
     for name in ("erm", "without", "constant", "wri 2"):
         x, *ys = (held.losses(name, future).mean() for future in FUTURES)
         assert all((round(x, 9), round(y, 9)) in points for y in ys), name

@@ -1,9 +1,9 @@
 """Models that `wri fit` compares at sites held out, and the options that name them.
 
-    WRI at the preset's λ, 0.3 and 3 times of it; ERM      the rule keeps one of these
-    ERM without the flagged columns                        kept if asked for
-    ERM as a network, or as boosted trees                  shown: is a linear predictor enough?
-    logistic or ridge regression; a constant               shown: is anything learned?
+WRI at the preset's λ, 0.3 and 3 times of it; ERM      the rule keeps one of these
+ERM without the flagged columns                        kept if asked for
+ERM as a network, or as boosted trees                  shown: is a linear predictor enough?
+logistic or ridge regression; a constant               shown: is anything learned?
 """
 
 from dataclasses import dataclass

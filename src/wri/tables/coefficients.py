@@ -52,7 +52,10 @@ def coefficient_section(fit: TableFit) -> Section:
                 caption="Effect per standard deviation, largest first",
                 columns=["column", *effects],
                 rows=[
-                    [name, *(f"{own[name]:+.3g}" if name in own else "–" for own in effects.values())]
+                    [
+                        name,
+                        *(f"{own[name]:+.3g}" if name in own else "–" for own in effects.values()),
+                    ]
                     for name in order
                 ],
                 note=f"{rest} columns with smaller effects are not shown." if rest else "",

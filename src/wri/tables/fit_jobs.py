@@ -1,6 +1,6 @@
 """Fits as jobs: one after another in this process, or each a task of Ray.
 
-    job: all models without one site, or one on all rows ─► preprocessing, fit ─► what `work` returns
+    job: all models without one site, or one on all rows ─► fit ─► what `work` returns
 
 Jobs do not depend on each other, so both ways give the same results.
 """

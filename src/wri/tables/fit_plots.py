@@ -79,9 +79,7 @@ def plot_scores(held: HeldOutScores, models: dict[str, str], kept: str) -> Figur
             found = [held.of(name)[k] for k in order]
             y, colour = np.arange(len(found)) + offset, colour_of(name)
             axes.hlines(y, [e.low for e in found], [e.high for e in found], color=colour, lw=1.2)
-            axes.plot(
-                [e.score for e in found], y, "o", color=colour, ms=4, label=models[name]
-            )
+            axes.plot([e.score for e in found], y, "o", color=colour, ms=4, label=models[name])
             axes.axvline(held.mean(name).value, color=colour, lw=0.8, ls="--")
         short = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in names]
         axes.set_yticks(range(len(short)), short, parse_math=False)

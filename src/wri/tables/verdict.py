@@ -68,7 +68,9 @@ class ColumnChange:
     @property
     def sentence(self) -> str:
         """Range of slopes, sign and P-value."""
-        low, high = (pick_site(self.slopes, key=self.slopes.__getitem__) for pick_site in (min, max))
+        low, high = (
+            pick_site(self.slopes, key=self.slopes.__getitem__) for pick_site in (min, max)
+        )
         if self.reversed_at:
             sign = f"it reverses at {listed(self.reversed_at, 3)}"
         elif self.unsure:
@@ -99,7 +101,9 @@ def column_changes(found: ChangingFeatures, owners: Sequence[str]) -> list[Colum
             column=owners[k],
             encoded=found.names[k],
             p=float(found.p[k]),
-            slopes={names[e]: float(slopes[e]) for e in range(len(names)) if slopes[e] == slopes[e]},
+            slopes={
+                names[e]: float(slopes[e]) for e in range(len(names)) if slopes[e] == slopes[e]
+            },
             unsure=tuple(names[e] for e in against),
             reversed_at=tuple(names[e] for e in clear),
             unit=found.unit.replace("of y", "of the target"),
