@@ -93,6 +93,7 @@ def test_bad_tables_are_one_sentence_and_leave_nothing(case, command):
         (["rows.csv", *FIT, "--drop", "age"], "--drop names 'age', but there is no such column"),
         (["rows.csv", *FIT, "--number", "age"], "has no column 'age'"),
         (["rows.csv", *FIT, "--algorithms", "boost"], "--algorithms must be one of erm"),
+        (["rows.csv", *FIT, "--predictors", "forest"], "--predictors must be one of linear"),
         (["rows.csv", *FIT, "--encoding", "klingon"], "--encoding klingon is unknown"),
         (["rows.csv", *FIT, "--delimiter", "ab"], "must be one character"),
         (["rows.csv", *FIT, "--blocks", "week"], "has no column 'week' for the blocks"),
@@ -130,20 +131,29 @@ def test_from_an_awkward_table_to_a_model_and_its_report(command):
     document = json.loads(done.stdout)
     assert document["model"] == "model"
     assert document["kept"]["algorithm"] in ("erm", "wri")
-    places = [(each["environment"], each["algorithm"]) for each in document["held_out"]]
-    assert places == [(s, a) for s in ("east", "nan", "south") for a in ("erm", "wri")]
+    models = list(document["futures"])
+    assert models[-2:] == ["regression", "constant"]
+    assert {"erm", document["kept"]["model"]} < {*models}
+    places = [(each["environment"], each["model"]) for each in document["held_out"]]
+    assert places == [(s, m) for s in ("east", "nan", "south") for m in models]
+    for model, futures in document["futures"].items():
+        own = [each["loss"] for each in document["held_out"] if each["model"] == model]
+        assert np.isclose(futures["like"], np.mean(own))
+    assert document["verdict"]["answer"] in ("no", "care", "likely")
+    assert document["verdict"]["question"] == "Will it hold at a new site?"
     assert all(each["n"] == 40 and 0 <= each["score"] <= 1 for each in document["held_out"])
     kinds = {column["name"]: column["kind"] for column in document["columns"]}
     assert kinds["ward"] == "category"
     assert kinds["größe"] == "number"
     page = Path(document["report"]).read_text()
     for heading in (
+        "Will &#39;sick&#39; hold at a new site?",
+        "Loss by model and future",
         "What it was trained on",
         "How well it holds at a site that it has not seen",
-        "ERM against WRI",
         "Risk and coverage",
         "What the sites have in common",
-        "Columns whose relation to the target changes",
+        "Columns whose relation to &#39;sick&#39; changes",
         "thresholds of the verdict",
         "Model card",
         "wri fit rows.csv --target sick --env site -o model --steps 8 --json",
@@ -154,18 +164,38 @@ def test_from_an_awkward_table_to_a_model_and_its_report(command):
     assert set(model.predict(new)) <= {0, 1}
     # again, over the old model
     assert command("fit", "rows.csv", *FIT, *QUICK, "--fast").returncode == 0
-    assert "--fast held no site out" in Path("model/report.html").read_text()
+    assert "--fast left no site out" in Path("model/report.html").read_text()
 
 
 def test_fast_and_two_sites_say_what_is_unknown(command):
     Path("rows.csv").write_text(text())
     done = command("fit", "rows.csv", *FIT, *QUICK, "--fast")
-    assert "how well this model holds at a new site" in " ".join(done.stderr.split())
+    told = " ".join(done.stdout.split())
+    assert "Will it hold at a new site? Unknown: --fast left no site out, so nothing" in told
     Path("two.csv").write_text(text(table(40, 2)))
     done = command("fit", "two.csv", *FIT, *QUICK, "--json")
     document = json.loads(done.stdout)
     assert document["held_out"] == []
-    assert any("no estimate for a new site" in w for w in document["warnings"])
+    assert document["futures"] == {}
+    assert document["verdict"]["answer"] == "unknown"
+    assert "with two sites none can be left out" in document["verdict"]["sentence"]
+
+
+def test_the_verdict_comes_first_then_the_table_and_what_is_kept(command):
+    table(80, 4).rename(columns={"site": "hospital"}).to_csv("rows.csv", index=False)
+    where = ("--target", "sick", "--env", "hospital", "--predictors", "linear", "-o", "model")
+    done = command("fit", "rows.csv", *where, "--keep", "erm")
+    assert done.returncode == 0, done.stderr
+    parts = ("Will it hold at a new hospital?", "hospitals like", "constant", "Kept: ERM", "Next: ")
+    places = [done.stdout.index(part) for part in parts]
+    assert places == sorted(places)
+    screen = done.stdout[places[0] :].splitlines()
+    assert len(screen) <= 24
+    assert max(map(len, screen)) <= 80
+    assert type(load("model").steps[-1][1]).__name__ == "ERMClassifier"
+    done = command("fit", "rows.csv", *where, "--keep", "boost")
+    assert done.returncode == 2
+    assert "--keep must be one of wri 0.6" in " ".join(done.stderr.split())
 
 
 def test_files_are_sites_and_numbers_are_regressed(command):
@@ -178,7 +208,7 @@ def test_files_are_sites_and_numbers_are_regressed(command):
     assert done.returncode == 0
     assert "target 'sick': a number, so this is regression" in done.stdout
     assert "3 sites in 'file': site_east 40, site_north 40, site_south 40" in done.stdout
-    assert "R²" in done.stdout
+    assert "loss (squared error)" in done.stdout
     frame[["smoking", "sick"]].to_csv("site_north.csv", index=False)
     done = command("fit", "site_*.csv", *options)
     assert done.returncode == 2
@@ -286,12 +316,12 @@ def test_every_command_teaches_by_two_examples_and_exit_codes():
 def test_boosted_trees_are_fitted_saved_and_compared_with_their_own_erm(command):
     pytest.importorskip("lightgbm", reason="boosted trees need LightGBM ([boosting])")
     table(60).to_csv("rows.csv", index=False)
-    asked = ("--steps", "8", "--algorithms", "erm-boosting", "wri-boosting", "--choose", "insured")
+    asked = ("--steps", "8", "--algorithms", "erm-boosting", "wri-boosting")
     done = command("fit", "rows.csv", *FIT, *asked, "--penalty-weight", "3", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert {each["algorithm"] for each in found["held_out"]} == {"erm-boosting", "wri-boosting"}
-    assert "ERM boosting" in found["kept"]["why"]
+    assert {"erm-boosting", "wri-boosting 3"} < {each["model"] for each in found["held_out"]}
+    assert found["kept"]["model"] in ("erm-boosting", "wri-boosting 3")
     page = Path("model/report.html").read_text()
     assert "WRI boosting" in page
     assert "rounds of 4 leaves" in page

@@ -29,7 +29,7 @@ from wri.report.blocks import (
 from wri.report.page import write_page
 
 SCRIPT = "<script>alert('site')</script>"
-COMMAND = "wri fit rows.csv --target outcome --env site --choose insured --seed 0 -o model/"
+COMMAND = "wri fit rows.csv --target outcome --env site --seed 0 -o model/"
 SITES = [
     "Amsterdam University Medical Centre, location AMC",
     "Budapest",

@@ -13,7 +13,7 @@ from wri.errors import InputError, LostBackendError
 from wri.tables import fit_jobs
 from wri.tables.coefficients import coefficient_section
 from wri.tables.fit_jobs import FitJob, LocalRunner, RayRunner, open_runner
-from wri.tables.fitting import FitOptions, fit_table
+from wri.tables.fitting import FitOptions, fit_table, prepared_columns
 from wri.tables.held_out import SiteData
 from wri.tables.reading import read_rows
 
@@ -66,11 +66,11 @@ def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch):
         with pytest.raises(InputError, match="gave up the fit of dies without site 'a' after 1"):
             list(runner.run(work, DATA, [FitJob("dies", "a")]))
     rows = read_rows([table], "y", "site")
-    options = {"steps": 30, "penalty_weight": 1.0}
+    options = {"steps": 30, "penalty_weight": 1.0, "predictors": ("linear",)}
     here = fit_table(rows, FitOptions(**options))
     there = fit_table(rows, FitOptions(backend="ray", **options))
     for ours, theirs in zip(here.held_out.scores, there.held_out.scores, strict=True):
-        assert (ours.environment, ours.algorithm) == (theirs.environment, theirs.algorithm)
+        assert (ours.environment, ours.model) == (theirs.environment, theirs.model)
         assert theirs.loss == pytest.approx(ours.loss, abs=1e-8)
     assert there.kept == here.kept
     for name, model in here.models.items():
@@ -105,7 +105,7 @@ def test_the_report_shows_what_linear_models_use(table):
     names = [row[0] for row in shown.rows]
     assert names[0] == "x"  # the only column that tells something
     assert {"kind = red", "kind = blue"} <= {*names}
-    x, columns = fit.prepared()
+    x, columns = prepared_columns(fit.model, fit.data.X)
     coefficient = fit.estimator.coef_[0, columns.index("x")]
-    assert shown.columns == ["column", "ERM", "WRI"]
-    assert float(shown.rows[0][2]) == pytest.approx(coefficient * x[:, 0].std(), rel=0.01)
+    assert shown.columns == ["column", "WRI, λ = 2", "ERM"]
+    assert float(shown.rows[0][1]) == pytest.approx(coefficient * x[:, 0].std(), rel=0.01)

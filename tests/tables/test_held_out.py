@@ -1,21 +1,23 @@
-"""Sites held out in turn: nothing of them is seen, and rules keep what they say."""
+"""Sites held out in turn: nothing of them is seen, and futures move what was flagged without."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.preprocessing import StandardScaler
 
 from wri.estimators import ESTIMATORS
-from wri.tables.choosing import choose_algorithm
-from wri.tables.fitting import FitOptions
+from wri.tables.candidates import Candidate, FitOptions
 from wri.tables.held_out import (
     HeldOutScores,
     HeldOutWork,
     SiteData,
     SiteScore,
+    comparable_columns,
     hold_out_sites,
 )
 
 SITES = ("u", "v", "w")
+ERM = Candidate(name="erm", label="ERM", algorithm="erm", is_asked=True)
 
 
 class Watching(StandardScaler):
@@ -24,7 +26,7 @@ class Watching(StandardScaler):
     fitted: list
 
     def fit(self, X, y=None, sample_weight=None):
-        Watching.fitted.append(set(X[:, 0]))
+        Watching.fitted.append(set(X["number"]))
         return super().fit(X, y, sample_weight)
 
 
@@ -38,9 +40,13 @@ def rows(n=40):
 
 def hold_out(data, make_model, make_preprocessing=None, *, classes=True):
     work = HeldOutWork(
-        make_model=make_model, make_preprocessing=make_preprocessing, classes=classes, seed=0
+        candidates=(ERM,),
+        make_model=make_model,
+        make_preprocessing=make_preprocessing,
+        classes=classes,
+        seed=0,
     )
-    return hold_out_sites(data, SITES, ["erm"], work)
+    return hold_out_sites(data, SITES, work)
 
 
 def test_preprocessing_and_models_never_see_the_site_held_out():
@@ -52,7 +58,8 @@ def test_preprocessing_and_models_never_see_the_site_held_out():
             seen.append(set(groups))
             return super().fit(X, y, groups, sample_weight)
 
-    held = hold_out(data, lambda name: Spy(steps=5), Watching)
+    frame = pd.DataFrame(data.X, columns=["number", "value"])
+    held = hold_out(data._replace(X=frame), lambda name: Spy(steps=5), Watching)
     for site, fitted, groups in zip(SITES, Watching.fitted, seen, strict=True):
         own = set(np.flatnonzero(data.groups == site).astype(float))
         assert not own & fitted
@@ -99,46 +106,40 @@ def test_blocks_widen_intervals_where_rows_repeat():
     assert width(blocks) > 2 * width(None)
 
 
+def test_a_category_has_one_reference_and_constants_are_not_compared():
+    x = np.array([[1.0, 0.0, 0.0, 5.0, 2.0], [1.0, 0.0, 0.0, 6.0, 2.0], [0.0, 1.0, 0.0, 7.0, 2.0]])
+    x = np.vstack([x, [[0.0, 0.0, 1.0, 8.0, 2.0]]])
+    owners = ("ward", "ward", "ward", "age", "always 2")
+    assert comparable_columns(x, owners).tolist() == [1, 2, 3]  # the first ward is most common
+
+
 def made_up(losses):
-    """Held-out losses of ERM and WRI at sites."""
+    """Held-out losses of models at sites."""
     scores = [
         SiteScore(
             environment=str(e),
-            algorithm=name,
+            model=name,
             n=10,
             score=1 - loss,
             low=0,
             high=1,
             loss=loss,
+            unrelated=loss,
+            reversed=loss,
             auroc=None,
-            penalty_weight=None,
         )
         for name, row in losses.items()
         for e, loss in enumerate(row)
     ]
     sites = tuple(str(e) for e in range(len(next(iter(losses.values())))))
     return HeldOutScores(
-        environments=sites, algorithms=tuple(losses), classes=True, scores=tuple(scores), rows={}
+        environments=sites,
+        candidates=tuple(Candidate(name=name, label=name, is_asked=True) for name in losses),
+        classes=True,
+        scores=tuple(scores),
+        rows={},
+        flagged=dict.fromkeys(sites, ()),
     )
-
-
-def test_the_rules_keep_what_they_say():
-    held = made_up({"erm": [0.1, 0.1, 0.4], "wri": [0.2, 0.2, 0.3]})
-    assert choose_algorithm(held, "average").algorithm == "erm"
-    assert choose_algorithm(held, "worst").algorithm == "wri"
-    assert choose_algorithm(held, "insured").algorithm == "wri"  # 0.033 above, error 0.067
-    close = made_up({"erm": [0.1, 0.1, 0.1], "wri": [0.2, 0.2, 0.21]})
-    assert choose_algorithm(close, "insured").algorithm == "erm"
-
-
-def test_the_reader_is_told_whether_wri_helps():
-    worse = choose_algorithm(made_up({"erm": [0.1, 0.1, 0.1], "wri": [0.2, 0.2, 0.21]}), "average")
-    assert "WRI is worse than ERM at the sites held out" in worse.warnings[0]
-    alike = choose_algorithm(made_up({"erm": [0.1, 0.2, 0.3], "wri": [0.2, 0.1, 0.3]}), "average")
-    assert "At sites like those held out WRI is no better than ERM" in alike.warnings[0]
-    better = choose_algorithm(made_up({"erm": [0.3, 0.3, 0.3], "wri": [0.2, 0.2, 0.21]}), "average")
-    assert not better.warnings
-    assert "difference -0.097" in better.why
 
 
 def test_intervals_between_sites_are_those_of_student():
@@ -156,3 +157,29 @@ def test_options_name_what_does_not_exist():
         FitOptions(algorithms=("boost",)).check()
     with pytest.raises(ValueError, match="must name at least one algorithm, and none twice"):
         FitOptions(algorithms=("erm", "erm")).check()
+    with pytest.raises(ValueError, match=r"--keep must be one of wri 0\.6, wri 2, wri 6, erm, wit"):
+        FitOptions(keep="boost").check()
+    with pytest.raises(ValueError, match="λ must be a number above 0"):
+        FitOptions(keep="wri 0").check()
+
+
+def test_another_weight_can_be_kept_and_is_compared_then():
+    options = FitOptions(keep="WRI  3")
+    assert options.kept_by_name().penalty_weight == 3.0
+    assert [each.name for each in options.candidates()][:4] == [
+        "wri 0.6",
+        "wri 2",
+        "wri 3",
+        "wri 6",
+    ]
+    assert FitOptions(keep="wri").kept_by_name().name == "wri 2"  # the preset's
+    assert all(each.penalty_weight != 0 for each in FitOptions().candidates())
+
+
+def test_other_predictors_are_tried_where_they_take_little_time():
+    few = {each.name for each in FitOptions().candidates(rows=2_000, sites=4)}
+    many = {each.name for each in FitOptions().candidates(rows=1_000_000, sites=40)}
+    assert "network" in few
+    assert not {"network", "trees"} & many
+    asked = FitOptions(predictors=("linear", "network")).candidates(rows=1_000_000, sites=40)
+    assert "network" in {each.name for each in asked}

@@ -21,7 +21,7 @@ Start with a table of rows from several sites:
 
 `wri data hospitals --write hospitals.csv`
 
-`wri fit hospitals.csv --target sick --env hospital --choose worst -o model/`
+`wri fit hospitals.csv --target sick --env hospital -o model/`
 
 `wri predict model/ hospitals-new.csv -o predictions.csv`
 

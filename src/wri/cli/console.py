@@ -148,7 +148,7 @@ def ending_cleanly() -> Iterator[None]:
 
 _LISTS = (
     *("--datasets", "--algorithms", "--test-envs", "--selection", "--set", "--record"),
-    *("--number", "--category", "--drop"),
+    *("--number", "--category", "--drop", "--predictors"),
 )
 
 

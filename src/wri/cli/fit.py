@@ -6,6 +6,7 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -14,25 +15,28 @@ from wri.cli import fit_options as given
 from wri.cli.console import console, describe, echo, ending_cleanly, make_progress, say, update
 from wri.cli.sweep import read_hidden
 from wri.errors import InputError
-from wri.number_text import write_number
 
 if TYPE_CHECKING:
-    from wri.tables.fitting import FitOptions, TableFit
+    from wri.tables.candidates import FitOptions
+    from wri.tables.fitting import TableFit
     from wri.tables.reading import TableRows
 
 MOST_COLUMNS = 30  # listed
+WIDTH = 80  # characters of a line
 MOST_DIAGNOSED = 8_000  # rows that the report's diagnosis sees
 
-HELP = """Fit a model for use at new sites, and estimate how well it holds there.
+HELP = """Fit a model, and answer whether it will hold at a new site.
 
-Each site is held out in turn: ERM and WRI are trained on the others and scored on it. One of
-them is kept (`--choose`), trained on all rows, and saved with a report.
+Each site is held out in turn. WRI, ERM and simpler models are trained on the others and scored on
+it: as it is, and as if the columns whose relation to the target changes between sites told nothing
+or the opposite. The model with the least worst regret is kept, trained on all rows, and saved with
+a report.
 
 Examples:
 
 `wri fit rows.csv --target sick --env hospital -o model/`
 
-`wri fit site_*.csv --env-from-file --target y --drop id,date --choose insured -o model/`
+`wri fit site_*.csv --env-from-file --target sick --drop id,date --keep 'wri 3' -o model/`
 
 Exit codes: 0 done, 2 wrong input (one sentence names the problem), 3 Ray was lost, 130 interrupted,
 143 terminated (the last three leave nothing half-written).
@@ -52,7 +56,8 @@ def fit(
     blocks: given.Blocks = None,
     images: given.Images = False,
     algorithms: given.Algorithms = None,
-    choose: given.Choose = "affordable",
+    keep: given.Keep = None,
+    predictors: given.Predictors = None,
     fast: given.Fast = False,
     hidden: given.Hidden = None,
     steps: given.Steps = None,
@@ -65,12 +70,13 @@ def fit(
     backend: given.Backend = "local",
     as_json: given.AsJson = False,
 ) -> None:
-    """Fit a model for use at new sites, and estimate how well it holds there."""
-    from wri.tables.fitting import FitOptions
+    """Fit a model, and answer whether it will hold at a new site."""
+    from wri.tables.candidates import DEFAULT, FitOptions
 
     options = FitOptions(
-        algorithms=tuple(name.lower() for name in algorithms or ("erm", "wri")),
-        choose=choose,
+        algorithms=tuple(name.lower() for name in algorithms or DEFAULT),
+        keep=keep,
+        predictors=None if predictors is None else tuple(predictors),
         fast=fast,
         hidden=read_hidden(hidden),
         steps=steps,
@@ -206,47 +212,34 @@ def finish(
             )
         )
         return
-    show_held_out(fitted)
-    echo(f"kept: {fitted.kept.why}")
+    show_verdict(fitted)
     for text in fitted.warnings:
         say(f"warning: {text}")
-    echo(f"model:  {output}\nreport: {report}")
+    folder = shlex.quote(str(output))
     rows = "new-pictures/" if "broken" in more else "new.csv"
-    echo(f"next:   wri predict {shlex.quote(str(output))} {rows} -o predictions.csv")
+    before = "predict" if "broken" in more else "site"
+    echo(f"Next: wri {before} {folder} {rows} (before deployment), open {report}")
 
 
-def show_held_out(fitted: "TableFit") -> None:
-    """Print the scores at sites held out, algorithms side by side."""
-    from wri.tables.choosing import label_of
-    from wri.tables.fit_report import show, show_interval
-    from wri.tables.held_out import SiteInterval
+def show_verdict(fitted: "TableFit") -> None:
+    """Print the verdict, the table of models against futures, and the kept model."""
+    from wri.tables.fit_report import future_table
 
-    held = fitted.held_out
-    if held is None:
-        return
-    title = f"each site held out in turn: {held.measure} (95 % interval) and {held.loss_name}"
-    shown = Table(title=title, title_justify="left")
-    shown.add_column("site")
-    shown.add_column("rows", justify="right")
-    for name in held.algorithms:
-        shown.add_column(label_of(name), justify="right")
-        shown.add_column(held.loss_name, justify="right")
-    for place, site in enumerate(held.environments):
-        cells = [site, f"{held.of(held.algorithms[0])[place].n:,}"]
-        for name in held.algorithms:
-            own = held.of(name)[place]
-            ends = show_interval(held, SiteInterval(own.score, own.low, own.high))
-            cells += [f"{show(held, own.score)} ({ends})", write_number(own.loss, 4)]
-        shown.add_row(*cells)
-    shown.add_section()
-    for line, what in (("mean of sites", held.mean), ("a new site", held.new_site)):
-        cells = [line, ""]
-        for name in held.algorithms:
-            found, loss = what(name), what(name, "loss")
-            ends = show_interval(held, found)
-            cells += [f"{show(held, found.value)} ({ends})", write_number(loss.value, 4)]
-        shown.add_row(*cells)
-    console.print(shown)
+    verdict, held = fitted.verdict, fitted.held_out
+    echo("")
+    echo(fill(f"{verdict.question} {verdict.sentence}", WIDTH))
+    if held is not None:
+        echo("")
+        heads, lines = future_table(fitted)
+        shown = Table(box=None, padding=(0, 2, 0, 0), width=WIDTH if held.columns else None)
+        for place, head in enumerate(heads):
+            shown.add_column(head, justify="right" if place else "left", no_wrap=not place)
+        for line in lines:
+            shown.add_row(*line)
+        console.print(shown, highlight=False, markup=False)
+    echo("")
+    for text in filter(None, (*verdict.advice, verdict.kept, verdict.untried)):
+        echo(fill(text, WIDTH, break_on_hyphens=False))
 
 
 def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_json: bool) -> None:

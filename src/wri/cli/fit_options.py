@@ -82,18 +82,27 @@ PageFolder = Annotated[
 Algorithms = Annotated[
     list[str] | None,
     typer.Option(
-        help=f"Algorithms out of {', '.join(FIT_ALGORITHMS)}; erm and wri by default. Those that "
+        help=f"Algorithms out of {', '.join(FIT_ALGORITHMS)}; wri and erm by default. Those that "
         "end in -boosting grow trees and need LightGBM.",
         rich_help_panel=MODEL,
     ),
 ]
-Choose = Annotated[
-    Literal["average", "worst", "insured", "affordable"],
+Keep = Annotated[
+    str | None,
     typer.Option(
-        help="Rule for the model that is kept, by its loss at held-out sites. affordable: the "
-        "largest penalty within one per cent of the least mean loss; insured: within one standard "
-        "error of it, paired by site; average: the least mean loss; worst: the least loss at the "
-        "worst site.",
+        help="Model to keep: erm, without (ERM without the flagged columns), or 'wri 3' (WRI with "
+        "λ = 3). By default the one with the least worst regret over sites like these and sites "
+        "where the flagged columns tell nothing.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
+Predictors = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Predictors to try with ERM, out of linear, network, trees; by default those that "
+        "take less than about 20 s.",
+        show_default=False,
         rich_help_panel=MODEL,
     ),
 ]
@@ -101,7 +110,7 @@ Fast = Annotated[
     bool,
     typer.Option(
         "--fast",
-        help="Hold no site out: fast, but without an estimate for a new site.",
+        help="Hold no site out: fast, but the verdict is unknown.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -126,8 +135,8 @@ PenaltyWeight = Annotated[
     float | None,
     typer.Option(
         min=0.0,
-        help="Weight of the penalty: 0 is ERM, 3 is the preset's value for WRI, 5 for WRI with "
-        "trees. By default it is chosen by the loss at sites left out.",
+        help="The only weight λ of the penalty to try; by default the preset's, 0.3 and 3 times "
+        "of it.",
         show_default=False,
         rich_help_panel=MODEL,
     ),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wri.errors import InputError, shorten
+from wri.number_text import write_number
 
 SAMPLE = 1 << 20  # bytes of a CSV file from which the number of lines is estimated
 COPIES = 3.5  # of the numbers at the peak of reading, measured on 2,000 × 10,000
@@ -28,7 +29,7 @@ def check_memory(paths: Sequence[Path], gigabytes: float, columns: int | None = 
     if needed > gigabytes * 1e9:
         what = shorten(paths[0]) if len(paths) == 1 else f"reading {len(paths)} files"
         raise InputError(
-            f"{what} needs about {needed / 1e9:.2g} GB, but --memory allows {gigabytes:g}; raise "
+            f"{what} needs about {write_number(needed / 1e9, 2)} GB, but --memory allows {gigabytes:g}; raise "
             f"it, or leave rows{'' if columns else ' or columns'} out"
         )
 

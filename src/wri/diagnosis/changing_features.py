@@ -307,7 +307,12 @@ def changing_features(
 
 
 def flagged_columns(
-    x: np.ndarray, y: np.ndarray, site: np.ndarray, classes: bool, level: float = LEVEL
+    x: np.ndarray,
+    y: np.ndarray,
+    site: np.ndarray,
+    classes: bool,
+    level: float = LEVEL,
+    blocks: Iterable[Any] | None = None,
 ) -> np.ndarray:
     """Return the numbers of the columns that `changing_features` flags, without its other results.
 
@@ -316,7 +321,8 @@ def flagged_columns(
     fewer than two sites can be compared.
     """
     labels, number = np.unique(site, return_inverse=True)
-    compared = _compare(x, y, Environments(labels, number), None, classes)
+    block = number_blocks(blocks, len(y))
+    compared = _compare(x, y, Environments(labels, number), block, classes)
     if not compared.slopes:
         return np.empty(0, int)
     spread = compare_slopes(list(compared.slopes.values()), DRAWS, 0)

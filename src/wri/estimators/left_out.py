@@ -17,15 +17,12 @@ from wri.diagnosis.changing_features import flagged_columns
 from wri.estimators.choice import CandidateLosses, describe, pick
 from wri.estimators.row_split import hash_rows
 from wri.estimators.search import Problem, penalty_weight_of
-from wri.evaluation.futures import DEFAULT_FUTURES, LIKE, Future, source_rows
+from wri.evaluation.futures import DEFAULT_FUTURES, LIKE, Future, future_rows
 from wri.progress import Progress
 from wri.training import ModelSpec
 
 if TYPE_CHECKING:
     from wri.estimators.common import EnvironmentEstimator
-
-DRAWS = 5  # draws of rows per environment and future
-
 
 CHECKPOINTS = 20  # evaluations for early stopping
 
@@ -169,17 +166,8 @@ class _Site:
 
     def loss(self, estimator: Any, future: Future) -> float:
         """Return the mean loss in a future; as the rows are, if no column changes."""
-        if future == LIKE or not len(self.columns):
-            return self._mean(estimator, self.x)
-        random, found = np.random.default_rng(0), []
-        for _ in range(DRAWS):
-            taken = source_rows(self.y, future, self.classes, random)
-            if taken is None:
-                return self._mean(estimator, self.x)
-            moved = self.x.copy()
-            moved[:, self.columns] = self.x[taken][:, self.columns]
-            found.append(self._mean(estimator, moved))
-        return float(np.mean(found))
+        rows = future_rows(self.x, self.y, self.columns, future, self.classes)
+        return float(np.mean([self._mean(estimator, moved) for moved in rows]))
 
     def _mean(self, estimator: Any, x: np.ndarray) -> float:
         losses = estimator._losses(estimator._outputs(estimator._prepare(x)), self.y)

@@ -9,6 +9,7 @@ The columns move together, so their relation to each other stays; their relation
 columns breaks unless it comes from the target.
 """
 
+from collections.abc import Iterator
 from typing import Literal, get_args
 
 import numpy as np
@@ -17,11 +18,28 @@ Future = Literal["like", "unrelated", "reversed"]
 FUTURES: tuple[Future, ...] = get_args(Future)
 LIKE, UNRELATED, REVERSED = FUTURES
 DEFAULT_FUTURES: tuple[Future, ...] = (LIKE, UNRELATED)
+DRAWS = 5  # draws of rows per site and future
 SENTENCES = {
     LIKE: "at sites like these",
     UNRELATED: "if {columns} told nothing",
     REVERSED: "if {columns} told the opposite",
 }
+
+
+def future_rows(
+    x: np.ndarray, y: np.ndarray, columns: np.ndarray, future: Future, classes: bool
+) -> Iterator[np.ndarray]:  # [n, D] each
+    """Yield draws of a site's rows in a future; as they are, if no column can be moved.
+
+    Equal sites give equal draws if their rows are in the order of their contents.
+    """
+    random = np.random.default_rng(0)
+    for _ in range(DRAWS if future != LIKE and len(columns) else 1):
+        taken = source_rows(y, future if len(columns) else LIKE, classes, random)
+        moved = x.copy()
+        if taken is not None:
+            moved[:, columns] = x[taken][:, columns]
+        yield moved
 
 
 def source_rows(

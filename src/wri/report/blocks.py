@@ -198,6 +198,8 @@ class Page:
         Three to six key numbers, large, below the lead.
     notices : sequence of Notice, default=()
         What concerns the whole page, above the first section.
+    opening : sequence of Block, default=()
+        Blocks on the first screen, beside each other where there is room.
     """
 
     title: str
@@ -205,3 +207,4 @@ class Page:
     sections: Sequence[Section]
     facts: Sequence[tuple[str, str]] = ()
     notices: Sequence[Notice] = ()
+    opening: Sequence[Block] = ()

@@ -60,6 +60,7 @@ def render_page(page: Page) -> str:
     return templates.get_template("page.html").render(
         page=page,
         lead=[page.lead] if isinstance(page.lead, str) else page.lead,
+        opening=[_show_block(each, page.title, names) for each in page.opening],
         sections=[_show_section(each, names) for each in page.sections],
         colours=style,
         version=__version__,

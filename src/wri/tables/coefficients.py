@@ -11,8 +11,8 @@ import numpy as np
 
 from wri.number_text import write_number
 from wri.report.blocks import PageTable, Section
-from wri.tables.choosing import label_of
-from wri.tables.fitting import TableFit, last_step
+from wri.tables.candidates import WITHOUT
+from wri.tables.fitting import TableFit, last_step, prepared_columns
 
 MOST_COLUMNS = 15
 
@@ -29,32 +29,38 @@ def coefficient_section(fit: TableFit) -> Section:
     -------
     Section
     """
-    title = "Which columns the models use"
-    effects = {}
-    x, names = fit.prepared()
-    spread = x.std(0)
+    title, effects = "Which columns the models use", {}
+    labels = {each.name: each.label for each in fit.options.candidates()}
     for name, model in fit.models.items():
         found = _coefficients(last_step(model))
         if found is not None:
-            effects[label_of(name)] = found * spread
-    if label_of(fit.kept.algorithm) not in effects:
+            x, names = prepared_columns(model, fit.data.X)
+            label = labels[name] if name != WITHOUT else "ERM without flagged columns"
+            effects[label] = dict(zip(names, found * x.std(0), strict=True))
+    if not effects:
         return Section(title=title, blocks=[])
-    largest = np.max([np.abs(effect) for effect in effects.values()], 0)
-    order = np.argsort(-largest, kind="stable")[:MOST_COLUMNS]
-    unit = f"log-odds of {fit.estimator.classes_[-1]}" if fit.classes else "target"
-    rest = len(names) - len(order)
+    every = dict.fromkeys(name for own in effects.values() for name in own)
+    largest = {name: max(abs(own.get(name, 0.0)) for own in effects.values()) for name in every}
+    order = sorted(every, key=lambda name: -largest[name])[:MOST_COLUMNS]
+    unit = f"log-odds of {fit.estimator.classes_[-1]}" if fit.classes else fit.target
+    rest = len(every) - len(order)
     return Section(
         title=title,
         blocks=[
             f"Change of the prediction ({unit}) when a column rises by its standard deviation and "
-            "the others stay. Where WRI uses a column less than ERM, its relation to the target "
-            "looked different between sites; small differences may be chance.",
+            "the others stay.",
             PageTable(
                 caption="Effect per standard deviation, largest first",
                 columns=["column", *effects],
                 rows=[
-                    [names[k], *(write_number(own[k], sign=True) for own in effects.values())]
-                    for k in order
+                    [
+                        name,
+                        *(
+                            write_number(own[name], sign=True) if name in own else "–"
+                            for own in effects.values()
+                        ),
+                    ]
+                    for name in order
                 ],
                 note=f"{rest} columns with smaller effects are not shown." if rest else "",
             ),

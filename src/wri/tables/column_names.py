@@ -29,14 +29,28 @@ def readable_names(encoded: Sequence[str], raw: Sequence[str]) -> tuple[str, ...
     return names if len({*names}) == len(names) else tuple(encoded)
 
 
+def owners_of(encoded: Sequence[str], raw: Sequence[str]) -> tuple[str, ...]:
+    """Return the raw column that each encoded column comes from."""
+    return tuple(_split(name, {*raw})[0] for name in encoded)
+
+
 def _readable(name: str, raw: set[str]) -> str:
+    owner, category = _split(name, raw)
+    if category is None:
+        return owner
+    if category == MISSING:
+        return f"{owner} is missing"
+    return f"{owner} = {'a rare category' if category == INFREQUENT else category}"
+
+
+def _split(name: str, raw: set[str]) -> tuple[str, str | None]:
+    """Split an encoded name into its raw column and the category, `MISSING` or None."""
     if name in raw:
-        return name
+        return name, None
     if name.startswith(MISSING) and name.removeprefix(MISSING) in raw:
-        return f"{name.removeprefix(MISSING)} is missing"
+        return name.removeprefix(MISSING), MISSING
     owners = [column for column in raw if name.startswith(f"{column}_")]
     if not owners:
-        return name
+        return name, None
     owner = max(owners, key=len)
-    category = name.removeprefix(f"{owner}_")
-    return f"{owner} = {'a rare category' if category == INFREQUENT else category}"
+    return owner, name.removeprefix(f"{owner}_")

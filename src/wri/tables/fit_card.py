@@ -13,7 +13,6 @@ import torch
 from wri import __version__
 from wri.number_text import write_percent
 from wri.report.blocks import BulletList, CommandBlock, FactList, PageTable, Section
-from wri.tables.choosing import label_of
 from wri.tables.fitting import TableFit
 
 VERDICTS = ("supported", "rare", "outside")
@@ -84,10 +83,13 @@ def card_section(fit: TableFit, source: FitSource, day: date) -> Section:
     """Build the model card."""
     weight = fit.estimator.hyper_.get("penalty_weight")
     facts = [
-        ("Model", f"{label_of(fit.kept.algorithm)}, {type(fit.estimator).__name__}"),
+        ("Model", f"{fit.kept.label}, {type(fit.estimator).__name__}"),
         describe_predictor(fit.estimator),
         ("Penalty weight", "none" if weight is None else f"{weight:g}"),
-        ("Rule", f"--choose {fit.options.choose}"),
+        (
+            "Rule",
+            "least worst regret over the futures" if fit.options.keep is None else "--keep",
+        ),
         ("Trained", f"{day.isoformat()}, {fit.seconds:.0f} s, seed {fit.options.seed}"),
         (
             "Versions",

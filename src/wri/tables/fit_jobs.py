@@ -1,6 +1,6 @@
 """Fits as jobs: one after another in this process, or each a task of Ray.
 
-    job: one algorithm without one site, or on all rows ─► preprocessing, fit ─► what `work` returns
+    job: all models without one site, or one on all rows ─► fit ─► what `work` returns
 
 Jobs do not depend on each other, so both ways give the same results.
 """
@@ -17,7 +17,7 @@ from wri.sweep.ray_session import RETRIES, RaySession, check_ray
 
 
 class FitJob(NamedTuple):
-    """One fit: an algorithm, and the site that it does not see."""
+    """One fit: the name of what is fitted, and the site that it does not see."""
 
     algorithm: str
     held_out: str | None = None

@@ -17,13 +17,14 @@ from wri.report.blocks import (
     PageTable,
     Section,
 )
-from wri.tables.choosing import label_of
+from wri.tables.candidates import WITHOUT
 from wri.tables.coefficients import coefficient_section
 from wri.tables.diagnosing import Answer
 from wri.tables.fit_card import VERDICTS, FitSource, card_section, verdict_section
 from wri.tables.fit_plots import plot_risk_coverage, plot_scores, risk_of
 from wri.tables.fitting import TableFit
 from wri.tables.held_out import HeldOutScores, SiteInterval
+from wri.tables.verdict import beside, name_candidate, when
 
 MOST_COLUMNS = 200  # in the table of columns
 
@@ -55,53 +56,72 @@ def build_fit_page(
         Printed on the card; today when None.
     """
     sections = [
-        _trained_on(fit, source),
         _held_out(fit),
-        _insurance(fit, answers),
+        _changes(fit, answers, sampled),
         coefficient_section(fit),
         _coverage(fit),
         _sites(answers, sampled),
-        _changes(answers, sampled),
         verdict_section(fit),
+        _trained_on(fit, source),
         *more,
         card_section(fit, source, day or date.today()),
     ]
-    kind = "classes" if fit.classes else "numbers"
+    verdict = fit.verdict
     return Page(
-        title=f"Fit of {source.target}",
-        lead=[_lead(fit), fit.kept.why],
-        facts=_facts(fit, kind),
+        title=f"Will '{fit.target}' hold at a new {verdict.word.one}?",
+        lead=[verdict.sentence, *verdict.advice, verdict.kept],
+        opening=_futures(fit),
         notices=[Notice(text) for text in fit.warnings],
         sections=[section for section in sections if section.blocks],
     )
 
 
-def _lead(fit: TableFit) -> str:
-    held, kept = fit.held_out, label_of(fit.kept.algorithm)
-    rows, sites = len(fit.data.y), len(fit.environments)
+def _futures(fit: TableFit) -> list[Block]:
+    """Build the table of models against futures, and the insurance curve."""
+    held, word = fit.held_out, fit.verdict.word
     if held is None:
-        return f"{kept} was trained on {rows:,} rows of {sites} sites. No site was held out."
-    found = held.new_site(fit.kept.algorithm)
-    return (
-        f"{kept} was trained on {rows:,} rows of {sites} sites. At sites that it had not seen its "
-        f"{held.measure} was {show(held, found.value)} on average; for a new site expect "
-        f"{show(held, found.low)} to {show(held, found.high)} (95 %, if it differs from these "
-        "sites as they differ from each other)."
+        return []
+    heads, lines = future_table(fit)
+    note = (
+        f"Mean {held.loss_name} over {len(held.environments)} {word.many}, each left out in turn. "
+        f"{fit.verdict.untried}"
     )
+    table = PageTable(caption="Loss by model and future", columns=heads, rows=lines, note=note)
+    if not held.columns:
+        return [table]
+    kept = next(line for line in lines if line[0].endswith("(kept)"))
+    told = ", ".join(f"{head} {value}" for head, value in zip(heads[1:], kept[1:], strict=True))
+    curve = PagePicture(
+        figure=fit.plot_insurance().get_figure(),
+        alternative=f"{kept[0]}: {held.loss_name} {told}.",
+        caption=f"Left: better at {word.many} like these. Down: better if the relation changes.",
+    )
+    return [table, curve]
 
 
-def _facts(fit: TableFit, kind: str) -> list[tuple[str, str]]:
-    facts = [
-        ("Rows", f"{len(fit.data.y):,}"),
-        ("Sites", str(len(fit.environments))),
-        ("Kept", label_of(fit.kept.algorithm)),
-    ]
+def future_table(fit: TableFit) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and lines of the table of models against futures."""
+    held, word = fit.held_out, fit.verdict.word
+    assert held is not None
+    shown = [c for c in held.candidates if c.name != WITHOUT or held.columns]
+    values = {c.name: [held.losses(c.name, f).mean() for f in held.futures] for c in shown}
+    digits = int(np.clip(2 - np.floor(np.log10(max(min(values[shown[0].name]), 1e-9))), 0, 6))
+    lines = []
+    for each in shown:
+        label = name_candidate(each, held.columns, held.classes)
+        label += " (kept)" if each.name == fit.kept.name else ""
+        lines.append([label, *(f"{value:,.{digits}f}" for value in values[each.name])])
+    heads = [f"loss ({held.loss_name})", *(when(f, held.columns, word) for f in held.futures)]
+    return heads, lines
+
+
+def _compared(fit: TableFit) -> dict[str, str]:
+    """Return the labels of the kept model and of its ERM, by name."""
     held = fit.held_out
-    if held is not None:
-        own = [each.score for each in held.of(fit.kept.algorithm)]
-        facts.append((f"Mean {held.measure} held out", show(held, float(np.mean(own)))))
-        facts.append(("Worst site", show(held, min(own))))
-    return facts
+    assert held is not None
+    erm = beside(fit.kept, held.candidates)
+    both = [fit.kept] if erm is None else [fit.kept, erm]
+    return {each.name: name_candidate(each, held.columns, held.classes) for each in both}
 
 
 def show(held: HeldOutScores, value: float) -> str:
@@ -179,43 +199,44 @@ def _target_cells(fit: TableFit, name: str) -> list[str]:
 
 
 def _held_out(fit: TableFit) -> Section:
-    held, title = fit.held_out, "How well it holds at a site that it has not seen"
+    held, word = fit.held_out, fit.verdict.word
+    title = f"How well it holds at a {word.one} that it has not seen"
     if held is None:
-        return Section(title=title, blocks=[Notice(fit.kept.warnings[-1])])
-    figure = plot_scores(held, fit.kept.algorithm)
-    worst = min(held.of(fit.kept.algorithm), key=lambda each: each.score)
+        return Section(title=title, blocks=[Notice(fit.verdict.sentence)])
+    models, kept = _compared(fit), fit.kept.name
+    worst, ahead = min(held.of(kept), key=lambda each: each.score), held.new_site(kept)
     alternative = (
-        f"{label_of(fit.kept.algorithm)} has its worst {held.measure}, "
-        f"{show(held, worst.score)}, at {worst.environment}. {fit.kept.why}"
+        f"{models[kept]} has its worst {held.measure}, {show(held, worst.score)}, at "
+        f"{worst.environment}."
     )
     return Section(
         title=title,
         blocks=[
-            "Each site was held out in turn: preprocessing and models were fitted on all other "
-            "sites and scored on it. Choices such as the penalty weight used the other sites only.",
+            f"Each {word.one} was held out in turn: preprocessing and models were fitted on all "
+            f"other {word.many} and scored on it. The {held.measure} of {models[kept]} was "
+            f"{show(held, ahead.value)} on average; for a new {word.one} expect "
+            f"{show_interval(held, ahead)} (95 %, if it differs from these as they differ from "
+            "each other).",
             PagePicture(
-                figure=figure,
+                figure=plot_scores(held, models, kept),
                 alternative=alternative,
-                caption=f"{held.measure.capitalize()} at sites held out",
+                caption=f"{held.measure.capitalize()} at {word.many} held out",
             ),
-            score_table(fit, held),
-            "ERM and WRI were compared by the same losses, so the score of the kept one is "
-            "slightly too good.",
+            score_table(held, models, word.one),
+            "The model was kept by the same losses, so its score is slightly too good.",
         ],
     )
 
 
-def score_table(fit: TableFit, held: HeldOutScores) -> PageTable:
+def score_table(held: HeldOutScores, models: Mapping[str, str], site: str) -> PageTable:
     """Build the table of scores and losses per site, with means and a new site's interval."""
-    names = held.algorithms
-    by_site = {
-        each: [s for s in held.scores if s.environment == each] for each in held.environments
-    }
+    names = list(models)
     rows: list[Sequence[str | PageCell]] = []
-    for site, found in by_site.items():
+    for place, name in enumerate(held.environments):
+        found = [held.of(model)[place] for model in names]
         losses = [write_number(each.loss, 4) for each in found]
         least = write_number(min(each.loss for each in found), 4)
-        cells: list[str | PageCell] = [site, f"{found[0].n:,}"]
+        cells: list[str | PageCell] = [name, f"{found[0].n:,}"]
         for each in found:
             ends = show_interval(held, SiteInterval(each.score, each.low, each.high))
             cells.append(PageCell(show(held, each.score), ends))
@@ -223,8 +244,8 @@ def score_table(fit: TableFit, held: HeldOutScores) -> PageTable:
             PageCell(loss, best=losses.count(least) == 1 and loss == least) for loss in losses
         ]
         rows.append(cells)
-    means: list[str | PageCell] = ["mean of sites", ""]
-    new: list[str | PageCell] = ["a new site, 95 %", ""]
+    means: list[str | PageCell] = [f"mean of {len(held.environments)}", ""]
+    new: list[str | PageCell] = [f"a new {site}, 95 %", ""]
     for what in ("score", "loss"):
         for name in names:
             mean, ahead = held.mean(name, what), held.new_site(name, what)
@@ -239,11 +260,11 @@ def score_table(fit: TableFit, held: HeldOutScores) -> PageTable:
                     )
                 )
                 new.append(f"{write_number(ahead.low)} to {write_number(ahead.high)}")
-    labels = [label_of(name) for name in names]
+    labels = list(models.values())
     return PageTable(
-        caption="Scores at sites held out",
+        caption=f"Scores at each {site} held out",
         columns=[
-            "site",
+            site,
             "rows",
             *(f"{held.measure}, {label}" for label in labels),
             *(f"{held.loss_name}, {label}" for label in labels),
@@ -253,24 +274,6 @@ def score_table(fit: TableFit, held: HeldOutScores) -> PageTable:
         note="95 % intervals: of a site by chance in its rows, of the mean by the spread "
         "between sites. The smallest loss at a site is bold.",
     )
-
-
-def _insurance(fit: TableFit, answers: Mapping[str, Answer]) -> Section:
-    blocks: list[Block] = [fit.kept.why]
-    weight = fit.estimator.hyper_.get("penalty_weight")
-    if weight is not None:
-        chosen = fit.estimator.selection_
-        blocks.append(f"Penalty weight λ of the kept model: {weight:g} ({chosen}).")
-    stress = answers.get("stress")
-    if stress is not None:
-        blocks += _answer_blocks(stress, "Stress test")
-        if stress.answered:
-            blocks.append(
-                "These losses are on training rows; compare the models with each other and not "
-                "with the scores above. WRI with its full penalty (--penalty-weight 3, or 5 for "
-                "trees) shows the effect of more insurance."
-            )
-    return Section(title="ERM against WRI: cost and benefit of the insurance", blocks=blocks)
 
 
 def _answer_blocks(answer: Answer, caption: str, note: str = "") -> list[Block]:
@@ -285,7 +288,7 @@ def _coverage(fit: TableFit) -> Section:
     held = fit.held_out
     if held is None:
         return Section(title="Risk and coverage", blocks=[])
-    kept = fit.kept.algorithm
+    kept, models = fit.kept.name, _compared(fit)
     risk, verdicts = risk_of(held, kept), held.rows[kept].verdicts
     rows = []
     for verdict in VERDICTS:
@@ -302,12 +305,12 @@ def _coverage(fit: TableFit) -> Section:
             "helps. If it falls, rare rows are the clear cases: rare then means extreme among the "
             "training sites, not doubtful.",
             PagePicture(
-                figure=plot_risk_coverage(held),
+                figure=plot_risk_coverage(held, models),
                 alternative=f"{name} by verdict at sites held out: {said}.",
                 caption="Risk by coverage at sites held out",
             ),
             PageTable(
-                caption=f"Verdicts of {label_of(kept)} at sites held out",
+                caption=f"Verdicts of {models[kept]} at sites held out",
                 columns=["verdict", "rows", "share", name],
                 rows=rows,
             ),
@@ -341,9 +344,21 @@ def _overlap_table(found: Any) -> PageTable:
     )
 
 
-def _changes(answers: Mapping[str, Answer], sampled: int | None) -> Section:
+def _changes(fit: TableFit, answers: Mapping[str, Answer], sampled: int | None) -> Section:
+    """Build the section on slopes by site."""
     blocks: list[Block] = []
-    for name, caption in (("changes", "Slopes by site"), ("position", "Gap beside chance")):
-        if name in answers:
-            blocks += _answer_blocks(answers[name], caption, _sampled(sampled))
-    return Section(title="Columns whose relation to the target changes", blocks=blocks)
+    word = fit.verdict.word
+    if fit.slopes is not None:
+        figure, text = fit.slopes.plot(), fit.verdict.sentence
+        blocks.append(PagePicture(figure=figure, alternative=text, caption="Slopes by site"))
+        sites = [str(name) for name in fit.slopes.environments]
+        if fit.verdict.changes and len(sites) <= 30:
+            rows = [
+                [c.column, *(f"{c.slopes.get(s, np.nan):.3g}" for s in sites), f"{c.p:.3g}"]
+                for c in fit.verdict.changes
+            ]
+            caption = f"Slopes of flagged columns, in {fit.verdict.changes[0].unit}"
+            blocks.append(PageTable(caption=caption, columns=[word.one, *sites, "P"], rows=rows))
+    if "position" in answers:
+        blocks += _answer_blocks(answers["position"], "Gap beside chance", _sampled(sampled))
+    return Section(title=f"Columns whose relation to '{fit.target}' changes", blocks=blocks)

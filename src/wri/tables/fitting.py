@@ -1,114 +1,102 @@
 """Fit of models to raw rows, with each site held out in turn.
 
-rows ─► schema ─► each site held out: preprocessing, ERM, WRI on the others ─► scores
-     ─► the same models on all rows ─► the one that is kept
+rows ─► schema ─► columns that change ─► each site held out: models on the others, in every future
+     ─► verdict ─► the kept model, and ERM beside it, on all rows
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from sklearn.pipeline import Pipeline
 
-from wri.errors import InputError, check_option
-from wri.estimators import ESTIMATORS
-from wri.estimators.choice import DEFAULT_RULE, RULES, Rule
+from wri.diagnosis import ChangingFeatures, changing_features
+from wri.errors import InputError
 from wri.estimators.columns import Column
 from wri.estimators.pipeline import make_pipeline
-from wri.estimators.specs import LADDER, PenaltyWeight, has_penalty_weight
 from wri.progress import Progress, silent
-from wri.registry import ALGORITHMS
-from wri.tables.choosing import KeptModel, choose_algorithm, keep_without_comparison
-from wri.tables.column_names import readable_names
-from wri.tables.fit_jobs import RUNNERS, FitJob, JobRunner, open_runner
-from wri.tables.held_out import HeldOutScores, HeldOutWork, SiteData, hold_out_sites
+from wri.tables.candidates import WITHOUT, Candidate, FitOptions
+from wri.tables.column_names import owners_of, readable_names
+from wri.tables.fit_jobs import FitJob, JobRunner, open_runner
+from wri.tables.held_out import (
+    HeldOutScores,
+    HeldOutWork,
+    SiteData,
+    comparable_columns,
+    hold_out_sites,
+)
 from wri.tables.reading import TableRows
 from wri.tables.schema import TableSchema
+from wri.tables.verdict import (
+    ColumnChange,
+    SiteWord,
+    Verdict,
+    beside,
+    choose_candidate,
+    column_changes,
+    decide,
+)
 
-DEFAULT = ("erm", "wri")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 FEWEST_SITES = 3  # one to hold out and two to train on
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitOptions:
-    """Options of a fit: what is trained, and how one model is kept."""
-
-    algorithms: tuple[str, ...] = DEFAULT
-    choose: Rule = DEFAULT_RULE
-    fast: bool = False  # no site is held out
-    hidden: tuple[int, ...] | None = None
-    steps: int | None = None
-    penalty_weight: float | None = None  # chosen by sites left out when None
-    seed: int = 0
-    device: str = "auto"
-    backend: str = "local"  # where fits run: "local" or "ray"
-
-    def check(self) -> None:
-        """Refuse unknown options."""
-        for name in self.algorithms:
-            check_option("--algorithms", name, tuple(ALGORITHMS))
-        if not self.algorithms or len({*self.algorithms}) < len(self.algorithms):
-            raise InputError("--algorithms must name at least one algorithm, and none twice")
-        check_option("--choose", self.choose, RULES)
-        check_option("--backend", self.backend, tuple(RUNNERS))
-
-    def make_model(self, algorithm: str, classes: bool) -> Any:
-        """Make an unfitted estimator."""
-        entry = ALGORITHMS[algorithm]
-        kind = ESTIMATORS[f"{entry.estimator}{'Classifier' if classes else 'Regressor'}"]
-        weight: PenaltyWeight = "auto" if self.penalty_weight is None else self.penalty_weight
-        given: dict[str, Any] = {
-            "penalty_weight": weight if has_penalty_weight(entry.objective) else None,
-            "choose": self.choose,
-            "random_state": self.seed,
-            "n_jobs": RUNNERS[self.backend].threads_per_job,
-        }
-        if entry.boosted:
-            rounds = {} if self.steps is None else {"rounds": self.steps}
-            return kind(**given, **rounds)
-        return kind(**given, hidden=self.hidden, steps=self.steps, device=self.device)
-
-    def cost(self, algorithm: str, sites: int) -> int:
-        """Estimate the work: runs, those with a penalty counted twice."""
-        if not has_penalty_weight(ALGORITHMS[algorithm].objective):
-            return 1
-        if self.penalty_weight is not None:
-            return 2
-        return 2 * (len(LADDER) * sites + 1) if sites >= FEWEST_SITES else 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableFit:
-    """Models of all algorithms on all rows, the kept one, and scores at sites held out."""
+    """The verdict, the kept model on all rows, and scores at sites held out."""
 
     data: SiteData
     environments: Mapping[str, int]  # rows by name
     classes: bool
     options: FitOptions
     schema: TableSchema | None  # None where rows are features of pictures
+    slopes: ChangingFeatures | None  # None where they cannot be compared
     held_out: HeldOutScores | None  # None with two sites, or where it was skipped
-    models: Mapping[str, Any]  # by algorithm, with their preprocessing
-    kept: KeptModel
+    models: Mapping[str, Any]  # the kept one and ERM by name, with their preprocessing
+    kept: Candidate
+    verdict: Verdict
     warnings: tuple[str, ...]
     seconds: float
 
     @property
     def model(self) -> Any:
         """The kept model."""
-        return self.models[self.kept.algorithm]
+        return self.models[self.kept.name]
 
     @property
     def estimator(self) -> Any:
         """The kept model without its preprocessing."""
         return last_step(self.model)
 
-    def prepared(self) -> tuple[np.ndarray, tuple[str, ...]]:
-        """Return all rows as the models see them, and the names of the columns."""
-        return prepared_columns(self.model, self.data.X)
+    @property
+    def target(self) -> str:
+        """Name of the target."""
+        return "class" if self.schema is None else str(self.schema.target)
+
+    def plot_insurance(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw each model's loss at sites like these against its loss if flagged columns broke.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on. None: new ones.
+
+        Returns
+        -------
+        ax : matplotlib Axes
+        """
+        from wri.tables.fit_plots import draw_insurance  # loads Matplotlib
+
+        if self.held_out is None or not self.held_out.columns:
+            raise InputError("no column was flagged at sites held out, so there is no curve")
+        return draw_insurance(self.held_out, self.kept.name, self.verdict.word, ax)
 
 
 def last_step(model: Any) -> Any:
@@ -201,110 +189,130 @@ def fit_sites(
         Called with parts of the work done and in all.
     """
     start, sites = perf_counter(), len(environments)
-    last = {name: options.cost(name, sites) for name in options.algorithms}
-    inner = {name: options.cost(name, sites - 1) for name in options.algorithms}
-    outer = not options.fast and sites >= FEWEST_SITES
-    before = sites * sum(inner.values()) if outer else 0
-    total = before + sum(last.values())
+    word = SiteWord.of(None if schema is None else schema.environment)
+    slopes, changes = _find_changes(data, schema, classes)
+    reduced = _without_flagged(schema, changes, options)
     held = None
     with open_runner(options.backend) as runner:
-        if outer:
-            report = lambda done, _: progress(done, total)  # noqa: E731
-            held = _hold_out(data, environments, options, classes, schema, inner, report, runner)
-        models, said = _fit_on_all(
-            data,
-            options,
-            classes,
-            schema,
-            last,
-            lambda done: progress(before + done, total),
-            runner,
-        )
-    if held is None:
-        ends = {name: last_step(model) for name, model in models.items()}
-        kept = keep_without_comparison(options.algorithms, sites, ends)
-    else:
-        kept = choose_algorithm(held, options.choose)
-    notes = () if schema is None else schema.notes
+        if sites >= FEWEST_SITES and not options.fast:
+            work = HeldOutWork(
+                candidates=tuple(options.candidates(len(data.y), sites)),
+                make_model=partial(options.make_model, classes=classes, fold=True),
+                make_preprocessing=None if schema is None else partial(_make_head, schema),
+                classes=classes,
+                seed=options.seed,
+            )
+            names = tuple(environments)
+            report = lambda done, _: progress(done, sites + 1)  # noqa: E731
+            held = hold_out_sites(data, names, work, progress=report, runner=runner)
+        kept = options.kept_by_name() or _keep(held, options)
+        erm = beside(kept, options.candidates())
+        fits = _Fits(options, classes, schema, reduced)
+        models, said = fits.run(data, [kept] if erm is None else [kept, erm], runner)
+    verdict = decide(
+        held,
+        options,
+        kept,
+        changes=changes,
+        slopes=slopes,
+        target="class" if schema is None else str(schema.target),
+        word=word,
+        sites=sites,
+    )
     return TableFit(
         data=data,
         environments=environments,
         classes=classes,
         options=options,
         schema=schema,
+        slopes=slopes,
         held_out=held,
         models=models,
         kept=kept,
-        warnings=tuple(dict.fromkeys([*notes, *said, *kept.warnings])),
+        verdict=verdict,
+        warnings=tuple(dict.fromkeys([*(() if schema is None else schema.notes), *said])),
         seconds=perf_counter() - start,
     )
 
 
-def _hold_out(
-    data: SiteData,
-    environments: Mapping[str, int],
-    options: FitOptions,
-    classes: bool,
-    schema: TableSchema | None,
-    costs: Mapping[str, int],
-    progress: Progress,
-    runner: JobRunner,
-) -> HeldOutScores:
-    work = HeldOutWork(
-        make_model=partial(options.make_model, classes=classes),
-        make_preprocessing=None if schema is None else partial(_make_pipeline_head, schema),
-        classes=classes,
-        seed=options.seed,
-    )
-    return hold_out_sites(
-        data,
-        tuple(environments),
-        options.algorithms,
-        work,
-        costs=costs,
-        progress=progress,
-        runner=runner,
-    )
+def _find_changes(
+    data: SiteData, schema: TableSchema | None, classes: bool
+) -> tuple[ChangingFeatures | None, list[ColumnChange]]:
+    """Compare the columns' slopes between all sites; features of pictures are not compared."""
+    if schema is None:
+        return None, []
+    head = _make_head(schema)
+    x, raw = np.asarray(head.fit_transform(data.X)), [str(name) for name in data.X.columns]
+    encoded = [str(name) for name in head.get_feature_names_out()]
+    names, owners = readable_names(encoded, raw), owners_of(encoded, raw)
+    compared = comparable_columns(x, owners)
+    frame = pd.DataFrame(x[:, compared], columns=[names[k] for k in compared])
+    try:
+        found = changing_features(frame, data.y, data.groups, classes=classes, blocks=data.blocks)
+    except InputError:  # the verdict says that nothing could be compared
+        return None, []
+    return found, column_changes(found, [owners[k] for k in compared])
 
 
-def _make_pipeline_head(schema: TableSchema) -> Pipeline:
+def _without_flagged(
+    schema: TableSchema | None, changes: Sequence[ColumnChange], options: FitOptions
+) -> TableSchema | None:
+    """Return the schema without the flagged columns; refuse to keep a model that has none left."""
+    flagged = {change.column for change in changes}
+    if options.keep == WITHOUT and not flagged:
+        raise InputError("--keep without: no column is flagged; use --keep erm")
+    if schema is None or options.keep != WITHOUT:
+        return schema
+    columns = tuple(replace(c, kind="left out") if c.name in flagged else c for c in schema.columns)
+    reduced = replace(schema, columns=columns)
+    if not reduced.features:
+        raise InputError("--keep without: every column is flagged, so none would be left")
+    return reduced
+
+
+def _keep(held: HeldOutScores | None, options: FitOptions) -> Candidate:
+    """Return the candidate that the rule keeps; the preset's λ where no site was held out."""
+    if held is not None:
+        return choose_candidate(held, options)
+    asked = [each for each in options.candidates() if each.is_asked]
+    default = options.default_weight()
+    return next((each for each in asked if each.penalty_weight == default), asked[0])
+
+
+def _make_head(schema: TableSchema) -> Pipeline:
     return Pipeline([(type(step).__name__.lower(), step) for step in schema.make_preprocessing()])
 
 
-def _fit_on_all(
-    data: SiteData,
-    options: FitOptions,
-    classes: bool,
-    schema: TableSchema | None,
-    costs: Mapping[str, int],
-    advance: Callable[[int], None],
-    runner: JobRunner,
-) -> tuple[dict[str, Any], Sequence[str]]:
-    """Fit models on all rows; return them with their warnings."""
-    found: dict[str, tuple[Any, list[str]]] = {}
-    done = 0
-    work = partial(_fit_whole, options=options, classes=classes, schema=schema)
-    for job, result in runner.run(work, data, [FitJob(name) for name in options.algorithms]):
-        found[job.algorithm] = result
-        done += costs[job.algorithm]
-        advance(done)
-    said = [text for name in options.algorithms for text in found[name][1]]
-    return {name: found[name][0] for name in options.algorithms}, list(dict.fromkeys(said))
+@dataclass(frozen=True)
+class _Fits:
+    """Fits on all rows."""
 
+    options: FitOptions
+    classes: bool
+    schema: TableSchema | None
+    reduced: TableSchema | None  # without the flagged columns, if such a model is kept
 
-def _fit_whole(
-    data: SiteData,
-    job: FitJob,
-    *,
-    options: FitOptions,
-    classes: bool,
-    schema: TableSchema | None,
-) -> tuple[Any, list[str]]:
-    """Fit one algorithm on all rows; return the model and its warnings."""
-    estimator = options.make_model(job.algorithm, classes)
-    steps = [] if schema is None else schema.make_preprocessing()
-    model = make_pipeline(*steps, estimator) if steps else estimator
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(data.X, data.y, groups=data.groups)
-    return model, [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
+    def run(
+        self, data: SiteData, candidates: Sequence[Candidate], runner: JobRunner
+    ) -> tuple[dict[str, Any], list[str]]:
+        """Return the models by name, and their warnings."""
+        work = partial(self._fit, by_name={each.name: each for each in candidates})
+        jobs = [FitJob(each.name) for each in candidates]
+        found = {job.algorithm: result for job, result in runner.run(work, data, jobs)}
+        said = [text for each in candidates for text in found[each.name][1]]
+        models = {each.name: found[each.name][0] for each in candidates}
+        return models, list(dict.fromkeys(said))
+
+    def _fit(
+        self, data: SiteData, job: FitJob, *, by_name: Mapping[str, Candidate]
+    ) -> tuple[Any, list[str]]:
+        """Fit one model on all rows; return it with its warnings."""
+        estimator = self.options.make_model(by_name[job.algorithm], self.classes)
+        schema = self.reduced if job.algorithm == WITHOUT else self.schema
+        steps = [] if schema is None else schema.make_preprocessing()
+        model = make_pipeline(*steps, estimator) if steps else estimator
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(data.X, data.y, groups=data.groups)
+        said = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
+        return model, said

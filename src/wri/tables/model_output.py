@@ -2,20 +2,18 @@
 
 import os
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Any
 
-from sklearn.base import clone
-
+from wri.diagnosis import design_position, environment_overlap
 from wri.errors import InputError, shorten
 from wri.estimators.model_folder import REPORT, check_target
 from wri.report.blocks import Page
 from wri.report.page import render_page
-from wri.tables.choosing import label_of
-from wri.tables.diagnosing import Answer, NamedColumns, diagnose_columns
-from wri.tables.fitting import TableFit, last_step
+from wri.tables.diagnosing import Answer, NamedColumns, ask
+from wri.tables.fitting import TableFit, prepared_columns
 from wri.tables.staging import open_stage
+from wri.tables.verdict import verdict_document
 
 
 def check_output(folder: Path) -> None:
@@ -83,37 +81,40 @@ def diagnose_fit(fit: TableFit, most: int) -> tuple[dict[str, Answer], int | Non
     most
         Rows that are looked at; more are drawn from.
     """
-    x, names = fit.prepared()
+    x, names = prepared_columns(fit.model, fit.data.X)
     own = fit.data
     columns = NamedColumns(x=x, names=names, y=own.y, groups=own.groups, blocks=own.blocks)
-    seen = columns.sample(most, fit.options.seed)
-    models = {label_of(name): last_step(model) for name, model in fit.models.items()}
-    for name in ("wri", "wri-boosting"):
-        if name not in fit.models:
-            continue
-        # the chosen weight may be close to zero, which shows nothing
-        full = clone(models[label_of(name)]).set_params(penalty_weight=None)
-        with warnings.catch_warnings():  # the fit itself has warned already
-            warnings.filterwarnings("ignore", ".*pairs of environments hardly overlap")
-            full.fit(seen.x, seen.y, groups=seen.groups)
-        models[f"{label_of(name)}, full penalty"] = full
-    answers = diagnose_columns(seen, classes=fit.classes, models=models, seed=fit.options.seed)
+    seen = columns.sample(most, fit.options.seed).varying()
+    answers = {"overlap": ask("overlap", lambda: environment_overlap(seen.frame, seen.groups))}
+    flagged = () if fit.slopes is None else fit.slopes.flagged
+    flagged = tuple(name for name in flagged if name in seen.names)
+    if flagged:
+        answers["position"] = ask(
+            "position",
+            lambda: design_position(
+                seen.frame, seen.y, seen.groups, flagged, seed=fit.options.seed
+            ),
+        )
     return answers, len(seen.y) if len(seen.y) < len(x) else None
 
 
 def fit_document(fit: TableFit) -> dict[str, Any]:
-    """Return a fit for JSON: `kept`, `held_out` and more."""
-    held, kept = fit.held_out, fit.kept.algorithm
-    weight = fit.estimator.hyper_.get("penalty_weight")
-    new = None if held is None else held.new_site(kept)
+    """Return a fit for JSON: `verdict`, `futures`, `kept`, `held_out` and more."""
+    held, kept = fit.held_out, fit.kept
+    new = None if held is None else held.new_site(kept.name)
     return {
-        "kept": {"algorithm": kept, "penalty_weight": weight, "why": fit.kept.why},
+        **verdict_document(fit.verdict, held),
+        "kept": {
+            "model": kept.name,
+            "algorithm": kept.algorithm,
+            "penalty_weight": fit.estimator.hyper_.get("penalty_weight"),
+            "why": fit.verdict.kept,
+        },
         "held_out": [] if held is None else [each.as_dict() for each in held.scores],
         "new_site": None
         if new is None
         else {"measure": "accuracy" if fit.classes else "r2", "low": new.low, "high": new.high},
         "task": "classes" if fit.classes else "numbers",
-        "choose": fit.options.choose,
         "environments": dict(fit.environments),
         "columns": [] if fit.schema is None else [c.as_dict() for c in fit.schema.columns],
         "warnings": list(fit.warnings),

@@ -15,7 +15,8 @@ from wri.features.picture_files import read_picture
 from wri.progress import Progress, silent
 from wri.report.blocks import Notice, Section, Thumbnail, ThumbnailGallery
 from wri.report.pictures import make_thumbnail
-from wri.tables.fitting import FitOptions, TableFit, fit_sites
+from wri.tables.candidates import FitOptions
+from wri.tables.fitting import TableFit, fit_sites
 from wri.tables.held_out import SiteData
 
 RAREST = 12  # pictures that are shown
@@ -72,7 +73,7 @@ def fit_pictures(
         f"{path} could not be read and was left out: {why}" for path, why in broken.items()
     )
     fit = replace(fit, warnings=(*fit.warnings, *said[:10]))
-    model = PictureClassifier(options.make_model(fit.kept.algorithm, True), backbone=backbone)
+    model = PictureClassifier(options.make_model(fit.kept, True), backbone=backbone)
     model.backbone_ = {"name": found.backbone, "digest": found.digest}
     model.broken_, model.estimator_ = dict(found.broken), fit.model
     model.estimator_.backbone_ = model.backbone_

@@ -1,0 +1,384 @@
+"""The verdict of a fit: will it hold at a new site, and which model is kept.
+
+    no        no better than a constant at sites held out
+    care      a column's relation to the target changes between sites
+    likely    nothing was seen to change; the sentence says what could have been seen
+    unknown   no site was held out
+
+A spread τ of a column's slopes between E sites makes Cochran's Q about (1 + τ²/s²) · χ²(E − 1),
+s being the slopes' standard error. So a spread is found with probability 0.8 if
+
+    τ = s · sqrt(c / q − 1),    c, q: quantiles 1 − 0.05/D and 0.2 of χ²(E − 1), D columns
+"""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.stats import chi2
+
+from wri.diagnosis.changing_features import LEVEL, ChangingFeatures
+from wri.diagnosis.inputs import listed
+from wri.errors import shorten
+from wri.estimators.choice import CandidateLosses, pick
+from wri.evaluation.futures import LIKE, REVERSED, UNRELATED, Future
+from wri.tables.candidates import CONSTANT, NETWORK, PLAIN, TREES, WITHOUT, Candidate, FitOptions
+from wri.tables.held_out import HeldOutScores
+
+FEWEST_FOR_ERRORS = 4  # sites; with fewer a saving is not stated
+POWER = 0.8
+REMEDIES = {NETWORK: "--hidden 32,16", TREES: "--algorithms wri-boosting"}
+VerdictWord = Literal["no", "care", "likely", "unknown"]
+
+
+class SiteWord(NamedTuple):
+    """The user's word for a site: the name of its column if that is one English-looking word."""
+
+    one: str
+    many: str
+
+    @classmethod
+    def of(cls, column: str | None) -> "SiteWord":
+        word = (column or "").lower()
+        if not (word.isascii() and word.isalpha()) or word in ("file", "folder", "env"):
+            return cls("site", "sites")
+        if word.endswith("s"):
+            return cls("site", "sites")  # a plural, or one whose plural is hard to tell
+        if word.endswith(("x", "z", "ch", "sh")):
+            return cls(word, f"{word}es")
+        if word.endswith("y") and word[-2:-1] not in "aeiou":
+            return cls(word, f"{word[:-1]}ies")
+        return cls(word, f"{word}s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnChange:
+    """How the relation of one raw column to the target changes between sites."""
+
+    column: str
+    encoded: str  # its encoded column that changes most, such as "ward = a"
+    p: float
+    slopes: dict[str, float]  # of the encoded column by site
+    unsure: tuple[str, ...]  # sites whose slope has the other sign, perhaps by chance
+    reversed_at: tuple[str, ...]  # sites whose slope has clearly the other sign
+    unit: str
+
+    @property
+    def sentence(self) -> str:
+        """Range of slopes, sign and P-value."""
+        low, high = (
+            pick_site(self.slopes, key=self.slopes.__getitem__) for pick_site in (min, max)
+        )
+        if self.reversed_at:
+            sign = f"it reverses at {listed(self.reversed_at, 3)}"
+        elif self.unsure:
+            sign = f"it may reverse at {listed(self.unsure, 3)}"
+        else:
+            sign = "it does not change its sign"
+        chance = f"{'at most ' if self.p <= 0.001 else ''}{100 * self.p:.2g} %"
+        of = f" of {self.encoded}" if self.encoded != self.column else ""
+        return (
+            f"slope{of} {self.slopes[low]:.2g} at {shorten(low)} to {self.slopes[high]:.2g} at "
+            f"{shorten(high)}, in {self.unit}; {sign}; chance would do this in {chance} of tables"
+        )
+
+
+def column_changes(found: ChangingFeatures, owners: Sequence[str]) -> list[ColumnChange]:
+    """Return the changes of the flagged raw columns, the largest first."""
+    changes: dict[str, ColumnChange] = {}
+    widest, flagged = found.widest(), found.is_flagged
+    for k in found.order:
+        if not flagged[k] or owners[k] in changes:
+            continue
+        slopes, errors = (part[widest[k], :, k] for part in (found.slopes, found.errors))
+        sign = np.sign(found.average[widest[k], k])
+        names = [str(label) for label in found.environments]
+        against = [e for e in range(len(names)) if slopes[e] * sign < 0]
+        clear = [e for e in against if abs(slopes[e]) > 2 * errors[e]]
+        changes[owners[k]] = ColumnChange(
+            column=owners[k],
+            encoded=found.names[k],
+            p=float(found.p[k]),
+            slopes={
+                names[e]: float(slopes[e]) for e in range(len(names)) if slopes[e] == slopes[e]
+            },
+            unsure=tuple(names[e] for e in against),
+            reversed_at=tuple(names[e] for e in clear),
+            unit=found.unit.replace("of y", "of the target"),
+        )
+    return list(changes.values())
+
+
+def detectable_spread(found: ChangingFeatures) -> np.ndarray:  # [D]
+    """Return the spread of each column's slopes that would be found with probability 0.8."""
+    errors = found.errors[found.widest(), :, np.arange(len(found.names))]  # [D, E]
+    sites = np.isfinite(errors).sum(1)
+    spread = np.sqrt(1 / np.nanmean(1 / np.square(errors), 1))
+    level = LEVEL / (len(found.names) * len(found.contrasts))
+    critical, least = chi2.ppf(1 - level, sites - 1), chi2.ppf(1 - POWER, sites - 1)
+    return np.asarray(spread * np.sqrt(critical / least - 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Answer to the question whether the model holds at a new site, with the model that is kept.
+
+    Attributes
+    ----------
+    answer : {"no", "care", "likely", "unknown"}
+    question, sentence : str
+        The question, and the answer with its reason.
+    kept : str
+        The kept model, with its cost and its saving beside ERM.
+    advice : tuple of str
+        Other predictors that are better at sites left out, by more than chance.
+    untried : str
+        Predictors that were not tried.
+    changes : tuple of ColumnChange
+        Flagged columns.
+    word : SiteWord
+        The user's word for a site.
+    """
+
+    answer: VerdictWord
+    question: str
+    sentence: str
+    kept: str
+    advice: tuple[str, ...]
+    untried: str
+    changes: tuple[ColumnChange, ...]
+    word: SiteWord
+
+
+def choose_candidate(held: HeldOutScores, options: FitOptions) -> Candidate:
+    """Return the candidate with the least worst regret over the futures like and unrelated."""
+    asked = [each for each in held.candidates if each.is_asked]
+    futures = tuple(future for future in held.futures if future != REVERSED)
+    losses = np.array([[held.losses(each.name, f) for f in futures] for each in asked])
+    weights = [0.0 if each.penalty_weight is None else each.penalty_weight for each in asked]
+    default = options.default_weight()
+    found = CandidateLosses(
+        losses=losses,
+        futures=futures,
+        weights=weights,
+        default=default,
+        flagged=held.columns,
+    )
+    return asked[pick(found, "regret")]
+
+
+def beside(kept: Candidate, candidates: Sequence[Candidate]) -> Candidate | None:
+    """Return the ERM to compare a model with, with the same predictor; None for ERM itself."""
+    boosted = str(kept.algorithm).endswith("-boosting")
+    name = f"{PLAIN}-boosting" if boosted else PLAIN
+    return next((each for each in candidates if each.name == name != kept.name), None)
+
+
+def when(future: Future, columns: Sequence[str], word: SiteWord) -> str:
+    """Name a future as part of a sentence."""
+    named = listed(tuple(columns), 2)
+    if len(columns) > 2 or len(named) > 30:
+        named = f"the {len(columns)} flagged columns" if columns[1:] else "the flagged column"
+    return {
+        LIKE: f"{word.many} like these",
+        UNRELATED: f"if {named} told nothing",
+        REVERSED: f"if {named} reversed",
+    }[future]
+
+
+def name_candidate(candidate: Candidate, columns: Sequence[str], classes: bool) -> str:
+    """Return the label of a line of the table."""
+    if candidate.name == WITHOUT:
+        named = listed(tuple(columns), 2)
+        return f"ERM without {named if len(named) <= 20 else 'them'}"
+    if candidate.algorithm is None and candidate.name != CONSTANT:
+        return "logistic regression" if classes else "ridge regression"
+    return candidate.label
+
+
+def decide(
+    held: HeldOutScores | None,
+    options: FitOptions,
+    kept: Candidate,
+    *,
+    changes: Sequence[ColumnChange],
+    slopes: ChangingFeatures | None,
+    target: str,
+    word: SiteWord,
+    sites: int,
+) -> Verdict:
+    """Put the verdict into words."""
+    answer, sentence = _reason(held, kept, changes, slopes, target, word, sites)
+    return Verdict(
+        answer=answer,
+        question=f"Will it hold at a new {word.one}?",
+        sentence=sentence,
+        kept=_describe_kept(held, options, kept, word),
+        advice=tuple(_advise(held, word)),
+        untried="" if held is None else _describe_untried(held, options),
+        changes=tuple(changes),
+        word=word,
+    )
+
+
+def _reason(
+    held: HeldOutScores | None,
+    kept: Candidate,
+    changes: Sequence[ColumnChange],
+    slopes: ChangingFeatures | None,
+    target: str,
+    word: SiteWord,
+    sites: int,
+) -> tuple[VerdictWord, str]:
+    seen = _describe_changes(changes, slopes, target, word)
+    seen += _describe_folds(held, changes, word)
+    if held is None:
+        why = "--fast left no {one} out" if sites > 2 else "with two {many} none can be left out"
+        why = why.format(one=word.one, many=word.many)
+        return "unknown", f"Unknown: {why}, so nothing was measured at a new one. {seen}"
+    gap = held.difference(kept.name, CONSTANT)
+    own, constant = (held.losses(name).mean() for name in (kept.name, CONSTANT))
+    beside = f"{held.loss_name} {own:.3g} against {constant:.3g}"
+    if gap.value >= 0:
+        return "no", (
+            f"No: at {word.many} left out it is no better than a constant ({beside}). It is not "
+            f"fit for use. {seen}"
+        )
+    if gap.high >= 0 and sites >= FEWEST_FOR_ERRORS:
+        seen = (
+            f"At {word.many} left out it is better than a constant ({beside}), but by no more than "
+            f"chance between {word.many}. {seen}"
+        )
+        return "care", f"Not shown. {seen}"
+    if changes:
+        return "care", f"Not without care: {seen}"
+    return "likely", f"No reason against it was found: {seen[:1].lower()}{seen[1:]}"
+
+
+def _describe_changes(
+    changes: Sequence[ColumnChange], slopes: ChangingFeatures | None, target: str, word: SiteWord
+) -> str:
+    """Say which columns change; where none does, say what could have been seen."""
+    if changes:
+        names = listed(tuple(f"'{shorten(each.column)}'" for each in changes), 4)
+        verb = "tell" if changes[1:] else "tells"
+        first = f"{changes[0].column}: " if changes[1:] else ""
+        return (
+            f"{names} {verb} about '{target}' differently from {word.one} to {word.one} "
+            f"({first}{changes[0].sentence})."
+        )
+    if slopes is None:
+        return f"Whether a column's relation to '{target}' changes could not be tested."
+    least = detectable_spread(slopes)
+    low, high = (f"{value:.2g}" for value in (least.min(), least.max()))
+    span = low if low == high else f"{low} to {high} (by column)"
+    return (
+        f"No column's relation to '{target}' changes between the {len(slopes.environments)} "
+        f"{word.many} by more than chance. Slopes that differ with a standard deviation of {span} "
+        f"{slopes.unit.replace('of y', 'of the target')} would be found in about 4 of 5 tables. "
+        f"Smaller changes, changes that are not linear, and what only a new {word.one} does stay "
+        "open."
+    )
+
+
+def _describe_folds(
+    held: HeldOutScores | None, changes: Sequence[ColumnChange], word: SiteWord
+) -> str:
+    """Say where all rows and the rows without one site flag different columns."""
+    if held is None or bool(changes) == bool(held.columns):
+        return ""
+    if changes:
+        return (
+            f" With any {word.one} left out this is no longer visible, so its cost could not be "
+            "measured."
+        )
+    sites = tuple(site for site, own in held.flagged.items() if own)
+    return (
+        f" Only with {listed(sites, 3)} left out, {listed(held.columns, 3)} would be flagged: look "
+        "at both futures below."
+    )
+
+
+def _describe_kept(
+    held: HeldOutScores | None, options: FitOptions, kept: Candidate, word: SiteWord
+) -> str:
+    """Name the kept model, what it costs and saves beside ERM, and the other choices."""
+    columns = () if held is None else held.columns
+    label = name_candidate(kept, columns, True)
+    if held is None:
+        return f"Kept: {label}, without a comparison."
+    ruled = choose_candidate(held, options)
+    said = f"Kept: {label}."
+    if ruled.name != kept.name:
+        said = f"Kept: {label}, as asked; the rule keeps {ruled.label}."
+    erm = beside(kept, held.candidates)
+    if erm is not None and len(held.environments) >= FEWEST_FOR_ERRORS:
+        parts = [_compare(held, kept, erm, future, word) for future in held.futures[:2]]
+        said += f" Beside {erm.label} it {' and '.join(parts)}."
+    names = [c.name for c in held.candidates if c.is_asked or c.is_plain or c.name == WITHOUT]
+    names = [n for n in names if n != kept.name and (n != WITHOUT or columns)]
+    others = "|".join(shlex.quote(name) for name in names)
+    return f"{said} Another choice: --keep {others}." if others else said
+
+
+def _compare(
+    held: HeldOutScores, kept: Candidate, erm: Candidate, future: Future, word: SiteWord
+) -> str:
+    """Describe the relative difference of two losses, with its standard error over sites."""
+    own, plain = (held.losses(each.name, future) for each in (kept, erm))
+    change = 100 * (own - plain) / plain.mean()
+    error = change.std(ddof=1) / np.sqrt(len(change))
+    verb, where = "costs" if change.mean() > 0 else "saves", when(future, held.columns, word)
+    where = f"at {where}" if future == LIKE else where
+    return f"{verb} {abs(change.mean()):.2g} % (standard error {error:.2g}) {where}"
+
+
+def _advise(held: HeldOutScores | None, word: SiteWord) -> list[str]:
+    """Say which other predictor is better than a linear one by more than chance."""
+    said: list[str] = []
+    for each in () if held is None else held.candidates:
+        if each.name not in REMEDIES or held.difference(each.name, PLAIN).high >= 0:
+            continue
+        own, linear = (held.losses(name).mean() for name in (each.name, PLAIN))
+        said.append(
+            f"{each.label}, is better than linear ERM at {word.many} left out ({held.loss_name} "
+            f"{own:.3g} against {linear:.3g}, more than chance). Add {REMEDIES[each.name]} to "
+            "train WRI on it."
+        )
+    return said
+
+
+def _describe_untried(held: HeldOutScores, options: FitOptions) -> str:
+    """Name predictors that were not tried, and how to ask for them."""
+    names = [each.name for each in held.candidates]
+    missed = [name for name in REMEDIES if name not in names]
+    if not missed or PLAIN not in names or options.hidden or options.predictors is not None:
+        return ""
+    asked = ",".join(("linear", *REMEDIES))
+    return f"Not tried, to save time: {' and '.join(missed)} (--predictors {asked})."
+
+
+def verdict_document(verdict: Verdict, held: HeldOutScores | None) -> dict[str, Any]:
+    """Return verdict and futures for JSON."""
+    return {
+        "verdict": {
+            "answer": verdict.answer,
+            "question": verdict.question,
+            "sentence": verdict.sentence,
+            "kept": verdict.kept,
+            "advice": list(verdict.advice),
+            "untried": verdict.untried,
+            "flagged": [
+                {"column": c.column, "p": c.p, "slopes": c.slopes, "reversed_at": c.reversed_at}
+                for c in verdict.changes
+            ],
+        },
+        "futures": {}
+        if held is None
+        else {
+            each.name: {f: float(held.losses(each.name, f).mean()) for f in held.futures}
+            for each in held.candidates
+        },
+    }
