@@ -29,8 +29,8 @@ def check_memory(paths: Sequence[Path], gigabytes: float, columns: int | None = 
     if needed > gigabytes * 1e9:
         what = shorten(paths[0]) if len(paths) == 1 else f"reading {len(paths)} files"
         raise InputError(
-            f"{what} needs about {write_number(needed / 1e9, 2)} GB, but --memory allows {gigabytes:g}; raise "
-            f"it, or leave rows{'' if columns else ' or columns'} out"
+            f"{what} needs about {write_number(needed / 1e9, 2)} GB, but --memory allows "
+            f"{gigabytes:g}; raise it, or leave rows{'' if columns else ' or columns'} out"
         )
 
 
