@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -23,18 +23,22 @@ if TYPE_CHECKING:
     from wri.tables.reading import TableRows
 
 MOST_COLUMNS = 30  # listed
+MOST_FILES = 12
 MOST_DIAGNOSED = 8_000  # rows that the report's diagnosis sees
 
 HELP = """Fit a model for use at new sites, and estimate how well it holds there.
 
 Each site is held out in turn: ERM and WRI are trained on the others and scored on it. One of
-them is kept (`--choose`), trained on all rows, and saved with a report.
+them is kept (`--choose`), trained on all rows, and saved with a report. A folder of Parquet files
+may exceed the memory: with `--fast` it is summed in chunks.
 
 Examples:
 
 `wri fit rows.csv --target sick --env hospital -o model/`
 
 `wri fit site_*.csv --env-from-file --target y --drop id,date --choose insured -o model/`
+
+`wri fit parts/ --target y --env site --fast -o model/`
 
 Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted, 143 terminated
 (both leave nothing half-written).
@@ -88,8 +92,21 @@ def fit(
             _fit_pictures(files, output, options, as_json)
             return
         check_columns(target, env, env_from_file)
+        from wri.tables.fitting import fit_table
+        from wri.tables.folders import check_memory, find_files
         from wri.tables.reading import read_rows
 
+        kinds = given_kinds(number, category)
+        if len(files) == 1 and files[0].is_dir():
+            if fast:
+                if env is None or blocks is not None:
+                    raise InputError(
+                        "a folder with --fast needs --env, the column of sites, and no --blocks"
+                    )
+                _fit_folder(files[0], str(target), env, task, drop or (), output, options, kinds, as_json)
+                return
+            folder, files = files[0], [*find_files(files[0])]
+            check_memory(folder, files, memory)
         rows = read_rows(
             files,
             str(target),
@@ -101,7 +118,33 @@ def fit(
             encoding=encoding,
             memory=memory,
         )
-        _fit_rows(rows, output, options, given_kinds(number, category), as_json)
+        _fit_rows(rows, output, options, kinds, as_json, fit_table)
+
+
+def _fit_folder(
+    path: Path,
+    target: str,
+    env: str,
+    task: str | None,
+    drop: Sequence[str],
+    output: Path,
+    options: "FitOptions",
+    kinds: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Fit a folder of Parquet files in chunks."""
+    from wri.tables.fit_jobs import open_runner
+    from wri.tables.folder_fit import check_folder_options, fit_folder
+    from wri.tables.folders import Folder, find_files, scan_folder
+
+    check_folder_options(options)
+    with open_runner(options.backend) as runner:
+        folder = Folder(path, find_files(path), runner, say)
+        say(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
+        with make_progress() as bar:
+            step = partial(update, bar, bar.add_task("reading", total=None))
+            rows = scan_folder(folder, target, env, task=task, leave_out=drop, progress=step)
+        _fit_rows(rows, output, options, kinds, as_json, partial(fit_folder, folder=folder))
 
 
 def _check_folder(output: Path) -> None:
@@ -154,10 +197,11 @@ def _fit_rows(
     options: "FitOptions",
     kinds: dict[str, str],
     as_json: bool,
+    fit: "Callable[..., TableFit]",
 ) -> None:
     from wri.tables.fit_card import FitSource
     from wri.tables.fit_report import build_fit_page
-    from wri.tables.fitting import find_schema, fit_table
+    from wri.tables.fitting import find_schema
     from wri.tables.model_output import diagnose_fit, write_model
 
     schema = find_schema(rows, kinds)
@@ -165,7 +209,7 @@ def _fit_rows(
         show_rows(rows, schema)
     with make_progress() as bar:
         task = bar.add_task("fitting", total=None)
-        fitted = fit_table(rows, options, schema=schema, progress=partial(update, bar, task))
+        fitted = fit(rows, options, schema=schema, progress=partial(update, bar, task))
         describe(bar, task, "diagnosis")
         answers, sampled = diagnose_fit(fitted, MOST_DIAGNOSED)
         describe(bar, task, "report")
@@ -185,8 +229,10 @@ def show_rows(rows: "TableRows", schema: Any) -> None:
     """Print what was read, so that a wrong guess is seen before the training."""
     import numpy as np
 
-    for each in rows.files:
+    for each in rows.files[:MOST_FILES]:
         echo(each.described)
+    if len(rows.files) > MOST_FILES:
+        echo(f"and {len(rows.files) - MOST_FILES} more files")
     sizes = rows.environments
     shown = ", ".join(f"{name} {n:,}" for name, n in list(sizes.items())[:12])
     more = f" and {len(sizes) - 12} more" if len(sizes) > 12 else ""
@@ -198,7 +244,7 @@ def show_rows(rows: "TableRows", schema: Any) -> None:
     else:
         echo(f"target {rows.target!r}: a number, so this is regression")
     lines = schema.as_lines()
-    echo("columns:")
+    echo("columns:" if rows.sizes is None else f"columns of {len(rows.y):,} sampled rows:")
     for line in lines[:MOST_COLUMNS]:
         echo(f"  {line}")
     if len(lines) > MOST_COLUMNS:

@@ -18,7 +18,7 @@ def reading_bytes(path: Path) -> float:
         if path.suffix.lower() in TEXT:
             rows, columns = _count_csv(path)
         elif path.suffix.lower() == ".parquet":
-            rows, columns = _count_parquet(path)
+            rows, columns = count_parquet(path)
         else:
             return 0.0
     except Exception:  # reading the file will report what is wrong
@@ -36,7 +36,8 @@ def _count_csv(path: Path) -> tuple[float, int]:
     return rest / longest, max(header.count(mark) for mark in DELIMITERS) + 1
 
 
-def _count_parquet(path: Path) -> tuple[float, int]:
+def count_parquet(path: Path) -> tuple[float, int]:
+    """Return the numbers of rows and columns of a Parquet file."""
     import pyarrow.parquet
 
     with pyarrow.parquet.ParquetFile(path) as file:

@@ -118,7 +118,10 @@ def _warn(held: HeldOutScores, name: str) -> str:
 
 
 def keep_without_comparison(
-    algorithms: Sequence[str], environments: int, models: Mapping[str, Any]
+    algorithms: Sequence[str],
+    environments: int,
+    models: Mapping[str, Any],
+    remedy: str = "Run without --fast to measure it.",
 ) -> KeptModel:
     """Keep the most insured algorithm when no site was held out, and say what is unknown."""
     best = max(algorithms, key=_insurance)
@@ -131,7 +134,7 @@ def keep_without_comparison(
     else:
         unknown = (
             "--fast held no site out: how well this model holds at a new site, and whether it is "
-            "better than ERM there, is unknown. Run without --fast to measure it."
+            f"better than ERM there, is unknown. {remedy}"
         )
     why = f"{label_of(best)} is kept without a comparison on sites held out; {chosen}."
     return KeptModel(algorithm=best, why=why, warnings=(unknown,))

@@ -7,11 +7,12 @@ Jobs do not depend on each other, so both ways give the same results.
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from time import sleep
 from types import TracebackType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
+import numpy as np
 import torch
 
 from wri.errors import InputError, check_option
@@ -23,6 +24,14 @@ class FitJob(NamedTuple):
 
     algorithm: str
     held_out: str | None = None
+
+    def __str__(self) -> str:
+        without = "" if self.held_out is None else f" without site {self.held_out!r}"
+        return f"the fit of {self.algorithm}{without}"
+
+
+Job = TypeVar("Job", bound=Hashable)
+"""What a job is called by; its text ends "Ray gave up …"."""
 
 
 class JobRunner(ABC):
@@ -38,8 +47,8 @@ class JobRunner(ABC):
 
     @abstractmethod
     def run(
-        self, work: Callable[[Any, FitJob], Any], shared: Any, jobs: Sequence[FitJob]
-    ) -> Iterator[tuple[FitJob, Any]]:
+        self, work: Callable[[Any, Job], Any], shared: Any, jobs: Sequence[Job]
+    ) -> Iterator[tuple[Job, Any]]:
         """Run `work(shared, job)` for every job, and yield jobs with results as they finish."""
 
     def close(self) -> None:
@@ -63,8 +72,8 @@ class LocalRunner(JobRunner):
     threads_per_job = -1
 
     def run(
-        self, work: Callable[[Any, FitJob], Any], shared: Any, jobs: Sequence[FitJob]
-    ) -> Iterator[tuple[FitJob, Any]]:
+        self, work: Callable[[Any, Job], Any], shared: Any, jobs: Sequence[Job]
+    ) -> Iterator[tuple[Job, Any]]:
         for job in jobs:
             yield job, work(shared, job)
 
@@ -87,8 +96,8 @@ class RayRunner(JobRunner):
         self._session: RaySession | None = None
 
     def run(
-        self, work: Callable[[Any, FitJob], Any], shared: Any, jobs: Sequence[FitJob]
-    ) -> Iterator[tuple[FitJob, Any]]:
+        self, work: Callable[[Any, Job], Any], shared: Any, jobs: Sequence[Job]
+    ) -> Iterator[tuple[Job, Any]]:
         if self._session is None:
             self._session = RaySession(self._workers, memory=0.0, shared=_count_bytes(shared))
         ray = self._session.ray
@@ -107,13 +116,12 @@ class RayRunner(JobRunner):
             for ref in waiting:
                 ray.cancel(ref, force=True)
 
-    def _fetch(self, ray: Any, ref: Any, job: FitJob) -> Any:
+    def _fetch(self, ray: Any, ref: Any, job: object) -> Any:
         try:
             return pickle.loads(fetch_result(ray, ref))
         except ray.exceptions.RayError as error:
-            without = "" if job.held_out is None else f" without site {job.held_out!r}"
             raise InputError(
-                f"Ray gave up the fit of {job.algorithm}{without} after {RETRIES + 1} tries "
+                f"Ray gave up {job} after {RETRIES + 1} tries "
                 f"({type(error).__name__}); if memory was short, start fewer workers, or use "
                 "--backend local"
             ) from error
@@ -139,7 +147,7 @@ def open_runner(backend: str = "local") -> JobRunner:
     return RUNNERS[backend]()
 
 
-def _make_task() -> Callable[[bytes, FitJob], bytes]:
+def _make_task() -> Callable[[bytes, Any], bytes]:
     """Make the task as a closure: Ray sends its code, so a worker without wri can say so.
 
     Rows and results travel as bytes, because arrays in Ray's object store cannot be written to.
@@ -158,6 +166,6 @@ def _make_task() -> Callable[[bytes, FitJob], bytes]:
 
 
 def _count_bytes(shared: Any) -> int:
-    """Count the bytes of the rows: a DataFrame's, or an array's."""
-    X = shared.X
+    """Count the bytes of the rows: a DataFrame's, an array's, or none."""
+    X = getattr(shared, "X", np.empty(0))
     return int(X.memory_usage(deep=True).sum()) if hasattr(X, "memory_usage") else int(X.nbytes)

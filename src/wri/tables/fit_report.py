@@ -77,7 +77,7 @@ def build_fit_page(
 
 def _lead(fit: TableFit) -> str:
     held, kept = fit.held_out, label_of(fit.kept.algorithm)
-    rows, sites = len(fit.data.y), len(fit.environments)
+    rows, sites = sum(fit.environments.values()), len(fit.environments)
     if held is None:
         return f"{kept} was trained on {rows:,} rows of {sites} sites. No site was held out."
     found = held.new_site(fit.kept.algorithm)
@@ -91,7 +91,7 @@ def _lead(fit: TableFit) -> str:
 
 def _facts(fit: TableFit, kind: str) -> list[tuple[str, str]]:
     facts = [
-        ("Rows", f"{len(fit.data.y):,}"),
+        ("Rows", f"{sum(fit.environments.values()):,}"),
         ("Sites", str(len(fit.environments))),
         ("Kept", label_of(fit.kept.algorithm)),
     ]
