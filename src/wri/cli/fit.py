@@ -103,7 +103,9 @@ def fit(
                     raise InputError(
                         "a folder with --fast needs --env, the column of sites, and no --blocks"
                     )
-                _fit_folder(files[0], str(target), env, task, drop or (), output, options, kinds, as_json)
+                _fit_folder(
+                    files[0], str(target), env, task, drop or (), output, options, kinds, as_json
+                )
                 return
             folder, files = files[0], [*find_files(files[0])]
             check_memory(folder, files, memory)

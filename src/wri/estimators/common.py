@@ -245,7 +245,9 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         """Warn if most pairs hardly overlap: WRI compares environments where they overlap."""
         if self.spec_.objective.name == "wri":
             features = problem.bank.features
-            seen = [self._view(self._prepare(features[rows])) for rows in problem.learned(self.spec_)]
+            seen = [
+                self._view(self._prepare(features[rows])) for rows in problem.learned(self.spec_)
+            ]
             warn_of_little_overlap(overlap_by_means(seen), self.environments_, stacklevel=4)
 
     def _prepared(self, X: Any) -> np.ndarray:

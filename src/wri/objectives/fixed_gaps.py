@@ -15,14 +15,18 @@ from scipy.special import expit
 from wri.densities.base import Density
 from wri.stacked.linear import Sums
 
+BLOCK = 4096  # rows whose terms fit into the cache
+
 
 def overlap_weights(
     x: np.ndarray, environment: np.ndarray, *, density: Density, fitted: np.ndarray, count: int
 ) -> np.ndarray:  # [n, D], [n] -> [n, E]
     """Return o of rows towards all environments, zero towards their own."""
+    flat, every = torch.as_tensor(fitted), np.empty((len(x), count))
     with torch.no_grad():
-        logs = density.log_density(torch.as_tensor(fitted), torch.as_tensor(x)[None], count, {})
-    every = logs[0].numpy().T  # [n, E]
+        for start in range(0, len(x), BLOCK):
+            some = torch.as_tensor(x[start : start + BLOCK])[None]
+            every[start : start + BLOCK] = density.log_density(flat, some, count, {})[0].numpy().T
     rows = np.arange(len(x))
     weights = expit(every - every[rows, environment][:, None])
     weights[rows, environment] = 0

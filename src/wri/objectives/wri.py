@@ -42,8 +42,8 @@ from wri.objectives.base import (
 )
 from wri.objectives.density_hyperparameters import DENSITY_HYPERPARAMETERS
 from wri.objectives.density_steps import ALL_PAIRS, DensityRule, density_steps
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting, annealing
 from wri.objectives.fixed_gaps import fixed_gap_penalty, overlap_weights
+from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting, annealing
 from wri.objectives.known_densities import KnownDensities
 from wri.objectives.linear_gaps import LinearGaps
 from wri.objectives.pairs import compare, mean_over_circle

@@ -4,8 +4,9 @@
     S_ek = Σ_{b in e} a_bk · l(f_b, y_b),     G_e = Σ_{b in e} a_b0 · f_b · ∇l(f_b, y_b)
 
 F is a smooth function of a few sums over the rows of each environment e. Sums of chunks of a table
-add up, and so do their slopes in W and c: one pass over the chunks gives F and its gradient. a_b0 are weights that sum to one per environment: S_e0 is a risk, and G_e the
-derivative of a risk in a scale of the outputs (IRM). The offset c is not penalised.
+add up, and so do their slopes in W and c: one pass over the chunks gives F and its gradient.
+a_b0 are weights that sum to one per environment: S_e0 is a risk, and G_e the derivative of a risk
+in a scale of the outputs (IRM). The offset c is not penalised.
 
 L-BFGS runs in coordinates in which the curvature of the mean loss is about one:
 

@@ -58,7 +58,7 @@ class Moments(NamedTuple):
 
     def sums(self, job: FileJob) -> Arrays:
         """Return sums over a file."""
-        parts = []
+        parts: list[Arrays] = []
         for rows in self.reader.read(job.path):
             y = rows.y if self.reader.classes is None else np.zeros(len(rows.y))
             z = np.column_stack([self.inputs.apply(rows.x), self.target.apply(y)])
@@ -111,9 +111,7 @@ class FolderProblem(Problem):
         return spec.complete(width, float(sum(self.sizes)), max(self.sizes))
 
     def _make_run(self, spec: ModelSpec, rows: Any, evaluate: Any) -> Run:
-        return Run(
-            spec, self.bank, rows, seed=self.seed, evaluate=evaluate, known_units=self.units
-        )
+        return Run(spec, self.bank, rows, seed=self.seed, evaluate=evaluate, known_units=self.units)
 
     def train(self, runs: Any, every: int, progress: Progress) -> list[Record]:
         """Solve runs on all rows; those without the held-out rows on the sample."""
@@ -235,8 +233,8 @@ def fit_folder(
         "Run without --fast on some of the files to measure it.",
     )
     sampled = (
-        f"The model was solved on all {total:,} rows, in chunks. Preprocessing, weights, thresholds "
-        f"and the report's tables are from {len(rows.y):,} rows, drawn by their contents."
+        f"The model was solved on all {total:,} rows, in chunks. Preprocessing, weights, "
+        f"thresholds and the report's tables are from {len(rows.y):,} rows, drawn by contents."
     )
     return TableFit(
         data=SiteData(rows.frame, rows.y, rows.groups, None),

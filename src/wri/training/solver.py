@@ -261,5 +261,3 @@ class AutomaticLoss:
             )
 
         return differentiate
-
-
