@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -92,27 +92,13 @@ def fit(
             _fit_pictures(files, output, options, as_json)
             return
         check_columns(target, env, env_from_file)
-        from wri.tables.fitting import fit_table
-        from wri.tables.folders import check_memory, find_files
-        from wri.tables.reading import read_rows
-
         kinds = given_kinds(number, category)
-        if len(files) == 1 and files[0].is_dir():
-            if fast:
-                if env is None or blocks is not None:
-                    raise InputError(
-                        "a folder with --fast needs --env, the column of sites, and no --blocks"
-                    )
-                _fit_folder(
-                    files[0], str(target), env, task, drop or (), output, options, kinds, as_json
-                )
-                return
-            folder, files = files[0], [*find_files(files[0])]
-            check_memory(folder, files, memory)
-        rows = read_rows(
+        _fit_files(
             files,
-            str(target),
-            env,
+            partial(_fit_rows, output=output, options=options, kinds=kinds, as_json=as_json),
+            options,
+            target=str(target),
+            environment=env,
             task=task,
             blocks=blocks,
             leave_out=drop or (),
@@ -120,19 +106,29 @@ def fit(
             encoding=encoding,
             memory=memory,
         )
-        _fit_rows(rows, output, options, kinds, as_json, fit_table)
+
+
+def _fit_files(
+    files: list[Path], fit_rows: Callable[..., None], options: "FitOptions", **read: Any
+) -> None:
+    """Read the rows of files or of a folder, in chunks with --fast, and fit them."""
+    from wri.tables.fitting import fit_table
+    from wri.tables.folders import files_in_memory
+    from wri.tables.reading import read_rows
+
+    folder = files[0] if len(files) == 1 and files[0].is_dir() else None
+    if folder is None or not options.fast:
+        paths = files if folder is None else files_in_memory(folder, read["memory"])
+        fit_rows(read_rows(paths, **read), fit=fit_table)
+        return
+    if read["environment"] is None or read["blocks"] is not None:
+        raise InputError("a folder with --fast needs --env, and allows no --blocks")
+    used = {name: read[name] for name in ("target", "environment", "task", "leave_out")}
+    _fit_folder(folder, fit_rows, options, **used)
 
 
 def _fit_folder(
-    path: Path,
-    target: str,
-    env: str,
-    task: str | None,
-    drop: Sequence[str],
-    output: Path,
-    options: "FitOptions",
-    kinds: dict[str, str],
-    as_json: bool,
+    path: Path, fit_rows: Callable[..., None], options: "FitOptions", **columns: Any
 ) -> None:
     """Fit a folder of Parquet files in chunks."""
     from wri.tables.fit_jobs import open_runner
@@ -145,8 +141,8 @@ def _fit_folder(
         say(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
         with make_progress() as bar:
             step = partial(update, bar, bar.add_task("reading", total=None))
-            rows = scan_folder(folder, target, env, task=task, leave_out=drop, progress=step)
-        _fit_rows(rows, output, options, kinds, as_json, partial(fit_folder, folder=folder))
+            rows = scan_folder(folder, progress=step, **columns)
+        fit_rows(rows, fit=partial(fit_folder, folder=folder))
 
 
 def _check_folder(output: Path) -> None:
@@ -195,6 +191,7 @@ def given_kinds(number: list[str] | None, category: list[str] | None) -> dict[st
 
 def _fit_rows(
     rows: "TableRows",
+    *,
     output: Path,
     options: "FitOptions",
     kinds: dict[str, str],

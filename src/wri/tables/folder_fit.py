@@ -66,7 +66,8 @@ class Moments(NamedTuple):
         return _add(parts)
 
 
-class TableChunks(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TableChunks:
     """Reads a chunk as a table of the solver."""
 
     reader: ChunkReader
@@ -171,9 +172,14 @@ class FolderFit:
         rows = self._rows
 
         def open_chunks(as_table: RowsAsTable) -> SumChunks:
-            shares = 1 / np.array([*self._sizes.values()])
-            chunks = partial(TableChunks, self._reader, self._units, shares, as_table)
-            return lambda work: self._sum(type(model).__name__, chunks(work))
+            chunks = partial(
+                TableChunks,
+                reader=self._reader,
+                units=self._units,
+                shares=1 / np.array([*self._sizes.values()]),
+                as_table=as_table,
+            )
+            return lambda work: self._sum(type(model).__name__, chunks(work=work))
 
         def make_problem(
             X: np.ndarray, targets: np.ndarray, weights: None, split: Any, seed: int

@@ -97,21 +97,23 @@ def find_files(folder: Path) -> tuple[Path, ...]:
     return files
 
 
-def check_memory(folder: Path, files: Sequence[Path], gigabytes: float) -> None:
-    """Refuse a folder whose rows do not fit into memory."""
+def files_in_memory(folder: Path, gigabytes: float) -> tuple[Path, ...]:
+    """Return the files of a folder whose rows fit into memory."""
+    files = find_files(folder)
     needed = sum(map(reading_bytes, files))
     if needed > gigabytes * 1e9:
         raise InputError(
             f"{shorten(folder)} needs about {needed / 1e9:.2g} GB of memory, but --memory allows "
             f"{gigabytes:g}; --fast sums it in chunks, with no site held out"
         )
+    return files
 
 
 def scan_folder(
     folder: Folder,
+    *,
     target: str,
     environment: str,
-    *,
     task: str | None = None,
     leave_out: Sequence[str] = (),
     progress: Progress = silent,
