@@ -106,21 +106,24 @@ def wrong_files(frame):
     lost.loc[700, "site"] = None
     rare = frame.copy()
     rare.loc[701, "y"] = "unheard of"
+    infinite = frame.copy()
+    infinite.loc[702, "cause"] = np.inf
     first = frame.drop(columns="marker").iloc[:10]
     return {
         "column 'site', row 201 is missing": lost,
         "class 'unheard of' of column 'y' is so rare that the sample has no row": rare,
+        r"'cause' \(row 203 is infinite\)": infinite,
         "differ in the column 'marker'": first,
     }
 
 
-@pytest.mark.parametrize("case", range(3))
+@pytest.mark.parametrize("case", range(4))
 def test_wrong_files_are_named(tmp_path, monkeypatch, case):
     monkeypatch.setattr(folders, "SAMPLE", 240)
     frame = table()
     message, wrong = [*wrong_files(frame).items()][case]
-    path = write(frame if case == 2 else wrong, tmp_path / "rows")
-    if case == 2:
+    path = write(frame if case == 3 else wrong, tmp_path / "rows")
+    if case == 3:
         wrong.to_parquet(path / "9.parquet", index=False)
     with pytest.raises(InputError, match=rf"\.parquet.*{message}"):
         fit(path)

@@ -134,7 +134,10 @@ class FolderFit:
         self.head = Pipeline(
             [(type(step).__name__.lower(), step) for step in schema.make_preprocessing()]
         )
-        self.x = np.asarray(self.head.fit_transform(rows.frame))
+        try:
+            self.x = np.asarray(self.head.fit_transform(rows.frame))
+        except InputError as error:
+            raise InputError(f"sampled rows of {folder.path}: {error}") from error
         classes = None
         if rows.task == "classes":
             classes = {str(each): number for number, each in enumerate(np.unique(rows.y))}

@@ -28,7 +28,8 @@ from wri.tables.fit_jobs import JobRunner
 from wri.tables.reading import SourceFile, TableRows, digest_file, leave_columns_out, separate
 
 SAMPLE = 100_000
-"""Most rows of the sample, with as many of each site as there are."""
+"""Most rows of the sample; every site has the same share, or all of its rows."""
+SAMPLE_CELLS = 5_000_000
 FEWEST = 50  # rows of a site in the sample
 
 
@@ -180,8 +181,8 @@ def _scan(columns: LabelColumns, job: FileJob) -> Scan:
 def _merge(columns: LabelColumns, scans: Sequence[Scan]) -> Scan:
     """Keep the rows with the smallest hashes of each site."""
     counts = sum((scan.counts for scan in scans), Counter[str]())
-    most = max(FEWEST, SAMPLE // len(counts))
     joined = pd.concat([scan.sample for scan in scans]).sort_index(kind="stable")
+    most = max(FEWEST, min(SAMPLE, SAMPLE_CELLS // joined.shape[1]) // len(counts))
     kept = joined.groupby(columns.environment, sort=False, observed=True).head(most)
     return Scan(counts, kept, scans[0].names)
 
@@ -225,8 +226,11 @@ class ChunkReader:
             site = np.array([self.sites[name] for name in names])[codes]
             y = self._targets(path, frame.pop(self.columns.target))
             order = np.argsort(site, kind="stable")
-            x = np.asarray(self.head.transform(frame))[order]
-            yield PreparedRows(x, y[order], np.bincount(site, minlength=len(self.sites)))
+            try:
+                x = np.asarray(self.head.transform(frame))
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from error
+            yield PreparedRows(x[order], y[order], np.bincount(site, minlength=len(self.sites)))
 
     def _targets(self, path: Path, cells: pd.Series) -> np.ndarray:
         if self.classes is None:
