@@ -1,7 +1,5 @@
 """Sums over chunks are the sums over the table, and so are the minima."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from test_solver import SMOOTH, make_run, sites
@@ -10,7 +8,7 @@ from wri.errors import InputError
 from wri.stacked.linear import ChunkedTable
 from wri.training import ModelSpec, Run
 from wri.training.solver import LinearRun
-from wri.training.streaming import ACCURACY, solve_in_chunks
+from wri.training.streaming import ACCURACY, SampleRun, solve_in_chunks
 
 
 def in_chunks(run, size=70):
@@ -57,7 +55,8 @@ def test_sums_of_chunks_are_those_of_the_table(objective, classes):
 def test_the_minimum_on_chunks_is_that_of_all_rows_whatever_the_sample(objective, classes):
     bank, rows = sites(classes, rows=300)
     whole = Run(ModelSpec.of(objective, preset="table"), bank, rows)
-    sample = replace(whole, train=[own[::3] for own in rows], known_units=whole.units)
+    some = [own[::3] for own in rows]
+    sample = SampleRun(whole.spec, bank, some, units_of_all=whole.units)
     record = solve_in_chunks(sample, in_chunks(whole))
     assert record.gradient <= ACCURACY
     problem, every = LinearRun(sample), whole.training_rows()  # weights are those of the sample

@@ -31,9 +31,9 @@ from wri.tables.folders import ChunkReader, FileJob, Folder, LabelColumns
 from wri.tables.held_out import SiteData
 from wri.tables.reading import TableRows
 from wri.tables.schema import TableSchema
-from wri.training import Bank, ModelSpec, Record, Run, Units
+from wri.training import Bank, ModelSpec, Record, Units
 from wri.training.solver import RowsAsTable
-from wri.training.streaming import solve_in_chunks
+from wri.training.streaming import SampleRun, solve_in_chunks
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -111,8 +111,10 @@ class FolderProblem(Problem):
         width = self.bank.features.shape[1]
         return spec.complete(width, float(sum(self.sizes)), max(self.sizes))
 
-    def _make_run(self, spec: ModelSpec, rows: Any, evaluate: Any) -> Run:
-        return Run(spec, self.bank, rows, seed=self.seed, evaluate=evaluate, known_units=self.units)
+    def _make_run(self, spec: ModelSpec, rows: Any, evaluate: Any) -> SampleRun:
+        return SampleRun(
+            spec, self.bank, rows, seed=self.seed, evaluate=evaluate, units_of_all=self.units
+        )
 
     def train(self, runs: Any, every: int, progress: Progress) -> list[Record]:
         """Solve runs on all rows; those without the held-out rows on the sample."""

@@ -186,8 +186,6 @@ class Run:
     evaluate : mapping of str to ndarray of int, default={}
         Named sets of row numbers that are measured at each checkpoint; a row counts as often as it
         is listed.
-    known_units : Units or None, default=None
-        Units of a larger table of which the rows are a sample. None: those of the training rows.
 
     Raises
     ------
@@ -210,7 +208,6 @@ class Run:
     _: KW_ONLY
     seed: int = 0
     evaluate: Mapping[str, np.ndarray] = field(default_factory=dict)
-    known_units: Units | None = None
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -285,8 +282,6 @@ class Run:
     @cached_property
     def units(self) -> Units:
         """Units of the training rows, if the specification standardises."""
-        if self.known_units is not None:
-            return self.known_units
         bank = self.bank
         units = Units.plain(bank.features.shape[1])
         if not self.spec.standardise:

@@ -10,27 +10,40 @@ L-BFGS goes on with all rows.
 """
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property, partial
 
 import numpy as np
 
 from wri.errors import InputError
 from wri.stacked.linear import ROUNDING, ChunkedTable, Slope, Solution, SumChunks
 from wri.training.records import Record
-from wri.training.runs import Run
+from wri.training.runs import Run, Units
 from wri.training.solver import LinearRun, RowsAsTable
 
 ACCURACY = 1e-7
 """Largest component of the gradient of all rows, in the coordinates of L-BFGS."""
 
 
-def solve_in_chunks(run: Run, open_chunks: Callable[[RowsAsTable], SumChunks]) -> Record:
-    """Solve a run on all rows of which its own are a sample; it has the units of all rows.
+@dataclass(frozen=True, eq=False)
+class SampleRun(Run):
+    """Run on a sample of rows, in the units of all rows."""
+
+    _: KW_ONLY
+    units_of_all: Units
+
+    @cached_property
+    def units(self) -> Units:
+        return self.units_of_all
+
+
+def solve_in_chunks(run: SampleRun, open_chunks: Callable[[RowsAsTable], SumChunks]) -> Record:
+    """Solve a run on all rows, of which its own are a sample.
 
     Parameters
     ----------
     run
-        Rows, specification and units. λ is that of the specification.
+        Sample and specification. λ is that of the specification.
     open_chunks
         Takes the rules by which rows become a table; returns a function that sums over the chunks.
     """
