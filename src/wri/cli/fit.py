@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS = 30  # listed
 WIDTH = 80  # characters of a line
+MOST_FILES = 12
 MOST_DIAGNOSED = 8_000  # rows that the report's diagnosis sees
 
 HELP = """Fit a model, and answer whether it will hold at a new site.
@@ -30,13 +32,15 @@ HELP = """Fit a model, and answer whether it will hold at a new site.
 Each site is held out in turn. WRI, ERM and simpler models are trained on the others and scored on
 it: as it is, and as if the columns whose relation to the target changes between sites told nothing
 or the opposite. The model with the least worst regret is kept, trained on all rows, and saved with
-a report.
+a report. A folder of Parquet files may exceed the memory: with `--fast` it is summed in chunks.
 
 Examples:
 
 `wri fit rows.csv --target sick --env hospital -o model/`
 
 `wri fit site_*.csv --env-from-file --target sick --drop id,date --keep 'wri 3' -o model/`
+
+`wri fit parts/ --target y --env site --fast -o model/`
 
 Exit codes: 0 done, 2 wrong input (one sentence names the problem), 3 Ray was lost, 130 interrupted,
 143 terminated (the last three leave nothing half-written).
@@ -92,12 +96,13 @@ def fit(
             _fit_pictures(files, output, options, as_json)
             return
         check_columns(target, env, env_from_file)
-        from wri.tables.reading import read_rows
-
-        rows = read_rows(
+        kinds = given_kinds(number, category)
+        _fit_files(
             files,
-            str(target),
-            env,
+            partial(_fit_rows, output=output, options=options, kinds=kinds, as_json=as_json),
+            options,
+            target=str(target),
+            environment=env,
             task=task,
             blocks=blocks,
             leave_out=drop or (),
@@ -105,7 +110,43 @@ def fit(
             encoding=encoding,
             memory=memory,
         )
-        _fit_rows(rows, output, options, given_kinds(number, category), as_json)
+
+
+def _fit_files(
+    files: list[Path], fit_rows: Callable[..., None], options: "FitOptions", **read: Any
+) -> None:
+    """Read the rows of files or of a folder, in chunks with --fast, and fit them."""
+    from wri.tables.fitting import fit_table
+    from wri.tables.folders import files_in_memory
+    from wri.tables.reading import read_rows
+
+    folder = files[0] if len(files) == 1 and files[0].is_dir() else None
+    if folder is None or not options.fast:
+        paths = files if folder is None else files_in_memory(folder, read["memory"])
+        fit_rows(read_rows(paths, **read), fit=fit_table)
+        return
+    if read["environment"] is None or read["blocks"] is not None:
+        raise InputError("a folder with --fast needs --env, and allows no --blocks")
+    used = {name: read[name] for name in ("target", "environment", "task", "leave_out")}
+    _fit_folder(folder, fit_rows, options, **used)
+
+
+def _fit_folder(
+    path: Path, fit_rows: Callable[..., None], options: "FitOptions", **columns: Any
+) -> None:
+    """Fit a folder of Parquet files in chunks."""
+    from wri.tables.fit_jobs import open_runner
+    from wri.tables.folder_fit import check_folder_options, fit_folder
+    from wri.tables.folders import Folder, find_files, scan_folder
+
+    check_folder_options(options)
+    with open_runner(options.backend) as runner:
+        folder = Folder(path, find_files(path), runner, say)
+        say(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
+        with make_progress() as bar:
+            step = partial(update, bar, bar.add_task("reading", total=None))
+            rows = scan_folder(folder, progress=step, **columns)
+        fit_rows(rows, fit=partial(fit_folder, folder=folder))
 
 
 def _check_folder(output: Path) -> None:
@@ -144,14 +185,16 @@ def given_kinds(number: list[str] | None, category: list[str] | None) -> dict[st
 
 def _fit_rows(
     rows: "TableRows",
+    *,
     output: Path,
     options: "FitOptions",
     kinds: dict[str, str],
     as_json: bool,
+    fit: "Callable[..., TableFit]",
 ) -> None:
     from wri.tables.fit_card import FitSource
     from wri.tables.fit_report import build_fit_page
-    from wri.tables.fitting import find_schema, fit_table
+    from wri.tables.fitting import find_schema
     from wri.tables.model_output import diagnose_fit, write_model
 
     schema = find_schema(rows, kinds)
@@ -159,7 +202,7 @@ def _fit_rows(
         show_rows(rows, schema)
     with make_progress() as bar:
         task = bar.add_task("fitting", total=None)
-        fitted = fit_table(rows, options, schema=schema, progress=partial(update, bar, task))
+        fitted = fit(rows, options, schema=schema, progress=partial(update, bar, task))
         describe(bar, task, "diagnosis")
         answers, sampled = diagnose_fit(fitted, MOST_DIAGNOSED)
         describe(bar, task, "report")
@@ -179,8 +222,10 @@ def show_rows(rows: "TableRows", schema: Any) -> None:
     """Print what was read, so that a wrong guess is seen before the training."""
     import numpy as np
 
-    for each in rows.files:
+    for each in rows.files[:MOST_FILES]:
         echo(each.described)
+    if len(rows.files) > MOST_FILES:
+        echo(f"and {len(rows.files) - MOST_FILES} more files")
     sizes = rows.environments
     shown = ", ".join(f"{name} {n:,}" for name, n in list(sizes.items())[:12])
     more = f" and {len(sizes) - 12} more" if len(sizes) > 12 else ""
@@ -192,7 +237,7 @@ def show_rows(rows: "TableRows", schema: Any) -> None:
     else:
         echo(f"target {rows.target!r}: a number, so this is regression")
     lines = schema.as_lines()
-    echo("columns:")
+    echo("columns:" if rows.sizes is None else f"columns of {len(rows.y):,} sampled rows:")
     for line in lines[:MOST_COLUMNS]:
         echo(f"  {line}")
     if len(lines) > MOST_COLUMNS:

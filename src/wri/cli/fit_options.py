@@ -12,7 +12,9 @@ ROWS, MODEL, TEXT, RUN = "Rows and columns", "Model", "Text files", "Running"
 Files = Annotated[
     list[Path],
     typer.Argument(
-        help="CSV, Parquet or .npz files; with --images one folder.", show_default=False
+        help="CSV, Parquet or .npz files, or one folder of Parquet files; with --images one folder "
+        "of pictures.",
+        show_default=False,
     ),
 ]
 Target = Annotated[

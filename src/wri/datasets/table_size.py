@@ -43,7 +43,7 @@ def reading_bytes(path: Path, columns: int | None = None) -> float:
         if path.suffix.lower() in TEXT:
             rows, there = _count_csv(path)
         elif path.suffix.lower() == ".parquet":
-            rows, there = _count_parquet(path)
+            rows, there = count_parquet(path)
         else:
             return 0.0
     except Exception:  # reading the file will report what is wrong
@@ -61,7 +61,8 @@ def _count_csv(path: Path) -> tuple[float, int]:
     return rest / longest, max(header.count(mark) for mark in DELIMITERS) + 1
 
 
-def _count_parquet(path: Path) -> tuple[float, int]:
+def count_parquet(path: Path) -> tuple[float, int]:
+    """Return the numbers of rows and columns of a Parquet file."""
     import pyarrow.parquet
 
     with pyarrow.parquet.ParquetFile(path) as file:

@@ -273,15 +273,18 @@ def _expand(view: Tensor, columns: int) -> Tensor:  # [..., V] -> [..., T]
     """Return the columns with their squares, or all products of tables of few columns."""
     if columns > MOST_PRODUCTS:
         return torch.cat([view, view.square()], -1)
-    i, j = torch.triu_indices(view.shape[-1], view.shape[-1])
-    return torch.cat([view, view[..., i] * view[..., j]], -1)
+    return _with_products(view)
 
 
 def _expand_again(a: Tensor) -> Tensor:  # [..., E] -> [..., T']
     if a.shape[-1] > MOST_REFIT_PRODUCTS:
         return torch.cat([a, a.square()], -1)
-    i, j = torch.triu_indices(a.shape[-1], a.shape[-1])
-    return torch.cat([a, a[..., i] * a[..., j]], -1)
+    return _with_products(a)
+
+
+def _with_products(x: Tensor) -> Tensor:  # [..., V] -> [..., V (V + 3) / 2]
+    # slices, because a lookup of both factors takes three times as long
+    return torch.cat([x, *(x[..., i : i + 1] * x[..., i:] for i in range(x.shape[-1]))], -1)
 
 
 def _sample(

@@ -10,7 +10,7 @@ rows, their checks and the training runs.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, ClassVar, Self, get_args
 
@@ -105,6 +105,17 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         InputError
             If a parameter, a row or an environment cannot be used. The message names it.
         """
+        return self._fit(X, y, groups, sample_weight, self._problem)
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        groups: Iterable[Any] | None,
+        sample_weight: Any,
+        make_problem: Callable[..., Problem],
+    ) -> Self:
+        """Fit with a problem made by a function with the arguments of `_problem`."""
         check_parameters(self)
         check_option("evidence_on", self.evidence_on, self._sees)
         check_rule(self.choose)
@@ -122,7 +133,7 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
         seed, share = read_seed(self.random_state), self.validation_fraction
         rows = hold_out(environments.rows, self._filled(X), targets, weights, share, seed)
-        problem = self._problem(X, targets, weights, rows, seed)
+        problem = make_problem(X, targets, weights, rows, seed)
         specs = self._specs(problem.can_leave_one_out)
         self._train(problem, [problem.complete(spec) for spec in specs])
         self._fit_evidence(X, targets, weights, rows, self._without_held_out(problem))

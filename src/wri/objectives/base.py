@@ -152,11 +152,15 @@ class TrainingRows(NamedTuple):
     weight: list[np.ndarray]  # E of [n_e], how often each row counts
 
 
+WeighRows = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Weights `[n, K − 1]` of rows `[n, D]`, each with the number `[n]` of its environment."""
+
+
 class RowForm(NamedTuple):
     """Objective as a function of sums over rows, mean_e R_e + λ · penalty, for the solver."""
 
     penalty: Combine | None = None  # of the sums, with its slopes; None for ERM
-    weights: np.ndarray | None = None  # [n, K − 1], weights of the losses besides the rows' shares
+    weigh: WeighRows | None = None  # further weights of rows, times their shares
     scale: bool = False  # whether the penalty depends on the scale of the outputs
     state: Any = None  # what the objective keeps, for one run
 

@@ -15,6 +15,7 @@ before the first update of the densities. The paper prints sums, its code has me
 import warnings
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Any, ClassVar, Literal, get_args
 
@@ -41,7 +42,7 @@ from wri.objectives.base import (
 )
 from wri.objectives.density_hyperparameters import DENSITY_HYPERPARAMETERS
 from wri.objectives.density_steps import ALL_PAIRS, DensityRule, density_steps
-from wri.objectives.fixed_gaps import FixedGaps
+from wri.objectives.fixed_gaps import fixed_gap_penalty, overlap_weights
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting, annealing
 from wri.objectives.known_densities import KnownDensities
 from wri.objectives.linear_gaps import LinearGaps
@@ -289,11 +290,9 @@ class WRI(Objective):
             return None  # automatic differentiation
         count = len(rows.x)
         fitted = cached(self.density, lambda: self._fit_rows(rows))[None]
-        flat, every = (torch.as_tensor(each) for each in (fitted, np.concatenate(rows.x)[None]))
-        with torch.no_grad():
-            logs = self.density.log_density(flat, every, count, {})[0].numpy().T  # [n, E]
-        gaps = FixedGaps.of(logs, rows.weight, self.overlap_power)
-        return RowForm(gaps.penalty, gaps.weights, state=fitted)
+        weigh = partial(overlap_weights, density=self.density, fitted=fitted, count=count)
+        penalty = partial(fixed_gap_penalty, overlap_power=self.overlap_power)
+        return RowForm(penalty, weigh, state=fitted)
 
     def _fit_rows(self, rows: TrainingRows) -> np.ndarray:  # [P]
         """Fit a density that is fitted once; one that takes no weights sees rows repeated."""

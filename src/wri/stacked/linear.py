@@ -3,9 +3,10 @@
     minimise  F(S, G) + ρ/2 · |W|²  over W, c,     f_b = W x_b + c
     S_ek = Σ_{b in e} a_bk · l(f_b, y_b),     G_e = Σ_{b in e} a_b0 · f_b · ∇l(f_b, y_b)
 
-F is a smooth function of a few sums over the rows of each environment e, so sums of parts of a
-table add up. a_b0 are weights that sum to one per environment: S_e0 is a risk, and G_e the
-derivative of a risk in a scale of the outputs (IRM). The offset c is not penalised.
+F is a smooth function of a few sums over the rows of each environment e. Sums of chunks of a table
+add up, and so do their slopes in W and c: one pass over the chunks gives F and its gradient.
+a_b0 are weights that sum to one per environment: S_e0 is a risk, and G_e the derivative of a risk
+in a scale of the outputs (IRM). The offset c is not penalised.
 
 L-BFGS runs in coordinates in which the curvature of the mean loss is about one:
 
@@ -17,7 +18,7 @@ minimum is about as small, or where rounding ends all progress. There is no seed
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -87,6 +88,7 @@ class Sums(NamedTuple):
 
     losses: np.ndarray  # [E, K], S
     scale: np.ndarray | None = None  # [E], G
+    weights: np.ndarray | None = None  # [E, K], Σ_b a_bk
 
 
 Combine = Callable[[Sums], tuple[float, Sums]]
@@ -144,9 +146,14 @@ class MemoryTable:
         share, mean = self.weights[:, 0] / len(self.parts), self.mean
         return (self.x * share[:, None]).T @ self.x - np.outer(mean, mean)
 
+    @cached_property
+    def totals(self) -> np.ndarray:  # [E, K]
+        return np.stack([self.weights[own].sum(0) for own in self.parts])
+
     def differentiate(self, weight: np.ndarray, offset: np.ndarray, combine: Combine) -> Slope:
         found = LOSSES[self.loss](self.x @ weight + offset, self.y, self.scale)
-        sums = Sums(np.stack([found.loss[own] @ self.weights[own] for own in self.parts]))
+        losses = np.stack([found.loss[own] @ self.weights[own] for own in self.parts])
+        sums = Sums(losses, weights=self.totals)
         if found.scale is not None:
             each = found.scale * self.weights[:, 0]
             sums = sums._replace(scale=np.array([each[own].sum() for own in self.parts]))
@@ -159,6 +166,51 @@ class MemoryTable:
             counts = [own.stop - own.start for own in self.parts]
             slope += (np.repeat(at.scale, counts) * self.weights[:, 0])[:, None] * found.scale_slope
         return Slope(value, self.x.T @ slope, slope.sum(0))
+
+    def sum_rows(self, weight: np.ndarray, offset: np.ndarray) -> "ChunkSums":
+        """Return the sums with their slopes in all parameters, for tables in chunks."""
+        found = LOSSES[self.loss](self.x @ weight + offset, self.y, self.scale)
+        values, slopes = [], []
+        for own in self.parts:
+            a = self.weights[own]  # [n, K]
+            value = a.T @ found.loss[own]
+            slope = a[:, :, None] * found.slope[own, None]  # [n, K, C]
+            if found.scale is not None and found.scale_slope is not None:
+                value = np.append(value, a[:, 0] @ found.scale[own])
+                slope = np.hstack([slope, (a[:, :1] * found.scale_slope[own])[:, None]])
+            by_column = np.tensordot(self.x[own], slope, (0, 0))  # [D, K, C]
+            values.append(value)
+            slopes.append(np.concatenate([by_column, slope.sum(0)[None]]))
+        return ChunkSums(np.stack(values), np.stack(slopes), self.totals)
+
+
+class ChunkSums(NamedTuple):
+    """Sums over the rows of a chunk; they add up. G is the last of the K if there is one."""
+
+    values: np.ndarray  # [E, K]
+    slopes: np.ndarray  # [E, D + 1, K, C], in W and c
+    weights: np.ndarray  # [E, K], without G
+
+
+SumChunks = Callable[[Callable[[MemoryTable], tuple[np.ndarray, ...]]], tuple[np.ndarray, ...]]
+"""The sum over all chunks of the arrays that a function returns for a chunk."""
+
+
+class ChunkedTable(NamedTuple):
+    """Rows that are read chunk by chunk in each evaluation."""
+
+    sum_chunks: SumChunks
+    scale: bool = False  # whether F depends on G
+
+    def differentiate(self, weight: np.ndarray, offset: np.ndarray, combine: Combine) -> Slope:
+        work = partial(MemoryTable.sum_rows, weight=weight, offset=offset)
+        values, slopes, weights = self.sum_chunks(work)
+        count = weights.shape[1]
+        sums = Sums(values[:, :count], values[:, count] if self.scale else None, weights)
+        value, at = combine(sums)
+        every = at.losses if at.scale is None else np.column_stack([at.losses, at.scale])
+        gradient = np.einsum("ek,edkc->dc", every, slopes[:, :, : every.shape[1]])
+        return Slope(value, gradient[:-1], gradient[-1])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -193,30 +245,16 @@ class LinearSolver:
         tolerance: float = GRADIENT,
     ) -> Solution:
         """Minimise (F + ridge penalty) / `scale`, from a solution or from zero."""
-        width, outputs = self._shape
-        back, mean = self._back, self._mean
-
-        def unpack(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            weight = back @ at[: width * outputs].reshape(width, outputs)
-            return weight, at[width * outputs :] * self._unit - mean @ weight
 
         def evaluate(at: np.ndarray) -> tuple[float, np.ndarray]:
-            weight, offset = unpack(at)
-            found = differentiate(weight, offset)
-            slope = found.weight - np.outer(mean, found.offset) + self.ridge * weight
-            gradient = np.concatenate([(back.T @ slope).ravel(), found.offset * self._unit])
-            value = found.value + self.ridge / 2 * float(np.square(weight).sum())
+            weight, offset = self._unpack(at)
+            value, gradient = self.at(differentiate(weight, offset), weight)
             return value / scale, gradient / scale
 
-        first = np.zeros((width + 1) * outputs)
-        if start is not None:
-            inner = np.linalg.solve(back, start.weight)
-            first = np.concatenate(
-                [inner.ravel(), (start.offset + mean @ start.weight) / self._unit]
-            )
+        width, outputs = self._shape
         found = minimize(
             evaluate,
-            first,
+            np.zeros((width + 1) * outputs) if start is None else self._pack(start),
             jac=True,
             method="L-BFGS-B",
             options={
@@ -226,7 +264,7 @@ class LinearSolver:
                 "gtol": max(tolerance / scale, ROUNDING),
             },
         )
-        weight, offset = unpack(found.x)
+        weight, offset = self._unpack(found.x)
         return Solution(
             weight=weight,
             offset=offset,
@@ -234,3 +272,20 @@ class LinearSolver:
             gradient=float(np.abs(found.jac).max()),
             evaluations=int(found.nfev),
         )
+
+    def at(self, slope: Slope, weight: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return F + ridge penalty and its gradient in the coordinates of L-BFGS."""
+        by_weight = slope.weight - np.outer(self._mean, slope.offset) + self.ridge * weight
+        gradient = [(self._back.T @ by_weight).ravel(), slope.offset * self._unit]
+        value = slope.value + self.ridge / 2 * float(np.square(weight).sum())
+        return value, np.concatenate(gradient)
+
+    def _pack(self, found: Solution) -> np.ndarray:
+        inner = np.linalg.solve(self._back, found.weight)
+        offset = (found.offset + self._mean @ found.weight) / self._unit
+        return np.concatenate([inner.ravel(), offset])
+
+    def _unpack(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        width, outputs = self._shape
+        weight = self._back @ at[: width * outputs].reshape(width, outputs)
+        return weight, at[width * outputs :] * self._unit - self._mean @ weight

@@ -6,10 +6,11 @@ Jobs do not depend on each other, so both ways give the same results.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
+import numpy as np
 import torch
 
 from wri.errors import InputError, LostBackendError, check_option
@@ -21,6 +22,14 @@ class FitJob(NamedTuple):
 
     algorithm: str
     held_out: str | None = None
+
+    def __str__(self) -> str:
+        without = "" if self.held_out is None else f" without site {self.held_out!r}"
+        return f"the fit of {self.algorithm}{without}"
+
+
+Job = TypeVar("Job", bound=Hashable)
+"""What a job is called by; its text ends "Ray gave up …"."""
 
 
 class JobRunner(ABC):
@@ -36,8 +45,8 @@ class JobRunner(ABC):
 
     @abstractmethod
     def run(
-        self, work: Callable[[Any, FitJob], Any], shared: Any, jobs: Sequence[FitJob]
-    ) -> Iterator[tuple[FitJob, Any]]:
+        self, work: Callable[[Any, Job], Any], shared: Any, jobs: Sequence[Job]
+    ) -> Iterator[tuple[Job, Any]]:
         """Run `work(shared, job)` for every job, and yield jobs with results as they finish."""
 
     def close(self) -> None:
@@ -61,8 +70,8 @@ class LocalRunner(JobRunner):
     threads_per_job = -1
 
     def run(
-        self, work: Callable[[Any, FitJob], Any], shared: Any, jobs: Sequence[FitJob]
-    ) -> Iterator[tuple[FitJob, Any]]:
+        self, work: Callable[[Any, Job], Any], shared: Any, jobs: Sequence[Job]
+    ) -> Iterator[tuple[Job, Any]]:
         for job in jobs:
             yield job, work(shared, job)
 
@@ -85,8 +94,8 @@ class RayRunner(JobRunner):
         self._session: RaySession | None = None
 
     def run(
-        self, work: Callable[[Any, FitJob], Any], shared: Any, jobs: Sequence[FitJob]
-    ) -> Iterator[tuple[FitJob, Any]]:
+        self, work: Callable[[Any, Job], Any], shared: Any, jobs: Sequence[Job]
+    ) -> Iterator[tuple[Job, Any]]:
         try:
             yield from self._run(work, shared, jobs)
         except LostBackendError as error:
@@ -96,8 +105,8 @@ class RayRunner(JobRunner):
             ) from error
 
     def _run(
-        self, work: Callable[[Any, FitJob], Any], shared: Any, jobs: Sequence[FitJob]
-    ) -> Iterator[tuple[FitJob, Any]]:
+        self, work: Callable[[Any, Job], Any], shared: Any, jobs: Sequence[Job]
+    ) -> Iterator[tuple[Job, Any]]:
         if self._session is None or self._session.closed:
             self._session = RaySession(self._workers, memory=0.0, shared=_count_bytes(shared))
         session = self._session
@@ -134,22 +143,21 @@ def open_runner(backend: str = "local") -> JobRunner:
     return RUNNERS[backend]()
 
 
-def fit_job(job: FitJob, stored: list[Any], report: Callable[[int], None]) -> Any:
+def fit_job(job: Any, stored: list[Any], report: Callable[[int], None]) -> Any:
     """Run a job in a worker of Ray, on one thread."""
     torch.set_num_threads(1)
     ((work, shared),) = stored
     return work(shared, job)
 
 
-def _describe_lost(job: FitJob, reason: str) -> str:
-    without = "" if job.held_out is None else f" without site {job.held_out!r}"
+def _describe_lost(job: object, reason: str) -> str:
     return (
-        f"Ray gave up the fit of {job.algorithm}{without} after {RETRIES + 1} tries ({reason}); "
-        "if memory was short, start fewer workers, or use --backend local"
+        f"Ray gave up {job} after {RETRIES + 1} tries ({reason}); if memory was short, start fewer "
+        "workers, or use --backend local"
     )
 
 
 def _count_bytes(shared: Any) -> int:
-    """Count the bytes of the rows: a DataFrame's, or an array's."""
-    X = shared.X
+    """Count the bytes of the rows: a DataFrame's, an array's, or none."""
+    X = getattr(shared, "X", np.empty(0))
     return int(X.memory_usage(deep=True).sum()) if hasattr(X, "memory_usage") else int(X.nbytes)

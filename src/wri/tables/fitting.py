@@ -190,7 +190,7 @@ def fit_sites(
     """
     start, sites = perf_counter(), len(environments)
     word = SiteWord.of(None if schema is None else schema.environment)
-    slopes, changes = _find_changes(data, schema, classes)
+    slopes, changes = find_changes(data, schema, classes)
     reduced = _without_flagged(schema, changes, options)
     held = None
     with open_runner(options.backend) as runner:
@@ -205,7 +205,7 @@ def fit_sites(
             names = tuple(environments)
             report = lambda done, _: progress(done, sites + 1)  # noqa: E731
             held = hold_out_sites(data, names, work, progress=report, runner=runner)
-        kept = options.kept_by_name() or _keep(held, options)
+        kept = options.kept_by_name() or keep_candidate(held, options)
         erm = beside(kept, options.candidates())
         fits = _Fits(options, classes, schema, reduced)
         models, said = fits.run(data, [kept] if erm is None else [kept, erm], runner)
@@ -235,7 +235,7 @@ def fit_sites(
     )
 
 
-def _find_changes(
+def find_changes(
     data: SiteData, schema: TableSchema | None, classes: bool
 ) -> tuple[ChangingFeatures | None, list[ColumnChange]]:
     """Compare the columns' slopes between all sites; features of pictures are not compared."""
@@ -270,7 +270,7 @@ def _without_flagged(
     return reduced
 
 
-def _keep(held: HeldOutScores | None, options: FitOptions) -> Candidate:
+def keep_candidate(held: HeldOutScores | None, options: FitOptions) -> Candidate:
     """Return the candidate that the rule keeps; the preset's λ where no site was held out."""
     if held is not None:
         return choose_candidate(held, options)

@@ -1,7 +1,7 @@
 """Rows with a target and an environment, read from one or several files."""
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob
@@ -51,10 +51,13 @@ class TableRows:
     task: Literal["classes", "numbers"]
     files: tuple[SourceFile, ...]
     left_out: tuple[str, ...]  # columns of the files that are no features
+    sizes: Mapping[str, int] | None = None  # rows per environment, where these rows are a sample
 
     @property
     def environments(self) -> dict[str, int]:
         """Number of rows per environment, in the natural order of names."""
+        if self.sizes is not None:
+            return dict(self.sizes)
         names, codes = read_labels("groups", self.environment, self.groups, any_text=True)
         return dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
 
@@ -106,10 +109,10 @@ def read_rows(
     options: dict[str, Any] = {"labels": labels, "delimiter": delimiter, "encoding": encoding}
     parts = [read_frame(path, check, texts=(target,), **options) for path in found]
     there = dict.fromkeys(str(name) for part in parts for name in part.frame.columns)
-    frames = _leave_out([part.frame for part in parts], leave_out, there)
+    frames = leave_columns_out([part.frame for part in parts], leave_out, there)
     where = str(found[0]) if len(found) == 1 else f"{len(found)} files"
     frame = _join(found, frames, environment is None)
-    rows = _separate(where, frame, target, environment or FROM_FILE, blocks, task)
+    rows = separate(where, frame, target, environment or FROM_FILE, blocks, task)
     return replace(
         rows,
         files=tuple(map(_describe, found, parts)),
@@ -119,12 +122,13 @@ def read_rows(
 
 def _describe(path: Path, part: FileFrame) -> SourceFile:
     written = "" if part.dialect is None else part.dialect.described
-    return SourceFile(str(path), len(part.frame), _digest(path), written)
+    return SourceFile(str(path), len(part.frame), digest_file(path), written)
 
 
-def _leave_out(
+def leave_columns_out(
     frames: "Sequence[pd.DataFrame]", names: Collection[str], there: Collection[str]
 ) -> "list[pd.DataFrame]":
+    """Return frames without columns that the user leaves out; one of them must have each."""
     for name in names:
         if name not in there:
             raise InputError(
@@ -182,7 +186,7 @@ def _join(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]", by_file: bool
     return joined
 
 
-def _separate(
+def separate(
     where: str,
     frame: "pd.DataFrame",
     target: str,
@@ -235,7 +239,8 @@ def _class_labels(names: Sequence[str]) -> np.ndarray:
     return np.array(numbers if plain and max(map(abs, numbers)) < 1 << 53 else names)
 
 
-def _digest(path: Path) -> str:
+def digest_file(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(BLOCK):

@@ -11,14 +11,15 @@ offset.
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import pairwise
 from math import inf
 
 import numpy as np
 import torch
 
-from wri.objectives.base import Batch, Model, RowForm, Start, StepContext, TrainingRows
+from wri.objectives.base import Batch, Model, RowForm, Start, StepContext, WeighRows
 from wri.progress import Progress
 from wri.stacked import Streams
 from wri.stacked.linear import (
@@ -99,6 +100,33 @@ def _penalty_weight(run: Run) -> float:
     return float(run.hyper.get("penalty_weight", 0.0))
 
 
+@dataclass(frozen=True, kw_only=True)
+class RowsAsTable:
+    """Rules by which rows, sorted by environment, become a table of the solver."""
+
+    loss: str
+    outputs: int
+    scale: bool
+    weigh: WeighRows | None
+
+    def __call__(
+        self, x: np.ndarray, y: np.ndarray, counts: Sequence[int], shares: np.ndarray
+    ) -> MemoryTable:  # [n, D], [n], [E], [n]
+        ends, weights = np.cumsum([0, *counts]), shares[:, None]
+        if self.weigh is not None:
+            further = self.weigh(x, np.repeat(np.arange(len(counts)), counts))
+            weights = np.hstack([weights, weights * further])
+        return MemoryTable(
+            x=x,
+            y=y.astype(float) if self.loss == "logistic" else y,
+            parts=[slice(a, b) for a, b in pairwise(ends)],
+            weights=weights,
+            loss=self.loss,
+            outputs=self.outputs,
+            scale=self.scale,
+        )
+
+
 class LinearRun:
     """The linear problem of a run, for any λ."""
 
@@ -111,36 +139,38 @@ class LinearRun:
         self.state = self._automatic.state if self.form is None else self.form.state
         # two classes: one log-odds, with half the penalty of two outputs of opposite sign
         self.halved = self.form is not None and run.bank.n_classes == run.bank.outputs == 2
-        self.table = self._table(rows, self.form or RowForm())
-
-    def _table(self, rows: TrainingRows, form: RowForm) -> MemoryTable:
-        ends = np.cumsum([0, *map(len, rows.y)])
-        shares = np.concatenate([own / own.sum() for own in rows.weight])[:, None]
-        loss = "logistic" if self.halved else self.run.bank.loss.name
-        y = np.concatenate(rows.y)
-        return MemoryTable(
-            x=np.concatenate(rows.x),
-            y=y.astype(float) if loss == "logistic" else y,
-            parts=[slice(a, b) for a, b in pairwise(ends)],
-            weights=shares if form.weights is None else np.hstack([shares, form.weights]),
-            loss=loss,
-            outputs=1 if self.halved else self.run.bank.outputs,
+        form = self.form or RowForm()
+        self.as_table = RowsAsTable(
+            loss="logistic" if self.halved else run.bank.loss.name,
+            outputs=1 if self.halved else run.bank.outputs,
             scale=form.scale,
+            weigh=form.weigh,
+        )
+        shares = np.concatenate([own / own.sum() for own in rows.weight])
+        self.table = self.as_table(
+            np.concatenate(rows.x), np.concatenate(rows.y), [*map(len, rows.y)], shares
         )
 
     def path(self, weights: Sequence[float]) -> dict[float, Solution]:
         """Solve for each of the ascending λ."""
-        ridge = float(self.run.hyper["weight_decay"]) / (2 if self.halved else 1)
-        solver = LinearSolver(self.table, ridge)
+        solver = self.solver
         found: dict[float, Solution] = {}
         at: Solution | None = None
         for weight in self._points(weights):
-            divisor = max(1.0, weight)
-            scale = 1.0 if self._divided else divisor
             exact = GRADIENT if weight in weights else ON_THE_WAY
-            at = solver.solve(self._differentiate(weight), at, scale, exact)
+            at = solver.solve(self._differentiate(weight), at, self.scale(weight), exact)
             found[weight] = at
         return {weight: found[weight] for weight in weights}
+
+    @cached_property
+    def solver(self) -> LinearSolver:
+        """The solver in the coordinates of this table."""
+        ridge = float(self.run.hyper["weight_decay"]) / (2 if self.halved else 1)
+        return LinearSolver(self.table, ridge)
+
+    def scale(self, weight: float) -> float:
+        """Return the divisor of the objective for L-BFGS."""
+        return 1.0 if self._divided else max(1.0, weight)
 
     def _points(self, weights: Sequence[float]) -> list[float]:
         """Return λ through which the path goes."""
@@ -155,12 +185,11 @@ class LinearRun:
     def _differentiate(self, weight: float) -> Differentiate:
         if self.form is None:
             return self._automatic.at(weight)
-        combine = self._combine(self.form, weight)
-        return lambda slopes, offset: self.table.differentiate(slopes, offset, combine)
+        return partial(self.table.differentiate, combine=self.combine(weight))
 
-    def _combine(self, form: RowForm, weight: float) -> Combine:
+    def combine(self, weight: float) -> Combine:
         """Return mean_e R_e + λ · penalty with its slopes."""
-        divisor = max(1.0, weight) if self._divided else 1.0
+        divisor, form = max(1.0, weight) if self._divided else 1.0, self.form or RowForm()
 
         def combine(sums: Sums) -> tuple[float, Sums]:
             value, slopes = float(sums.losses[:, 0].mean()), np.zeros_like(sums.losses)

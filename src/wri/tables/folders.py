@@ -1,0 +1,252 @@
+"""Folders of Parquet files, read in chunks: a sample of rows, and prepared rows for sums.
+
+    first pass:  files ─► rows by site, and the rows with the smallest hashes of each site
+    other passes: files ─► chunks ─► preprocessing ─► x, y, number of the site
+
+A row is in the sample by its contents, so the sample depends neither on the order of rows nor on
+the division into files. A pass is one job per file, here or in Ray's workers.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.pipeline import Pipeline
+
+from wri.datasets.labels import listed_names
+from wri.datasets.table_files import check_names
+from wri.datasets.table_size import count_parquet, reading_bytes
+from wri.errors import InputError, shorten
+from wri.progress import Progress, silent
+from wri.tables.chunks import open_table
+from wri.tables.fit_jobs import JobRunner
+from wri.tables.reading import SourceFile, TableRows, digest_file, leave_columns_out, separate
+
+SAMPLE = 100_000
+"""Most rows of the sample; every site has the same share, or all of its rows."""
+SAMPLE_CELLS = 5_000_000
+FEWEST = 50  # rows of a site in the sample
+
+
+class FileJob(NamedTuple):
+    """One file of a pass."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"the pass over {self.path}"
+
+
+class LabelColumns(NamedTuple):
+    """Columns that are no features."""
+
+    target: str
+    environment: str
+    left_out: tuple[str, ...]
+
+
+class Scan(NamedTuple):
+    """First pass over some files."""
+
+    counts: Counter[str]  # rows by site
+    sample: pd.DataFrame  # the index is the hash
+    names: tuple[str, ...]
+    digest: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """Files of a folder and where they are read."""
+
+    path: Path
+    files: tuple[Path, ...]
+    runner: JobRunner
+    say: Callable[[str], None]
+
+    def read(
+        self,
+        what: str,
+        rows: int,
+        work: Callable[[Any, FileJob], Any],
+        shared: Any,
+        progress: Progress,
+    ) -> list[Any]:
+        """Make one pass: return what each file gives, in the order of the files."""
+        start, found = perf_counter(), {}
+        jobs = [FileJob(path) for path in self.files]
+        for job, result in self.runner.run(work, shared, jobs):
+            found[job] = result
+            progress(len(found), len(jobs))
+        seconds = perf_counter() - start
+        self.say(f"{what}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
+        return [found[job] for job in jobs]
+
+
+def find_files(folder: Path) -> tuple[Path, ...]:
+    """Return the Parquet files of a folder that have rows."""
+    found = sorted(path for path in folder.glob("*.parquet") if path.name[0] not in "._")
+    if not found:
+        raise InputError(f"{shorten(folder)} has no .parquet files; name a folder that has some")
+    files = tuple(path for path in found if open_table(path) and count_parquet(path)[0])
+    if not files:
+        raise InputError(f"the files of {shorten(folder)} have columns but no rows; add rows first")
+    return files
+
+
+def files_in_memory(folder: Path, gigabytes: float) -> tuple[Path, ...]:
+    """Return the files of a folder whose rows fit into memory."""
+    files = find_files(folder)
+    needed = sum(map(reading_bytes, files))
+    if needed > gigabytes * 1e9:
+        raise InputError(
+            f"{shorten(folder)} needs about {needed / 1e9:.2g} GB of memory, but --memory allows "
+            f"{gigabytes:g}; --fast sums it in chunks, with no site held out"
+        )
+    return files
+
+
+def scan_folder(
+    folder: Folder,
+    *,
+    target: str,
+    environment: str,
+    task: str | None = None,
+    leave_out: Sequence[str] = (),
+    progress: Progress = silent,
+) -> TableRows:
+    """Read a sample of a folder's rows, and count the rows of each site.
+
+    Parameters
+    ----------
+    folder
+        The files.
+    target, environment
+        Columns of targets and of sites.
+    task
+        "classes" or "numbers"; found out from the sample when None.
+    leave_out
+        Columns that are not read.
+    progress
+        Called with the files read and in all.
+    """
+    if target == environment:
+        raise InputError(f"target and environment must be different columns, not {target!r} twice")
+    columns = LabelColumns(target, environment, tuple(leave_out))
+    rows = sum(int(count_parquet(path)[0]) for path in folder.files)
+    scans = folder.read("pass 1, counts and sample", rows, _scan, columns, progress)
+    for scan, path in zip(scans, folder.files, strict=True):
+        differ = sorted({*scan.names} ^ {*scans[0].names} - {*leave_out})
+        if differ:
+            raise InputError(
+                f"{path} and {folder.files[0]} differ in the column {listed_names(differ)}; add it "
+                f"where it is missing, or leave it out with --drop {differ[0]}"
+            )
+    there = dict.fromkeys(name for scan in scans for name in scan.names)
+    found = _merge(columns, scans)
+    (frame,) = leave_columns_out([found.sample.reset_index(drop=True)], leave_out, there)
+    frame.index = pd.RangeIndex(1, len(frame) + 1)
+    sample = separate(str(folder.path), frame, target, environment, None, task)
+    return replace(
+        sample,
+        files=tuple(
+            SourceFile(str(path), scan.counts.total(), scan.digest, "")
+            for path, scan in zip(folder.files, scans, strict=True)
+        ),
+        left_out=tuple(name for name in there if name in {*leave_out, environment}),
+        sizes={name: found.counts[name] for name in sample.environments},
+    )
+
+
+def _scan(columns: LabelColumns, job: FileJob) -> Scan:
+    table = open_table(job.path)
+    check_names(job.path, table.names, target=columns.target, environment=columns.environment)
+    wanted = [name for name in table.names if name not in columns.left_out]
+    found: Scan | None = None
+    for chunk in table.chunks(wanted, ()):
+        frame = chunk.frame
+        codes, names = _label_codes(job.path, frame[columns.environment])
+        counts = Counter(dict(zip(names, np.bincount(codes).tolist(), strict=True)))
+        frame.index = pd.Index(pd.util.hash_pandas_object(frame, index=False).to_numpy())
+        scan = Scan(counts, frame, table.names)
+        found = scan if found is None else _merge(columns, [found, scan])
+    assert found is not None  # files without rows are not read
+    return found._replace(digest=digest_file(job.path))
+
+
+def _merge(columns: LabelColumns, scans: Sequence[Scan]) -> Scan:
+    """Keep the rows with the smallest hashes of each site."""
+    counts = sum((scan.counts for scan in scans), Counter[str]())
+    joined = pd.concat([scan.sample for scan in scans]).sort_index(kind="stable")
+    most = max(FEWEST, min(SAMPLE, SAMPLE_CELLS // joined.shape[1]) // len(counts))
+    kept = joined.groupby(columns.environment, sort=False, observed=True).head(most)
+    return Scan(counts, kept, scans[0].names)
+
+
+def _label_codes(path: Path, cells: pd.Series) -> tuple[np.ndarray, list[str]]:
+    """Return the number of each cell's label, and the labels as texts."""
+    codes, found = pd.factorize(cells)
+    lost = np.flatnonzero(codes < 0)
+    if len(lost):
+        raise InputError(
+            f"{path}: column {cells.name!r}, row {cells.index[lost[0]]} is missing; fill in or "
+            "drop such rows"
+        )
+    return codes, [str(each) for each in found]
+
+
+class PreparedRows(NamedTuple):
+    """Rows of a chunk, sorted by site."""
+
+    x: np.ndarray  # [n, D]
+    y: np.ndarray  # [n], class numbers or numbers
+    counts: np.ndarray  # [E], rows of each site
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChunkReader:
+    """Preprocessing of chunks; it is sent to the workers."""
+
+    columns: LabelColumns
+    head: Pipeline  # fitted to the sample
+    features: tuple[str, ...]
+    sites: Mapping[str, int]  # numbers by name
+    classes: Mapping[str, int] | None  # None where numbers are predicted
+
+    def read(self, path: Path) -> Iterator[PreparedRows]:
+        """Yield the rows of a file, chunk by chunk."""
+        wanted = {*self.features, self.columns.target, self.columns.environment}
+        for chunk in open_table(path).chunks(wanted, ()):
+            frame = chunk.frame
+            codes, names = _label_codes(path, frame.pop(self.columns.environment))
+            site = np.array([self.sites[name] for name in names])[codes]
+            y = self._targets(path, frame.pop(self.columns.target))
+            order = np.argsort(site, kind="stable")
+            try:
+                x = np.asarray(self.head.transform(frame))
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from error
+            yield PreparedRows(x[order], y[order], np.bincount(site, minlength=len(self.sites)))
+
+    def _targets(self, path: Path, cells: pd.Series) -> np.ndarray:
+        if self.classes is None:
+            numbers = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
+            lost = np.flatnonzero(~np.isfinite(numbers))
+            if len(lost):
+                raise InputError(
+                    f"{path}: column {cells.name!r}, row {cells.index[lost[0]]} is no finite "
+                    "number; fill in or drop such rows"
+                )
+            return numbers
+        codes, names = _label_codes(path, cells)
+        unknown = [name for name in names if name not in self.classes]
+        if unknown:
+            raise InputError(
+                f"{path}: class {shorten(unknown[0])!r} of column {cells.name!r} is so rare that "
+                "the sample has no row of it; drop its rows, or merge it with another class"
+            )
+        return np.array([self.classes[name] for name in names])[codes]
