@@ -251,7 +251,7 @@ def fit_folder(
     sampled = (
         f"The model was solved on all {total:,} rows, in chunks. Preprocessing, weights, "
         f"thresholds and the report's tables are from {len(rows.y):,} rows, drawn by contents. Run "
-        "without --fast on some of the files to measure how it holds at sites left out."
+        "without --fast on some of the files to measure how it holds at a new site."
     )
     return TableFit(
         data=data,
