@@ -33,6 +33,7 @@ MAY_IMPORT = {
         "features",
     },
     "tables": {
+        "evaluation",
         "estimators",
         "training",
         "objectives",
