@@ -34,6 +34,7 @@ MAY_IMPORT = {
         "features",
     },
     "tables": {
+        "evaluation",
         "estimators",
         "training",
         "objectives",

@@ -6,7 +6,7 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from wri.estimators import ESTIMATORS
-from wri.tables.candidates import Candidate, FitOptions
+from wri.tables.candidates import FitCandidate, FitOptions
 from wri.tables.held_out import (
     HeldOutScores,
     HeldOutWork,
@@ -17,7 +17,7 @@ from wri.tables.held_out import (
 )
 
 SITES = ("u", "v", "w")
-ERM = Candidate(name="erm", label="ERM", algorithm="erm", is_asked=True)
+ERM = FitCandidate(name="erm", label="ERM", algorithm="erm", is_asked=True)
 
 
 class Watching(StandardScaler):
@@ -134,7 +134,7 @@ def made_up(losses):
     sites = tuple(str(e) for e in range(len(next(iter(losses.values())))))
     return HeldOutScores(
         environments=sites,
-        candidates=tuple(Candidate(name=name, label=name, is_asked=True) for name in losses),
+        candidates=tuple(FitCandidate(name=name, label=name, is_asked=True) for name in losses),
         classes=True,
         scores=tuple(scores),
         rows={},

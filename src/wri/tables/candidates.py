@@ -32,7 +32,7 @@ MOST_SECONDS = 20.0  # that other predictors may take unasked
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class FitCandidate:
     """One model of the comparison."""
 
     name: str  # for --keep and JSON, such as "wri 2"
@@ -76,7 +76,7 @@ class FitOptions:
         check_option("--backend", self.backend, tuple(RUNNERS))
         self.kept_by_name()
 
-    def kept_by_name(self) -> Candidate | None:
+    def kept_by_name(self) -> FitCandidate | None:
         """Return the candidate of --keep."""
         if self.keep is None:
             return None
@@ -104,7 +104,7 @@ class FitOptions:
             )
         return f"{name} {value:g}"
 
-    def candidates(self, rows: int = 0, sites: int = 1) -> list[Candidate]:
+    def candidates(self, rows: int = 0, sites: int = 1) -> list[FitCandidate]:
         """Return the models that are compared on so many rows and sites, in the table's order."""
         penalised = [n for n in self.algorithms if has_penalty_weight(ALGORITHMS[n].objective)]
         found = [self._of(name, weight) for name in penalised for weight in self._path(name)]
@@ -116,14 +116,14 @@ class FitOptions:
         tried = self.tried(rows, sites)
         if NETWORK in tried and not self.hidden and PLAIN in erm:
             label = f"ERM, network {', '.join(map(str, HIDDEN))}"
-            found += [Candidate(name=NETWORK, label=label, algorithm=PLAIN, hidden=HIDDEN)]
+            found += [FitCandidate(name=NETWORK, label=label, algorithm=PLAIN, hidden=HIDDEN)]
         if TREES in tried and f"{PLAIN}-boosting" not in erm:
             boosting = f"{PLAIN}-boosting"
-            found += [Candidate(name=TREES, label="ERM, boosted trees", algorithm=boosting)]
+            found += [FitCandidate(name=TREES, label="ERM, boosted trees", algorithm=boosting)]
         return [
             *found,
-            Candidate(name=REGRESSION, label="plain regression"),
-            Candidate(name=CONSTANT, label="constant"),
+            FitCandidate(name=REGRESSION, label="plain regression"),
+            FitCandidate(name=CONSTANT, label="constant"),
         ]
 
     def tried(self, rows: int, sites: int) -> tuple[str, ...]:
@@ -161,9 +161,9 @@ class FitOptions:
                 return float(f"{self._preset_weight(name):g}")
         return None
 
-    def _of(self, name: str, weight: float | None = None) -> Candidate:
+    def _of(self, name: str, weight: float | None = None) -> FitCandidate:
         label = ALGORITHMS[name].label
-        return Candidate(
+        return FitCandidate(
             name=name if weight is None else f"{name} {weight:g}",
             label=label if weight is None else f"{label}, λ = {weight:g}",
             algorithm=name,
@@ -172,12 +172,12 @@ class FitOptions:
             is_asked=name in self.algorithms,
         )
 
-    def _without(self) -> Candidate:
+    def _without(self) -> FitCandidate:
         boosted = all(ALGORITHMS[name].boosted for name in self.algorithms)
         erm = f"{PLAIN}-boosting" if boosted else PLAIN
-        return Candidate(name=WITHOUT, label="ERM without", algorithm=erm, hidden=self.hidden)
+        return FitCandidate(name=WITHOUT, label="ERM without", algorithm=erm, hidden=self.hidden)
 
-    def make_model(self, candidate: Candidate, classes: bool, *, fold: bool = False) -> Any:
+    def make_model(self, candidate: FitCandidate, classes: bool, *, fold: bool = False) -> Any:
         """Make an unfitted model; one of a fold leaves no further site out."""
         if candidate.name == CONSTANT:
             return DummyClassifier(strategy="prior") if classes else DummyRegressor()

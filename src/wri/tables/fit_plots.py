@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from wri.evaluation.futures import LIKE, REVERSED, UNRELATED
 from wri.ood.measures import risk_coverage
 from wri.report import style
-from wri.tables.candidates import CONSTANT, WITHOUT, Candidate
+from wri.tables.candidates import CONSTANT, WITHOUT, FitCandidate
 from wri.tables.held_out import HeldOutScores
 from wri.tables.verdict import SiteWord, name_candidate, when
 
@@ -49,7 +49,7 @@ def draw_insurance(
     return axes
 
 
-def _short(candidate: Candidate, columns: tuple[str, ...], kept: bool) -> str:
+def _short(candidate: FitCandidate, columns: tuple[str, ...], kept: bool) -> str:
     """Return the text beside a point."""
     text = name_candidate(candidate, columns, True)
     if candidate.penalty_weight is not None:

@@ -20,7 +20,7 @@ from wri.errors import InputError
 from wri.estimators.columns import Column
 from wri.estimators.pipeline import make_pipeline
 from wri.progress import Progress, silent
-from wri.tables.candidates import WITHOUT, Candidate, FitOptions
+from wri.tables.candidates import WITHOUT, FitCandidate, FitOptions
 from wri.tables.column_names import owners_of, readable_names
 from wri.tables.fit_jobs import FitJob, JobRunner, open_runner
 from wri.tables.held_out import (
@@ -60,7 +60,7 @@ class TableFit:
     slopes: ChangingFeatures | None  # None where they cannot be compared
     held_out: HeldOutScores | None  # None with two sites, or where it was skipped
     models: Mapping[str, Any]  # the kept one and ERM by name, with their preprocessing
-    kept: Candidate
+    kept: FitCandidate
     verdict: Verdict
     warnings: tuple[str, ...]
     seconds: float
@@ -270,7 +270,7 @@ def _without_flagged(
     return reduced
 
 
-def keep_candidate(held: HeldOutScores | None, options: FitOptions) -> Candidate:
+def keep_candidate(held: HeldOutScores | None, options: FitOptions) -> FitCandidate:
     """Return the candidate that the rule keeps; the preset's λ where no site was held out."""
     if held is not None:
         return choose_candidate(held, options)
@@ -293,7 +293,7 @@ class _Fits:
     reduced: TableSchema | None  # without the flagged columns, if such a model is kept
 
     def run(
-        self, data: SiteData, candidates: Sequence[Candidate], runner: JobRunner
+        self, data: SiteData, candidates: Sequence[FitCandidate], runner: JobRunner
     ) -> tuple[dict[str, Any], list[str]]:
         """Return the models by name, and their warnings."""
         work = partial(self._fit, by_name={each.name: each for each in candidates})
@@ -304,7 +304,7 @@ class _Fits:
         return models, list(dict.fromkeys(said))
 
     def _fit(
-        self, data: SiteData, job: FitJob, *, by_name: Mapping[str, Candidate]
+        self, data: SiteData, job: FitJob, *, by_name: Mapping[str, FitCandidate]
     ) -> tuple[Any, list[str]]:
         """Fit one model on all rows; return it with its warnings."""
         estimator = self.options.make_model(by_name[job.algorithm], self.classes)

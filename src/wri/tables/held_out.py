@@ -27,7 +27,7 @@ from wri.evaluation.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future, f
 from wri.ood.measures import auroc
 from wri.progress import Progress, silent
 from wri.rows import find_constant_columns
-from wri.tables.candidates import CONSTANT, WITHOUT, Candidate
+from wri.tables.candidates import CONSTANT, WITHOUT, FitCandidate
 from wri.tables.column_names import owners_of
 from wri.tables.fit_jobs import FitJob, JobRunner, LocalRunner
 
@@ -82,7 +82,7 @@ class HeldOutScores:
     """Scores of all models at all sites held out."""
 
     environments: tuple[str, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[FitCandidate, ...]
     classes: bool
     scores: tuple[SiteScore, ...]
     rows: Mapping[str, ScoredRows]  # by model
@@ -175,7 +175,7 @@ class HeldOutWork:
 
     Parameters
     ----------
-    candidates : tuple of Candidate
+    candidates : tuple of FitCandidate
         Models that are fitted.
     make_model : callable
         Makes the unfitted model of a candidate.
@@ -188,8 +188,8 @@ class HeldOutWork:
         Of the bootstrap of blocks.
     """
 
-    candidates: tuple[Candidate, ...]
-    make_model: Callable[[Candidate], Any]
+    candidates: tuple[FitCandidate, ...]
+    make_model: Callable[[FitCandidate], Any]
     make_preprocessing: Callable[[], Any] | None
     classes: bool
     seed: int
@@ -212,7 +212,7 @@ class HeldOutWork:
         flagged = tuple(dict.fromkeys(owners[k] for k in columns))
         return SiteResult(flagged, [each[0] for each in results], [each[1] for each in results])
 
-    def _score(self, candidate: Candidate, fold: "_Fold") -> tuple[SiteScore, ScoredRows]:
+    def _score(self, candidate: FitCandidate, fold: "_Fold") -> tuple[SiteScore, ScoredRows]:
         """Fit one model and score it at the site held out, in every future."""
         training, site, flagged, name = fold
         kept = np.arange(np.shape(site.X)[1])
@@ -220,7 +220,7 @@ class HeldOutWork:
         if candidate.name == WITHOUT and len(flagged) < len(kept):
             kept = np.setdiff1d(kept, flagged)
         elif candidate.name == WITHOUT:  # nothing is left to learn from
-            model = self.make_model(Candidate(name=CONSTANT, label=""))
+            model = self.make_model(FitCandidate(name=CONSTANT, label=""))
         _fit(model, training._replace(X=training.X[:, kept]), name)
         seen = _score_rows(model, site.X[:, kept], site.y, self.classes)
         interval = _interval(seen, site, self.classes, self.seed)
