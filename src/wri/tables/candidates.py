@@ -152,7 +152,7 @@ class FitOptions:
         if self.penalty_weight is not None:
             return self.penalty_weight
         kind = ESTIMATORS[f"{ALGORITHMS[name].estimator}Classifier"]
-        return float(kind()._default_penalty_weight())
+        return float(kind()._default_penalty_weight() or 0.0)
 
     def default_weight(self) -> float | None:
         """Return λ of the model that is kept where nothing is flagged; None: no penalty."""

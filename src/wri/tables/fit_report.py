@@ -92,7 +92,7 @@ def _futures(fit: TableFit) -> list[Block]:
     kept = next(line for line in lines if line[0].endswith("(kept)"))
     told = ", ".join(f"{head} {value}" for head, value in zip(heads[1:], kept[1:], strict=True))
     curve = PagePicture(
-        figure=fit.plot_insurance().get_figure(),
+        figure=fit.plot_insurance().figure,  # type: ignore[arg-type]
         alternative=f"{kept[0]}: {held.loss_name} {told}.",
         caption=f"Left: better at {word.many} like these. Down: better if the relation changes.",
     )
@@ -354,7 +354,11 @@ def _changes(fit: TableFit, answers: Mapping[str, Answer], sampled: int | None) 
         sites = [str(name) for name in fit.slopes.environments]
         if fit.verdict.changes and len(sites) <= 30:
             rows = [
-                [c.column, *(f"{c.slopes.get(s, np.nan):.3g}" for s in sites), f"{c.p:.3g}"]
+                [
+                    c.column,
+                    *(f"{write_number(c.slopes.get(s, np.nan))}" for s in sites),
+                    f"{write_number(c.p)}",
+                ]
                 for c in fit.verdict.changes
             ]
             caption = f"Slopes of flagged columns, in {fit.verdict.changes[0].unit}"

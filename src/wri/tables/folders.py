@@ -22,6 +22,7 @@ from wri.datasets.labels import listed_names
 from wri.datasets.table_files import check_names
 from wri.datasets.table_size import count_parquet, reading_bytes
 from wri.errors import InputError, shorten
+from wri.number_text import write_number
 from wri.progress import Progress, silent
 from wri.tables.chunks import open_table
 from wri.tables.fit_jobs import JobRunner
@@ -104,8 +105,8 @@ def files_in_memory(folder: Path, gigabytes: float) -> tuple[Path, ...]:
     needed = sum(map(reading_bytes, files))
     if needed > gigabytes * 1e9:
         raise InputError(
-            f"{shorten(folder)} needs about {needed / 1e9:.2g} GB of memory, but --memory allows "
-            f"{gigabytes:g}; --fast sums it in chunks, with no site held out"
+            f"{shorten(folder)} needs about {write_number(needed / 1e9, 2)} GB of memory, but "
+            f"--memory allows {gigabytes:g}; --fast sums it in chunks, with no site held out"
         )
     return files
 

@@ -27,6 +27,7 @@ from wri.diagnosis.inputs import listed
 from wri.errors import shorten
 from wri.estimators.choice import CandidateLosses, pick
 from wri.evaluation.futures import LIKE, REVERSED, UNRELATED, Future
+from wri.number_text import write_number
 from wri.tables.candidates import CONSTANT, NETWORK, PLAIN, TREES, WITHOUT, FitCandidate, FitOptions
 from wri.tables.held_out import HeldOutScores
 
@@ -80,11 +81,11 @@ class ColumnChange:
             sign = f"it may reverse at {listed(self.unsure, 3)}"
         else:
             sign = "it does not change its sign"
-        chance = f"{'at most ' if self.p <= 0.001 else ''}{100 * self.p:.2g} %"
+        chance = f"{'at most ' if self.p <= 0.001 else ''}{write_number(100 * self.p, 2)} %"
         of = f" of {self.encoded}" if self.encoded != self.column else ""
         return (
-            f"slope{of} {self.slopes[low]:.2g} at {shorten(low)} to {self.slopes[high]:.2g} at "
-            f"{shorten(high)}, in {self.unit}; {sign}; chance would do this in {chance} of tables"
+            f"slope{of} {write_number(self.slopes[low], 2)} at {shorten(low)} to "
+            f"{write_number(self.slopes[high], 2)} at {shorten(high)}, in {self.unit}; {sign}; chance would do this in {chance} of tables"
         )
 
 
@@ -244,7 +245,7 @@ def _reason(
         return "unknown", f"Unknown: {why}, so nothing was measured at a new one. {seen}"
     gap = held.difference(kept.name, CONSTANT)
     own, constant = (held.losses(name).mean() for name in (kept.name, CONSTANT))
-    beside = f"{held.loss_name} {own:.3g} against {constant:.3g}"
+    beside = f"{held.loss_name} {write_number(own)} against {write_number(constant)}"
     if gap.value >= 0:
         return "no", (
             f"No: at {word.many} left out it is no better than a constant ({beside}). It is not "
@@ -276,7 +277,7 @@ def _describe_changes(
     if slopes is None:
         return f"Whether a column's relation to '{target}' changes could not be tested."
     least = detectable_spread(slopes)
-    low, high = (f"{value:.2g}" for value in (least.min(), least.max()))
+    low, high = (f"{write_number(value, 2)}" for value in (least.min(), least.max()))
     span = low if low == high else f"{low} to {high} (by column)"
     return (
         f"No column's relation to '{target}' changes between the {len(slopes.environments)} "
@@ -336,20 +337,23 @@ def _compare(
     error = change.std(ddof=1) / np.sqrt(len(change))
     verb, where = "costs" if change.mean() > 0 else "saves", when(future, held.columns, word)
     where = f"at {where}" if future == LIKE else where
-    return f"{verb} {abs(change.mean()):.2g} % (standard error {error:.2g}) {where}"
+    size, chance = write_number(abs(change.mean()), 2), write_number(error, 2)
+    return f"{verb} {size} % (standard error {chance}) {where}"
 
 
 def _advise(held: HeldOutScores | None, word: SiteWord) -> list[str]:
     """Say which other predictor is better than a linear one by more than chance."""
     said: list[str] = []
-    for each in () if held is None else held.candidates:
+    if held is None:
+        return said
+    for each in held.candidates:
         if each.name not in REMEDIES or held.difference(each.name, PLAIN).high >= 0:
             continue
         own, linear = (held.losses(name).mean() for name in (each.name, PLAIN))
         said.append(
             f"{each.label}, is better than linear ERM at {word.many} left out ({held.loss_name} "
-            f"{own:.3g} against {linear:.3g}, more than chance). Add {REMEDIES[each.name]} to "
-            "train WRI on it."
+            f"{write_number(own)} against {write_number(linear)}, more than chance). Add "
+            f"{REMEDIES[each.name]} to train WRI on it."
         )
     return said
 
