@@ -129,7 +129,10 @@ def printed_by(monkeypatch, capsys):
         capsys.readouterr()
         with warnings.catch_warnings():
             warnings.simplefilter("default")
-            runpy.run_path(str(FOLDER / script), run_name="__main__")
+            try:
+                runpy.run_path(str(FOLDER / script), run_name="__main__")
+            except SystemExit as end:
+                assert not end.code
         return json.loads(capsys.readouterr().out)
 
     return run

@@ -124,6 +124,7 @@ def awkward():
     return "\ufeff" + "\r\n".join(lines[:50]) + "\n" + "\n".join(lines[50:])
 
 
+@pytest.mark.slow
 def test_from_an_awkward_table_to_a_model_and_its_report(command):
     Path("rows.csv").write_bytes(awkward().encode())
     done = command("fit", "rows.csv", *FIT, "--steps", "8", "--json")
@@ -241,6 +242,7 @@ def test_a_save_that_fails_leaves_no_folder(command, monkeypatch):
     assert [path.name for path in Path().iterdir()] == ["rows.csv"]
 
 
+@pytest.mark.slow
 def test_diagnose_answers_and_draws(command):
     Path("rows.csv").write_text(text(table(60)))
     options = ("--target", "sick", "--env", "site")

@@ -18,6 +18,7 @@ from wri.estimators.model_record import record_digest
 
 pytest.importorskip("lightgbm", reason="boosted trees need LightGBM ([boosting])")
 
+pytestmark = pytest.mark.slow
 QUICK = {"rounds": 8, "least_rows": 10}
 METHODS = ("predict", "score_samples", "score_environments", "rarity", "verdict")
 
@@ -59,7 +60,6 @@ def forest_of(folder):
     return safetensors.numpy.load(path.read_bytes())["forest.0"].tobytes().decode()
 
 
-@pytest.mark.slow
 def test_it_comes_back_bit_for_bit(model, folder):
     loaded = wri.WRIBoostingClassifier.load(folder)
     x = hospitals(60, 1)[0]
@@ -105,7 +105,6 @@ def test_a_regressor_of_several_forms(tmp_path):
         ("num_cat=0", "num_cat=1", "lacks cat_boundaries, cat_threshold"),
     ],
 )
-@pytest.mark.slow
 def test_a_forest_that_was_changed_is_refused(old, new, said, folder):
     text = forest_of(folder)
     assert old in text

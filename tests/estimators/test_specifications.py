@@ -45,6 +45,7 @@ def test_another_objective_is_refused():
         wri.WRIClassifier.from_spec(ModelSpec.of("erm", preset="table"))
 
 
+@pytest.mark.slow
 def test_candidates_may_vary_hidden_layers_and_options():
     """A relation that no line can follow: the network wins."""
     X, _, site = hospitals(60)

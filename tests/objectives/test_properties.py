@@ -176,6 +176,7 @@ def test_in_no_unit_finite_numbers_have_a_finite_penalty(batch, weighting, scali
     st.sampled_from(["none", "product", "loss", "relative", "risk"]),
     forms,
 )
+@pytest.mark.slow
 def test_normalised_penalties_are_finite_in_every_scaling(batch, weighting, scaling, form):
     losses, logs, weight = batch
     found = penalty_and_gradients(losses, logs, weighting, scaling, weight, True, form)

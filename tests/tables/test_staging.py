@@ -1,12 +1,14 @@
 """What a killed process leaves is removed by the next one with the same target."""
 
 import os
+import signal
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from helpers import forked
+from wri.tables import model_output
 from wri.tables.staging import open_stage
 
 
@@ -43,3 +45,26 @@ def test_nothing_is_left_by_an_error(tmp_path):
     with pytest.raises(ZeroDivisionError), open_stage(tmp_path / "m"):
         raise ZeroDivisionError
     assert not os.listdir(tmp_path)
+
+
+class StubModel:
+    """A model whose process may be killed while it is saved."""
+
+    def __init__(self, killed):
+        self.killed = killed
+
+    def save(self, folder):
+        folder.mkdir()
+        if self.killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_the_next_fit_removes_what_a_killed_one_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(model_output, "render_page", lambda page: "report")
+    target = tmp_path / "m"
+    with forked(lambda: model_output.write_model(StubModel(killed=True), None, target)) as said:
+        assert said == ""
+    assert len(os.listdir(tmp_path)) == 1
+    report = model_output.write_model(StubModel(killed=False), None, target)
+    assert report.read_text() == "report"
+    assert os.listdir(tmp_path) == ["m"]
