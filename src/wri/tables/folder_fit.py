@@ -171,7 +171,8 @@ class FolderFit:
     def _sum(self, what: str, shared: Moments | TableChunks) -> Arrays:
         name = f"pass {next(self._numbers)}, {what}"
         rows = sum(self._sizes.values())
-        return _add(self._folder.read(name, rows, _sum_file, shared, self._progress))
+        found = dict(self._folder.read(name, rows, _sum_file, shared, self._progress))
+        return _add([found[path] for path in self._folder.files])  # rounded alike in any order
 
     def fit(self, model: Estimator) -> Any:
         """Fit an estimator; return it with its preprocessing."""

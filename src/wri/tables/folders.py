@@ -76,16 +76,15 @@ class Folder:
         work: Callable[[Any, FileJob], Any],
         shared: Any,
         progress: Progress,
-    ) -> list[Any]:
-        """Make one pass: return what each file gives, in the order of the files."""
-        start, found = perf_counter(), {}
+    ) -> Iterator[tuple[Path, Any]]:
+        """Make one pass: yield files with what they give, as they finish."""
+        start = perf_counter()
         jobs = [FileJob(path) for path in self.files]
-        for job, result in self.runner.run(work, shared, jobs):
-            found[job] = result
-            progress(len(found), len(jobs))
+        for done, (job, result) in enumerate(self.runner.run(work, shared, jobs), start=1):
+            yield job.path, result
+            progress(done, len(jobs))
         seconds = perf_counter() - start
         self.say(f"{what}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
-        return [found[job] for job in jobs]
 
 
 def find_files(folder: Path) -> tuple[Path, ...]:
@@ -139,24 +138,27 @@ def scan_folder(
         raise InputError(f"target and environment must be different columns, not {target!r} twice")
     columns = LabelColumns(target, environment, tuple(leave_out))
     rows = sum(int(count_parquet(path)[0]) for path in folder.files)
-    scans = folder.read("pass 1, counts and sample", rows, _scan, columns, progress)
-    for scan, path in zip(scans, folder.files, strict=True):
-        differ = sorted({*scan.names} ^ {*scans[0].names} - {*leave_out})
+    found, scans = Scan(Counter(), pd.DataFrame(), ()), {}
+    for path, scan in folder.read("pass 1, counts and sample", rows, _scan, columns, progress):
+        found = _merge(columns, [found, scan])  # at once, because samples of all files are large
+        scans[path] = scan._replace(sample=scan.sample.iloc[:0])
+    first = scans[folder.files[0]]
+    for path, scan in scans.items():
+        differ = sorted({*scan.names} ^ {*first.names} - {*leave_out})
         if differ:
             raise InputError(
                 f"{path} and {folder.files[0]} differ in the column {listed_names(differ)}; add it "
                 f"where it is missing, or leave it out with --drop {differ[0]}"
             )
-    there = dict.fromkeys(name for scan in scans for name in scan.names)
-    found = _merge(columns, scans)
+    there = dict.fromkeys(name for path in folder.files for name in scans[path].names)
     (frame,) = leave_columns_out([found.sample.reset_index(drop=True)], leave_out, there)
     frame.index = pd.RangeIndex(1, len(frame) + 1)
     sample = separate(str(folder.path), frame, target, environment, None, task)
     return replace(
         sample,
         files=tuple(
-            SourceFile(str(path), scan.counts.total(), scan.digest, "")
-            for path, scan in zip(folder.files, scans, strict=True)
+            SourceFile(str(path), scans[path].counts.total(), scans[path].digest, "")
+            for path in folder.files
         ),
         left_out=tuple(name for name in there if name in {*leave_out, environment}),
         sizes={name: found.counts[name] for name in sample.environments},
@@ -167,25 +169,24 @@ def _scan(columns: LabelColumns, job: FileJob) -> Scan:
     table = open_table(job.path)
     check_names(job.path, table.names, target=columns.target, environment=columns.environment)
     wanted = [name for name in table.names if name not in columns.left_out]
-    found: Scan | None = None
+    found = Scan(Counter(), pd.DataFrame(), ())
     for chunk in table.chunks(wanted, ()):
         frame = chunk.frame
         codes, names = _label_codes(job.path, frame[columns.environment])
         counts = Counter(dict(zip(names, np.bincount(codes).tolist(), strict=True)))
         frame.index = pd.Index(pd.util.hash_pandas_object(frame, index=False).to_numpy())
-        scan = Scan(counts, frame, table.names)
-        found = scan if found is None else _merge(columns, [found, scan])
-    assert found is not None  # files without rows are not read
+        found = _merge(columns, [found, Scan(counts, frame, table.names)])
     return found._replace(digest=digest_file(job.path))
 
 
 def _merge(columns: LabelColumns, scans: Sequence[Scan]) -> Scan:
     """Keep the rows with the smallest hashes of each site."""
     counts = sum((scan.counts for scan in scans), Counter[str]())
-    joined = pd.concat([scan.sample for scan in scans]).sort_index(kind="stable")
+    samples = [scan.sample for scan in scans if len(scan.sample)]
+    joined = pd.concat(samples).sort_index(kind="stable")
     most = max(FEWEST, min(SAMPLE, SAMPLE_CELLS // joined.shape[1]) // len(counts))
     kept = joined.groupby(columns.environment, sort=False, observed=True).head(most)
-    return Scan(counts, kept, scans[0].names)
+    return Scan(counts, kept, scans[-1].names)
 
 
 def _label_codes(path: Path, cells: pd.Series) -> tuple[np.ndarray, list[str]]:
