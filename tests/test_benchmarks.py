@@ -132,7 +132,8 @@ def printed_by(monkeypatch, capsys):
             try:
                 runpy.run_path(str(FOLDER / script), run_name="__main__")
             except SystemExit as end:
-                assert not end.code
+                if end.code:
+                    pytest.fail(f"{script} ended with {end.code}")
         return json.loads(capsys.readouterr().out)
 
     return run

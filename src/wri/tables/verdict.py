@@ -85,8 +85,8 @@ class ColumnChange:
         of = f" of {self.encoded}" if self.encoded != self.column else ""
         return (
             f"slope{of} {write_number(self.slopes[low], 2)} at {shorten(low)} to "
-            f"{write_number(self.slopes[high], 2)} at {shorten(high)}, in {self.unit}; {sign}; chance "
-            f"would do this in {chance} of tables"
+            f"{write_number(self.slopes[high], 2)} at {shorten(high)}, in {self.unit}; {sign}; "
+            f"chance would do this in {chance} of tables"
         )
 
 
