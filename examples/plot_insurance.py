@@ -63,5 +63,5 @@ ax.legend()
 test.table().round(3)
 
 # %%
-# ``WRIClassifier(penalty_weight="auto", choose="affordable")`` chooses λ by leaving sites out;
+# ``WRIClassifier(penalty_weight="auto")`` chooses λ by leaving sites out;
 # :doc:`/results/insurance` has what that costs and buys.

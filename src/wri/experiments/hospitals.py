@@ -43,14 +43,14 @@ from wri.report.intervals import paired_interval
 from wri.report.result import Result, ResultCell
 
 CHOSEN = "wri, λ chosen"
-"""WRI as users meet it: λ by hospitals left out, `choose="affordable"`."""
+"""WRI with λ by the least worst regret at hospitals left out."""
 CLASSIFIERS: dict[str, Callable[..., Any]] = {
     "erm": ERMClassifier,
     "irm": partial(IRMClassifier, penalty_weight=None),
     "vrex": partial(VRExClassifier, penalty_weight=None),
     "groupdro": GroupDROClassifier,
     "wri": partial(WRIClassifier, penalty_weight=None),
-    CHOSEN: WRIClassifier,
+    CHOSEN: partial(WRIClassifier, penalty_weight="auto"),
 }
 """What is compared, penalties with the preset's λ except for the last."""
 FIXED = HospitalDraw(TRAINING, REVERSED, UNRELATED)
