@@ -320,6 +320,13 @@ def add_parts(record, count, width):
     steps_of(record)["parts"] += [{"name": f"part {n}", **part} for n in range(count)]
 
 
+def add_steps(record, count):
+    """Many transformers that need few bytes each."""
+    step = {"class": "Pipeline", "steps": []}
+    steps = record["preprocessing"]["steps"]
+    steps += [{"name": f"step {n}", "is": step} for n in range(count)]
+
+
 def add_wide_texts(record):
     """40 arrays of 50 texts of one letter, each in 40 kB."""
     texts = {"array": "<U9999", "shape": [50], "values": ["a"] * 50}
@@ -337,6 +344,7 @@ HOSTILE = [
     (lambda r: steps_of(r).update(output={}), "output {} is unknown"),
     (lambda r: add_parts(r, 200, width=1_000_000), "transformers have 200,000,0.* columns"),
     (lambda r: add_wide_texts(r), "arrays would take 79,9.* bytes"),
+    (lambda r: add_steps(r, 2000), "it has 2,0.. transformers"),
     (lambda r: steps_of(r).update(remainder="rm"), "remainder is invalid"),
     (lambda r: steps_of(r)["parts"][0].update(width=3), "preprocessing gives|number of columns"),
     (lambda r: steps_of(r)["parts"][0].update(columns=["cause", "x", "y"]), "save the model again"),
@@ -403,7 +411,7 @@ def test_an_encoder_of_many_columns_and_categories_is_refused(pipeline, tmp_path
     learned["categories"] = [many, *[one] * 999]
     record["digest"] = record_digest(record)
     path.write_text(json.dumps(record))
-    with pytest.raises(InputError, match="1,000 columns of 6,000 categories are too many"):
+    with pytest.raises(InputError, match="its categories take 6,000,000 cells to read"):
         load(tmp_path / "model")
 
 

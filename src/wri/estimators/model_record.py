@@ -16,7 +16,9 @@ from wri.ood.ranges import ColumnRanges
 Types = tuple[type, ...]
 LABELS = {"dtype": (str,), "values": (list,)}
 LARGEST_ARRAYS = 64 << 20  # bytes of all arrays of a record
+MOST_TRANSFORMERS = 300
 MOST_COLUMNS = 1 << 18  # of all transformers together
+MOST_CELLS = 1 << 21  # of the made-up rows of all encoders
 LABEL_TYPE = re.compile(r"\|b1|\|O|\|[iu]1|[<>][iuf][248]|[<>]U[1-9]\d{0,3}")
 
 
@@ -28,8 +30,8 @@ def record_digest(record: Mapping[str, Any]) -> str:
 
 
 def check_sizes(record: Any) -> None:
-    """Refuse arrays and columns that are too many in total, before any of them is made."""
-    size = columns = 0
+    """Refuse arrays and transformers that are too large in total, before any of them is made."""
+    size = columns = transformers = cells = 0
     waiting = [record]
     while waiting:
         value = waiting.pop()
@@ -39,11 +41,23 @@ def check_sizes(record: Any) -> None:
             waiting.extend(value.values())
             counts = (value.get(name) for name in ("n_features", "width"))
             columns += sum(max(count, 0) for count in counts if type(count) is int)
+            transformers += "class" in value
+            cells += _count_cells(value.get("categories"))
             kind, values = value.get("array", value.get("dtype")), value.get("values")
             if isinstance(kind, str) and LABEL_TYPE.fullmatch(kind) and isinstance(values, list):
                 size += np.dtype(kind).itemsize * len(values)
     require(size <= LARGEST_ARRAYS, f"its arrays would take {size:,} bytes")
+    require(transformers <= MOST_TRANSFORMERS, f"it has {transformers:,} transformers")
     require(columns <= MOST_COLUMNS, f"its transformers have {columns:,} columns")
+    require(cells <= MOST_CELLS, f"its categories take {cells:,} cells to read")
+
+
+def _count_cells(categories: Any) -> int:
+    """Return the cells of the rows that an encoder is fitted to: each category comes twice."""
+    columns = categories if isinstance(categories, list) else []
+    lists = [each.get("values") for each in columns if isinstance(each, dict)]
+    longest = max((len(values) for values in lists if isinstance(values, list)), default=0)
+    return 2 * longest * len(columns)
 
 
 def as_json(value: Any) -> Any:

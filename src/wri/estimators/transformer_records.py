@@ -34,7 +34,6 @@ from wri.estimators.model_record import check_names
 from wri.estimators.packed_values import pack, unpack
 
 Learned = dict[str, Any]
-MOST_CELLS = 1 << 22  # of the made-up rows of an encoder
 
 
 class TransformerFormat(NamedTuple):
@@ -236,7 +235,6 @@ def _read_encoder(encoder: Any, learned: Learned) -> None:
     given = encoder.get_params(deep=False)
     columns = [_rows_of(every, few) for every, few in zip(categories, rare, strict=True)]
     length = max(len(column) for column in columns)
-    require(n * length <= MOST_CELLS, f"{n:,} columns of {length:,} categories are too many")
     # the filling is in no category and so counts for none
     frame = pd.DataFrame({place: _fill(c, length) for place, c in enumerate(columns)})
     made_up: dict[str, Any] = {"categories": categories, "handle_unknown": "ignore"}
