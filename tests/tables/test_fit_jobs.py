@@ -66,7 +66,7 @@ def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch):
         with pytest.raises(InputError, match="gave up the fit of dies without site 'a' after 1"):
             list(runner.run(work, DATA, [FitJob("dies", "a")]))
     rows = read_rows([table], "y", "site")
-    options = {"steps": 30, "penalty_weight": 1.0, "predictors": ("linear",)}
+    options = {"steps": 30, "keep": "wri 1", "predictors": ("linear",)}
     here = fit_table(rows, FitOptions(**options))
     there = fit_table(rows, FitOptions(backend="ray", **options))
     for ours, theirs in zip(here.held_out.scores, there.held_out.scores, strict=True):

@@ -44,7 +44,7 @@ def write(frame, path, files=3):
 def fit(path, runner=None, **options):
     folder = Folder(path, find_files(path), runner or LocalRunner(), lambda text: None)
     rows = scan_folder(folder, target="y", environment="site")
-    options = FitOptions(fast=True, **options)
+    options = FitOptions(fast=True)
     return fit_folder(rows, options, folder=folder, schema=find_schema(rows))
 
 
@@ -57,9 +57,9 @@ def small_chunks(monkeypatch):
 def test_a_folder_is_fitted_like_the_same_rows_in_memory(tmp_path, numbers):
     frame = table(900, awkward=True, numbers=numbers)
     path = write(frame, tmp_path / "rows")
-    options = {"penalty_weight": 2.0}
-    there = fit(path, **options)
-    here = fit_table(read_rows(find_files(path), "y", "site"), FitOptions(fast=True, **options))
+
+    there = fit(path)
+    here = fit_table(read_rows(find_files(path), "y", "site"), FitOptions(fast=True))
     assert there.environments == here.environments
     new = frame.drop(columns=["y", "site"])
     for name in ("erm", "wri 2"):

@@ -93,8 +93,8 @@ Keep = Annotated[
     str | None,
     typer.Option(
         help="Model to keep: erm, without (ERM without the flagged columns), or 'wri 3' (WRI with "
-        "λ = 3). By default the one with the least worst regret over sites like these and sites "
-        "where the flagged columns tell nothing.",
+        "λ = 3, or another). By default the one with the least worst regret over sites like these "
+        "and sites where the flagged columns tell nothing.",
         show_default=False,
         rich_help_panel=MODEL,
     ),
@@ -129,16 +129,6 @@ Steps = Annotated[
     typer.Option(
         min=1,
         help="Training steps, 400 by default; rounds of trees, 300 by default.",
-        show_default=False,
-        rich_help_panel=MODEL,
-    ),
-]
-PenaltyWeight = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        help="The only weight λ of the penalty to try; by default the preset's, 0.3 and 3 times "
-        "of it.",
         show_default=False,
         rich_help_panel=MODEL,
     ),

@@ -58,7 +58,6 @@ class FitOptions:
     fast: bool = False  # no site is held out
     hidden: tuple[int, ...] | None = None
     steps: int | None = None
-    penalty_weight: float | None = None  # the only λ that is tried
     seed: int = 0
     device: str = "auto"
     backend: str = "local"  # where fits run: "local" or "ray"
@@ -141,16 +140,12 @@ class FitOptions:
         """Return the λ of an algorithm that are tried."""
         centre = self._preset_weight(name)
         weights = {centre} if ALGORITHMS[name].boosted else {centre * k for k in PATH}
-        if self.penalty_weight is not None:
-            weights = {self.penalty_weight}
         if self.keep is not None and self._asked_name().startswith(f"{name} "):
             weights.add(float(self._asked_name().split()[1]))
         return sorted({float(f"{weight:g}") for weight in weights})
 
     def _preset_weight(self, name: str) -> float:
         """Return λ of an algorithm where nothing is flagged."""
-        if self.penalty_weight is not None:
-            return self.penalty_weight
         kind = ESTIMATORS[f"{ALGORITHMS[name].estimator}Classifier"]
         return float(kind()._default_penalty_weight() or 0.0)
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from wri.number_text import write_number
 from wri.report.blocks import (
@@ -92,7 +93,7 @@ def _futures(fit: TableFit) -> list[Block]:
     kept = next(line for line in lines if line[0].endswith("(kept)"))
     told = ", ".join(f"{head} {value}" for head, value in zip(heads[1:], kept[1:], strict=True))
     curve = PagePicture(
-        figure=fit.plot_insurance().figure,  # type: ignore[arg-type]
+        figure=cast(Figure, fit.plot_insurance().get_figure()),
         alternative=f"{kept[0]}: {held.loss_name} {told}.",
         caption=f"Left: better at {word.many} like these. Down: better if the relation changes.",
     )

@@ -222,7 +222,7 @@ def decide(
         question=f"Will it hold at a new {word.one}?",
         sentence=sentence,
         kept=_describe_kept(held, options, kept, word),
-        advice=tuple(_advise(held, word)),
+        advice=() if held is None else tuple(_advise(held, word)),
         untried="" if held is None else _describe_untried(held, options),
         changes=tuple(changes),
         word=word,
@@ -342,11 +342,9 @@ def _compare(
     return f"{verb} {size} % (standard error {chance}) {where}"
 
 
-def _advise(held: HeldOutScores | None, word: SiteWord) -> list[str]:
+def _advise(held: HeldOutScores, word: SiteWord) -> list[str]:
     """Say which other predictor is better than a linear one by more than chance."""
     said: list[str] = []
-    if held is None:
-        return said
     for each in held.candidates:
         if each.name not in REMEDIES or held.difference(each.name, PLAIN).high >= 0:
             continue
