@@ -261,8 +261,9 @@ def test_rows_that_are_alike_stand_on_one_side():
 def test_heavy_rows_do_not_decide_how_many_are_held_out():
     random = np.random.default_rng(0)
     X, weights = random.normal(size=(500, 2)), random.pareto(0.5, 500) + 1e-3
+    y = random.integers(2, size=500)
     for seed in range(10):
-        (held,) = hold_out([np.arange(500)], X, np.zeros(500), weights, 0.2, seed).held_out
+        (held,) = hold_out([np.arange(500)], X, y, weights, 0.2, seed).held_out
         assert len(held) <= 150
         assert weights[held].sum() < 0.5 * weights.sum()
 

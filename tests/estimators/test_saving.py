@@ -263,7 +263,10 @@ def test_a_changed_digit_is_refused(folder):
     assert len(digits) > 100
     for place in digits[::7]:
         changed = str((int(text[place]) + 1) % 10)
-        path.write_text(text[:place] + changed + text[place + 1 :])
+        other = text[:place] + changed + text[place + 1 :]
+        if json.loads(other) == json.loads(text):
+            continue  # beyond the precision of a number
+        path.write_text(other)
         with pytest.raises(InputError, match=re.escape(str(folder))):
             saving.load(folder)
     path.write_text(text.replace('"rare_threshold": -', '"rare_threshold": '))

@@ -44,7 +44,7 @@ def write(frame, path, files=3):
 def fit(path, runner=None, **options):
     folder = Folder(path, find_files(path), runner or LocalRunner(), lambda text: None)
     rows = scan_folder(folder, target="y", environment="site")
-    options = FitOptions(fast=True)
+    options = FitOptions(fast=True, **options)
     return fit_folder(rows, options, folder=folder, schema=find_schema(rows))
 
 

@@ -46,6 +46,11 @@ class Problem:
         return len(self.rows.fitted)
 
     @property
+    def keeps_path(self) -> bool:
+        """Whether other λ of a solved predictor cost little more."""
+        return True
+
+    @property
     def can_leave_one_out(self) -> bool:
         """Whether at least two environments remain when one is left out."""
         return self.n_environments > 2

@@ -105,6 +105,10 @@ class FolderProblem(Problem):
     open_chunks: Callable[[RowsAsTable], SumChunks]
 
     @property
+    def keeps_path(self) -> bool:
+        return False  # every λ takes passes over all rows
+
+    @property
     def can_leave_one_out(self) -> bool:
         return False
 
