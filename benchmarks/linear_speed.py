@@ -98,7 +98,9 @@ def awkward(path: Path) -> None:
     frame["grade"] = random.integers(1, 5, len(frame))
     frame["age"] = (55 + 12 * frame["age"]).round(1)
     frame.loc[random.random(len(frame)) < 0.08, "lab 1"] = np.nan
-    frame.assign(sick=np.where(y, "yes", "no"), clinic=[f"clinic {e}" for e in site]).to_csv(path)
+    frame.assign(sick=np.where(y, "yes", "no"), clinic=[f"clinic {e}" for e in site]).to_csv(
+        path, index=False
+    )
 
 
 def command(make: Callable[[Path], None], target: str, env: str) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def command(make: Callable[[Path], None], target: str, env: str) -> dict[str, An
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.csv"
         make(rows)
-        arguments = ["fit", str(rows), "--target", target, "--env", env, "--drop", "Unnamed: 0"]
+        arguments = ["fit", str(rows), "--target", target, "--env", env]
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
         subprocess.run(
             [sys.executable, "-m", "wri.cli", *arguments, "-o", str(Path(folder) / "model")],
@@ -125,7 +127,7 @@ def large(path: Path) -> None:
     x, y, site = table(100_000, 50, 8)
     names = [f"c{k}" for k in range(x.shape[1])]
     frame = pd.DataFrame(x.round(6), columns=names)
-    frame.assign(y=y, site=[f"s{e}" for e in site]).to_csv(path)
+    frame.assign(y=y, site=[f"s{e}" for e in site]).to_csv(path, index=False)
 
 
 def curves(repeat: int) -> dict[str, Any]:
