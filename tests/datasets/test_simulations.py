@@ -5,9 +5,10 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from wri.datasets import Gaussian2D, Hospital, LinearGaussian, hospitals
+from wri.datasets import Gaussian2D, Hospital, hospitals
 from wri.datasets.hospitals import TRAINING, drawn_hospitals
 from wri.errors import InputError
+from wri.paper.simulations import LinearGaussian
 
 
 def grid(half_width, points):
