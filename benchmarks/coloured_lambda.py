@@ -13,8 +13,14 @@ from dataclasses import replace
 
 from wri.objectives import make_objective
 from wri.paper.experiments.ablation import BASE
-from wri.paper.experiments.coloured import TEST, load_features, make_extractor
-from wri.paper.experiments.coloured_runs import Variant, as_outcome, train_variants
+from wri.paper.experiments.coloured import (
+    TEST,
+    Variant,
+    as_outcome,
+    load_features,
+    make_extractor,
+    train_variants,
+)
 from wri.paper.experiments.coloured_tables import SelectedRuns, choose_each
 from wri.paper.results.result import ResultCell
 from wri.progress import silent

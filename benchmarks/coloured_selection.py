@@ -31,10 +31,11 @@ from wri.paper.experiments.coloured import (
     TRAINING,
     UNRELATED,
     ColouredData,
+    Variant,
     load_features,
     make_extractor,
+    train_variants,
 )
-from wri.paper.experiments.coloured_runs import Variant, train_variants
 from wri.paper.results.result import ResultCell
 from wri.progress import silent
 from wri.sweep.balance import balanced_splits

@@ -13,7 +13,7 @@ from wri.densities import LabelAwareClassifier
 from wri.objectives import WRI
 from wri.paper.experiments import ExperimentTask, ablation, coloured, run_experiment, table2
 from wri.paper.experiments.ablation import ideal_losses, penalty
-from wri.paper.experiments.coloured_runs import SIDE, Variant, with_digit_sides
+from wri.paper.experiments.coloured import SIDE, Variant, with_digit_sides
 from wri.paper.experiments.coloured_tables import (
     LIMITS,
     ON_DIGITS,

@@ -8,7 +8,7 @@ import pytest
 
 from wri.errors import InputError
 from wri.paper.features import CNN, PCA, Autoencoder, cached, feature_environments, fitted_features
-from wri.paper.features.archive import content_key, remembered
+from wri.paper.features.cached import content_key, remembered
 
 
 class Site(NamedTuple):

@@ -1,12 +1,8 @@
 """The feature layer behind a backbone: what it keeps, and what it must not see."""
 
 import numpy as np
-import pytest
 import torch
-from torch import nn
 
-from wri.errors import InputError
-from wri.features import Backbone, Preprocessing
 from wri.paper.features.featurizer import Featurizer
 
 
@@ -51,50 +47,3 @@ def test_seeds_and_rows_decide_and_threads_do_not():
     assert np.array_equal(first.weight, again.weight)
     assert not np.array_equal(first.weight, short.fit_head(given, 1, classes=3).weight)
     assert not np.array_equal(first.weight, short.fit_head(given[:1], 0, classes=3).weight)
-
-
-def test_sizes_are_checked():
-    with pytest.raises(InputError, match="width must be 1 or more, not 0"):
-        Featurizer(width=0)
-    assert Featurizer.domainbed(32).steps == 5000
-
-
-class Toy(nn.Module):
-    """Colours of a picture, seen through a layer that can learn."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(3, 5)
-
-    def forward(self, x):
-        return self.layer(x.mean((2, 3)))
-
-
-def test_everything_learns_on_a_toy_backbone(tmp_path):
-    image = pytest.importorskip("PIL.Image")
-    random = np.random.default_rng(0)
-    given = []
-    for d in range(2):
-        paths, y = [], random.integers(0, 2, 30)
-        for n, label in enumerate(y):
-            colour = (200, 40, 40) if label else (40, 40, 200)
-            path = tmp_path / f"{d}-{n}.png"
-            image.new("RGB", (8, 8), colour).save(path)
-            paths.append(path)
-        given.append((paths, y))
-    torch.manual_seed(0)
-    toy = Backbone("toy", Toy(), Preprocessing(side=8, crop=1.0))
-    before, done = toy.digest, []
-    featurizer = Featurizer(width=3, steps=30, batch_size=8, learning_rate=1e-2)
-    fitted = featurizer.fit_full(toy, given, 0, 2, progress=lambda *step: done.append(step))
-    assert toy.digest == before
-    assert done[-1] == (30, 30)
-    assert fitted.name == "toy, 3 features, seed 0"
-    learned = fitted.network[0].layer.weight
-    assert not torch.equal(learned, toy.network.layer.weight)
-    red, blue = (
-        fitted.for_extraction().features(given[0][0][list(given[0][1]).index(label)].read_bytes())
-        for label in (1, 0)
-    )
-    assert red.shape == (3,)
-    assert np.abs(red - blue).max() > 0.1

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
+from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from wri.errors import InputError, check_option
@@ -13,21 +14,7 @@ if TYPE_CHECKING:
 
 
 class Experiment(NamedTuple):
-    """Tables and figures that are computed together, with their options.
-
-    Attributes
-    ----------
-    outputs : mapping of str to str
-        Name of each table or figure, and a line about it.
-    options : tuple of Option, default=()
-        Options of the experiment.
-
-    Examples
-    --------
-    >>> from wri.paper.experiments import EXPERIMENTS
-    >>> list(EXPERIMENTS["density_quality"].outputs)
-    ['figureD3', 'figureD4']
-    """
+    """Tables and figures that are computed together, with their options."""
 
     outputs: Mapping[str, str]  # name of each table or figure, and a line about it
     options: tuple[Option, ...] = ()
@@ -169,30 +156,7 @@ A module's function `run` takes an `ExperimentTask` and returns a `Result` per o
 
 
 def run_experiment(task: ExperimentTask) -> "list[Result]":
-    """Run one experiment and write its figures to the folder of the task.
-
-    Parameters
-    ----------
-    task : ExperimentTask
-        Name, size, seed and folder.
-
-    Returns
-    -------
-    results : list of Result
-        One per output of the task. Shared parts are computed once.
-
-    Raises
-    ------
-    InputError
-        If the experiment, an output, an option or a value is unknown.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from wri.paper.experiments import ExperimentTask, run_experiment
-    >>> task = ExperimentTask(name="figure1", folder=Path("results"))
-    >>> results = run_experiment(task)  # doctest: +SKIP
-    """
+    """Run one experiment, write its figures, and return a result per output of the task."""
     check_task(task)
     experiment = EXPERIMENTS[task.name]
     defaults = {option.name: option.default for option in experiment.options}
@@ -201,34 +165,14 @@ def run_experiment(task: ExperimentTask) -> "list[Result]":
         outputs=task.outputs or tuple(experiment.outputs),
         options=defaults | dict(task.options),
     )
-    results: list[Result] = import_module(f"wri.paper.experiments.{task.name}").run(complete)
-    return results
+    start = perf_counter()
+    results = import_module(f"wri.paper.experiments.{task.name}").run(complete)
+    seconds = perf_counter() - start
+    return [replace(result, seconds=seconds) for result in results]
 
 
 def check_task(task: ExperimentTask) -> None:
-    """Refuse an unknown experiment, output, option or value.
-
-    Parameters
-    ----------
-    task : ExperimentTask
-        The task.
-
-    Raises
-    ------
-    InputError
-        If the experiment, an output, an option or a value is unknown.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from wri import InputError
-    >>> from wri.paper.experiments import ExperimentTask, check_task
-    >>> try:
-    ...     check_task(ExperimentTask(name="figure1", folder=Path("."), options={"width": 3}))
-    ... except InputError as error:
-    ...     print(error)
-    figure1 has no option 'width'; it has no options
-    """
+    """Refuse an unknown experiment, output, option or value."""
     check_option("experiment", task.name, tuple(EXPERIMENTS))
     experiment = EXPERIMENTS[task.name]
     for output in task.outputs:

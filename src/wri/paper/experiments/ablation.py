@@ -20,7 +20,6 @@ one trained by ERM on the digit's side. A quick run has HCMNIST-CS only, and no 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from time import perf_counter
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -44,12 +43,14 @@ from wri.paper.experiments.coloured import (
     TRAINING,
     UNEQUAL,
     ColouredData,
+    Variant,
+    as_outcome,
     choose_extractor,
     digits,
     load_features,
     make_extractor,
+    train_variants,
 )
-from wri.paper.experiments.coloured_runs import Variant, as_outcome, train_variants
 from wri.paper.experiments.coloured_tables import (
     ON_DIGITS,
     PROBE,
@@ -135,7 +136,6 @@ VARIANTS = {
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    start = perf_counter()
     count, steps = (FULL_DRAWS, FULL_STEPS) if task.full else (QUICK_DRAWS, QUICK_STEPS)
     draws = range(task.seed, task.seed + count)
     own = choose_extractor(task, "cnn")
@@ -161,16 +161,7 @@ def run(task: ExperimentTask) -> list[Result]:
     if len(shown) < len(VARIANTS):
         left_out = ", ".join(name for name in VARIANTS if name not in shown)
         notes.append(f"Only with --full: HCMNIST, and the lines {left_out}.")
-    return [
-        Result(
-            experiment=task.name,
-            rows=rows,
-            figures=[],
-            seconds=perf_counter() - start,
-            notes=notes,
-            repetitions="draws",
-        )
-    ]
+    return [Result(experiment=task.name, rows=rows, notes=notes, repetitions="draws")]
 
 
 class AblationRuns(NamedTuple):

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wri.paper.experiments.coloured import TEST, TRAINING, UNRELATED
+from wri.paper.experiments.coloured import SIDE, TEST, TRAINING, UNRELATED
 from wri.paper.experiments.coloured_limit import CellWeights, exact_minimum
-from wri.paper.experiments.coloured_runs import SIDE
 from wri.paper.results.result import ResultCell
 from wri.paper.simulations import ideal_accuracy
 from wri.report.intervals import paired_interval
@@ -113,15 +112,11 @@ def lines(
     }
     regret = regrets(chosen.accuracy, dataset)
     rows["worst regret"] = ResultCell.of(name, "worst regret", regret, table=table)
-    rows |= {column: _single(name, column, value, table) for column, value in single.items()}
+    rows |= {c: ResultCell.of(name, c, [value], table=table) for c, value in single.items()}
     shown_rows = [rows[column] for column in COLUMNS]
     if len(chosen.side):
         shown_rows.append(ResultCell.of(name, SIDE, chosen.side, table=table))
     return shown_rows
-
-
-def _single(name: str, column: str, value: float, table: str) -> ResultCell:
-    return ResultCell(algorithm=name, column=column, ours=value, spread=None, n=1, table=table)
 
 
 def refused(name: str, chosen: SelectedRuns, where: str) -> list[str]:
@@ -153,9 +148,8 @@ def _exact_line(
     test = float(accuracy[TEST])
     regret = float(regrets(accuracy[None], dataset)[0])
     values = [test, unrelated, *(float(accuracy[e]) for e in TRAINING), test, regret, 0.0]
-    return [
-        _single(name, column, value, table) for column, value in zip(COLUMNS, values, strict=True)
-    ]
+    pairs = zip(COLUMNS, values, strict=True)
+    return [ResultCell.of(name, column, [value], table=table) for column, value in pairs]
 
 
 def against(name: str, ours: SelectedRuns, others: dict[str, SelectedRuns], where: str) -> str:

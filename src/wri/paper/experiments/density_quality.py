@@ -30,7 +30,6 @@ beyond. The error of that limit is drawn beside the learned one.
 
 from collections.abc import Mapping
 from itertools import islice
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -103,7 +102,6 @@ SCALINGS: dict[str, Scaling] = {"unscaled gap": "none", "scaled as in the paper'
 
 def run(task: ExperimentTask) -> list[Result]:
     """Make both figures from the same training."""
-    start = perf_counter()
     count, steps = (10, STEPS) if task.full else (3, 1000)
     seeds, limit = range(task.seed, task.seed + count), limit_error()
     trained = {
@@ -125,15 +123,7 @@ def run(task: ExperimentTask) -> list[Result]:
         else:
             rows, drawn = density_rows(found.last), draw_densities(found.last)
         figures = style.save(drawn, task.folder, output)
-        results.append(
-            Result(
-                experiment=output,
-                rows=rows,
-                figures=figures,
-                seconds=perf_counter() - start,
-                notes=notes,
-            )
-        )
+        results.append(Result(experiment=output, rows=rows, figures=figures, notes=notes))
     return results
 
 

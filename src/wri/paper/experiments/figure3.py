@@ -23,7 +23,6 @@ The paper shows a picture, without parameters and numbers. Chosen here:
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from time import perf_counter
 
 import numpy as np
 import torch
@@ -77,7 +76,6 @@ def tuned(name: str, tuning: Sequence[Points]) -> float:
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    start = perf_counter()
     sizes, seeds, tuning_seeds = FULL if task.full else QUICK
     setting = SETTING
     found: dict[tuple[str, float], list[np.ndarray]] = {}
@@ -117,15 +115,7 @@ def run(task: ExperimentTask) -> list[Result]:
         f"λ as chosen on other seeds for each n: {'; '.join(weights[1:])}.",
         f"A predictor that uses x_inv alone reaches at most {ceiling:.2f} % in expectation.",
     ]
-    return [
-        Result(
-            experiment=task.name,
-            rows=rows,
-            figures=figures,
-            seconds=perf_counter() - start,
-            notes=notes,
-        )
-    ]
+    return [Result(experiment=task.name, rows=rows, figures=figures, notes=notes)]
 
 
 def draw(setting: Gaussian2D, sizes: Sequence[int], measured: Measured, ceiling: float) -> Figure:

@@ -24,7 +24,6 @@ well within 1 % and more for wider ones.
 """
 
 from collections.abc import Mapping, Sequence
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -136,7 +135,6 @@ def smallest_at(distance: float, spurious_mean: tuple[float, float]) -> dict[str
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    start = perf_counter()
     distances = np.linspace(0, 2, 41 if task.full else 9).tolist()
     smallest: dict[tuple[float, float], dict[float, dict[str, float]]] = {WEAK: {}, STRONG: {}}
     todo = [(WEAK, distance) for distance in distances] + [(STRONG, each) for each in SHOWN]
@@ -167,15 +165,7 @@ def run(task: ExperimentTask) -> list[Result]:
         f"{strong[2.0]['WRI, unscaled']:.2f}.",
     ]
     figures = style.save(draw(distances, weak), task.folder, task.name)
-    return [
-        Result(
-            experiment=task.name,
-            rows=rows,
-            figures=figures,
-            seconds=perf_counter() - start,
-            notes=notes,
-        )
-    ]
+    return [Result(experiment=task.name, rows=rows, figures=figures, notes=notes)]
 
 
 def relative_to_start(smallest: Smallest) -> dict[float, dict[str, float]]:

@@ -5,8 +5,6 @@ table 3, from CMNIST's test environment. The figure shows the first of each digi
 the two channels in vermillion and green. The table counts them. Both sizes are the same.
 """
 
-from time import perf_counter
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
@@ -15,7 +13,7 @@ from matplotlib.figure import Figure
 from wri.paper.experiments.task import ExperimentTask
 from wri.paper.results.result import Result, ResultCell
 from wri.paper.simulations import ColouredDigits, Mirrored, coloured_mnist, mirror
-from wri.paper.simulations.mirrored import FLIPS
+from wri.paper.simulations.coloured_mnist import FLIPS
 from wri.report import style
 
 CHANNELS = np.array([to_rgb(style.VERMILLION), to_rgb(style.GREEN)])  # [2, rgb]
@@ -24,17 +22,10 @@ GAP = 2  # pixels between pictures
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    start = perf_counter()
     test = coloured_mnist("cmnist", task.seed)[-1]
     flipped = mirror(test)
     rows = [
-        ResultCell(
-            algorithm=TITLES[direction],
-            column=str(digit),
-            ours=float(count(flipped, direction, digit)),
-            spread=None,
-            n=1,
-        )
+        ResultCell.of(TITLES[direction], str(digit), [count(flipped, direction, digit)])
         for digit in sorted({digit for digits in FLIPS.values() for digit in digits})
         for direction, digits in FLIPS.items()
         if digit in digits
@@ -44,15 +35,7 @@ def run(task: ExperimentTask) -> list[Result]:
         f"Mirrored digits in the test environment of {len(test)}; 4, 7 and 9 are mirrored in both "
         "directions. The paper prints no numbers for this figure."
     ]
-    return [
-        Result(
-            experiment=task.name,
-            rows=rows,
-            figures=figures,
-            seconds=perf_counter() - start,
-            notes=notes,
-        )
-    ]
+    return [Result(experiment=task.name, rows=rows, figures=figures, notes=notes)]
 
 
 def count(flipped: Mirrored, direction: str, digit: int) -> int:

@@ -14,7 +14,6 @@ seeds, from 1000 on (`benchmarks/estimator_defaults.py`).
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,6 @@ Cells = dict[tuple[str, str, str], list[float]]
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    start = perf_counter()
     seeds = range(task.seed, task.seed + (10 if task.full else 2))
     draws = range(task.seed, task.seed + (30 if task.full else 2))
     work = [(ACCURACY, FIXED, seed) for seed in seeds]
@@ -96,12 +94,7 @@ def run(task: ExperimentTask) -> list[Result]:
         for (title, name, column), values in cells.items()
     ]
     fixed = best(FIXED)
-    rows += [
-        ResultCell(
-            algorithm="cause alone", column=c, ours=fixed[c], spread=None, n=1, table=ACCURACY
-        )
-        for c in fixed
-    ]
+    rows += [ResultCell.of("cause alone", c, [fixed[c]], table=ACCURACY) for c in fixed]
     drawn = [best(drawn_hospitals(seed)) for seed in draws]
     rows += [
         ResultCell.of("cause alone", c, [each[c] for each in drawn], table=DRAWN) for c in fixed
@@ -116,15 +109,7 @@ def run(task: ExperimentTask) -> list[Result]:
         "cause alone: the sign of smoking, the best that the cause allows; in expectation.",
     ]
     figures = style.save(draw(cells), task.folder, task.name)
-    return [
-        Result(
-            experiment=task.name,
-            rows=rows,
-            figures=figures,
-            seconds=perf_counter() - start,
-            notes=notes,
-        )
-    ]
+    return [Result(experiment=task.name, rows=rows, figures=figures, notes=notes)]
 
 
 def sites_tested(chosen: HospitalDraw, seed: int) -> dict[str, Environment]:

@@ -98,7 +98,6 @@ def run(task: ExperimentTask) -> list[Result]:
         if name in wanted
     ]
     lines.append(AlgorithmLine(algorithm="wri", preset="coloured"))
-    start = perf_counter()
     scores: dict[str, Scores] = {}
     notes = []
     for n, name in enumerate(present):
@@ -111,8 +110,6 @@ def run(task: ExperimentTask) -> list[Result]:
         Result(
             experiment=output,
             rows=table_rows(output, scores),
-            figures=[],
-            seconds=perf_counter() - start,
             notes=[*notes, *differences(output, scores), *absent],
             repetitions="trials",
         )

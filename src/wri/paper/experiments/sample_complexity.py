@@ -17,7 +17,6 @@ effective sample size of density weights by a factor √3/2.
 """
 
 from functools import cache
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -59,7 +58,6 @@ class WeightingIntegrals(NamedTuple):
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    start = perf_counter()
     repeats, steps = (2000, 61) if task.full else (300, 31)
     random = np.random.default_rng(task.seed)
     rows: list[ResultCell] = []
@@ -92,14 +90,7 @@ def run(task: ExperimentTask) -> list[Result]:
         "even at δ = 0; overlap weights keep all.",
     ]
     return [
-        Result(
-            experiment=task.name,
-            rows=rows,
-            figures=figures,
-            seconds=perf_counter() - start,
-            notes=notes,
-            repetitions="samples",
-        )
+        Result(experiment=task.name, rows=rows, figures=figures, notes=notes, repetitions="samples")
     ]
 
 

@@ -21,7 +21,6 @@ its standard error is taken over the data sets, since runs on one data set are n
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -142,7 +141,6 @@ Cells = dict[float, dict[str, np.ndarray]]
 
 def run(task: ExperimentTask) -> list[Result]:
     """Make tables and figure from the same runs; the figure needs those of all three tables."""
-    start = perf_counter()
     size = FULL if task.full else QUICK
     filtered = task.options["filtered"]
     kinds = KINDS if filtered is None else (FILTERED if filtered else UNFILTERED,)
@@ -160,13 +158,11 @@ def run(task: ExperimentTask) -> list[Result]:
             rows, notes = table_cells(output, trained[output])
             figures = []
         repetitions = f"data sets, each the mean of {size.seeds} seeds"
-        seconds = perf_counter() - start
         results.append(
             Result(
                 experiment=output,
                 rows=rows,
                 figures=figures,
-                seconds=seconds,
                 notes=[*notes, *far_cells(rows)],
                 repetitions=repetitions,
             )

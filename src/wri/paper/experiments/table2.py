@@ -41,10 +41,12 @@ from wri.paper.experiments.coloured import (
     TRAINING,
     UNEQUAL,
     ColouredData,
+    Variant,
+    as_outcome,
     choose_extractor,
     load_features,
+    train_variants,
 )
-from wri.paper.experiments.coloured_runs import Variant, as_outcome, train_variants
 from wri.paper.experiments.coloured_tables import (
     IDEAL,
     ON_DIGITS,
@@ -130,14 +132,7 @@ def run(task: ExperimentTask) -> list[Result]:
         f"{trained - prepared:.0f} s (less if runs were finished)."
     )
     return [
-        Result(
-            experiment=task.name,
-            rows=rows,
-            figures=figures,
-            seconds=perf_counter() - start,
-            notes=notes,
-            repetitions="draws",
-        )
+        Result(experiment=task.name, rows=rows, figures=figures, notes=notes, repetitions="draws")
     ]
 
 

@@ -31,7 +31,6 @@ with DomainBed's split.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from time import perf_counter
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -142,7 +141,6 @@ class DrawResult:
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    start = perf_counter()
     size = FULL if task.full else QUICK
     extractor = choose_extractor(task, "ae")
     draws = range(task.seed, task.seed + size.draws)
@@ -156,8 +154,6 @@ def run(task: ExperimentTask) -> list[Result]:
         Result(
             experiment=task.name,
             rows=[row for title, lines in tables.items() for row in table_rows(title, lines)],
-            figures=[],
-            seconds=perf_counter() - start,
             notes=[
                 describe(task, extractor, found),
                 accuracies([*kept.values()]),
@@ -285,11 +281,7 @@ def table_rows(table: str, lines: Lines) -> list[ResultCell]:
             paper, spread = printed[n] if printed else (None, None)
             rows.append(ResultCell.of(line, column, values[:, n], paper, spread, table))
         worst = float(values[:, -1].min())
-        rows.append(
-            ResultCell(
-                algorithm=line, column="worst AUROC", ours=worst, spread=None, n=1, table=table
-            )
-        )
+        rows.append(ResultCell.of(line, "worst AUROC", [worst], table=table))
     return rows
 
 

@@ -11,36 +11,14 @@ from wri.progress import Progress, silent
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """Option of an experiment, for the command line and for `ExperimentTask`.
-
-    Parameters
-    ----------
-    name : str
-        Name of the option.
-    kind : type or Literal
-        bool, int, str, or a Literal of the allowed values.
-    help : str
-        Help text.
-    default : Any, default=None
-        Default value; None lets the experiment choose.
-    least : int or None, default=None
-        Smallest number.
-    flags : str, default=""
-        Flags on the command line, if not --name.
-
-    Examples
-    --------
-    >>> from wri.paper.experiments import Option
-    >>> Option(name="width", kind=int, help="Number of features.", least=1).flag
-    '--width'
-    """
+    """Option of an experiment, for the command line and for `ExperimentTask`."""
 
     name: str
     kind: Any  # bool, int, str, or a Literal of the allowed values
     help: str
-    default: Any = None
+    default: Any = None  # None lets the experiment choose
     least: int | None = None
-    flags: str = ""
+    flags: str = ""  # on the command line, if not --name
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -53,18 +31,7 @@ class Option:
         return self.flags or f"--{self.name}"
 
     def check(self, value: Any) -> None:
-        """Refuse a value that is not allowed; None is always allowed.
-
-        Parameters
-        ----------
-        value : Any
-            Value of the option.
-
-        Raises
-        ------
-        InputError
-            If the value is not allowed.
-        """
+        """Refuse a value that is not allowed; None is always allowed."""
         if value is None:
             return
         if self.values:
@@ -77,37 +44,12 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentTask:
-    """Task of running one experiment at one of two sizes.
+    """Task of running one experiment at one of two sizes."""
 
-    Parameters
-    ----------
-    name : str
-        Key of `EXPERIMENTS`.
-    folder : Path
-        Folder for figures.
-    outputs : tuple of str, default=()
-        Names of tables and figures; all of the experiment if empty.
-    full : bool, default=False
-        Whether to run at the paper's size.
-    seed : int, default=0
-        First seed.
-    progress : callable, default=silent
-        Called with (done, of).
-    options : mapping of str to Any, default={}
-        Options that the experiment declares.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from wri.paper.experiments import ExperimentTask
-    >>> ExperimentTask(name="figure1", folder=Path("results")).full
-    False
-    """
-
-    name: str
-    folder: Path
-    outputs: tuple[str, ...] = ()
-    full: bool = False
-    seed: int = 0
+    name: str  # in `EXPERIMENTS`
+    folder: Path  # of figures and stores
+    outputs: tuple[str, ...] = ()  # tables and figures; all of the experiment if empty
+    full: bool = False  # the paper's size
+    seed: int = 0  # the first
     progress: Progress = silent
     options: Mapping[str, Any] = field(default_factory=dict)

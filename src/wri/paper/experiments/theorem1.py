@@ -22,7 +22,6 @@ density weights), 30 couplings and 30 starts; the quick one 30, 6, 6 and 10.
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import comb
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -76,7 +75,6 @@ AllEnds = dict[tuple[ClosedForm, int, int], DescentEnds]  # by weighting, d_spu 
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    start = perf_counter()
     n, starts, draws = (30, 30, 1000) if task.full else (6, 10, 30)
     cells = [(w, d, k) for w in WEIGHTINGS for d in SPURIOUS for k in ENVIRONMENTS]
     steps = len(cells) + 2 * len(SPURIOUS)
@@ -97,7 +95,6 @@ def run(task: ExperimentTask) -> list[Result]:
         experiment=task.name,
         rows=found + penalties + positions + singular,
         figures=style.save(draw(ends, values), task.folder, task.name),
-        seconds=perf_counter() - start,
         notes=notes_on(ends),
         repetitions="couplings",
     )

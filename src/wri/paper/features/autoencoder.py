@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
@@ -24,10 +23,10 @@ from wri.paper.features.extractor import (
     check_size,
     check_whole,
 )
-from wri.paper.features.networks import as_arrays, draw, load_arrays, train, undrawn
+from wri.paper.features.networks import as_arrays, load_arrays, train, undrawn
 from wri.progress import Progress
 
-LEARNING_RATE, WEIGHT_DECAY = 4e-4, 2e-5
+RATES = 4e-4, 2e-5  # learning rate, weight decay
 HIDDEN = 512  # units of the decoder
 SMALLEST = 10  # pixels per side, for two 5 × 5 convolutions and a batch norm
 
@@ -138,22 +137,12 @@ class Autoencoder(Extractor):
         self, images: np.ndarray, labels: np.ndarray, seed: int, progress: Progress
     ) -> "FittedAutoencoder":
         network = self._network(images.shape[1:])
-        random = torch.Generator().manual_seed(seed)
-        draw(network, random)
         fitted = FittedAutoencoder(network, images.shape[1:])
 
         def loss(x: Tensor, _: Tensor) -> Tensor:
             return mse_loss(fitted.decode(fitted.encode(x)), x)
 
-        train(
-            network,
-            loss,
-            (images, labels),
-            self.epochs,
-            (LEARNING_RATE, WEIGHT_DECAY),
-            random,
-            progress,
-        )
+        train(network, loss, (images, labels), self.epochs, RATES, seed, progress)
         return fitted
 
 

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from wri.errors import InputError
 from wri.paper.features.extractor import Extractor, FeatureMap, Shape, check_size, check_whole
-from wri.paper.features.networks import as_arrays, draw, load_arrays, train, undrawn
+from wri.paper.features.networks import as_arrays, load_arrays, train, undrawn
 from wri.progress import Progress
 
-LEARNING_RATE, WEIGHT_DECAY = 1e-3, 0.0
+RATES = 1e-3, 0.0  # learning rate, weight decay
 SMALLEST = 16  # pixels per side, for two 5 × 5 convolutions with pooling
 
 
@@ -101,21 +100,11 @@ class CNN(Extractor):
         body = self._body(images.shape[1:])
         head = undrawn(lambda: nn.Linear(self.width, len(classes)))
         network = nn.Sequential(body, head)
-        random = torch.Generator().manual_seed(seed)
-        draw(network, random)
 
         def loss(x: Tensor, y: Tensor) -> Tensor:
             return cross_entropy(network(x), y)
 
-        train(
-            network,
-            loss,
-            (images, targets),
-            self.epochs,
-            (LEARNING_RATE, WEIGHT_DECAY),
-            random,
-            progress,
-        )
+        train(network, loss, (images, targets), self.epochs, RATES, seed, progress)
         return FittedCNN(body, images.shape[1:])
 
 

@@ -41,13 +41,15 @@ def train(
     data: tuple[np.ndarray, np.ndarray],
     epochs: int,
     rates: tuple[float, float],
-    random: torch.Generator,
+    seed: int,
     progress: Progress,
 ) -> None:
-    """Minimise loss(x, labels) with Adam over shuffled batches, then switch to evaluation mode.
+    """Draw initial weights, and minimise loss(x, labels) with Adam over shuffled batches.
 
     `data` are uint8 images and labels, `rates` the learning rate and the weight decay.
     """
+    random = torch.Generator().manual_seed(seed)
+    draw(network, random)
     images, labels = data
     optimiser = torch.optim.Adam(network.parameters(), rates[0], weight_decay=rates[1], fused=True)
     of, done = epochs * ceil(len(images) / BATCH), 0

@@ -37,15 +37,7 @@ class PageParts(NamedTuple):
 
 
 def check_pages(folder: Path, names: Iterable[str]) -> None:
-    """Refuse pages that could not be updated, before hours are spent on their numbers.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the pages are, or will be.
-    names : iterable of str
-        Names of tables and figures.
-    """
+    """Refuse pages that could not be updated, before hours are spent on their numbers."""
     for name in names:
         path = _page(folder, name)
         if path.exists():
@@ -53,27 +45,7 @@ def check_pages(folder: Path, names: Iterable[str]) -> None:
 
 
 def write_markdown(result: Result, about: str, command: str, seed: int, folder: Path) -> Path:
-    """Write or update the page of one table or figure; a reader meets the whole file or none.
-
-    Parameters
-    ----------
-    result : Result
-        What is shown.
-    about : str
-        A line on the experiment: the text alternative of its figures, and a new page's first line.
-    command : str
-        What made the result.
-    seed : int
-        The first seed.
-    folder : Path
-        Where the page goes. A figure replaces the one of the same name that the page shows; new
-        ones go to the folder `figures` in it.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
+    """Write or update the page of one table or figure; a reader meets the whole file or none."""
     path = _page(folder, result.experiment)
     if path.exists():
         parts = _split(path)

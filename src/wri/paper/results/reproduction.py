@@ -21,24 +21,7 @@ from wri.report.pictures import read_description
 def write_results(
     results: Sequence[Result], about: Mapping[str, str], command: str, folder: Path
 ) -> Path:
-    """Write `index.html` into a folder.
-
-    Parameters
-    ----------
-    results : sequence of Result
-        What is shown, in this order.
-    about : mapping of str to str
-        A line on each experiment, by its name.
-    command : str
-        What made the results.
-    folder : Path
-        Where the page goes; figures are copied into it as SVG, so it can travel alone.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
+    """Write `index.html` into a folder."""
     lead = [
         "Tables and figures of the paper, computed here. Where the paper prints a number, it "
         "stands below ours.",

@@ -39,12 +39,11 @@ class ResultCell:
         table: str = "",
     ) -> "ResultCell":
         """Make a cell with mean and standard error of repeated values."""
-        mean, spread = float(np.mean(values)), standard_error(values)
         return cls(
             algorithm=algorithm,
             column=column,
-            ours=mean,
-            spread=spread,
+            ours=float(np.mean(values)),
+            spread=standard_error(values),
             n=len(values),
             paper=paper,
             paper_spread=paper_spread,
@@ -69,7 +68,6 @@ class ResultCell:
             spread=found.error,
             n=found.n,
             paper=paper,
-            paper_spread=None,
             table=table,
         )
 
@@ -115,8 +113,8 @@ class ResultTable:
 class Result:
     experiment: str
     rows: list[ResultCell]
-    figures: list[Path]
-    seconds: float
+    figures: list[Path] = field(default_factory=list)
+    seconds: float = 0.0  # of the whole experiment
     notes: list[str] = field(default_factory=list)
     repetitions: str = "seeds"  # what the n of a row counts
 

@@ -3,12 +3,13 @@
 from wri.paper.simulations.coloured_mnist import (
     COLOURED_MNIST,
     ColouredDigits,
+    Mirrored,
     coloured_mnist,
     digit_shares,
     ideal_accuracy,
+    mirror,
 )
 from wri.paper.simulations.linear_gaussian import LinearGaussian
-from wri.paper.simulations.mirrored import Mirrored, mirror
 
 __all__ = [
     "COLOURED_MNIST",

@@ -13,6 +13,10 @@ channel per colour; the channel of the other colour is zero. There are three dat
 
 Labels and the order of the environments are those of the published runs. The paper's text has the
 classes exchanged and names the 80 % environment first, which matters for hcmnist-cs only.
+
+Mirrored digits are shapes that no environment has, for tests out of distribution: 3, 4, 7 and 9 are
+flipped left to right, 4, 6, 7 and 9 upside down, digits that do not look like another digit
+afterwards, as in the paper. So 4, 7 and 9 occur twice, once per direction.
 """
 
 from collections.abc import Sequence
@@ -29,6 +33,8 @@ COLOUR_FLIPS = {"+90%": 0.1, "+80%": 0.2, "-90%": 0.9}
 EASY = (0, 1, 5, 6)
 DIGIT_COUNTS = (6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958)
 """Number of rows of each digit in MNIST's 70,000."""
+FLIPS = {"horizontal": (3, 4, 7, 9), "vertical": (4, 6, 7, 9)}
+_AXES = {"horizontal": 2, "vertical": 1}  # of grey, [n, 28, 28]
 
 
 class Colouring(NamedTuple):
@@ -274,3 +280,62 @@ def ideal_accuracy(name: str, counts: Sequence[int] = DIGIT_COUNTS) -> np.ndarra
     shares = digit_shares(name, counts)
     accuracy: np.ndarray = shares @ (1 - COLOURED_MNIST[name].label_noise)
     return accuracy
+
+
+class Mirrored(NamedTuple):
+    """Mirrored digits of an environment, those of the first direction first.
+
+    Attributes
+    ----------
+    digits : ColouredDigits
+        m mirrored digits; all but the grey images are unchanged.
+    rows : ndarray of shape (m,)
+        Their rows in the environment.
+    direction : ndarray of shape (m,)
+        "horizontal" or "vertical".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.datasets import Mnist
+    >>> from wri.paper.simulations import coloured_mnist, mirror
+    >>> digits = Mnist(np.ones((60, 28, 28), np.uint8), np.full(60, 3, np.uint8))
+    >>> mirrored = mirror(coloured_mnist("cmnist", mnist=digits)[0])
+    >>> len(mirrored.rows), set(mirrored.direction.tolist())
+    (20, {'horizontal'})
+    """
+
+    digits: ColouredDigits  # [m]; all but the grey images as before
+    rows: np.ndarray  # [m], which rows of the environment they were
+    direction: np.ndarray  # [m], a key of FLIPS
+
+
+def mirror(environment: ColouredDigits) -> Mirrored:
+    """Mirror the digits of an environment that do not look like another digit afterwards.
+
+    Parameters
+    ----------
+    environment : ColouredDigits
+        The digits.
+
+    Returns
+    -------
+    mirrored : Mirrored
+        3, 4, 7 and 9 flipped left to right, and 4, 6, 7 and 9 upside down.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.datasets import Mnist
+    >>> from wri.paper.simulations import coloured_mnist, mirror
+    >>> digits = Mnist(np.ones((60, 28, 28), np.uint8), np.full(60, 4, np.uint8))
+    >>> mirrored = mirror(coloured_mnist("cmnist", mnist=digits)[0])
+    >>> len(mirrored.digits)
+    40
+    """
+    rows = {name: np.flatnonzero(np.isin(environment.digits, each)) for name, each in FLIPS.items()}
+    grey = [np.flip(environment.grey[own], _AXES[name]) for name, own in rows.items()]
+    every = np.concatenate(list(rows.values()))
+    direction = np.repeat(list(rows), [len(own) for own in rows.values()])
+    digits = replace(environment.take(every), grey=np.concatenate(grey))
+    return Mirrored(digits, every, direction)
