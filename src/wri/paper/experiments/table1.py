@@ -65,15 +65,7 @@ def run(task: ExperimentTask) -> list[Result]:
             rows.append(ResultCell.of(label, predictor, values[:, n], printed.get(predictor)))
         derived = expected[penalty, name]
         for n, predictor in enumerate(PREDICTORS):
-            rows.append(
-                ResultCell(
-                    algorithm=f"{label}, derived",
-                    column=predictor,
-                    ours=float(derived[n]),
-                    spread=None,
-                    n=1,
-                )
-            )
+            rows.append(ResultCell.of(f"{label}, derived", predictor, [derived[n]]))
     notes = [
         "Penalties in units of 1e-3; a penalty prefers the smallest value of its line.",
         agreement(ours, expected),
