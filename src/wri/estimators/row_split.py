@@ -82,7 +82,8 @@ def hash_rows(columns: np.ndarray, targets: np.ndarray, seed: int) -> np.ndarray
         codes = scramble(ranks)
         pairs = codes * np.uint64(3) + target
         if distinct < len(pairs):  # a row that is repeated counts once
-            pairs = np.unique(pairs)
+            pairs.sort()
+            pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])]
         signature = scramble(pairs).sum(dtype=np.uint64)
         total += scramble(codes ^ signature)
     return scramble(total + np.uint64(seed % 2**63))
