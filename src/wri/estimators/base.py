@@ -34,6 +34,8 @@ from wri.stacked import Network, Seen
 from wri.training import Bank, ModelSpec, Record, Run
 from wri.training.spec import Solver
 
+MOST_PATH_COLUMNS = 256  # of a table whose coefficients along λ are kept
+
 
 class Estimator(CoefficientsMixin, EnvironmentEstimator):
     """Base class of estimators whose predictor is a network.
@@ -292,7 +294,9 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         return preset_penalty_weight(self._objective, self.preset)
 
     def _path_specs(self, spec: ModelSpec) -> list[ModelSpec]:
-        return path_specs(spec) if spec.is_solved else []
+        if not spec.is_solved or self.n_features_in_ > MOST_PATH_COLUMNS:
+            return []
+        return path_specs(spec)
 
     def _keep_path(
         self, runs: Sequence[Run], records: Sequence[Record], found: CandidateLosses | None
