@@ -61,6 +61,7 @@ def fit(
     images: given.Images = False,
     algorithms: given.Algorithms = None,
     keep: given.Keep = None,
+    former: given.Former = None,
     predictors: given.Predictors = None,
     fast: given.Fast = False,
     hidden: given.Hidden = None,

@@ -11,8 +11,9 @@ target changes between the other environments tell nothing there; "reversed", th
 opposite (`wri.evaluation.futures`). "regret" insures against a future as far as it does not cost
 more in another. With the first two futures alone it stops where the marker still decides: on the
 simulated hospitals even the λ with the least regret at the new hospitals themselves has 58 % at a
-reversed marker (`docs/results/insurance.md`), so all three are the default. Where no column is flagged, there is nothing to insure against by measurement, and
-it takes the preset's λ, which costs little there.
+reversed marker (`docs/results/insurance.md`), so all three are the default. Where no column is
+flagged, there is nothing to insure against by measurement, and it takes the preset's λ, which costs
+little there.
 """
 
 from collections.abc import Sequence
