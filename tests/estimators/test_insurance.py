@@ -46,12 +46,11 @@ def test_rules_by_hand():
 def test_only_environments_without_which_columns_are_flagged_judge_the_stress():
     losses = LOSSES.copy()
     losses[:, 1, 1:] = losses[:, 0, 1:]  # nothing was flagged without three of the four
-    assert pick(losses_of(losses), "regret") == 1
+    assert pick(losses_of(losses), "regret") == 0  # the stress seems a quarter of what it is
     stressed = np.array([True, False, False, False])
     assert pick(losses_of(losses, stressed=stressed), "regret") == pick(losses_of(), "regret")
     sentence = describe(losses_of(losses, stressed=stressed), "regret", 2)
     assert "told nothing the penalty saves 45.0 % of ERM's loss (at one environment)" in sentence
-    assert pick(losses_of(losses, stressed=np.zeros(4, bool)), "regret") == 1
 
 
 @pytest.mark.parametrize("rule", ["average", "regret"])

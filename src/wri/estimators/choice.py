@@ -47,7 +47,7 @@ class CandidateLosses:
     def means(self) -> np.ndarray:  # [C, F]
         """Mean losses over environments; infinite where a candidate diverged."""
         good = np.isfinite(self.losses).all((1, 2))
-        means = [self.judging(f).mean(1) for f in range(len(self.futures))]
+        means = [self.judging(f).mean(1) for f in range(self.losses.shape[1])]
         return np.where(good[:, None], np.transpose(means), np.inf)
 
     def judging(self, future: int) -> np.ndarray:  # [C, E']
@@ -105,7 +105,7 @@ def describe(found: CandidateLosses, rule: Rule, best: int) -> str:
     erm = [c for c, weight in enumerate(found.weights) if weight == 0 and c != best]
     if erm and np.isfinite(found.losses[[erm[0], best]]).all():
         columns = ", ".join(found.flagged)
-        for f, future in enumerate(found.futures):
+        for f, future in enumerate(found.futures if found.flagged else found.futures[:1]):
             where, losses = SENTENCES[future].format(columns=columns), found.judging(f)
             parts.append(f"{where} {_compare(losses[best], losses[erm[0]])}")
     return "; ".join(parts)

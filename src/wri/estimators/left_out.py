@@ -58,7 +58,7 @@ def choose(
         losses=losses,
         futures=futures,
         weights=weights,
-        default=estimator._default_penalty_weight(),
+        default=estimator._default_penalty_weight() if problem.trusts_preset else None,
         flagged=tuple(named[d] for d in sorted({int(d) for own in flagged for d in own})),
         stressed=np.array([len(own) > 0 for own in flagged]),
     )
