@@ -196,7 +196,15 @@ def test_the_verdict_comes_first_then_the_table_and_what_is_kept(command):
     assert type(load("model").steps[-1][1]).__name__ == "ERMClassifier"
     done = command("fit", "rows.csv", *where, "--keep", "boost")
     assert done.returncode == 2
-    assert "--keep must be one of wri 0.6" in " ".join(done.stderr.split())
+    assert "--keep must be one of wri 0.48" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("former", [("--choose", "worst"), ("--penalty-weight", "3")])
+def test_former_options_name_their_successor(command, former):
+    done = command("fit", "rows.csv", *FIT, *former)
+    assert done.returncode == 2
+    assert "no longer exist: --keep 'wri 3' keeps WRI with λ = 3" in " ".join(done.stderr.split())
+    assert former[0] not in command("fit", "--help").stdout
 
 
 def test_files_are_sites_and_numbers_are_regressed(command):

@@ -61,6 +61,7 @@ def fit(
     images: given.Images = False,
     algorithms: given.Algorithms = None,
     keep: given.Keep = None,
+    former: given.Former = None,
     predictors: given.Predictors = None,
     fast: given.Fast = False,
     hidden: given.Hidden = None,
@@ -93,13 +94,12 @@ def fit(
         if images:
             _fit_pictures(files, output, options, as_json)
             return
-        check_columns(target, env, env_from_file)
         kinds = given_kinds(number, category)
         _fit_files(
             files,
             partial(_fit_rows, output=output, options=options, kinds=kinds, as_json=as_json),
             options,
-            target=str(target),
+            target=check_columns(target, env, env_from_file),
             environment=env,
             task=task,
             blocks=blocks,
@@ -161,8 +161,8 @@ def _command() -> str:
     return shlex.join(["wri", *sys.argv[1:]])
 
 
-def check_columns(target: str | None, env: str | None, env_from_file: bool) -> None:
-    """Refuse commands that do not name the target and the sites."""
+def check_columns(target: str | None, env: str | None, env_from_file: bool) -> str:
+    """Return the target; refuse commands that do not name it and the sites."""
     if target is None:
         raise InputError("name the column to be predicted with --target")
     if env is None and not env_from_file:
@@ -171,6 +171,7 @@ def check_columns(target: str | None, env: str | None, env_from_file: bool) -> N
         )
     if env is not None and env_from_file:
         raise InputError("--env and --env-from-file both define the sites; give one of them")
+    return target
 
 
 def given_kinds(number: list[str] | None, category: list[str] | None) -> dict[str, str]:

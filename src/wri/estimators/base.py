@@ -92,7 +92,7 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
     futures : sequence of {"like", "unrelated", "reversed"} or None, default=None
         Futures that "regret" insures against. "like": an environment like these. "unrelated": the
         columns whose relation to the target changes between environments tell nothing.
-        "reversed": they tell the opposite. None: the first two.
+        "reversed": they tell the opposite. None: all three.
     early_stopping : bool, default=False
         Whether to stop where the loss on left-out environments (with fewer than three, on
         held-out rows) is smallest. Steps before the penalty has its full weight do not count.

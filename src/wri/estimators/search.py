@@ -51,6 +51,11 @@ class Problem:
         return True
 
     @property
+    def trusts_preset(self) -> bool:
+        """Whether the preset's λ costs little where nothing changes."""
+        return True
+
+    @property
     def can_leave_one_out(self) -> bool:
         """Whether at least two environments remain when one is left out."""
         return self.n_environments > 2
