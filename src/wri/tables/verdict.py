@@ -25,13 +25,12 @@ from scipy.stats import chi2
 from wri.diagnosis.changing_features import LEVEL, ChangingFeatures
 from wri.diagnosis.inputs import listed
 from wri.errors import shorten
-from wri.estimators.choice import CandidateLosses, pick
+from wri.estimators.choice import FEWEST_FOR_ERRORS, CandidateLosses, pick
 from wri.evaluation.futures import LIKE, REVERSED, UNRELATED, Future
 from wri.number_text import write_number
 from wri.tables.candidates import CONSTANT, NETWORK, PLAIN, TREES, WITHOUT, FitCandidate, FitOptions
 from wri.tables.held_out import HeldOutScores
 
-FEWEST_FOR_ERRORS = 4  # sites; with fewer a saving is not stated
 POWER, BOTH_TESTS = 0.8, 1.4
 REMEDIES = {NETWORK: "--hidden 32,16", TREES: "--algorithms wri-boosting"}
 VerdictWord = Literal["no", "care", "likely", "unknown"]
