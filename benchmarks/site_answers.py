@@ -103,7 +103,7 @@ def even_slope(random, base, rate):
     centre = np.log(rate / (1 - rate))
 
     def excess(slope):
-        p = 1 / (1 + np.exp(-centre - slope * noise))
+        p = (1 / (1 + np.exp(-centre - slope * noise))).clip(1e-12, 1 - 1e-12)
         return float((-rate * np.log(p) - (1 - rate) * np.log(1 - p)).mean() - constant)
 
     return centre, brentq(excess, 0, 20)

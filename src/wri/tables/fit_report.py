@@ -58,7 +58,7 @@ def build_fit_page(
     """
     sections = [
         _held_out(fit),
-        _changes(fit, answers, sampled),
+        _changes(fit),
         coefficient_section(fit),
         _coverage(fit),
         _sites(answers, sampled),
@@ -345,7 +345,7 @@ def _overlap_table(found: Any) -> PageTable:
     )
 
 
-def _changes(fit: TableFit, answers: Mapping[str, Answer], sampled: int | None) -> Section:
+def _changes(fit: TableFit) -> Section:
     """Build the section on slopes by site."""
     blocks: list[Block] = []
     word = fit.verdict.word
@@ -364,6 +364,4 @@ def _changes(fit: TableFit, answers: Mapping[str, Answer], sampled: int | None) 
             ]
             caption = f"Slopes of flagged columns, in {fit.verdict.changes[0].unit}"
             blocks.append(PageTable(caption=caption, columns=[word.one, *sites, "P"], rows=rows))
-    if "position" in answers:
-        blocks += _answer_blocks(answers["position"], "Gap beside chance", _sampled(sampled))
     return Section(title=f"Columns whose relation to '{fit.target}' changes", blocks=blocks)

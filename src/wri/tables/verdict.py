@@ -110,7 +110,7 @@ def column_changes(found: ChangingFeatures, owners: Sequence[str]) -> list[Colum
             },
             unsure=tuple(names[e] for e in against),
             reversed_at=tuple(names[e] for e in clear),
-            unit=found.unit.replace("of y", "of the target"),
+            unit=found.unit,
         )
     return list(changes.values())
 
@@ -122,7 +122,7 @@ def detectable_spread(found: ChangingFeatures) -> np.ndarray:  # [D]
     spread = np.sqrt(1 / np.nanmean(1 / np.square(errors), 1))
     level = LEVEL / (len(found.names) * len(found.contrasts))
     critical, least = chi2.ppf(1 - level, sites - 1), chi2.ppf(1 - POWER, sites - 1)
-    factor = BOTH_TESTS if "of y" in found.unit else 1.0  # numbers
+    factor = BOTH_TESTS if "target" in found.unit else 1.0  # numbers
     return np.asarray(factor * spread * np.sqrt(critical / least - 1))
 
 
@@ -237,7 +237,7 @@ def _reason(
     word: SiteWord,
     sites: int,
 ) -> tuple[VerdictWord, str]:
-    seen = _describe_changes(changes, slopes, target, word)
+    seen = describe_changes(changes, slopes, target, word)
     seen += _describe_folds(held, changes, word)
     if held is None:
         why = "--fast left no {one} out" if sites > 2 else "with two {many} none can be left out"
@@ -262,7 +262,7 @@ def _reason(
     return "likely", f"No reason against it was found: {seen[:1].lower()}{seen[1:]}"
 
 
-def _describe_changes(
+def describe_changes(
     changes: Sequence[ColumnChange], slopes: ChangingFeatures | None, target: str, word: SiteWord
 ) -> str:
     """Say which columns change; where none does, say what could have been seen."""
@@ -282,7 +282,7 @@ def _describe_changes(
     return (
         f"No column's relation to '{target}' changes between the {len(slopes.environments)} "
         f"{word.many} by more than chance. Slopes that differ with a standard deviation of {span} "
-        f"{slopes.unit.replace('of y', 'of the target')} would be found in about 4 of 5 tables. "
+        f"{slopes.unit} would be found in about 4 of 5 tables. "
         f"Smaller changes, changes that are not linear, and what only a new {word.one} does stay "
         "open."
     )
@@ -366,6 +366,14 @@ def _describe_untried(held: HeldOutScores, options: FitOptions) -> str:
     return f"Not tried, to save time: {' and '.join(missed)} (--predictors {asked})."
 
 
+def flagged_document(changes: Sequence[ColumnChange]) -> list[dict[str, Any]]:
+    """Return flagged columns for JSON."""
+    return [
+        {"column": c.column, "p": c.p, "slopes": c.slopes, "reversed_at": list(c.reversed_at)}
+        for c in changes
+    ]
+
+
 def verdict_document(verdict: Verdict, held: HeldOutScores | None) -> dict[str, Any]:
     """Return verdict and futures for JSON."""
     return {
@@ -376,10 +384,7 @@ def verdict_document(verdict: Verdict, held: HeldOutScores | None) -> dict[str, 
             "kept": verdict.kept,
             "advice": list(verdict.advice),
             "untried": verdict.untried,
-            "flagged": [
-                {"column": c.column, "p": c.p, "slopes": c.slopes, "reversed_at": c.reversed_at}
-                for c in verdict.changes
-            ],
+            "flagged": flagged_document(verdict.changes),
         },
         "futures": {}
         if held is None
