@@ -248,9 +248,13 @@ def test_diagnose_answers_and_draws(command):
     options = ("--target", "sick", "--env", "site")
     done = command("diagnose", "rows.csv", *options, "-o", "out", "--json")
     assert done.returncode == 0, done.stderr
-    answers = json.loads(done.stdout)["answers"]
-    assert list(answers) == ["overlap", "changes", "position"]
+    document = json.loads(done.stdout)
+    answers = document["answers"]
+    assert list(answers) == ["changes", "overlap"]
     assert all(each["meaning"] for each in answers.values())
+    assert document["verdict"]["sentence"] == answers["changes"]["meaning"]
+    assert "environment" not in done.stdout
+    assert document["next"].startswith("wri fit rows.csv --target sick --env site -o model/")
     assert len(answers["overlap"]["table"]) == 3  # pairs
     page = Path("out/diagnosis.html").read_text()
     assert "Do the sites have cases in common?" in page

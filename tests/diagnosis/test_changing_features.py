@@ -388,7 +388,9 @@ def test_whether_y_holds_classes():
     X, y, groups = rows(STRENGTHS, 50)
     assert changing_features(X, y, groups).unit == "log-odds per SD"  # two values, floating
     assert changing_features(X, y > 0, groups).contrasts == ("True against False",)
-    assert changing_features(X, y.astype(int), groups, classes=False).unit == "SD of the target per SD"
+    assert (
+        changing_features(X, y.astype(int), groups, classes=False).unit == "SD of the target per SD"
+    )
     ages = np.arange(len(y)) % 60
     with pytest.raises(InputError, match="60 different whole numbers; give classes=False"):
         changing_features(X, ages, groups)

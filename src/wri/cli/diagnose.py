@@ -24,7 +24,7 @@ from wri.cli.fit import check_columns, given_kinds
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
-    from wri.report.blocks import PageTable
+    from wri.report.blocks import PageCell, PageTable
     from wri.tables.diagnosing import Answer
     from wri.tables.reading import TableRows
 
@@ -200,7 +200,7 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
         table = answer_table(answer)
         if table is not None:
             echo("")
-            cells = [[str(getattr(c, "text", c)) for c in row] for row in table.rows[:MOST_SHOWN]]
+            cells = [[*map(_text, row)] for row in table.rows[:MOST_SHOWN]]
             echo(table.caption)
             show_plain_table(table.columns, cells)
             if len(table.rows) > MOST_SHOWN:
@@ -214,4 +214,8 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
 def _plain(table: "PageTable | None") -> list[dict[str, str]] | None:
     if table is None:
         return None
-    return [dict(zip(table.columns, map(str, row), strict=True)) for row in table.rows]
+    return [dict(zip(table.columns, map(_text, row), strict=True)) for row in table.rows]
+
+
+def _text(cell: "str | PageCell") -> str:
+    return cell if isinstance(cell, str) else f"{cell.text} {cell.detail}".strip()

@@ -46,6 +46,11 @@ class ChangingPlot:
         with style.figure(style.NARROW, min(9, 1.7 + 0.38 * len(shown))) as drawn:
             axes = drawn.subplots() if ax is None else ax
             self._draw(axes, shown)
+            if len(self.environments) <= len(style.ENVIRONMENT_COLOURS):
+                if ax is None:
+                    drawn.legend(loc="outside lower center", ncols=3)
+                else:
+                    axes.legend(loc="best")
         return drawn if ax is None else axes.get_figure(root=True) or drawn
 
     def widest(self) -> np.ndarray:  # [D]
@@ -77,8 +82,6 @@ class ChangingPlot:
         title += [] if known else [f"one dot per site ({number}), band: middle half"]
         title += [f"{hidden} columns that change less are not shown"] if hidden else []
         axes.set_title("\n".join(title), loc="left")
-        if known:
-            axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.9 / len(shown)), ncols=3)
 
     def _draw_each(self, axes: Axes, shown: np.ndarray) -> None:
         """Draw each environment in its own colour."""

@@ -14,6 +14,7 @@ from wri.report.blocks import (
     CommandBlock,
     FactList,
     Page,
+    PageCell,
     PagePicture,
     PageTable,
     Section,
@@ -58,7 +59,7 @@ def _overlap(found: Any) -> PageTable:
 
 def _changes(answer: Answer) -> PageTable:
     """Build the table of slopes: the smallest and the largest, and where the sign flips."""
-    found, rows = answer.result, []
+    found, rows = answer.result, list[list[str | PageCell]]()
     flips = {each.encoded: each.reversed_at for each in answer.changes}
     sites, widest = [shorten(name) for name in found.environments], found.widest()
     for k in found.order[:MOST_LINES]:
@@ -67,20 +68,25 @@ def _changes(answer: Answer) -> PageTable:
         rows.append(
             [
                 found.names[k],
-                *(f"{write_number(slopes[end], 2)} at {sites[end]}" for end in ends),
+                _finding(bool(found.is_flagged[k]), flips.get(found.names[k], ())),
+                *(PageCell(write_number(slopes[end], 2), f"at {sites[end]}") for end in ends),
                 write_number(found.p[k], 2),
-                "changes" if found.is_flagged[k] else "",
-                listed(flips.get(found.names[k], ()), 3) or "–",
             ]
         )
     return PageTable(
         caption=f"Slopes in {found.unit}, the largest change first",
-        columns=["column", "smallest", "largest", "P", "finding", "sign flips at"],
+        columns=["column", "finding", "smallest", "largest", "P"],
         rows=rows,
         note="Given the other columns. P: corrected for the number of columns. The sign flips "
         "where a slope is beyond two standard errors on the other side of zero. "
         f"{_more(len(found.names))}".strip(),
     )
+
+
+def _finding(is_flagged: bool, reversed_at: tuple[str, ...]) -> str:
+    if not is_flagged:
+        return ""
+    return f"changes; sign flips at {listed(reversed_at, 3)}" if reversed_at else "changes"
 
 
 def _gaps(found: Any) -> PageTable:

@@ -353,15 +353,19 @@ def _changes(fit: TableFit) -> Section:
         figure, text = fit.slopes.plot(), fit.verdict.sentence
         blocks.append(PagePicture(figure=figure, alternative=text, caption="Slopes by site"))
         sites = [str(name) for name in fit.slopes.environments]
-        if fit.verdict.changes and len(sites) <= 30:
+        changes = fit.verdict.changes
+        if changes and len(sites) <= 30:
             rows = [
-                [
-                    c.column,
-                    *(f"{write_number(c.slopes.get(s, np.nan))}" for s in sites),
-                    f"{write_number(c.p)}",
-                ]
-                for c in fit.verdict.changes
+                [site, *(write_number(c.slopes.get(site, np.nan)) for c in changes)]
+                for site in sites
             ]
-            caption = f"Slopes of flagged columns, in {fit.verdict.changes[0].unit}"
-            blocks.append(PageTable(caption=caption, columns=[word.one, *sites, "P"], rows=rows))
+            rows.append(["P", *(write_number(c.p) for c in changes)])
+            blocks.append(
+                PageTable(
+                    caption=f"Slopes of flagged columns, in {changes[0].unit}",
+                    columns=[word.one, *(c.encoded for c in changes)],
+                    rows=rows,
+                    summary=1,
+                )
+            )
     return Section(title=f"Columns whose relation to '{fit.target}' changes", blocks=blocks)

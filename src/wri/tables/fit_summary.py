@@ -33,7 +33,7 @@ class FitSummary:
     label: str
     constant: tuple[float, ...]  # shares of the classes, or the mean of the target
     futures: Mapping[str, Mapping[Future, float]]  # mean loss by model; empty: not measured
-    columns: tuple[str, ...]  # flagged at sites held out, which the futures change
+    columns: tuple[str, ...]  # flagged without some site, which the futures change
     reversed_at: Mapping[str, tuple[str, ...]]  # flagged columns, sites with the other sign
 
     @property
@@ -43,8 +43,8 @@ class FitSummary:
 
     @property
     def flagged(self) -> tuple[str, ...]:
-        """Columns whose relation to the target changes between sites."""
-        return tuple(dict.fromkeys((*self.reversed_at, *self.columns)))
+        """Columns whose relation to the target changes between the training sites."""
+        return tuple(self.reversed_at)
 
     def loss(self, future: Future, model: str | None = None) -> float | None:
         """Return the mean loss of the kept or another model at sites held out, in a future."""

@@ -32,7 +32,7 @@ from wri.tables.fit_summary import FitSummary, read_summary
 from wri.tables.verdict import SiteWord
 
 LEVEL = 0.025  # of each alarm
-FEWEST = 20  # rows that an alarm needs
+FEWEST = 30  # rows that an alarm needs
 MOST_ROWS = 1_000_000  # from which the expected interval is computed
 TINY = float(np.finfo(float).tiny)
 

@@ -34,7 +34,7 @@ LIMITS = (
     "other. A site of another kind is not covered.",
     "Without outcomes nobody can see that a relation to the target has changed: every row may look "
     "ordinary and be predicted wrongly.",
-    "A hundred outcomes show a gross failure; `wri predict --target` compares them.",
+    "A hundred outcomes show a gross failure; wri predict --target compares them.",
 )
 
 
