@@ -62,7 +62,8 @@ def _changes(answer: Answer) -> PageTable:
     found, rows = answer.result, list[list[str | PageCell]]()
     flips = {each.encoded: each.reversed_at for each in answer.changes}
     sites, widest = [shorten(name) for name in found.environments], found.widest()
-    for k in found.order[:MOST_LINES]:
+    order = sorted(found.order, key=lambda k: not found.is_flagged[k])  # flagged first
+    for k in order[:MOST_LINES]:
         slopes = found.slopes[widest[k], :, k]
         ends = (int(np.nanargmin(slopes)), int(np.nanargmax(slopes)))
         rows.append(
@@ -74,7 +75,7 @@ def _changes(answer: Answer) -> PageTable:
             ]
         )
     return PageTable(
-        caption=f"Slopes in {found.unit}, the largest change first",
+        caption=f"Slopes in {found.unit}; flagged columns, then the largest change",
         columns=["column", "finding", "smallest", "largest", "P"],
         rows=rows,
         note="Given the other columns. P: corrected for the number of columns. The sign flips "

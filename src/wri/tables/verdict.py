@@ -81,7 +81,7 @@ class ColumnChange:
         else:
             sign = "it does not change its sign"
         chance = f"{'at most ' if self.p <= 0.001 else ''}{write_number(100 * self.p, 2)} %"
-        of = f" of {self.encoded}" if self.encoded != self.column else ""
+        of = f" of '{self.encoded}':" if self.encoded != self.column else ""
         return (
             f"slope{of} {write_number(self.slopes[low], 2)} at {shorten(low)} to "
             f"{write_number(self.slopes[high], 2)} at {shorten(high)}, in {self.unit}; {sign}; "
