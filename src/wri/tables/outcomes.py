@@ -264,7 +264,7 @@ class Outcomes:
         if self.classes is None:
             return f"Guessing: always {write_number(self.summary.constant[0])}, the training mean."
         each = zip(self._places(), self.summary.constant, strict=True)
-        shares = ", ".join(f"{shorten(name)} {write_percent(share, 2)}" for name, share in each)
+        shares = ", ".join(f"{shorten(name)}: {write_percent(share, 2)}" for name, share in each)
         return f"Guessing: always the shares of training ({shares})."
 
     def describe_expected(self) -> str:
