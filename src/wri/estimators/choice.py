@@ -29,6 +29,7 @@ from wri.number_text import write_number
 Rule = Literal["average", "regret"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 DEFAULT_RULE: Rule = "regret"
+FEWEST_FOR_ERRORS = 4  # environments; with fewer a cost or saving is not stated
 FORMER_RULES = ("worst", "insured", "affordable")
 
 
@@ -103,7 +104,11 @@ def describe(found: CandidateLosses, rule: Rule, best: int) -> str:
     if known and found.weights[best] == max(known) and len(set(known)) > 1:
         parts.append("it is the largest that was tried")
     erm = [c for c, weight in enumerate(found.weights) if weight == 0 and c != best]
-    if erm and np.isfinite(found.losses[[erm[0], best]]).all():
+    if (
+        erm
+        and environments >= FEWEST_FOR_ERRORS
+        and np.isfinite(found.losses[[erm[0], best]]).all()
+    ):
         columns = ", ".join(found.flagged)
         for f, future in enumerate(found.futures if found.flagged else found.futures[:1]):
             where, losses = SENTENCES[future].format(columns=columns), found.judging(f)

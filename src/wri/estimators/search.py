@@ -86,7 +86,7 @@ class Problem:
         """Make a run on some environments; without the held-out rows in any case if asked for."""
         rows = self.rows.fitted if held_out else self.learned(spec)
         with warnings.catch_warnings():  # `fit` warns once, with the environment's name
-            warnings.filterwarnings("ignore", "environment .* holds a single class")
+            warnings.filterwarnings("ignore", ".* holds a single class")
             return self._make_run(spec, [rows[e] for e in environments], evaluate or {})
 
     def _make_run(
