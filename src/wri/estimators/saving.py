@@ -244,7 +244,7 @@ def _encode(model: EnvironmentEstimator) -> FolderContents:
         "state": list(tensors["state"].shape) if "state" in tensors else None,
         "sha256": hashlib.sha256(data).hexdigest(),
         **form_of(model).entries(model),
-        **{key: getattr(model, f"{key}_") for key in KEPT if hasattr(model, f"{key}_")},
+        **{key: kept for key in KEPT if (kept := getattr(model, f"{key}_", None)) is not None},
     }
     text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
     return FolderContents(text.encode(), data)
