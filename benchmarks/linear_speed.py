@@ -4,9 +4,9 @@
 
 CPU time in one thread, the least of several repetitions; a ratio is the median over repetitions of
 the time beside that of LogisticRegression just before it. Tables are those of
-`studies/insured_sites.py` with more columns of noise. "csv" and "large" are whole calls of `wri fit` with default options, in
-processes of their own, with seconds by the clock and the largest memory. "curves" doubles rows,
-columns and sites and gives the slope of the logarithm of the time.
+`studies/insured_sites.py` with more columns of noise. "csv" and "large" are whole calls of `wri
+fit` with default options, in processes of their own, with seconds by the clock and the largest
+memory. "curves" doubles rows, columns and sites and gives the slope of the logarithm of the time.
 """
 
 import os
