@@ -163,10 +163,10 @@ def fit_icp(rows: Rows, level: float) -> Fitted:
     invariant set: all columns, because the method has no answer.
     """
     icp = import_module("causalicp")
-    tested = np.arange(rows.x.shape[1])
+    tested = np.flatnonzero(rows.x.std(0) > 0)  # it cannot regress on a constant column
     if len(tested) > MOST_TESTED:
-        admitted = lars_path(rows.x, rows.y - rows.y.mean(), method="lasso")[1]
-        tested = np.array(list(dict.fromkeys(admitted))[:MOST_TESTED])
+        admitted = lars_path(rows.x[:, tested], rows.y - rows.y.mean(), method="lasso")[1]
+        tested = tested[list(dict.fromkeys(admitted))[:MOST_TESTED]]
     sites = range(rows.site.max() + 1)
     both = np.column_stack([rows.x[:, tested], rows.y])
     found = icp.fit([both[rows.site == site] for site in sites], len(tested), alpha=level)
@@ -285,7 +285,7 @@ PEERS = {
     "anchor regression, γ chosen": Peer(fit_anchor_by_regret, "ivmodels"),
     "ICP": Peer(fit_icp, "causalicp", chosen=(0.05, 0.05)),
     "anchor boosting": Peer(fit_anchor_boosting, "anchorboosting", ROUNDS, ((3.0, 30), (3.0, 100))),
-    "χ² DRO": Peer(fit_chi2_dro, "dro", (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0), (0.1, 3.0)),
+    "χ² DRO": Peer(fit_chi2_dro, "dro", (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0), (0.1, 10.0)),
     "group DRO": Peer(fit_group_dro, "dro"),
     PLAIN: Peer(fit_plain, grid=(0.1, 1.0, 10.0, 100.0, 1000.0), chosen=(10.0, 10.0)),
     "gradient boosting": Peer(fit_gradient_boosting, grid=LEAVES, chosen=((0.03, 8), (0.1, 4))),

@@ -73,10 +73,15 @@ class Table(NamedTuple):
     rows: Rows
     new: list[list[Site]]  # of each future; or one site
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether every future has sites of its own."""
+        return len(self.new) == len(FUTURES)
+
     def losses(self, fitted: Fitted) -> list[float]:
         """Mean loss in each future."""
         classes = self.rows.classes
-        if len(self.new) == len(FUTURES):
+        if self.is_drawn:
             return [
                 float(np.mean([mean_loss(s.y, fitted.predict(s.x), classes) for s in sites]))
                 for sites in self.new
@@ -200,7 +205,7 @@ def warm_up(models: list[str]) -> None:
 
 
 def collect(
-    tables: Iterator[Table], models: list[str], store: Store, settings: str = "chosen"
+    tables: Iterator[Table], models: list[str], store: Store, whole_grid: bool
 ) -> pd.DataFrame:
     """A row per table, model and setting: the losses beside ERM's, the time and the note."""
     found = []
@@ -209,9 +214,10 @@ def collect(
         place = 0 if table.rows.classes else 1
         for model in models:
             peer = PEERS[model]
-            for setting in peer.grid if settings == "grid" else (peer.chosen[place],):
+            for setting in peer.grid if whole_grid else (peer.chosen[place],):
                 cell = store.cell(table, model, setting)
                 row = {"group": table.group, "unit": table.unit, "model": model}
+                row |= {"drawn": table.is_drawn}
                 row |= {"setting": json.dumps(setting), "time": cell["time"], "note": cell["note"]}
                 row |= dict(zip(FUTURES, cell["loss"], strict=True))
                 row |= {f"ERM {f}": loss for f, loss in zip(FUTURES, erm["loss"], strict=True)}
@@ -226,7 +232,7 @@ def above_erm(cells: pd.DataFrame) -> pd.DataFrame:  # [units, F]
     difference of losses, in units of ERM's mean over sites.
     """
     erm = cells[[f"ERM {future}" for future in FUTURES]].set_axis(list(FUTURES), axis=1)
-    if cells["group"].str.contains("marker").all():
+    if cells["drawn"].all():
         ratio = cells[list(FUTURES)] / erm - 1
     else:
         ratio = (cells[list(FUTURES)] - erm) / erm.mean()
@@ -338,7 +344,7 @@ def main() -> None:
         "public": lambda: public(Path(given.folder), given.tables),
     }[given.which]()
     store = Store(given.store, given.again)
-    cells = collect(tables, models, store, "grid" if given.which == "tune" else "chosen")
+    cells = collect(tables, models, store, given.which == "tune")
     if given.json:
         print(cells.to_json(orient="records"))
         return
