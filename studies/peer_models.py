@@ -201,32 +201,33 @@ def import_linear_dro() -> ModuleType:
     return import_module("dro.linear_model")
 
 
-def _linear(theta: np.ndarray, intercept: float, classes: bool) -> Fitted:
-    if classes:
-        return Fitted(lambda x: expit(x @ theta + intercept))
-    return Fitted(lambda x: x @ theta + intercept)
+def fit_linear_dro(rows: Rows, x: np.ndarray, make: Callable[..., Any]) -> Fitted:
+    """Solve a linear model of dro; SCS solves it where the package's own solver gives up."""
+    kind, y = "logistic" if rows.classes else "ols", 2.0 * rows.y - 1 if rows.classes else rows.y
+    try:
+        model, note = make(model_type=kind), ""
+        model.fit(x, y)
+    except Exception as error:
+        if not isinstance(error.__cause__, import_module("cvxpy.error").SolverError):
+            raise
+        model, note = make(model_type=kind, solver="SCS"), "second solver"
+        model.fit(x, y)
+    slopes, intercept = model.theta[: rows.x.shape[1]], model.b
+    if rows.classes:
+        return Fitted(lambda new: expit(new @ slopes + intercept), note)
+    return Fitted(lambda new: new @ slopes + intercept, note)
 
 
 def fit_chi2_dro(rows: Rows, radius: float) -> Fitted:
-    """Worst case over reweighted rows within a χ² ball; sites are not used.
+    """Worst case over reweighted rows within a χ² ball; sites are not used."""
+    chi2_dro = import_linear_dro().Chi2DRO
 
-    Where the package's solver gives up, SCS solves the same problem.
-    """
-    kind, y = "logistic" if rows.classes else "ols", 2.0 * rows.y - 1 if rows.classes else rows.y
-    errors = import_module("cvxpy.error")
-    linear_dro = import_linear_dro()
-    for solver in ("CLARABEL", "SCS"):
-        model = linear_dro.Chi2DRO(input_dim=rows.x.shape[1], model_type=kind, solver=solver)
+    def make(**options: Any) -> Any:
+        model = chi2_dro(input_dim=rows.x.shape[1], **options)
         model.update({"eps": radius})
-        try:
-            model.fit(rows.x, y)
-        except Exception as error:
-            if solver == "SCS" or not isinstance(error.__cause__, errors.SolverError):
-                raise
-        else:
-            break
-    note = "" if solver == "CLARABEL" else "second solver"
-    return _linear(model.theta, model.b, rows.classes)._replace(note=note)
+        return model
+
+    return fit_linear_dro(rows, rows.x, make)
 
 
 def fit_group_dro(rows: Rows, setting: None) -> Fitted:
@@ -241,11 +242,9 @@ def fit_group_dro(rows: Rows, setting: None) -> Fitted:
             hidden[:, self.group_idx] = 0.0
             return super()._cvx_loss(hidden, *others)
 
-    width, kind = rows.x.shape[1], "logistic" if rows.classes else "ols"
-    model = BlindGroupDRO(input_dim=width + 1, group_idx=width, model_type=kind)
-    y = 2.0 * rows.y - 1 if rows.classes else rows.y
-    model.fit(np.column_stack([rows.x, rows.site]), y)
-    return _linear(model.theta[:width], model.b, rows.classes)
+    width = rows.x.shape[1]
+    make = partial(BlindGroupDRO, input_dim=width + 1, group_idx=width)
+    return fit_linear_dro(rows, np.column_stack([rows.x, rows.site]), make)
 
 
 def fit_plain(rows: Rows, strength: float | None) -> Fitted:

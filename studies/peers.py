@@ -245,15 +245,14 @@ def with_error(values: pd.Series) -> str:
 
 
 def future_table(cells: pd.DataFrame) -> pd.DataFrame:
-    """A line per model, a column per group: the three futures, and the time."""
+    """A line per model, a column per marker: the three futures, and the time."""
     lines: dict[str, dict[str, str]] = {}
-    for (group, model), own in cells.groupby(["group", "model"], sort=False):
+    for (model, group), own in cells.groupby(["model", "group"], sort=False):
         above = above_erm(own)
         text = " / ".join(with_error(above[future]) for future in FUTURES)
         lines.setdefault(model, {})[group] = text
     for model, own in cells.groupby("model", sort=False):
-        times = own["time"].groupby(own["group"].str.split(",").str[0]).median()
-        lines[model] |= {f"time, {kind}": f"{ratio:.1f}" for kind, ratio in times.items()}
+        lines[model]["time"] = f"{own['time'].median():.1f}"
     return pd.DataFrame(lines).T
 
 
@@ -281,18 +280,16 @@ def public_table(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def tuned(cells: pd.DataFrame) -> pd.DataFrame:
-    """A line per model and task: all settings of the grid, and the one with least worst regret."""
+    """A line per model, task and setting; chosen is the one with the least worst regret."""
     lines = {}
     task = cells["group"].str.split(",").str[0]
     for (model, kind), own in cells.groupby(["model", task], sort=False):
-        erm = own[[f"ERM {future}" for future in FUTURES]].set_axis(list(FUTURES), axis=1)
-        means = (own[list(FUTURES)] / erm).groupby(own["setting"], sort=False).mean()
-        best = means.index[least_worst_regret(means[list(FUTURES[:2])].to_numpy())]
-        line = {
-            setting: " / ".join(f"{100 * (ratio - 1):+.1f}" for ratio in means.loc[setting])
-            for setting in means.index
-        }
-        lines[f"{model}, {kind}"] = {"chosen": best, "grid": str(line)}
+        means = own.groupby("setting", sort=False).apply(lambda rows: above_erm(rows).mean())
+        best = least_worst_regret(1 + means[list(FUTURES[:2])].to_numpy() / 100)
+        for place, (setting, mean) in enumerate(means.iterrows()):
+            line = {future: f"{mean[future]:+.1f}" for future in FUTURES}
+            line["chosen"] = "yes" if place == best else ""
+            lines[f"{model}, {kind}, {setting}"] = line
     return pd.DataFrame(lines).T
 
 
@@ -348,13 +345,13 @@ def main() -> None:
     if given.json:
         print(cells.to_json(orient="records"))
         return
-    shown = {
-        "simulated": future_table,
-        "tune": tuned,
-        "heart": site_table,
-        "public": public_table,
-    }
-    print_markdown(shown[given.which](cells))
+    if given.which == "simulated":
+        for _, own in cells.groupby(cells["group"].str.split(",").str[0], sort=False):
+            print_markdown(future_table(own))
+            print()
+    else:
+        shown = {"tune": tuned, "heart": site_table, "public": public_table}
+        print_markdown(shown[given.which](cells))
     print_notes(cells)
 
 
