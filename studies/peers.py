@@ -180,7 +180,8 @@ class Store:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a") as file:
                 file.write(json.dumps([key, self.cells[key]]) + "\n")
-        return self.cells[key]
+        found: dict[str, Any] = self.cells[key]
+        return found
 
 
 def available(texts: list[str]) -> list[str]:
@@ -216,7 +217,7 @@ def collect(
             peer = PEERS[model]
             for setting in peer.grid if whole_grid else (peer.chosen[place],):
                 cell = store.cell(table, model, setting)
-                row = {"group": table.group, "unit": table.unit, "model": model}
+                row: dict[str, Any] = {"group": table.group, "unit": table.unit, "model": model}
                 row |= {"drawn": table.is_drawn}
                 row |= {"setting": json.dumps(setting), "time": cell["time"], "note": cell["note"]}
                 row |= dict(zip(FUTURES, cell["loss"], strict=True))
@@ -268,13 +269,13 @@ def site_table(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def public_table(cells: pd.DataFrame) -> pd.DataFrame:
-    """A line per model: the future "like" of every table, and the mean over tables of each."""
+    """A line per model: the future "like" of every table, and the median over tables of each."""
     lines: dict[str, dict[str, str]] = {}
     for model, own in cells.groupby("model", sort=False):
         above = {group: above_erm(rows) for group, rows in own.groupby("group", sort=False)}
-        line = {group.split(":")[0]: with_error(found["like"]) for group, found in above.items()}
+        line = {name.split(", by")[0]: with_error(found["like"]) for name, found in above.items()}
         means = pd.DataFrame({group: found.mean() for group, found in above.items()}).T
-        line |= {f"mean, {future}": with_error(means[future]) for future in FUTURES}
+        line |= {f"median, {future}": f"{means[future].median():+.1f}" for future in FUTURES}
         lines[model] = line | {"time": f"{own['time'].median():.1f}"}
     return pd.DataFrame(lines).T
 
@@ -287,9 +288,9 @@ def tuned(cells: pd.DataFrame) -> pd.DataFrame:
         means = own.groupby("setting", sort=False).apply(lambda rows: above_erm(rows).mean())
         best = least_worst_regret(1 + means[list(FUTURES[:2])].to_numpy() / 100)
         for place, (setting, mean) in enumerate(means.iterrows()):
-            line = {future: f"{mean[future]:+.1f}" for future in FUTURES}
-            line["chosen"] = "yes" if place == best else ""
-            lines[f"{model}, {kind}, {setting}"] = line
+            shown = {str(future): f"{mean[future]:+.1f}" for future in FUTURES}
+            shown["chosen"] = "yes" if place == best else ""
+            lines[f"{model}, {kind}, {setting}"] = shown
     return pd.DataFrame(lines).T
 
 
