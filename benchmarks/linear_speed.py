@@ -3,10 +3,10 @@
     python benchmarks/linear_speed.py [--only small middle pictures csv large] [--json]
 
 CPU time in one thread, the least of several repetitions; a ratio is the median over repetitions of
-the time beside that of LogisticRegression just before it. Tables are those of `insured_sites.py`
-with more columns of noise. "csv" and "large" are whole calls of `wri fit` with default options, in
-processes of their own, with seconds by the clock and the largest memory. "curves" doubles rows,
-columns and sites and gives the slope of the logarithm of the time.
+the time beside that of LogisticRegression just before it. Tables are those of
+`studies/insured_sites.py` with more columns of noise. "csv" and "large" are whole calls of `wri
+fit` with default options, in processes of their own, with seconds by the clock and the largest
+memory. "curves" doubles rows, columns and sites and gives the slope of the logarithm of the time.
 """
 
 import os
@@ -30,6 +30,8 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 import wri
+
+sys.path.append(str(Path(__file__).parents[1] / "studies"))
 from insured_sites import Design, sample_table
 
 PARTS = ("small", "middle", "pictures", "csv", "large", "curves")
