@@ -157,7 +157,9 @@ def test_options_name_what_does_not_exist():
         FitOptions(algorithms=("boost",)).check()
     with pytest.raises(ValueError, match="must name at least one algorithm, and none twice"):
         FitOptions(algorithms=("erm", "erm")).check()
-    with pytest.raises(ValueError, match=r"--keep must be one of wri 0\.48, wri 1\.6, wri 4\.8, erm, wit"):
+    with pytest.raises(
+        ValueError, match=r"--keep must be one of wri 0\.48, wri 1\.6, wri 4\.8, erm, wit"
+    ):
         FitOptions(keep="boost").check()
     with pytest.raises(ValueError, match="λ must be a number above 0"):
         FitOptions(keep="wri 0").check()
