@@ -77,8 +77,12 @@ def test_every_objective_has_both(name, kind):
     assert set(model.verdict(X)) <= {"supported", "rare", "outside"}
 
 
-def test_importing_the_package_does_not_import_torch():
-    code = "import sys, wri; assert 'torch' not in sys.modules"
+def test_torch_is_imported_with_an_estimator_and_matplotlib_with_a_figure():
+    code = (
+        "import sys, wri; assert 'torch' not in sys.modules\n"
+        "from wri import WRIClassifier, diagnosis, tables; assert 'torch' in sys.modules\n"
+        "assert 'matplotlib' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
