@@ -130,11 +130,13 @@ def test_wrong_files_are_named(tmp_path, monkeypatch, case):
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
-def test_ray_sums_the_same(tmp_path):
+@pytest.mark.slow
+def test_ray_sums_the_same(tmp_path, ray_session):
+    runner = RayRunner(workers=2)
+    runner._session = ray_session
     path = write(table(600), tmp_path / "rows")
     here = fit(path, algorithms=("wri",))
-    with RayRunner(workers=2) as runner:
-        there = fit(path, runner, algorithms=("wri",))
+    there = fit(path, runner, algorithms=("wri",))
     np.testing.assert_allclose(there.estimator.parameters_, here.estimator.parameters_, atol=1e-12)
 
 
