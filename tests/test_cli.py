@@ -41,6 +41,7 @@ def test_as_a_process_bad_input_is_one_sentence_and_exit_code_2():
 
 
 @pytest.mark.usefixtures("few_steps")
+@pytest.mark.slow
 def test_reproduce_prints_one_json_document(wri):
     done = wri("reproduce", "figureC1", "--quick", "--json", "--seed", "3", "-o", "out")
     assert done.returncode == 0

@@ -41,9 +41,11 @@ def test_scikit_learns_checks(name, kind):
 
 
 @pytest.mark.filterwarnings("ignore:.*trains plain ERM", "ignore:.*holds a single class")
+@pytest.mark.slow
 def test_scikit_learns_checks_with_environments():
     options = {"density": FittedClassifier(hidden=4, steps=5, batch_size=32)}
-    check_estimator(TwoPlaces(**QUICK | {"penalty_weight": 1}, options=options), on_skip=None)
+    few = QUICK | {"steps": 10, "penalty_weight": 1, "site_spread": False}
+    check_estimator(TwoPlaces(**few, options=options), on_skip=None)
 
 
 class TwoForests(wri.WRIBoostingClassifier):

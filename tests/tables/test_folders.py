@@ -158,6 +158,7 @@ def test_the_command_saves_an_ordinary_model_and_says_that_no_site_was_held_out(
     assert set(pd.read_csv("out.csv")["prediction"]) == {"ill", "well"}
 
 
+@pytest.mark.slow
 def test_a_folder_that_fits_into_memory_is_a_table_and_a_larger_one_needs_fast(command):
     write(table(300), Path("rows"))
     done = command("fit", "rows", *FIT, "--algorithms", "erm")

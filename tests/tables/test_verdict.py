@@ -126,6 +126,7 @@ def test_nothing_flagged_keeps_the_presets_weight_and_says_what_could_be_seen(tm
         fit.plot_insurance()
 
 
+@pytest.mark.slow
 def test_a_model_no_better_than_a_constant_is_called_so_first(tmp_path):
     fit = fitted(steady_table(signal=0.0), tmp_path, "ill", "city")
     assert fit.held_out.difference(fit.kept.name, "constant").value > 0
@@ -145,6 +146,7 @@ def test_another_model_is_kept_if_asked(tmp_path):
         fitted(steady_table(), tmp_path, "ill", "city", keep="without", fast=True)
 
 
+@pytest.mark.slow
 def test_categories_of_a_column_are_flagged_and_moved_together(tmp_path):
     random = np.random.default_rng(0)
     site = np.repeat(np.arange(4), 150)
@@ -167,6 +169,7 @@ def test_with_few_sites_no_saving_is_stated(tmp_path):
     assert "%" not in fit.verdict.kept
 
 
+@pytest.mark.slow
 def test_a_better_network_is_recommended(tmp_path):
     random = np.random.default_rng(0)
     x = random.normal(size=(1200, 2))
