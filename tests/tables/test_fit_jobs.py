@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from contextlib import nullcontext
 from importlib.util import find_spec
 
 import numpy as np
@@ -58,10 +57,17 @@ def test_an_unknown_back_end_is_named():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills workers by signal 9")
 @pytest.mark.slow
 def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch, ray_session):
-    runner = RayRunner(workers=2)
-    runner._session = ray_session
+    class SharedRunner(RayRunner):
+        def __init__(self):
+            super().__init__(workers=2)
+            self._session = ray_session
+
+        def close(self):
+            """Leave Ray running for other tests."""
+
     monkeypatch.setattr(fit_jobs, "RETRIES", 0)
-    monkeypatch.setitem(fit_jobs.RUNNERS, "ray", lambda: nullcontext(runner))
+    monkeypatch.setitem(fit_jobs.RUNNERS, "ray", SharedRunner)
+    runner = SharedRunner()
     jobs = [FitJob("erm", "a"), FitJob("wri", "b"), FitJob("wri")]
     assert dict(runner.run(work, DATA, jobs)) == dict(LocalRunner().run(work, DATA, jobs))
     with pytest.raises(InputError, match="column 'x' is bad; drop it"):
