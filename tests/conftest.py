@@ -39,6 +39,13 @@ def pytest_collection_modifyitems(config, items):
         items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """No test leaves PyTorch with more threads, which wait for each other in all later ones."""
+    yield
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def ray_session():
     """Ray for all tests that do not kill it."""

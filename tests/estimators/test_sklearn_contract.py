@@ -36,6 +36,7 @@ class TwoPlaces(wri.WRIClassifier):
 @pytest.mark.filterwarnings("ignore:.*trains plain ERM")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["ERM", "IRM", "WRI"])
+@pytest.mark.slow
 def test_scikit_learns_checks(name, kind):
     check_estimator(getattr(wri, name + kind)(**QUICK), on_skip=None)
 
@@ -79,6 +80,7 @@ def test_every_objective_has_both(name, kind):
     assert set(model.verdict(X)) <= {"supported", "rare", "outside"}
 
 
+@pytest.mark.slow
 def test_torch_is_imported_with_an_estimator_and_matplotlib_with_a_figure():
     code = (
         "import sys, wri; assert 'torch' not in sys.modules\n"
@@ -135,6 +137,7 @@ def test_nested_cross_validation_by_column_without_routing():
 
 
 @pytest.mark.parametrize("column", [None, "site"])
+@pytest.mark.slow
 def test_nested_cross_validation_with_routing(column):
     X, y, site = hospitals(40)
     if column:

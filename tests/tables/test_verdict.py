@@ -113,6 +113,7 @@ def test_the_insurance_curve_has_a_point_per_model(hospital_fit):
         assert all((round(x, 9), round(y, 9)) in points for y in ys), name
 
 
+@pytest.mark.slow
 def test_nothing_flagged_keeps_the_presets_weight_and_says_what_could_be_seen(tmp_path):
     fit = fitted(steady_table(), tmp_path, "ill", "city")
     assert fit.verdict.answer == "likely"
@@ -135,6 +136,7 @@ def test_a_model_no_better_than_a_constant_is_called_so_first(tmp_path):
     assert "not fit for use" in fit.verdict.sentence
 
 
+@pytest.mark.slow
 def test_another_model_is_kept_if_asked(tmp_path):
     table = hospital_table(80)
     fit = fitted(table, tmp_path, "sick", "hospital", keep="without")
