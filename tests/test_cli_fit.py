@@ -168,6 +168,7 @@ def test_from_an_awkward_table_to_a_model_and_its_report(command):
     assert "--fast left no site out" in Path("model/report.html").read_text()
 
 
+@pytest.mark.slow
 def test_fast_and_two_sites_say_what_is_unknown(command):
     Path("rows.csv").write_text(text())
     done = command("fit", "rows.csv", *FIT, *QUICK, "--fast")
@@ -182,6 +183,7 @@ def test_fast_and_two_sites_say_what_is_unknown(command):
     assert "with two sites none can be left out" in document["verdict"]["sentence"]
 
 
+@pytest.mark.slow
 def test_the_verdict_comes_first_then_the_table_and_what_is_kept(command):
     table(80, 4).rename(columns={"site": "hospital"}).to_csv("rows.csv", index=False)
     where = ("--target", "sick", "--env", "hospital", "--predictors", "linear", "-o", "model")
@@ -207,6 +209,7 @@ def test_former_options_name_their_successor(command, former):
     assert former[0] not in command("fit", "--help").stdout
 
 
+@pytest.mark.slow
 def test_files_are_sites_and_numbers_are_regressed(command):
     frame = table()
     frame["sick"] = frame["smoking"] * 2 + frame["noise"]

@@ -113,6 +113,7 @@ def test_the_insurance_curve_has_a_point_per_model(hospital_fit):
         assert all((round(x, 9), round(y, 9)) in points for y in ys), name
 
 
+@pytest.mark.slow
 def test_nothing_flagged_keeps_the_presets_weight_and_says_what_could_be_seen(tmp_path):
     fit = fitted(steady_table(), tmp_path, "ill", "city")
     assert fit.verdict.answer == "likely"
@@ -126,6 +127,7 @@ def test_nothing_flagged_keeps_the_presets_weight_and_says_what_could_be_seen(tm
         fit.plot_insurance()
 
 
+@pytest.mark.slow
 def test_a_model_no_better_than_a_constant_is_called_so_first(tmp_path):
     fit = fitted(steady_table(signal=0.0), tmp_path, "ill", "city")
     assert fit.held_out.difference(fit.kept.name, "constant").value > 0
@@ -134,6 +136,7 @@ def test_a_model_no_better_than_a_constant_is_called_so_first(tmp_path):
     assert "not fit for use" in fit.verdict.sentence
 
 
+@pytest.mark.slow
 def test_another_model_is_kept_if_asked(tmp_path):
     table = hospital_table(80)
     fit = fitted(table, tmp_path, "sick", "hospital", keep="without")
@@ -145,6 +148,7 @@ def test_another_model_is_kept_if_asked(tmp_path):
         fitted(steady_table(), tmp_path, "ill", "city", keep="without", fast=True)
 
 
+@pytest.mark.slow
 def test_categories_of_a_column_are_flagged_and_moved_together(tmp_path):
     random = np.random.default_rng(0)
     site = np.repeat(np.arange(4), 150)
@@ -167,6 +171,7 @@ def test_with_few_sites_no_saving_is_stated(tmp_path):
     assert "%" not in fit.verdict.kept
 
 
+@pytest.mark.slow
 def test_a_better_network_is_recommended(tmp_path):
     random = np.random.default_rng(0)
     x = random.normal(size=(1200, 2))

@@ -1,13 +1,15 @@
 """Plot of slopes per environment, for 2 to 100 environments and more."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from wri.diagnosis.inputs import short, short_labels
 from wri.report import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class ChangingPlot:
@@ -24,7 +26,7 @@ class ChangingPlot:
     order: Any
     is_flagged: Any
 
-    def plot(self, most: int = 20, ax: Axes | None = None) -> Figure:
+    def plot(self, most: int = 20, ax: "Axes | None" = None) -> "Figure":
         """Draw the slopes per environment ± two standard errors, the largest change on top.
 
         Beyond six environments a band shows the middle half of the slopes and each environment is a
@@ -63,7 +65,7 @@ class ChangingPlot:
         """
         return np.lexsort([self.q, self.spreads], axis=0)[-1]
 
-    def _draw(self, axes: Axes, shown: np.ndarray) -> None:
+    def _draw(self, axes: "Axes", shown: np.ndarray) -> None:
         number = len(self.environments)
         known = number <= len(style.ENVIRONMENT_COLOURS)  # more colours look alike
         axes.axvline(0, color=style.GREY, linewidth=0.6)
@@ -83,7 +85,7 @@ class ChangingPlot:
         title += [f"{hidden} columns that change less are not shown"] if hidden else []
         axes.set_title("\n".join(title), loc="left")
 
-    def _draw_each(self, axes: Axes, shown: np.ndarray) -> None:
+    def _draw_each(self, axes: "Axes", shown: np.ndarray) -> None:
         """Draw each environment in its own colour."""
         widest, shift = self.widest()[shown], np.linspace(-0.3, 0.3, len(self.environments))
         for e, label in enumerate(short_labels(self.environments)):
@@ -98,7 +100,7 @@ class ChangingPlot:
                 label=label,
             )
 
-    def _draw_all(self, axes: Axes, shown: np.ndarray) -> None:
+    def _draw_all(self, axes: "Axes", shown: np.ndarray) -> None:
         """Draw dots, sorted per feature; error bars at the extremes end with the axis."""
         seen = self.slopes[self.widest()[shown], :, shown]
         low, high = np.nanmin(seen), np.nanmax(seen)

@@ -1,14 +1,16 @@
 """Plot of gaps between pairs of environments."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from wri.diagnosis.inputs import short_labels
 from wri.number_text import write_number
 from wri.report import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_PAIRS = 18
 """Largest number of pairs in a figure."""
@@ -27,7 +29,7 @@ class GapPlot:
     unit: str
     judged: Any
 
-    def plot(self, most: int = MOST_PAIRS, ax: Axes | None = None) -> Figure:
+    def plot(self, most: int = MOST_PAIRS, ax: "Axes | None" = None) -> "Figure":
         """Draw both gaps of the pairs of environments, the largest on top.
 
         Parameters
@@ -60,7 +62,7 @@ class GapPlot:
         )
         return np.lexsort([-plain, -np.where(self.judged, weighted, -np.inf)])
 
-    def _draw(self, axes: Axes, shown: np.ndarray, names: list[str]) -> None:
+    def _draw(self, axes: "Axes", shown: np.ndarray, names: list[str]) -> None:
         judged, factor = self.judged[shown], 1 if self.unit == "nats" else 100
         everywhere = np.ones(len(shown), bool)
         weighted = (0.15, self.weighted_gaps[shown], self.weighted_intervals[shown])

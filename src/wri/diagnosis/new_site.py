@@ -15,10 +15,9 @@ at the new one, also those called outside.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy.stats import binomtest, t
 
 from wri.diagnosis.inputs import listed, short_labels
@@ -30,6 +29,10 @@ from wri.ood.ranges import USUAL_BEYOND
 from wri.ood.unseen import UnseenCells
 from wri.report import style
 from wri.rows import refuse_infinite
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FEWEST = 30  # held-out rows, and effective ones, that an expected loss needs
 FEWEST_NEW = 10  # new rows that it needs
@@ -242,7 +245,7 @@ class NewSite:
             "none of the known categories or for the median, so these rows are not supported."
         )
 
-    def plot(self, most: int = MOST_SITES, ax: Axes | None = None) -> Figure:
+    def plot(self, most: int = MOST_SITES, ax: "Axes | None" = None) -> "Figure":
         """Draw the rarity of the rows and their nearest training environments.
 
         Parameters
@@ -268,7 +271,7 @@ class NewSite:
             self._draw_nearest(bottom, shown)
         return drawn
 
-    def _draw_rarity(self, ax: Axes) -> None:
+    def _draw_rarity(self, ax: "Axes") -> None:
         edges = np.linspace(0, 100, 21)
         share = np.histogram(self.rarity, edges)[0] / len(self.rarity)
         ax.stairs(100 * share, edges, fill=True, color=style.SKY, label="this site")
@@ -278,7 +281,7 @@ class NewSite:
         ax.set_title(f"{self.rare:.1%} rare, {self.outside:.1%} outside", loc="left")
         ax.legend(loc="upper right", ncols=2, borderaxespad=0.1)
 
-    def _draw_nearest(self, ax: Axes, shown: np.ndarray) -> None:
+    def _draw_nearest(self, ax: "Axes", shown: np.ndarray) -> None:
         names, shares = short_labels(self.labels), 100 * self.nearest_shares
         ax.barh(np.arange(len(shown)), shares[shown], color=style.GREY)
         ax.set_yticks(range(len(shown)), [names[k] for k in shown], parse_math=False)

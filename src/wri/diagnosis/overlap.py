@@ -15,12 +15,9 @@ cells' mean weights: the weights are fitted to as many rows, whose chance adds a
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 
 from wri.diagnosis.blocks import BlockCells, make_cells, number_blocks
 from wri.diagnosis.environment_odds import environment_logs
@@ -31,6 +28,11 @@ from wri.diagnosis.weighted_moments import overlap_logs
 from wri.number_text import write_number
 from wri.report import style
 from wri.rows import Environments, read_sites
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 GOOD_OVERLAP = 0.3
 """Overlap from which weights are good for training and for tests."""
@@ -138,7 +140,7 @@ class Overlap:
     def __repr__(self) -> str:
         return self.meaning
 
-    def plot(self, ax: Axes | None = None) -> Figure:
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
         """Draw heat maps of the overlap and of the effective share of rows.
 
         Environments are sorted by their mean overlap with the others, the smallest first.
@@ -160,6 +162,8 @@ class Overlap:
         share = np.where(self.overlap < LEAST_OVERLAP, np.nan, share)[np.ix_(order, order)]
         shared = self.overlap[np.ix_(order, order)]
         if ax is not None:
+            from matplotlib.figure import Figure
+
             self._heat_map(ax, shared, order, "overlap")
             return ax.get_figure(root=True) or Figure()
         margin = 0.08 * max(map(len, short_labels(self.labels, 20)))
@@ -178,7 +182,9 @@ class Overlap:
             drawn.colorbar(image, ax=[first, second], shrink=0.8)
         return drawn
 
-    def _heat_map(self, ax: Axes, values: np.ndarray, order: np.ndarray, title: str) -> AxesImage:
+    def _heat_map(
+        self, ax: "Axes", values: np.ndarray, order: np.ndarray, title: str
+    ) -> "AxesImage":
         image = ax.imshow(values, cmap="Blues", vmin=0, vmax=1)
         labels = short_labels(self.labels, 20)
         names = [labels[k] for k in order]

@@ -6,12 +6,10 @@ The relations unchanged, broken and reversed are the futures like, unrelated and
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from wri.diagnosis.inputs import (
     REPEAT_ROWS,
@@ -28,6 +26,10 @@ from wri.evaluation.futures import reverse_classes, reverse_numbers
 from wri.number_text import write_number
 from wri.report import style
 from wri.rows import Environments, number_environments
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 UNCHANGED, BROKEN, REVERSED = RELATIONS = ("unchanged", "broken", "reversed")
 COLOURS = (style.BLACK, style.ORANGE, style.VERMILLION)
@@ -149,7 +151,7 @@ class StressTest:
             "(± a standard error between sites)."
         )
 
-    def plot(self, ax: Axes | None = None) -> Figure:
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
         """Draw each site as a dot and the mean as a bar, one model per line.
 
         Parameters
@@ -169,7 +171,7 @@ class StressTest:
             self._draw(drawn.subplots())
         return drawn
 
-    def _draw(self, ax: Axes) -> None:
+    def _draw(self, ax: "Axes") -> None:
         places = np.arange(len(self.models))[::-1]
         for r, (relation, colour) in enumerate(zip(RELATIONS, COLOURS, strict=True)):
             for m, place in enumerate(places):

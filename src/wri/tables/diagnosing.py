@@ -8,11 +8,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from wri.diagnosis import (
     ChangingFeatures,
@@ -25,6 +24,9 @@ from wri.progress import Progress, silent
 from wri.rows import find_constant_columns
 from wri.tables.held_out import comparable_columns
 from wri.tables.verdict import ColumnChange, SiteWord, column_changes, describe_changes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,7 +85,7 @@ class Answer:
         """Whether there is a result."""
         return self.result is not None
 
-    def plot(self) -> Figure | None:
+    def plot(self) -> "Figure | None":
         """Draw the result, if it has a figure."""
         return self.result.plot() if hasattr(self.result, "plot") else None
 

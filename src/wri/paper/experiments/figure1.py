@@ -14,6 +14,7 @@ From zero IRM stays there, as the constant predictor has no penalty. The full si
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from wri.datasets import Environment, Gaussian2D
@@ -114,7 +115,7 @@ def draw_prediction(ax: Axes, name: str, w: np.ndarray, test: Environment) -> No
         vertical,
         1 / (1 + np.exp(-logit)),
         levels=np.linspace(0, 1, 11),
-        cmap=style.CLASS_MAP,
+        cmap=LinearSegmentedColormap.from_list("classes", style.CLASS_SHADES),
     )
     scatter(ax, test, points=600)
     ax.contour(horizontal, vertical, logit, levels=[0], colors="black", linewidths=1.5)
