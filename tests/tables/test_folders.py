@@ -10,8 +10,8 @@ import pytest
 from wri import ERMClassifier, ERMRegressor
 from wri.errors import InputError
 from wri.estimators import load
+from wri.jobs import LocalRunner, RayRunner
 from wri.tables import chunks, folders
-from wri.tables.fit_jobs import LocalRunner, RayRunner
 from wri.tables.fitting import FitOptions, find_schema, fit_table
 from wri.tables.folder_fit import fit_folder
 from wri.tables.folders import Folder, find_files, scan_folder

@@ -1,4 +1,4 @@
-"""Ray session on this machine or on a cluster, in a process of its own.
+"""Jobs on Ray, on this machine or on a cluster.
 
 Ray ends the processes that are connected to it when one of its servers dies. So a child process
 (`ray_driver`) is connected, and this one is told by an error.
@@ -9,67 +9,121 @@ import pickle
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator
 from contextlib import suppress
 from importlib.util import find_spec
+from itertools import count
 from time import sleep
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
+
+import torch
 
 from wri.errors import InputError, LostBackendError, shorten
-from wri.sweep import ray_driver
-from wri.sweep.memory import WORKER
+from wri.jobs import ray_driver
+from wri.jobs.runner import WORKER, Ended, Jobs, Runner, SentWork
 
 ADDRESS = "RAY_ADDRESS"
 OBJECT_STORE = 100 * 2**20  # bytes of the object store at least; Ray allows no less than 75 MB
 DRIVER = 1.5e8  # bytes of the process that is connected to Ray
-RETRIES = 3  # of a task whose worker dies
 POLL = 0.2  # seconds between two looks at the workers
 ANSWER = 10.0  # seconds that a cluster may take to answer
 RECONNECT = 5  # seconds that a Ray started here may be without its GCS, which nobody starts again
 SHUTDOWN = 30.0  # seconds that Ray may take to end
 
-Job = Callable[[Any, list[Any], Callable[[int], None]], Any]
-"""Function for workers: called with its argument, the stored objects and a report of steps."""
 
+class RayRunner(Runner):
+    """Jobs run in Ray's workers, one CPU each; Ray starts with the first.
 
-def check_ray() -> None:
-    """Refuse if Ray is not installed or cannot be used as asked for."""
-    if find_spec("ray") is None:
-        raise InputError("--backend ray needs Ray: pip install 'weighted-risk-invariance[ray]'")
-    if os.environ.get(ADDRESS, "").startswith("ray://"):
-        raise InputError(
-            f"{ADDRESS}={shorten(os.environ[ADDRESS])} is an address for Ray's client; give the "
-            "command on a machine of the cluster, with the address of its head (host:6379)"
-        )
+    Parameters
+    ----------
+    workers
+        Jobs at the same time where Ray is started here; by default as many as PyTorch has threads.
+    """
 
+    name = "Ray"
+    threads_per_job = 1
 
-def starts_here() -> bool:
-    """Return whether Ray would be started on this machine, not joined."""
-    return os.environ.get(ADDRESS, "local") in ("local", "")
+    def __init__(self, workers: int | None = None) -> None:
+        super().__init__()
+        if find_spec("ray") is None:
+            raise InputError("--backend ray needs Ray: pip install 'weighted-risk-invariance[ray]'")
+        if os.environ.get(ADDRESS, "").startswith("ray://"):
+            raise InputError(
+                f"{ADDRESS}={shorten(os.environ[ADDRESS])} is an address for Ray's client; give "
+                "the command on a machine of the cluster, with the address of its head (host:6379)"
+            )
+        self._workers = workers or torch.get_num_threads()
+        self._session: RaySession | None = None
 
+    def run(self, jobs: Jobs) -> Generator[Ended, None, None]:
+        if not jobs.jobs:
+            return
+        sent = jobs.send()
+        session = self.start(len(sent.work) + sum(array.nbytes for array in sent.arrays))
+        try:
+            waiting = self._submit(session, jobs, sent)
+            while waiting:
+                sleep(POLL)
+                ended, steps = session.ask("poll")
+                for key, (done, content) in ended.items():
+                    number = waiting.pop(key)
+                    if not done:
+                        yield Ended(number, None, content)
+                        continue
+                    result, given = _read_result(content)
+                    self.warn(given)
+                    yield Ended(number, result)
+                for key in waiting.keys() & steps.keys():
+                    jobs.on_steps(waiting[key], steps[key])
+        finally:
+            session.forget()
 
-class EndedJob(NamedTuple):
-    """Job that ended: its result, or the name of the error for which Ray gave it up."""
+    def _submit(self, session: "RaySession", jobs: Jobs, sent: SentWork) -> dict[int, int]:
+        """Return the numbers of the jobs by the session's keys."""
+        session.ask("put", sent.shared, list(map(pickle.PickleBuffer, sent.arrays)), sent.work)
+        work = getattr(jobs.work, "func", jobs.work)  # of a partial
+        options = {"name": work.__name__, "max_retries": self.retries}
+        waiting = {}
+        for number, job in enumerate(jobs.jobs):
+            if jobs.memory is not None:  # a larger one would never start
+                options["memory"] = int(min(jobs.memory[number], session.node_memory))
+            key = next(session.keys)
+            session.ask("submit", key, options, jobs.pack(job))
+            waiting[key] = number
+        return waiting
 
-    number: int
-    result: Any
-    lost: str | None
+    def overhead(self, shared: float) -> float:
+        # shared arrays lie in the object store, and pass through the child
+        starts_here = os.environ.get(ADDRESS, "local") in ("local", "")
+        here = self._workers * WORKER + shared if starts_here else 0.0
+        return here + DRIVER + shared
+
+    def start(self, shared: float = 0.0) -> "RaySession":
+        """Return the session; it is started for this size of shared objects if there is none."""
+        if self._session is None or self._session.closed:
+            self._session = RaySession(self._workers, self.memory, shared)
+        return self._session
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = None
 
 
 class RaySession:
-    """Ray session for the time it is needed.
+    """Child process that is connected to Ray.
 
     If Ray is already running in this process, or `RAY_ADDRESS` names a cluster, it is joined and
     left running. Otherwise Ray is started here and ended by `close`.
 
     Parameters
     ----------
-    workers : int
+    workers
         Number of jobs at the same time, if Ray is started here.
-    memory : float
+    memory
         Bytes for these jobs together, if Ray is started here.
-    shared : float
-        Bytes of the rows.
+    shared
+        Bytes of the shared objects.
 
     Attributes
     ----------
@@ -77,8 +131,8 @@ class RaySession:
         Address of Ray, for others to join.
     nodes : list of dict
         Resources of its machines.
-    steps : dict
-        Steps that the running jobs have reported, by the jobs' numbers.
+    keys : iterator of int
+        Keys for jobs.
     closed : bool
         Whether it was closed or lost.
     """
@@ -88,9 +142,7 @@ class RaySession:
         self._requests, self._answers = (
             cast(IO[bytes], pipe) for pipe in (self._process.stdin, self._process.stdout)
         )
-        self.closed = False
-        self.steps: dict[int, int] = {}
-        self._numbers = 0
+        self.closed, self.keys = False, count()
         address = _find_running() or os.environ.get(ADDRESS, "local")
         try:
             if address in ("local", ""):
@@ -112,7 +164,7 @@ class RaySession:
             "_system_config": {"gcs_rpc_server_reconnect_timeout_s": RECONNECT},
         }
         try:
-            self.address, self.nodes = self._ask("start", options)
+            self.address, self.nodes = self.ask("start", options)
         except LostBackendError as error:
             raise InputError(
                 f"Ray could not be started: {shorten(error)}; --backend local needs no Ray"
@@ -121,7 +173,7 @@ class RaySession:
     def _join(self, address: str) -> None:
         try:
             _check_reachable(address)
-            self.address, self.nodes = self._ask("start", {"address": address})
+            self.address, self.nodes = self.ask("start", {"address": address})
         except (LostBackendError, OSError) as error:
             raise InputError(
                 f"the Ray cluster {ADDRESS}={shorten(address)} cannot be joined "
@@ -133,49 +185,8 @@ class RaySession:
         """Bytes for jobs on the machine that has most."""
         return max((node.get("memory", 0.0) for node in self.nodes), default=0.0)
 
-    def put(self, value: Any, shared: bool = True) -> int:
-        """Store an object for workers; shared arrays are read-only and lie in memory once."""
-        buffers: list[pickle.PickleBuffer] = []
-        keep = buffers.append if shared else None
-        content = pickle.dumps(value, protocol=5, buffer_callback=keep)
-        return self._ask("put", content, [pickle.PickleBuffer(each.raw()) for each in buffers])
-
-    def submit(self, function: Job, argument: Any, stored: Sequence[int], **options: Any) -> int:
-        """Submit a job with one CPU and Ray's options; return its number."""
-        self._numbers += 1
-        job = pickle.dumps((function, argument))
-        name = {"name": function.__name__}
-        self._ask("submit", self._numbers, name | options, job, list(stored))
-        return self._numbers
-
-    def poll(self) -> Iterator[EndedJob]:
-        """Wait a little, and yield the jobs that have ended; errors of jobs are raised."""
-        sleep(POLL)
-        ended, self.steps = self._ask("poll")
-        for number, (done, content) in ended.items():
-            result = _read_result(content) if done else None
-            yield EndedJob(number, result, None if done else content)
-
-    def forget(self) -> None:
-        """Cancel the jobs that have not ended, and drop what is stored."""
-        if not self.closed:
-            with suppress(LostBackendError):
-                self._ask("forget")
-
-    def close(self) -> None:
-        """End the child, and with it a Ray that was started here."""
-        self.closed = True
-        with suppress(OSError):  # of a child that has ended
-            self._requests.close()
-        try:
-            self._process.wait(SHUTDOWN)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._answers.close()
-
-    def _ask(self, method: str, *arguments: Any) -> Any:
-        """Return the child's answer; if it has ended, so has Ray."""
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the child's `RayDriver`; if the child has ended, so has Ray."""
         try:
             pickle.dump((method, arguments), self._requests, protocol=5)
             self._requests.flush()
@@ -189,6 +200,24 @@ class RaySession:
         if not succeeded:
             raise LostBackendError(answer)
         return answer
+
+    def forget(self) -> None:
+        """Cancel the jobs that have not ended, and drop what is stored."""
+        if not self.closed:
+            with suppress(LostBackendError):
+                self.ask("forget")
+
+    def close(self) -> None:
+        """End the child, and with it a Ray that was started here."""
+        self.closed = True
+        with suppress(OSError):  # of a child that has ended
+            self._requests.close()
+        try:
+            self._process.wait(SHUTDOWN)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._answers.close()
 
 
 def _start_driver() -> subprocess.Popen[bytes]:

@@ -17,10 +17,10 @@ import pytest
 
 from helpers import make_data
 from wri.errors import InputError, LostBackendError
+from wri.jobs import Jobs, RayRunner
+from wri.jobs.on_ray import RaySession
 from wri.stacked import SQUARED
-from wri.sweep import Store, Sweep, SweepSpec, run_sweep
-from wri.sweep.ray_backend import RayBackend
-from wri.sweep.ray_session import RaySession
+from wri.sweep import Backend, Store, Sweep, SweepSpec, run_sweep
 from wri.sweep.tables import as_rows, build
 from wri.training import Bank
 
@@ -42,7 +42,7 @@ LONG = ("--datasets", "simulation", "--algorithms", "erm", "--trials", "1", "--s
 
 @pytest.fixture(scope="module")
 def backend():
-    with RayBackend(workers=2) as opened:
+    with Backend(RayRunner(workers=2)) as opened:
         yield opened
 
 
@@ -188,7 +188,7 @@ def test_the_command_gives_the_same_rows_on_both_back_ends(backend, command, mon
 
 def test_workers_with_other_code_are_refused(backend, monkeypatch, tmp_path):
     versions = {"wri": "0.0.1", "torch": "2", "numpy": "2"}
-    monkeypatch.setattr("wri.sweep.ray_backend.find_versions", lambda: versions)
+    monkeypatch.setattr("wri.sweep.backend.find_versions", lambda: versions)
     sweep = Sweep(ERM, [make_data(rows=60)])
     with pytest.raises(InputError, match=r"a Ray worker on .* has wri .*, and the sweep has 0.0.1"):
         train_to(tmp_path / "s.db", sweep, backend)
@@ -201,12 +201,12 @@ def test_a_cluster_that_does_not_answer_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
     sweep = Sweep(ERM, [make_data(rows=60)])
     with pytest.raises(InputError, match=r"127\.0\.0\.1:\d+ cannot be joined \(.*refused\); start"):
-        train_to(tmp_path / "s.db", sweep, RayBackend())
+        train_to(tmp_path / "s.db", sweep, Backend(RayRunner()))
 
 
 def test_a_stack_that_kills_its_workers_is_named(backend, monkeypatch, tmp_path):
     sweep = Sweep(replace(ERM, steps=100_000), [make_data(rows=60)])
-    monkeypatch.setattr(backend, "_retries", 0)
+    monkeypatch.setattr(backend.runner, "retries", 0)
     with pytest.raises(InputError, match=r"Ray gave up erm on toy, .* after 1 tries \(Worker"):
         train_to(tmp_path / "s.db", sweep, backend, KillOnce())
     with Store(tmp_path / "s.db") as store:
@@ -216,7 +216,7 @@ def test_a_stack_that_kills_its_workers_is_named(backend, monkeypatch, tmp_path)
 
 def joining(backend):
     """Variables with which a command joins the Ray of a back end."""
-    return {"RAY_ADDRESS": backend.start(make_sweep()).address, "RAY_AUTH_MODE": "token"}
+    return {"RAY_ADDRESS": backend.runner.start().address, "RAY_AUTH_MODE": "token"}
 
 
 def start_command(*arguments, **environment):
@@ -274,18 +274,25 @@ def is_zombie(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def wait_in_worker(seconds, stored, report):
+def wait_in_worker(seconds, report):
     sleep(seconds)
 
 
 @pytest.mark.parametrize("name", ["raylet", "gcs_server", "ray::DashboardAgent"])
-def test_the_process_survives_a_server_of_ray(name):
-    session = RaySession(workers=1, memory=0, shared=0)
-    session.submit(wait_in_worker, 600.0, [])
-    assert list(session.poll()) == []
-    os.kill(find_server(session._process.pid, name), signal.SIGKILL)
+def test_the_process_survives_a_server_of_ray(name, monkeypatch):
+    runner = RayRunner(workers=1)
+    session = runner.start()
+    ask = session.ask
+
+    def ask_and_kill(method, *arguments):
+        answer = ask(method, *arguments)
+        if method == "submit":
+            os.kill(find_server(session._process.pid, name), signal.SIGKILL)
+        return answer
+
+    monkeypatch.setattr(session, "ask", ask_and_kill)
     with pytest.raises(LostBackendError, match="one of Ray's servers was killed or ended"):
-        wait_for(lambda: list(session.poll()))
+        list(runner.run(Jobs(work=wait_in_worker, jobs=[600.0])))
     assert session.closed
 
 
