@@ -9,8 +9,8 @@ from functools import cached_property
 from io import BytesIO
 from typing import Any, ClassVar, NamedTuple, Self
 
+import cloudpickle
 import numpy as np
-from joblib.externals import cloudpickle
 
 RETRIES = 3  # of a job whose worker dies
 WORKER = 3.5e8  # bytes of PyTorch and wri in a worker process
