@@ -46,7 +46,6 @@ MAY_IMPORT = {
         "datasets",
         "features",
         "report",
-        "sweep",
     },
     "integrations": {"sweep", "training", "objectives", "densities", "stacked"},
     "experiments": {

@@ -18,7 +18,6 @@ import pytest
 from helpers import make_data
 from wri.errors import InputError, LostBackendError
 from wri.jobs import Jobs, RayRunner
-from wri.jobs.on_ray import RaySession
 from wri.stacked import SQUARED
 from wri.sweep import Backend, Store, Sweep, SweepSpec, run_sweep
 from wri.sweep.tables import as_rows, build
@@ -216,7 +215,8 @@ def test_a_stack_that_kills_its_workers_is_named(backend, monkeypatch, tmp_path)
 
 def joining(backend):
     """Variables with which a command joins the Ray of a back end."""
-    return {"RAY_ADDRESS": backend.runner.start().address, "RAY_AUTH_MODE": "token"}
+    backend.runner.start()
+    return {"RAY_ADDRESS": backend.runner.address, "RAY_AUTH_MODE": "token"}
 
 
 def start_command(*arguments, **environment):
@@ -250,7 +250,8 @@ def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(backend, monkeyp
     wait_for(lambda: not find_workers(os.getpid()))
     for name, value in joining(backend).items():
         monkeypatch.setenv(name, value)
-    joined = RaySession(workers=0, memory=0, shared=0)
+    joined = RayRunner(workers=1)
+    joined.start()
     joined.close()
     assert [node["CPU"] for node in joined.nodes] == [2]
     with Store(store) as kept:
@@ -281,19 +282,18 @@ def wait_in_worker(seconds, report):
 @pytest.mark.parametrize("name", ["raylet", "gcs_server", "ray::DashboardAgent"])
 def test_the_process_survives_a_server_of_ray(name, monkeypatch):
     runner = RayRunner(workers=1)
-    session = runner.start()
-    ask = session.ask
+    ask = runner.ask
 
     def ask_and_kill(method, *arguments):
         answer = ask(method, *arguments)
         if method == "submit":
-            os.kill(find_server(session._process.pid, name), signal.SIGKILL)
+            os.kill(find_server(runner._child.pid, name), signal.SIGKILL)
         return answer
 
-    monkeypatch.setattr(session, "ask", ask_and_kill)
+    monkeypatch.setattr(runner, "ask", ask_and_kill)
     with pytest.raises(LostBackendError, match="one of Ray's servers was killed or ended"):
         list(runner.run(Jobs(work=wait_in_worker, jobs=[600.0])))
-    assert session.closed
+    assert runner._child is None
 
 
 def test_a_lost_ray_is_one_sentence_and_standard_output_stays_empty(tmp_path):

@@ -81,13 +81,10 @@ def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch):
 
 
 def test_a_lost_ray_ends_a_fit_with_one_sentence(command, table, monkeypatch):
-    class LostSession:
-        closed = False
+    def lose(runner, shared):
+        raise LostBackendError("one of Ray's servers was killed or ended")
 
-        def __init__(self, *size, **sizes):
-            raise LostBackendError("one of Ray's servers was killed or ended")
-
-    monkeypatch.setattr(on_ray, "RaySession", LostSession)
+    monkeypatch.setattr(RayRunner, "start", lose)
     monkeypatch.setattr(on_ray, "find_spec", lambda name: name)
     asked = ("--target", "y", "--env", "site", "-o", "model", "--backend", "ray", "--json")
     done = command("fit", str(table), *asked)

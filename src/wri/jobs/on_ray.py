@@ -34,10 +34,20 @@ SHUTDOWN = 30.0  # seconds that Ray may take to end
 class RayRunner(Runner):
     """Jobs run in Ray's workers, one CPU each; Ray starts with the first.
 
+    If Ray is already running in this process, or `RAY_ADDRESS` names a cluster, it is joined and
+    left running. Otherwise Ray is started here and ended by `close`.
+
     Parameters
     ----------
     workers
         Jobs at the same time where Ray is started here; by default as many as PyTorch has threads.
+
+    Attributes
+    ----------
+    address : str
+        Address of Ray, for others to join.
+    nodes : list of dict
+        Resources of its machines.
     """
 
     name = "Ray"
@@ -53,18 +63,19 @@ class RayRunner(Runner):
                 "the command on a machine of the cluster, with the address of its head (host:6379)"
             )
         self._workers = workers or torch.get_num_threads()
-        self._session: RaySession | None = None
+        self._keys = count()
+        self._child: subprocess.Popen[bytes] | None = None
 
     def run(self, jobs: Jobs) -> Generator[Ended, None, None]:
         if not jobs.jobs:
             return
         sent = jobs.send()
-        session = self.start(len(sent.work) + sum(array.nbytes for array in sent.arrays))
+        self.start(len(sent.work) + sum(array.nbytes for array in sent.arrays))
         try:
-            waiting = self._submit(session, jobs, sent)
+            waiting = self._submit(jobs, sent)
             while waiting:
                 sleep(POLL)
-                ended, steps = session.ask("poll")
+                ended, steps = self.ask("poll")
                 for key, (done, content) in ended.items():
                     number = waiting.pop(key)
                     if not done:
@@ -76,19 +87,21 @@ class RayRunner(Runner):
                 for key in waiting.keys() & steps.keys():
                     jobs.on_steps(waiting[key], steps[key])
         finally:
-            session.forget()
+            if self._child is not None:
+                with suppress(LostBackendError):  # what was lost needs no end
+                    self.ask("forget")
 
-    def _submit(self, session: "RaySession", jobs: Jobs, sent: SentWork) -> dict[int, int]:
-        """Return the numbers of the jobs by the session's keys."""
-        session.ask("put", sent.shared, list(map(pickle.PickleBuffer, sent.arrays)), sent.work)
+    def _submit(self, jobs: Jobs, sent: SentWork) -> dict[int, int]:
+        """Return the numbers of the jobs by keys that no other jobs have."""
+        self.ask("put", sent.shared, list(map(pickle.PickleBuffer, sent.arrays)), sent.work)
         work = getattr(jobs.work, "func", jobs.work)  # of a partial
         options = {"name": work.__name__, "max_retries": self.retries}
-        waiting = {}
+        most, waiting = max(node.get("memory", 0.0) for node in self.nodes), {}
         for number, job in enumerate(jobs.jobs):
-            if jobs.memory is not None:  # a larger one would never start
-                options["memory"] = int(min(jobs.memory[number], session.node_memory))
-            key = next(session.keys)
-            session.ask("submit", key, options, jobs.pack(job))
+            if jobs.memory is not None:  # more than a machine has would never start
+                options["memory"] = int(min(jobs.memory[number], most))
+            key = next(self._keys)
+            self.ask("submit", key, options, jobs.pack(job))
             waiting[key] = number
         return waiting
 
@@ -98,99 +111,45 @@ class RayRunner(Runner):
         here = self._workers * WORKER + shared if starts_here else 0.0
         return here + DRIVER + shared
 
-    def start(self, shared: float = 0.0) -> "RaySession":
-        """Return the session; it is started for this size of shared objects if there is none."""
-        if self._session is None or self._session.closed:
-            self._session = RaySession(self._workers, self.memory, shared)
-        return self._session
-
-    def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
-        self._session = None
-
-
-class RaySession:
-    """Child process that is connected to Ray.
-
-    If Ray is already running in this process, or `RAY_ADDRESS` names a cluster, it is joined and
-    left running. Otherwise Ray is started here and ended by `close`.
-
-    Parameters
-    ----------
-    workers
-        Number of jobs at the same time, if Ray is started here.
-    memory
-        Bytes for these jobs together, if Ray is started here.
-    shared
-        Bytes of the shared objects.
-
-    Attributes
-    ----------
-    address : str
-        Address of Ray, for others to join.
-    nodes : list of dict
-        Resources of its machines.
-    keys : iterator of int
-        Keys for jobs.
-    closed : bool
-        Whether it was closed or lost.
-    """
-
-    def __init__(self, workers: int, memory: float, shared: float) -> None:
-        self._process = _start_driver()
-        self._requests, self._answers = (
-            cast(IO[bytes], pipe) for pipe in (self._process.stdin, self._process.stdout)
-        )
-        self.closed, self.keys = False, count()
-        address = _find_running() or os.environ.get(ADDRESS, "local")
+    def start(self, shared: float = 0.0) -> None:
+        """Start or join Ray, if that was not done or it was lost."""
+        if self._child is not None:
+            return
+        self._child = _start_child()
+        address = _find_running() or os.environ.get(ADDRESS) or "local"
         try:
-            if address in ("local", ""):
-                self._start(workers, memory, shared)
+            if address == "local":
+                self.address, self.nodes = self.ask("start", self._options(shared))
             else:
-                self._join(address)
+                _check_reachable(address)
+                self.address, self.nodes = self.ask("start", {"address": address})
+        except (LostBackendError, OSError) as error:
+            self.close()
+            raise InputError(_describe_failure(address, error)) from error
         except BaseException:
             self.close()
             raise
 
-    def _start(self, workers: int, memory: float, shared: float) -> None:
-        options = {
+    def _options(self, shared: float) -> dict[str, Any]:
+        """Return the options of a Ray that is started here."""
+        return {
             "address": "local",
-            "num_cpus": workers,
+            "num_cpus": self._workers,
             "num_gpus": 0,
             "object_store_memory": int(OBJECT_STORE + 2 * shared),
             "include_dashboard": False,
-            "_memory": int(memory + workers * WORKER),
+            "_memory": int(self.memory + self._workers * WORKER),
             "_system_config": {"gcs_rpc_server_reconnect_timeout_s": RECONNECT},
         }
-        try:
-            self.address, self.nodes = self.ask("start", options)
-        except LostBackendError as error:
-            raise InputError(
-                f"Ray could not be started: {shorten(error)}; --backend local needs no Ray"
-            ) from error
-
-    def _join(self, address: str) -> None:
-        try:
-            _check_reachable(address)
-            self.address, self.nodes = self.ask("start", {"address": address})
-        except (LostBackendError, OSError) as error:
-            raise InputError(
-                f"the Ray cluster {ADDRESS}={shorten(address)} cannot be joined "
-                f"({shorten(error)}); start it by `ray start`, or unset {ADDRESS} to start Ray here"
-            ) from error
-
-    @property
-    def node_memory(self) -> float:
-        """Bytes for jobs on the machine that has most."""
-        return max((node.get("memory", 0.0) for node in self.nodes), default=0.0)
 
     def ask(self, method: str, *arguments: Any) -> Any:
         """Call a method of the child's `RayDriver`; if the child has ended, so has Ray."""
+        child = cast(subprocess.Popen[bytes], self._child)
+        requests, answers = (cast(IO[bytes], pipe) for pipe in (child.stdin, child.stdout))
         try:
-            pickle.dump((method, arguments), self._requests, protocol=5)
-            self._requests.flush()
-            succeeded, answer = pickle.load(self._answers)
+            pickle.dump((method, arguments), requests, protocol=5)
+            requests.flush()
+            succeeded, answer = pickle.load(answers)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             self.close()
             raise LostBackendError("one of Ray's servers was killed or ended") from error
@@ -201,26 +160,32 @@ class RaySession:
             raise LostBackendError(answer)
         return answer
 
-    def forget(self) -> None:
-        """Cancel the jobs that have not ended, and drop what is stored."""
-        if not self.closed:
-            with suppress(LostBackendError):
-                self.ask("forget")
-
     def close(self) -> None:
         """End the child, and with it a Ray that was started here."""
-        self.closed = True
+        child, self._child = self._child, None
+        if child is None:
+            return
+        requests, answers = (cast(IO[bytes], pipe) for pipe in (child.stdin, child.stdout))
         with suppress(OSError):  # of a child that has ended
-            self._requests.close()
+            requests.close()
         try:
-            self._process.wait(SHUTDOWN)
+            child.wait(SHUTDOWN)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._answers.close()
+            child.kill()
+            child.wait()
+        answers.close()
 
 
-def _start_driver() -> subprocess.Popen[bytes]:
+def _describe_failure(address: str, error: Exception) -> str:
+    if address == "local":
+        return f"Ray could not be started: {shorten(error)}; --backend local needs no Ray"
+    return (
+        f"the Ray cluster {ADDRESS}={shorten(address)} cannot be joined ({shorten(error)}); start "
+        f"it by `ray start`, or unset {ADDRESS} to start Ray here"
+    )
+
+
+def _start_child() -> subprocess.Popen[bytes]:
     """Start the child, with this process's modules and without usage statistics."""
     paths = os.pathsep.join(path for path in sys.path if path)
     return subprocess.Popen(

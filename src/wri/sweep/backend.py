@@ -11,7 +11,6 @@ import socket
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -145,12 +144,7 @@ class Backend:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _show(self, done: int, of: int, at_work: int) -> None:
