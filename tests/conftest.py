@@ -22,7 +22,7 @@ def pytest_xdist_make_scheduler(config, log):
         def _split_scope(self, nodeid):
             path = nodeid.split("::")[0]
             together = (
-                *("test_ray.py", "test_page.py", "test_page_in_chromium.py"),
+                *("test_jobs_ray.py", "test_page.py", "test_page_in_chromium.py"),
                 *("test_figure3.py", "test_hospitals.py", "test_simulation_tables.py"),
             )
             return path if path.endswith(together) else nodeid
