@@ -58,7 +58,7 @@ from wri.datasets.threshold_hospitals import (
     UNRELATED as THRESHOLD_UNRELATED,
 )
 from wri.datasets.threshold_hospitals import drawn_threshold_hospitals
-from wri.experiments.heart import EstimatorLine, measured, predicted, split
+from wri.paper.experiments.heart import EstimatorLine, measured, predicted, split
 from wri.report.intervals import paired_interval
 
 ROWS, TESTED = 1000, 4000  # patients of a training hospital, and of a new one

@@ -77,7 +77,7 @@ def test_jobs_whose_workers_die_are_tried_again_and_given_up_alone(tmp_path):
 
 def scale_what_is_sent(factors, job, report):
     job[0] *= factors[0]  # the job is a copy, shared rows are mapped
-    return job, isinstance(factors.base, np.memmap)
+    return job, isinstance(factors.base.base, np.memmap)
 
 
 def test_shared_arrays_are_mapped_and_jobs_are_copies():

@@ -10,8 +10,8 @@ import pytest
 from helpers import make_data
 from wri.cli import options
 from wri.errors import InputError
-from wri.experiments import BACKEND
 from wri.jobs import RUNNERS, Ended, LocalRunner
+from wri.paper.experiments import BACKEND
 from wri.stacked.losses import LOSSES
 from wri.sweep import Store, Sweep, SweepSpec, open_backend, run_sweep
 from wri.sweep.backend import check_versions, find_versions, train_stack_for_store

@@ -113,7 +113,8 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
     site_spread : bool, default=True
         Whether to train also without each environment in turn (in five groups if there are more
         than five environments). The interval of `score_new_site` needs it. It takes up to five
-        times as long as the rest of `fit`.
+        times as long as the rest of `fit`. Without it, and without a choice among candidates, no
+        `penalty_path_` is kept either.
     random_state : int, RandomState or None, default=0
         Seed of the initial weights, batches and held-out rows. A solved predictor does not depend
         on it.

@@ -221,7 +221,8 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         self._keep_choice(chosen.found)
         self.selection_ = chosen.sentence or self._describe_selection()
         # along the path of a solved predictor, the others cost little more
-        along = [chosen.spec, *(self._path_specs(chosen.spec) if problem.keeps_path else [])]
+        path = problem.keeps_path and (self.site_spread or several)
+        along = [chosen.spec, *(self._path_specs(chosen.spec) if path else [])]
         runs = [problem.run(spec, range(self.n_environments_)) for spec in along]
         with progress_bar("Training", self.verbose) as progress:
             records = problem.train(runs, chosen.spec.last_step, progress)

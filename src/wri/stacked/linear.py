@@ -36,48 +36,48 @@ class RowLosses(NamedTuple):
     """Losses of rows and their slopes in the outputs; of the scale of the outputs if asked for."""
 
     loss: np.ndarray  # [n]
-    slope: np.ndarray  # [n, C]
+    slope: np.ndarray  # [C, n]: short axes first, because long ones are fast to sum along
     scale: np.ndarray | None = None  # [n], f · ∇l
-    scale_slope: np.ndarray | None = None  # [n, C]
+    scale_slope: np.ndarray | None = None  # [C, n]
 
 
-def logistic(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [n, 1], [n]
+def logistic(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [1, n], [n]
     """Log-loss of two classes by one log-odds."""
-    odds = f[:, 0]
+    odds = f[0]
     small = np.exp(-np.abs(odds))
     loss = np.log1p(small) + np.maximum(odds, 0) - y * odds
     chance = np.where(odds >= 0, 1.0, small) / (1 + small)
     slope = chance - y
     if not scale:
-        return RowLosses(loss, slope[:, None])
+        return RowLosses(loss, slope[None])
     curved = slope + odds * chance * (1 - chance)
-    return RowLosses(loss, slope[:, None], odds * slope, curved[:, None])
+    return RowLosses(loss, slope[None], odds * slope, curved[None])
 
 
-def cross_entropy(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [n, C], [n]
+def cross_entropy(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [C, n], [n]
     """Log-loss of classes by one output each."""
-    own = np.arange(len(f)), y
-    shifted = f - f.max(1, keepdims=True)
+    own = y * f.shape[1] + np.arange(f.shape[1])  # of the flat outputs
+    shifted = f - f.max(0)
     chance = np.exp(shifted)
-    total = chance.sum(1)
-    chance /= total[:, None]
-    loss = np.log(total) - shifted[own]
-    slope = chance.copy()
-    slope[own] -= 1
+    total = chance.sum(0)
+    chance /= total
+    loss = np.log(total) - shifted.take(own)
+    slope = chance.copy() if scale else chance
+    slope.reshape(-1)[own] -= 1
     if not scale:
         return RowLosses(loss, slope)
-    middle = (chance * f).sum(1)
-    return RowLosses(loss, slope, middle - f[own], slope + chance * (f - middle[:, None]))
+    middle = (chance * f).sum(0)
+    return RowLosses(loss, slope, middle - f.take(own), slope + chance * (f - middle))
 
 
-def squared(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [n, 1], [n]
+def squared(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [1, n], [n]
     """Squared error."""
-    value = f[:, 0]
+    value = f[0]
     error = value - y
-    found = RowLosses(np.square(error), 2 * error[:, None])
+    found = RowLosses(np.square(error), 2 * error[None])
     if not scale:
         return found
-    return found._replace(scale=2 * value * error, scale_slope=(4 * value - 2 * y)[:, None])
+    return found._replace(scale=2 * value * error, scale_slope=(4 * value - 2 * y)[None])
 
 
 LOSSES = {"logistic": logistic, "cross_entropy": cross_entropy, "squared": squared}
@@ -150,34 +150,42 @@ class MemoryTable:
     def totals(self) -> np.ndarray:  # [E, K]
         return np.stack([self.weights[own].sum(0) for own in self.parts])
 
+    def _losses(self, weight: np.ndarray, offset: np.ndarray) -> RowLosses:
+        outputs = weight.T @ self.x.T
+        outputs += offset[:, None]
+        return LOSSES[self.loss](outputs, self.y, self.scale)
+
     def differentiate(self, weight: np.ndarray, offset: np.ndarray, combine: Combine) -> Slope:
-        found = LOSSES[self.loss](self.x @ weight + offset, self.y, self.scale)
-        losses = np.stack([found.loss[own] @ self.weights[own] for own in self.parts])
+        found = self._losses(weight, offset)
+        losses = np.empty_like(self.totals)
+        for e, own in enumerate(self.parts):
+            np.dot(found.loss[own], self.weights[own], out=losses[e])
         sums = Sums(losses, weights=self.totals)
         if found.scale is not None:
             each = found.scale * self.weights[:, 0]
             sums = sums._replace(scale=np.array([each[own].sum() for own in self.parts]))
         value, at = combine(sums)
-        rows = np.concatenate(
-            [self.weights[own] @ slope for own, slope in zip(self.parts, at.losses, strict=True)]
-        )
-        slope = rows[:, None] * found.slope
+        rows = np.empty_like(found.loss)
+        for own, slope in zip(self.parts, at.losses, strict=True):
+            np.dot(self.weights[own], slope, out=rows[own])
+        slopes = found.slope * rows
         if found.scale_slope is not None and at.scale is not None:
             counts = [own.stop - own.start for own in self.parts]
-            slope += (np.repeat(at.scale, counts) * self.weights[:, 0])[:, None] * found.scale_slope
-        return Slope(value, self.x.T @ slope, slope.sum(0))
+            slopes += np.repeat(at.scale, counts) * self.weights[:, 0] * found.scale_slope
+        return Slope(value, (slopes @ self.x).T, slopes.sum(1))
 
     def sum_rows(self, weight: np.ndarray, offset: np.ndarray) -> "ChunkSums":
         """Return the sums with their slopes in all parameters, for tables in chunks."""
-        found = LOSSES[self.loss](self.x @ weight + offset, self.y, self.scale)
+        found = self._losses(weight, offset)
         values, slopes = [], []
         for own in self.parts:
             a = self.weights[own]  # [n, K]
             value = a.T @ found.loss[own]
-            slope = a[:, :, None] * found.slope[own, None]  # [n, K, C]
+            slope = a[:, :, None] * found.slope[:, own].T[:, None]  # [n, K, C]
             if found.scale is not None and found.scale_slope is not None:
                 value = np.append(value, a[:, 0] @ found.scale[own])
-                slope = np.hstack([slope, (a[:, :1] * found.scale_slope[own])[:, None]])
+                further = a[:, :1] * found.scale_slope[:, own].T
+                slope = np.hstack([slope, further[:, None]])
             by_column = np.tensordot(self.x[own], slope, (0, 0))  # [D, K, C]
             values.append(value)
             slopes.append(np.concatenate([by_column, slope.sum(0)[None]]))
