@@ -20,7 +20,7 @@ import torch
 
 from wri.errors import InputError, LostBackendError, shorten
 from wri.jobs import ray_driver
-from wri.jobs.runner import WORKER, Ended, Jobs, Runner, SentWork
+from wri.jobs.runner import WORKER, Ended, Jobs, Runner
 
 ADDRESS = "RAY_ADDRESS"
 OBJECT_STORE = 100 * 2**20  # bytes of the object store at least; Ray allows no less than 75 MB
@@ -69,10 +69,8 @@ class RayRunner(Runner):
     def run(self, jobs: Jobs) -> Generator[Ended, None, None]:
         if not jobs.jobs:
             return
-        sent = jobs.send()
-        self.start(len(sent.work) + sum(array.nbytes for array in sent.arrays))
         try:
-            waiting = self._submit(jobs, sent)
+            waiting = self._submit(jobs)
             while waiting:
                 sleep(POLL)
                 ended, steps = self.ask("poll")
@@ -91,12 +89,14 @@ class RayRunner(Runner):
                 with suppress(LostBackendError):  # what was lost needs no end
                     self.ask("forget")
 
-    def _submit(self, jobs: Jobs, sent: SentWork) -> dict[int, int]:
+    def _submit(self, jobs: Jobs) -> dict[int, int]:
         """Return the numbers of the jobs by keys that no other jobs have."""
+        sent = jobs.send()
+        self.start(len(sent.work) + sum(array.nbytes for array in sent.arrays))
         self.ask("put", sent.shared, list(map(pickle.PickleBuffer, sent.arrays)), sent.work)
         work = getattr(jobs.work, "func", jobs.work)  # of a partial
         options = {"name": work.__name__, "max_retries": self.retries}
-        most, waiting = max(node.get("memory", 0.0) for node in self.nodes), {}
+        most, waiting = max((node.get("memory", 0.0) for node in self.nodes), default=0.0), {}
         for number, job in enumerate(jobs.jobs):
             if jobs.memory is not None:  # more than a machine has would never start
                 options["memory"] = int(min(jobs.memory[number], most))
