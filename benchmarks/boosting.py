@@ -126,17 +126,18 @@ def make_models(growth: TreeSettings) -> dict[str, Callable[[int], Any]]:
         "HistGradientBoosting": lambda seed: HistGradientBoostingClassifier(random_state=seed),
         "anchorboosting": lambda seed: Anchored(growth),
         "ERM, linear": lambda seed: wri.ERMClassifier(random_state=seed, **OURS),
-        "WRI, linear": lambda seed: wri.WRIClassifier(
-            random_state=seed, penalty_weight=3.0, **OURS
-        ),
+        "WRI, linear": lambda seed: wri.WRIClassifier(random_state=seed, **OURS),
         "WRI, network": lambda seed: wri.WRIClassifier(
             random_state=seed, penalty_weight=3.0, hidden=(32, 16), **OURS
         ),
         "ERM boosting": lambda seed: boosted["ERM"](random_state=seed, **TREES),
         "VREx boosting": lambda seed: boosted["VREx"](random_state=seed, **TREES),
         "WRI boosting": lambda seed: boosted["WRI"](random_state=seed, **TREES),
-        "WRI boosting, auto": lambda seed: boosted["WRI"](
-            random_state=seed, penalty_weight="auto", choose="affordable", **TREES
+        "WRI boosting, λ = 1": lambda seed: boosted["WRI"](
+            random_state=seed, penalty_weight=1.0, **TREES
+        ),
+        "WRI boosting, λ = 5": lambda seed: boosted["WRI"](
+            random_state=seed, penalty_weight=5.0, **TREES
         ),
     }
 

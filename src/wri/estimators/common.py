@@ -131,6 +131,7 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         if len(environments.labels) == 1 and self._objective != "erm":
             warn_of_one_environment(type(self).__name__, stacklevel=2)
         self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
+        self.fit_summary_: Any = None  # what `wri fit` measured; it fills it in
         seed, share = read_seed(self.random_state), self.validation_fraction
         rows = hold_out(environments.rows, self._filled(X), targets, weights, share, seed)
         problem = make_problem(X, targets, weights, rows, seed)

@@ -22,7 +22,7 @@ from wri.training.runs import FEWEST_ROWS
 FEWEST_SPLIT = 25  # rows of an environment from which some are held out
 FEWEST_HELD = 5  # smallest number of rows to hold out
 MOST_LIGHT = 1.5  # most held-out rows, as a multiple of the share, if they weigh little
-RANKED = 50_000
+RANKED = 5_000
 
 
 class RowSplit(NamedTuple):

@@ -45,6 +45,7 @@ from wri.report.intervals import paired_interval
 NUMBERS = ["age", "trestbps", "chol", "thalach", "oldpeak"]
 CATEGORIES = ["sex", "cp", "fbs", "restecg", "exang"]
 NETWORK = (32, 16)
+SAME_ROWS = {"validation_fraction": 0.0, "site_spread": False}  # all models see the same rows
 DRAWN = 0.8  # of every training hospital's patients
 MEAN = "mean of four"
 MEASURES = ("log-loss", "AUROC", "balanced accuracy")
@@ -76,11 +77,11 @@ def _networks() -> dict[str, EstimatorLine]:
     ways = {}
     for name, (kind, parameter, values) in tuned.items():
         candidates = [{parameter: value} for value in values]
-        ways[name] = EstimatorLine(kind(validation_fraction=0.0, penalty_weight=None))
-        tuning = {"validation_fraction": 0.0, "candidates": candidates, "choose": "average"}
+        ways[name] = EstimatorLine(kind(**SAME_ROWS))
+        tuning = {**SAME_ROWS, "candidates": candidates, "choose": "average"}
         ways[f"{name}, tuned"] = EstimatorLine(kind(**tuning))
         ways[f"{name}, network, tuned"] = EstimatorLine(kind(**tuning, hidden=NETWORK))
-    ways["WRI, λ chosen"] = EstimatorLine(WRIClassifier(validation_fraction=0.0))
+    ways["WRI, λ chosen"] = EstimatorLine(WRIClassifier(**SAME_ROWS, penalty_weight="auto"))
     return ways
 
 

@@ -103,8 +103,8 @@ def run(task: ExperimentTask) -> list[Result]:
     notes = [
         f"{PATIENTS} patients of each training hospital, {TESTED} tested at each hospital, seeds "
         f"{seeds[0]} to {seeds[-1]}, or {draws[0]} to {draws[-1]} where hospitals are drawn; "
-        "default settings; penalties with the preset's λ, except where λ is chosen by hospitals "
-        "left out, which is the estimators' default.",
+        "default settings, which are the preset's λ for penalties; where λ is chosen, by the least "
+        "worst regret at hospitals left out.",
         *(against(name, cells, title) for title in (ACCURACY, DRAWN) for name in rivals),
         "cause alone: the sign of smoking, the best that the cause allows; in expectation.",
     ]
