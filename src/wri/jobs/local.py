@@ -20,7 +20,7 @@ from multiprocessing import current_process
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from time import sleep
 from typing import Any
 
@@ -66,13 +66,12 @@ class LocalRunner(Runner):
     def _run_in_threads(
         self, jobs: Jobs, processes: "SimpleQueue[WorkerProcess] | None"
     ) -> Iterator[Ended]:
-        stopped, lock = Event(), Lock()
+        stopped = Event()
 
         def report(number: int, steps: int) -> None:
             if stopped.is_set():
                 raise KeyboardInterrupt
-            with lock:
-                jobs.on_steps(number, steps)
+            jobs.on_steps(number, steps)
 
         def run_one(number: int, job: Any) -> tuple[Ended, list[Warned]]:
             if processes is None or not self._in_process(job):

@@ -29,7 +29,7 @@ class Jobs:
     work: Callable[[Any, Report], Any]  # sent once
     jobs: Sequence[Any]  # each is sent alone, so they are small
     shared: Sequence[Any] = ()  # what `work` and `jobs` refer to; sent once, and only read
-    on_steps: Callable[[int, int], None] = lambda number, steps: None  # by one thread at a time
+    on_steps: Callable[[int, int], None] = lambda number, steps: None  # from any thread
     memory: Sequence[float] | None = None  # bytes that each job needs, for Ray to place it
 
     def pack(self, value: Any) -> bytes:

@@ -9,6 +9,7 @@ Only `run_sweep` writes to the sweep's store.
 import hashlib
 import socket
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -112,11 +113,13 @@ class Backend:
             runner.memory, versions = sweep.memory, find_versions()
         work = partial(train_stack_for_store, versions=versions)
         memory = [stack_memory(job.runs) + WORKER for job in jobs]
-        for ended in run_stacks(runner, work, jobs, progress or silent, self._show, memory):
-            if ended.lost is None:
-                yield TrainedStack(stacks[ended.number], ended.result)
-            else:
-                lost.append((stacks[ended.number], ended.lost))
+        trained = run_stacks(runner, work, jobs, progress or silent, self._show, memory)
+        with closing(trained):
+            for ended in trained:
+                if ended.lost is None:
+                    yield TrainedStack(stacks[ended.number], ended.result)
+                else:
+                    lost.append((stacks[ended.number], ended.lost))
         if lost:
             raise InputError(_describe_lost(lost, runner))
 

@@ -6,7 +6,7 @@ small operations that wait for Python's lock, and two such stacks in two threads
 longer than in two processes. Sweeps may train on Ray instead (`wri.sweep.backend`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -184,14 +184,16 @@ def finished_stacks(
     if side_by_side and stacks:
         keep_freed_memory()
         runner, jobs = share_threads(jobs, threads, most, processes)
-    for ended in run_stacks(runner, train_stack_job, jobs, progress or silent):
-        if ended.lost is not None:
-            lost = jobs[ended.number].runs
-            raise InputError(
-                f"a worker process died {runner.retries + 1} times while it trained {len(lost)} "
-                f"runs of {lost[0].objective.name}; memory may be short: train fewer at a time"
-            )
-        yield FinishedStack(stacks[ended.number], ended.result)
+    with closing(run_stacks(runner, train_stack_job, jobs, progress or silent)) as finished:
+        for ended in finished:
+            if ended.lost is not None:
+                lost = jobs[ended.number].runs
+                raise InputError(
+                    f"a worker process died {runner.retries + 1} times while it trained "
+                    f"{len(lost)} runs of {lost[0].objective.name}; memory may be short: train "
+                    "fewer at a time"
+                )
+            yield FinishedStack(stacks[ended.number], ended.result)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -233,7 +235,7 @@ def run_stacks(
     progress: Progress,
     status: Callable[[int, int, int], None] = lambda done, of, at_work: None,
     memory: Sequence[float] | None = None,
-) -> Iterator[Ended]:
+) -> Generator[Ended, None, None]:
     """Run work on stacks; banks and row numbers are sent to workers once.
 
     Parameters
