@@ -93,7 +93,8 @@ class RayRunner(Runner):
         """Return the numbers of the jobs by keys that no other jobs have."""
         sent = jobs.send()
         self.start(len(sent.work) + sum(array.nbytes for array in sent.arrays))
-        self.ask("put", sent.shared, list(map(pickle.PickleBuffer, sent.arrays)), sent.work)
+        arrays = [pickle.PickleBuffer(array.data) for array in sent.arrays]
+        self.ask("put", sent.shared, arrays, sent.work)
         work = getattr(jobs.work, "func", jobs.work)  # of a partial
         options = {"name": work.__name__, "max_retries": self.retries}
         most, waiting = max((node.get("memory", 0.0) for node in self.nodes), default=0.0), {}

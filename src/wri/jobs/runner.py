@@ -88,7 +88,7 @@ class OpenWork(NamedTuple):
 
 def _unpack(content: bytes, shared: Sequence[Any]) -> Any:
     unpickler = pickle.Unpickler(BytesIO(content))
-    unpickler.persistent_load = shared.__getitem__  # type: ignore[assignment,method-assign]
+    unpickler.persistent_load = shared.__getitem__  # type: ignore[method-assign]
     return unpickler.load()
 
 

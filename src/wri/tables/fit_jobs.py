@@ -1,6 +1,8 @@
 """Fits as jobs: one after another in this process, or each a task of Ray.
 
-job: all models without one site, or one on all rows ─► fit ─► what `work` returns
+    job: all models without one site, or one on all rows ─► fit ─► what `work` returns
+
+A pass over the files of a folder is such jobs too, one per file.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
