@@ -1,5 +1,9 @@
+import json
 import os
+import runpy
 import sys
+import warnings
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -57,5 +61,26 @@ def command(tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit) as ended:
             cli.main()
         return Ended(ended.value.code or 0, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def printed_by(monkeypatch, capsys):
+    """What a benchmark or a study prints with --json, in this process, which has PyTorch."""
+
+    def run(script, arguments):
+        path = Path(__file__).parents[1] / script
+        monkeypatch.syspath_prepend(str(path.parent))
+        monkeypatch.setattr(sys, "argv", [script, "--json", *arguments.split()])
+        capsys.readouterr()
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            try:
+                runpy.run_path(str(path), run_name="__main__")
+            except SystemExit as end:
+                if end.code:
+                    pytest.fail(f"{script} ended with {end.code}")
+        return json.loads(capsys.readouterr().out)
 
     return run

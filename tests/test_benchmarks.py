@@ -1,10 +1,7 @@
 """The benchmark's single runs do the work of the stack, and it prints what it promises."""
 
 import importlib
-import json
-import runpy
 import sys
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,30 +116,10 @@ def feed(algorithm, run):
         algorithm.update(batch.x[0], batch.y[0])
 
 
-@pytest.fixture
-def printed_by(monkeypatch, capsys):
-    """What a benchmark prints with --json; it runs in this process, which has imported PyTorch."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-
-    def run(script, arguments):
-        monkeypatch.setattr(sys, "argv", [script, "--json", *arguments.split()])
-        capsys.readouterr()
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            try:
-                runpy.run_path(str(FOLDER / script), run_name="__main__")
-            except SystemExit as end:
-                if end.code:
-                    pytest.fail(f"{script} ended with {end.code}")
-        return json.loads(capsys.readouterr().out)
-
-    return run
-
-
 @pytest.mark.slow
 def test_stack_vs_loop_prints_its_ratios(printed_by):
     tiny = "--steps 3 --stack 3 --lean 2 --usual 1 --objectives wri"
-    result = printed_by("stack_vs_loop.py", tiny)
+    result = printed_by("benchmarks/stack_vs_loop.py", tiny)
     for key in ("ratios", "ratios_tensor_loop"):
         assert set(result[key]) == {"wri"}
         assert all(value > 0 for value in result[key].values())
@@ -153,7 +130,7 @@ def test_stack_vs_loop_prints_its_ratios(printed_by):
 @pytest.mark.slow
 def test_sweep_speed_prints_its_ratios(printed_by):
     result = printed_by(
-        "sweep_speed.py", "--steps 3 --draws 1 --trials 1 --usual 1 --algorithms erm"
+        "benchmarks/sweep_speed.py", "--steps 3 --draws 1 --trials 1 --usual 1 --algorithms erm"
     )
     assert result["ratios"]["erm"] == result["usual"]["erm"] / result["seconds_per_run"]["erm"]
     assert result["peak_mb"] > 0
@@ -161,7 +138,9 @@ def test_sweep_speed_prints_its_ratios(printed_by):
 
 @pytest.mark.slow
 def test_estimator_scale_measures_time_and_memory(printed_by):
-    lines = printed_by("estimator_scale.py", "--quick --estimators ERMClassifier --hidden 4")
+    lines = printed_by(
+        "benchmarks/estimator_scale.py", "--quick --estimators ERMClassifier --hidden 4"
+    )
     assert [line["rows"] for line in lines] == [2000, 4000]
     assert lines[1]["ratio"] == lines[1]["seconds"] / lines[0]["seconds"]
     assert all(line["megabytes"] > 50 for line in lines)
@@ -170,7 +149,7 @@ def test_estimator_scale_measures_time_and_memory(printed_by):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory per load is measured on Linux")
 def test_damaged_files_are_refused_or_say_what_was_written(printed_by):
-    result = printed_by("fuzz_files.py", "--folders 40 --stores 40 --models 10 --seed 3")
+    result = printed_by("benchmarks/fuzz_files.py", "--folders 40 --stores 40 --models 10 --seed 3")
     for damaged in ("folders", "pipelines", "stores"):
         assert sum(result[damaged].values()) == 40
     assert len(result["models"]) == 8
@@ -180,7 +159,7 @@ def test_damaged_files_are_refused_or_say_what_was_written(printed_by):
 
 @pytest.mark.slow
 def test_predict_speed_tells_reading_evaluation_and_writing_apart(printed_by):
-    result = printed_by("predict_speed.py", "--rows 3000")
+    result = printed_by("benchmarks/predict_speed.py", "--rows 3000")
     assert result["rows"] == 3000
     assert set(result["rows_per_second"]) == {"reading", "evaluation", "writing"}
     assert 100 < result["largest_mb"] < 2000
@@ -188,33 +167,7 @@ def test_predict_speed_tells_reading_evaluation_and_writing_apart(printed_by):
 
 @pytest.mark.slow
 def test_scaling_prints_its_curves(printed_by):
-    result = printed_by("scaling.py", "--axes environments --most 2 --algorithms wri")
+    result = printed_by("benchmarks/scaling.py", "--axes environments --most 2 --algorithms wri")
     curve = result["environments"]["wri"]
     assert len(curve["sizes"]) == len(curve["seconds"]) == len(curve["memory"]) == 1
     assert min(curve["seconds"]) > 0
-
-
-def test_new_site_coverage_counts_intervals_and_resumes(printed_by, tmp_path):
-    keep = tmp_path / "designs.jsonl"
-    result = printed_by("new_site_coverage.py", f"--designs 1 --first 1 --keep {keep}")
-    assert sum(line["intervals"] + line["no interval"] for line in result["new"].values()) == 5
-    design = json.loads(keep.read_text())
-    for met in design["met"]:
-        met["held"] = False
-    keep.write_text(json.dumps(design) + "\n")
-    again = printed_by("new_site_coverage.py", f"--designs 1 --first 1 --keep {keep}")
-    assert {line["held"] for line in again["new"].values()} == {0}
-
-
-def test_diagnosis_level_counts_alarms_and_resumes(printed_by, tmp_path):
-    store = tmp_path / "level.jsonl"
-    command = f"--store {store} --questions overlap --designs gaussian --rows 40 --power 1"
-    lines = printed_by("diagnosis_level.py", f"{command} --repetitions 1")
-    assert {(line["said"], line["change"], line["n"]) for line in lines} == {
-        (said, change, 1) for said in ("differ", "little in common") for change in (0.0, 0.4)
-    }
-    kept = store.read_text()
-    lines = printed_by("diagnosis_level.py", f"{command} --repetitions 2")
-    assert {line["n"] for line in lines if not line["change"]} == {2}
-    assert store.read_text().startswith(kept)
-    assert len(store.read_text().splitlines()) == 3

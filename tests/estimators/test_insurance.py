@@ -167,7 +167,7 @@ def test_a_changing_marker_is_flagged_and_insured_against():
 
 def test_the_path_holds_the_coefficients_of_every_penalty_weight():
     X, y, site = hospitals(60)
-    model = wri.WRIClassifier(site_spread=False).fit(X * 7, y, site)
+    model = wri.WRIClassifier().fit(X * 7, y, site)
     for weight, coefficients in zip(*model.penalty_path_[:2], strict=True):
         alone = wri.WRIClassifier(penalty_weight=weight, site_spread=False).fit(X * 7, y, site)
         np.testing.assert_allclose(coefficients, alone.coef_, atol=1e-6)

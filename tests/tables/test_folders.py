@@ -62,7 +62,7 @@ def test_a_folder_is_fitted_like_the_same_rows_in_memory(tmp_path, numbers):
     here = fit_table(read_rows(find_files(path), "y", "site"), FitOptions(fast=True))
     assert there.environments == here.environments
     new = frame.drop(columns=["y", "site"])
-    for name in ("erm", "wri 2"):
+    for name in ("erm", "wri 1.6"):
         mine, known = there.models[name], here.models[name]
         predict = "predict" if numbers else "predict_proba"
         np.testing.assert_allclose(

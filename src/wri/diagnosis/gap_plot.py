@@ -47,7 +47,7 @@ class GapPlot:
         labels = short_labels(self.labels, 20)
         names = [f"{labels[i]} − {labels[j]}" for i, j in self.pairs[shown]]
         height = min(9, 1.3 + 0.4 * len(shown))
-        with style.figure(max(style.NARROW, 3 + 0.07 * max(map(len, names))), height) as drawn:
+        with style.figure(max(style.NARROW, 3.6 + 0.07 * max(map(len, names))), height) as drawn:
             axes = drawn.subplots() if ax is None else ax
             self._draw(axes, shown, names)
         return drawn if ax is None else axes.get_figure(root=True) or drawn

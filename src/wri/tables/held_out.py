@@ -208,8 +208,8 @@ class HeldOutWork:
                 site = site._replace(X=np.asarray(prepare.transform(site.X)))
                 owners = owners_of([str(c) for c in prepare.get_feature_names_out()], raw)
             columns = flag_columns(training, owners, self.classes)
-            fold = _Fold(training, site, columns, self._order(site, columns), name)
-            results = [self._score(each, fold) for each in self.candidates]
+            fold = _Fold(training, site, columns, self._order(site, columns))
+            results = [self._score(each, fold, name) for each in self.candidates]
         flagged = tuple(dict.fromkeys(owners[k] for k in columns))
         return SiteResult(flagged, [each[0] for each in results], [each[1] for each in results])
 
@@ -219,9 +219,11 @@ class HeldOutWork:
             return np.arange(len(site.y))
         return hash_rows(site.X, _codes(site.y, self.classes), 0).argsort(kind="stable")
 
-    def _score(self, candidate: FitCandidate, fold: "_Fold") -> tuple[SiteScore, ScoredRows]:
+    def _score(
+        self, candidate: FitCandidate, fold: "_Fold", name: str
+    ) -> tuple[SiteScore, ScoredRows]:
         """Fit one model and score it at the site held out, in every future."""
-        training, site, flagged, _, name = fold
+        training, site, flagged, _ = fold
         kept = np.arange(np.shape(site.X)[1])
         model = self.make_model(candidate)
         if candidate.name == WITHOUT and len(flagged) < len(kept):
@@ -254,7 +256,6 @@ class _Fold(NamedTuple):
     site: SiteData
     flagged: np.ndarray
     order: np.ndarray  # of the site's rows by contents
-    name: str
 
     def loss(self, model: Any, kept: np.ndarray, future: Future, classes: bool) -> float:
         """Return a model's mean loss at the site in a future; rows in the order of contents."""

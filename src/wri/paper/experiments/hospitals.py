@@ -9,7 +9,7 @@ patients `verdict` flags among those of the training hospitals, among those with
 shifted, and among those who smoke more than anybody in training.
 
 The paper has no numbers here, only the example. Defaults were chosen on hospitals drawn with other
-seeds, from 1000 on (`benchmarks/estimator_defaults.py`).
+seeds, from 1000 on (`studies/estimator_defaults.py`).
 """
 
 from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ penalties, the densities' numbers as in the paper: preset `simulation`. The line
 - ERM, IRM (DomainBed's half-batches), VREx and WRI as in the paper, WRI's weights on each example;
 - WRI published: the paper's code, in which the weights act through their means only. The
   paper's WRI numbers come from this variant and are shown beside both;
-- tuned on other data, the same λ offered to all (`benchmarks/simulation_lambda.py`): WRI with
+- tuned on other data, the same λ offered to all (`studies/simulation_lambda.py`): WRI with
   λ = 3; WRI overlap, overlap weights from an environment classifier on Φ(x), with λ = 3; VREx
   relative, VREx with gaps relative to the mean loss (WRI with uniform weights), with λ = 30, which
   is better than VREx with any λ. IRM's best λ is the paper's;

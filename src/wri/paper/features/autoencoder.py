@@ -5,7 +5,7 @@
 
 The features are the output of the encoder. Stride 1 without padding is our reading: 28 × 28 pixels
 become 32 × 20 × 20 numbers before the linear layer. The paper does not describe the decoder; ours
-has one hidden layer of 512 units and tanh at the end. `benchmarks/autoencoder_decoders.py` compares
+has one hidden layer of 512 units and tanh at the end. `studies/autoencoder_decoders.py` compares
 it with others, for instance the mirror image of the encoder, which takes twice the time.
 """
 

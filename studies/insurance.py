@@ -1,7 +1,7 @@
 """The price of insurance: WRI with λ fixed or chosen by regret beside ERM and plain models.
 
-    python benchmarks/insurance.py simulated [--first 0] [--seeds 10] [--store FILE] [--json]
-    python benchmarks/insurance.py public --folder FOLDER [--only TEXT …] [--store FILE] [--json]
+    python studies/insurance.py simulated [--first 0] [--seeds 10] [--store FILE] [--json]
+    python studies/insurance.py public --folder FOLDER [--only TEXT …] [--store FILE] [--json]
 
 Every λ of the ladder is solved, so rules are compared without fitting again.
 "simulated": sites of `insured_sites.py`, trained on 2 to 12 of them, with markers that vary, are

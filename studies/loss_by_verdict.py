@@ -1,6 +1,6 @@
 """Errors of rows that `verdict` calls supported, rare and outside, and how well it orders them.
 
-    WRI_DATA=… python benchmarks/loss_by_verdict.py [--seeds 5] [--first 0] [--models ERM WRI]
+    WRI_DATA=… python studies/loss_by_verdict.py [--seeds 5] [--first 0] [--models ERM WRI]
         [--data fixed drawn heart] [--pictures FOLDER --domains photo --count 25] [--json]
 
 Classifiers with their defaults and each view of distance, 500 patients of each training hospital;

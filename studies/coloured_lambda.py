@@ -1,6 +1,6 @@
 """λ for the coloured digits, the same grid offered to all: on draws that no table shows.
 
-    python benchmarks/coloured_lambda.py [--dataset hcmnist-cs] [--first 0] [--draws 10]
+    python studies/coloured_lambda.py [--dataset hcmnist-cs] [--first 0] [--draws 10]
 
 Every line is the preset `coloured` with a λ: accuracies in the training environments and the test
 at the last step and under the guarded oracle, mean over draws of everything (± standard error of

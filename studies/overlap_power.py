@@ -1,6 +1,6 @@
 """How pairs of environments with little overlap should count in WRI's penalty.
 
-    python benchmarks/overlap_power.py [--first 1000] [--seeds 4] [--json]
+    python studies/overlap_power.py [--first 1000] [--seeds 4] [--json]
 
 Sites of `insured_sites.py`, λ from 0.3 to 10, pairs counted by the power 0, 1 and 2 of their
 overlap. Printed is the mean loss at new sites by kind, in per cent above ERM's (λ = 0).

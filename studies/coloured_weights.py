@@ -1,6 +1,6 @@
 """Weights for the coloured digits: some lines of the ablation on draws that no table shows.
 
-    python benchmarks/coloured_weights.py [--dataset hcmnist-cs] [--first 0] [--draws 4]
+    python studies/coloured_weights.py [--dataset hcmnist-cs] [--first 0] [--draws 4]
 
 Accuracies at the last step, mean over draws ± standard error, and the worst draw.
 """

@@ -1,7 +1,7 @@
 """How often the interval of `score_new_site` holds the loss that outcomes then give.
 
-    python benchmarks/new_site_coverage.py [--designs 240] [--first 0] [--keep FILE] [--json]
-    WRI_DATA=… python benchmarks/new_site_coverage.py --heart [--seeds 5]
+    python studies/new_site_coverage.py [--designs 240] [--first 0] [--keep FILE] [--json]
+    WRI_DATA=… python studies/new_site_coverage.py --heart [--seeds 5]
 
 A design draws 3 to 12 sites of 60 to 600 rows (every third design: 200 rows each), a target (two
 classes, three classes or a number), and how a marker follows it: "same" everywhere, "varied" in

@@ -1,6 +1,6 @@
 """Where the estimators' defaults for tables come from: simulated hospitals that no table shows.
 
-    python benchmarks/estimator_defaults.py erm | irm | vrex | wri [--hidden 32 16]
+    python studies/estimator_defaults.py erm | irm | vrex | wri [--hidden 32 16]
 
 Hospitals are drawn for every seed, from 1000 on (`wri.datasets.hospitals.drawn_hospitals`): four to
 train on, a new one whose marker has nothing to do with the diagnosis, and one whose marker points

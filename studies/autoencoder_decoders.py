@@ -1,6 +1,6 @@
 """Which decoder the autoencoder has: seconds an epoch and error on held-out images.
 
-    python benchmarks/autoencoder_decoders.py [--epochs 3] [--rows 70000] [--width 64]
+    python studies/autoencoder_decoders.py [--epochs 3] [--rows 70000] [--width 64]
 
 Each decoder is trained with the same encoder, seed and order of images on two environments of
 HCMNIST-CS; the error is the mean squared one in [−1, 1] on the third. The mean image and PCA of the

@@ -1,6 +1,6 @@
 """How often the diagnosis raises an alarm where nothing changes, and where something does.
 
-    python benchmarks/diagnosis_level.py --store level.jsonl [--repetitions 1000] [--json]
+    python studies/diagnosis_level.py --store level.jsonl [--repetitions 1000] [--json]
 
 Every repetition simulates a table (`simulate`), asks one function of `wri.diagnosis` and notes
 whether it said that something differs. Finished repetitions are kept in the store, and the same

@@ -1,6 +1,6 @@
 """Weights for tables: densities of WRI on simulated hospitals that no table shows.
 
-    python benchmarks/table_weights.py [--hospitals drawn] [--patients 800] [--noise 1] [--sites 4]
+    python studies/table_weights.py [--hospitals drawn] [--patients 800] [--noise 1] [--sites 4]
 
 Linear predictors of the preset `table`, which has 800 of 1000 patients to learn from in an
 estimator. Seeds count from 1000 on, as in `estimator_defaults.py`. Printed for every density and λ

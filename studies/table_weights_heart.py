@@ -1,6 +1,6 @@
 """Weights for tables on heart disease: each hospital held out in turn, log-loss of its patients.
 
-    WRI_DATA=… python benchmarks/table_weights_heart.py [--seeds 5]
+    WRI_DATA=… python studies/table_weights_heart.py [--seeds 5]
 
 The densities of `table_weights.py`, linear predictors of the preset `table`. Seeds count from 1000
 on and draw 80 % of every training hospital's patients, as in `wri.paper.experiments.heart`. Printed

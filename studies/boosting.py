@@ -1,6 +1,6 @@
 """Where invariant boosted trees pay: simulated hospitals, heart disease, the paper's simulation.
 
-    python benchmarks/boosting.py --keep boosting.jsonl [--seeds 10] [--data thresholds heart …]
+    python studies/boosting.py --keep boosting.jsonl [--seeds 10] [--data thresholds heart …]
         [--packages FOLDER] [--table]
 
 Each data set, line and seed is one part. A finished part is one line of JSON in the file, and only

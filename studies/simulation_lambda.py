@@ -1,6 +1,6 @@
 """Which λ the tuned lines of tables E.1 to E.3 have, chosen on data that the tables never show.
 
-    python benchmarks/simulation_lambda.py
+    python studies/simulation_lambda.py
 
 Three of the tables' settings, data seeds from 1000 on, two trainings on each data set, the same λ
 for every objective. Printed is the mean gain in accuracy over ERM at the chosen step, in points;

@@ -1,6 +1,6 @@
 """Rules that choose λ without the test environment, on the coloured digits.
 
-    python benchmarks/coloured_selection.py [--dataset hcmnist-cs] [--first 20] [--draws 10]
+    python studies/coloured_selection.py [--dataset hcmnist-cs] [--first 20] [--draws 10]
 
 Every algorithm of preset `coloured` is trained with each λ of its ladder, 0 (ERM) included, on
 draws of everything, and judged at its last step. Rules that use training environments only:
