@@ -24,7 +24,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class SharedStart(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            if "test_ray" in nodeid:
+            if "test_ray" in nodeid or "test_jobs_ray" in nodeid:
                 return "ray"
             path = nodeid.split("::")[0]
             together = (
@@ -51,13 +51,12 @@ def one_thread():
 
 
 @pytest.fixture(scope="session")
-def ray_session():
+def ray_runner():
     """Ray for all tests that do not kill it."""
-    from wri.sweep.ray_session import RaySession
+    from wri.jobs import RayRunner
 
-    session = RaySession(workers=2, memory=1e8, shared=0)
-    yield session
-    session.close()
+    with RayRunner(workers=2) as runner:
+        yield runner
 
 
 @pytest.fixture

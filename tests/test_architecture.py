@@ -75,12 +75,33 @@ def test_names_that_moved_to_the_paper_are_found_where_they_were(old, new):
         _ = old.other
 
 
-def test_ray_is_imported_only_when_its_back_end_starts():
-    for path in ROOT.rglob("*.py"):
-        for node in nodes_of(path):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert "ray" not in {name.split(".")[0] for name in names}, path
+def imported_names(node):
+    """Modules that a statement or a call imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        return [each.value for each in node.args if isinstance(each, ast.Constant)]
+    return []
+
+
+def test_ray_is_imported_by_the_child_that_is_connected_to_it_and_nowhere_else():
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.rglob("*.py")
+        for node in nodes_of(path)
+        if "ray" in {name.split(".")[0] for name in imported_names(node)}
+    }
+    assert found == {"jobs/ray_driver.py"}
+
+
+def test_processes_and_pools_are_started_by_jobs_only():
+    pools = {"ThreadPoolExecutor", "ProcessPoolExecutor", "Parallel", "Popen", "Pool"}
+    for path in (path for path in ROOT.rglob("*.py") if path.parent.name != "jobs"):
+        used = {node.attr for node in nodes_of(path) if isinstance(node, ast.Attribute)}
+        used |= {node.id for node in nodes_of(path) if isinstance(node, ast.Name)}
+        assert not used & pools, path
 
 
 def docstring_lines(node):

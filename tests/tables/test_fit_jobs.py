@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 from wri.errors import InputError, LostBackendError
-from wri.tables import fit_jobs
+from wri.jobs import LocalRunner, RayRunner, on_ray, open_runner
+from wri.jobs import runner as contract
 from wri.tables.coefficients import coefficient_section
-from wri.tables.fit_jobs import FitJob, LocalRunner, RayRunner, open_runner
+from wri.tables.fit_jobs import FitJob, run_fits
 from wri.tables.fitting import FitOptions, fit_table, prepared_columns
 from wri.tables.held_out import SiteData
 from wri.tables.reading import read_rows
@@ -44,7 +45,7 @@ def work(data, job):
 def test_jobs_run_in_order_in_this_process():
     jobs = [FitJob("erm", "a"), FitJob("wri")]
     with open_runner() as runner:
-        found = list(runner.run(work, DATA, jobs))
+        found = list(run_fits(runner, work, DATA, jobs))
     assert found == [(jobs[0], "erm without a of 3 rows"), (jobs[1], "wri without None of 3 rows")]
 
 
@@ -56,24 +57,16 @@ def test_an_unknown_back_end_is_named():
 @needs_ray
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills workers by signal 9")
 @pytest.mark.slow
-def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch, ray_session):
-    class SharedRunner(RayRunner):
-        def __init__(self):
-            super().__init__(workers=2)
-            self._session = ray_session
-
-        def close(self):
-            """Leave Ray running for other tests."""
-
-    monkeypatch.setattr(fit_jobs, "RETRIES", 0)
-    monkeypatch.setitem(fit_jobs.RUNNERS, "ray", SharedRunner)
-    runner = SharedRunner()
+def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch, ray_runner):
+    monkeypatch.setattr(ray_runner, "retries", 0)
+    monkeypatch.setattr(contract, "RETRIES", 0)
     jobs = [FitJob("erm", "a"), FitJob("wri", "b"), FitJob("wri")]
-    assert dict(runner.run(work, DATA, jobs)) == dict(LocalRunner().run(work, DATA, jobs))
+    here = dict(run_fits(LocalRunner(), work, DATA, jobs))
+    assert dict(run_fits(ray_runner, work, DATA, jobs)) == here
     with pytest.raises(InputError, match="column 'x' is bad; drop it"):
-        list(runner.run(work, DATA, [FitJob("bad", "a")]))
+        list(run_fits(ray_runner, work, DATA, [FitJob("bad", "a")]))
     with pytest.raises(InputError, match="gave up the fit of dies without site 'a' after 1"):
-        list(runner.run(work, DATA, [FitJob("dies", "a")]))
+        list(run_fits(ray_runner, work, DATA, [FitJob("dies", "a")]))
     rows = read_rows([table], "y", "site")
     options = {"steps": 30, "keep": "wri 1", "predictors": ("linear",)}
     here = fit_table(rows, FitOptions(**options))
@@ -88,14 +81,11 @@ def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch, ray
 
 
 def test_a_lost_ray_ends_a_fit_with_one_sentence(command, table, monkeypatch):
-    class LostSession:
-        closed = False
+    def lose(runner, shared):
+        raise LostBackendError("one of Ray's servers was killed or ended")
 
-        def __init__(self, *size, **sizes):
-            raise LostBackendError("one of Ray's servers was killed or ended")
-
-    monkeypatch.setattr(fit_jobs, "RaySession", LostSession)
-    monkeypatch.setattr(fit_jobs, "check_ray", lambda: None)
+    monkeypatch.setattr(RayRunner, "start", lose)
+    monkeypatch.setattr(on_ray, "find_spec", lambda name: name)
     asked = ("--target", "y", "--env", "site", "-o", "model", "--backend", "ray", "--json")
     done = command("fit", str(table), *asked)
     assert done.returncode == 3

@@ -10,8 +10,8 @@ import pytest
 from wri import ERMClassifier, ERMRegressor
 from wri.errors import InputError
 from wri.estimators import load
+from wri.jobs import LocalRunner
 from wri.tables import chunks, folders
-from wri.tables.fit_jobs import LocalRunner, RayRunner
 from wri.tables.fitting import FitOptions, find_schema, fit_table
 from wri.tables.folder_fit import fit_folder
 from wri.tables.folders import Folder, find_files, scan_folder
@@ -131,12 +131,10 @@ def test_wrong_files_are_named(tmp_path, monkeypatch, case):
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 @pytest.mark.slow
-def test_ray_sums_the_same(tmp_path, ray_session):
-    runner = RayRunner(workers=2)
-    runner._session = ray_session
+def test_ray_sums_the_same(tmp_path, ray_runner):
     path = write(table(600), tmp_path / "rows")
     here = fit(path, algorithms=("wri",))
-    there = fit(path, runner, algorithms=("wri",))
+    there = fit(path, ray_runner, algorithms=("wri",))
     np.testing.assert_allclose(there.estimator.parameters_, here.estimator.parameters_, atol=1e-12)
 
 

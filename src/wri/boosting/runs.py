@@ -1,18 +1,20 @@
 """Runs of trees and their records."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 
 from wri.boosting.column_view import ColumnView, fill_gaps
 from wri.boosting.row_weights import WeightedRows
 from wri.boosting.spec import TreeSpec
 from wri.boosting.trees import Trees, grow
+from wri.jobs import Jobs, LocalRunner, Report
 from wri.progress import Progress
 from wri.rows import Scaling
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED, generator
@@ -234,17 +236,19 @@ def train_trees(
     jobs = effective_n_jobs(n_jobs)
     if len(runs) == 1:
         return [_train_one(runs[0], every, jobs, progress)]
-    waiting = Parallel(n_jobs=min(jobs, len(runs)), prefer="threads", return_as="generator")(
-        delayed(_train_one)(run, every, 1, None) for run in runs
-    )
-    records = []
-    for record in waiting:
-        records.append(record)
-        progress(len(records), len(runs))
-    return records
+
+    def work(run: TreeRun, report: Report) -> TreeRecord:
+        return _train_one(run, every, 1, lambda done, of: report(done))
+
+    records: dict[int, TreeRecord] = {}
+    with closing(LocalRunner(min(jobs, len(runs))).run(Jobs(work=work, jobs=runs))) as finished:
+        for ended in finished:
+            records[ended.number] = ended.result
+            progress(len(records), len(runs))
+    return [records[number] for number in range(len(runs))]
 
 
-def _train_one(run: TreeRun, every: int, threads: int, progress: Progress | None) -> TreeRecord:
+def _train_one(run: TreeRun, every: int, threads: int, progress: Progress) -> TreeRecord:
     spec, learned = run.tree_spec, run.learned
     rows, last = run.weighted_rows, run.spec.last_step
     trees = grow(

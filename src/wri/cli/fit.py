@@ -139,7 +139,7 @@ def _fit_folder(
     path: Path, fit_rows: Callable[..., None], options: "FitOptions", **columns: Any
 ) -> None:
     """Fit a folder of Parquet files in chunks."""
-    from wri.tables.fit_jobs import open_runner
+    from wri.jobs import open_runner
     from wri.tables.folder_fit import check_folder_options, fit_folder
     from wri.tables.folders import Folder, find_files, scan_folder
 

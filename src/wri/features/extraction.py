@@ -12,12 +12,14 @@ import hashlib
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import joblib
 import numpy as np
+from joblib import cpu_count
 
 from wri.cache import cache_folder
 from wri.datasets import Environment, ImageFolder
@@ -25,6 +27,7 @@ from wri.errors import InputError, shorten
 from wri.features.backbones import Backbone, as_backbone
 from wri.features.picture_files import MOST_PIXELS, UnreadableError
 from wri.features.picture_store import FeatureStore
+from wri.jobs import Jobs, LocalRunner, Report
 from wri.progress import Progress, silent
 from wri.threads import one_thread
 
@@ -32,7 +35,6 @@ CHUNK = 64  # pictures per chunk; an interruption costs a worker at most one chu
 MOST_BYTES = 8 * MOST_PIXELS  # of a file: 16 bits for each of four channels, not compressed
 MOST_WORKERS = 8  # unless more are asked for: each needs a third of a gigabyte
 MOST_NAMED = 5  # broken pictures in a warning
-IDLE_SECONDS = 30  # after which an idle worker ends, also if its parent was killed
 
 PathLike = str | os.PathLike[str]
 
@@ -290,25 +292,26 @@ def _compute(
     if not chunks:
         return
     backbone = backbone.for_extraction()
-    several = min(workers or min(joblib.cpu_count(), MOST_WORKERS), len(chunks))
-    if several == 1:
-        for chunk in chunks:
-            yield _work(backbone, [(number, paths[number]) for number in chunk])
-        return
-    parallel = joblib.Parallel(  # loky's processes: scripts need no guard of __main__
-        several,
-        backend="loky",
-        return_as="generator_unordered",
-        pre_dispatch="2*n_jobs",
-        idle_worker_timeout=IDLE_SECONDS,
+    several = min(workers or min(cpu_count(), MOST_WORKERS), len(chunks))
+    jobs = Jobs(
+        work=partial(_work, backbone),
+        jobs=[[(number, paths[number]) for number in chunk] for chunk in chunks],
     )
-    yield from parallel(
-        joblib.delayed(_work)(backbone, [(number, paths[number]) for number in chunk])
-        for chunk in chunks
-    )
+    runner = LocalRunner(several, lambda job: several > 1)
+    with closing(runner.run(jobs)) as finished:
+        for ended in finished:
+            if ended.lost is not None:
+                first = paths[chunks[ended.number][0]]
+                raise InputError(
+                    f"a worker process died {runner.retries + 1} times with {first} or one of the "
+                    f"next {CHUNK} pictures; memory may be short: use fewer workers"
+                )
+            yield ended.result
 
 
-def _work(backbone: Backbone, files: Sequence[tuple[int, Path]]) -> list[ExtractedFile]:
+def _work(
+    backbone: Backbone, files: Sequence[tuple[int, Path]], report: Report
+) -> list[ExtractedFile]:
     """Compute the features of some files, one after the other."""
     made = []
     with one_thread():

@@ -17,7 +17,6 @@ from wri.training import Run
 from wri.training.runs import LARGE_BANK
 from wri.training.stacks import MOST_ROWS, overhead_of
 
-WORKER = 3.5e8  # bytes of PyTorch and wri in a worker process
 COPIES = 12  # numbers per unit and row of a batch that a step keeps
 INPUTS = 3  # numbers per input and row of a batch
 ADAM = 4  # numbers per parameter: itself, its gradient and two moments

@@ -2,15 +2,12 @@
 
 from contextlib import closing
 
-from wri.errors import LostBackendError, check_option
+from wri.errors import LostBackendError
+from wri.jobs import open_runner
 from wri.progress import Progress
 from wri.sweep.backend import Backend
-from wri.sweep.local import LocalBackend
-from wri.sweep.ray_backend import RayBackend
 from wri.sweep.store import Store
 from wri.sweep.sweep import Sweep
-
-BACKENDS: dict[str, type[Backend]] = {"local": LocalBackend, "ray": RayBackend}
 
 
 def open_backend(name: str = "local") -> Backend:
@@ -36,11 +33,11 @@ def open_backend(name: str = "local") -> Backend:
     --------
     >>> from wri.sweep import open_backend
     >>> with open_backend() as backend:
-    ...     type(backend).__name__
-    'LocalBackend'
+    ...     backend.overhead([])
+    0.0
     """
-    check_option("backend", name, tuple(BACKENDS))
-    return BACKENDS[name]()
+    runner = open_runner(name, "backend")
+    return Backend(None if name == "local" else runner)
 
 
 def run_sweep(
@@ -91,7 +88,7 @@ def run_sweep(
     store.plan(sweep.spec.setting, sweep.infos, sweep.new_stacks(store))
     pending = sweep.old_stacks(store)
     try:
-        with closing((backend or LocalBackend()).train(sweep, pending, progress)) as trained:
+        with closing((backend or Backend()).train(sweep, pending, progress)) as trained:
             for stack in trained:
                 store.finish(stack.runs, stack.results)
     except LostBackendError as error:

@@ -1,15 +1,16 @@
 """Planned and checked sweep: its runs, and which of them share a stack."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 
 import numpy as np
 
 from wri.errors import InputError
+from wri.jobs import WORKER
 from wri.number_text import write_number
 from wri.sweep.balance import balanced_splits
 from wri.sweep.data import SweepData
-from wri.sweep.memory import WORKER, count_side_by_side, most_rows, stack_memory
+from wri.sweep.memory import count_side_by_side, most_rows, stack_memory
 from wri.sweep.outcomes import DatasetInfo
 from wri.sweep.plan import RunSpec, SweepSpec
 from wri.sweep.store import Store
@@ -139,22 +140,6 @@ class Sweep:
         if not planned.balanced:
             return self.run(planned)
         return planned.run(self._data[planned.dataset], self.splits_to_train(planned))
-
-    def splits_key(self, planned: RunSpec) -> Hashable:
-        """Return a key that is equal for runs with the same rows.
-
-        Parameters
-        ----------
-        planned : RunSpec
-            The planned run.
-
-        Returns
-        -------
-        key : hashable
-            The key.
-        """
-        balanced = planned.test_envs if planned.balanced else None
-        return planned.dataset, planned.trial_seed, balanced
 
     def splits_to_train(self, planned: RunSpec) -> dict[str, np.ndarray]:
         """Return all rows that a run is measured on.

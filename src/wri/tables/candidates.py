@@ -16,8 +16,8 @@ from wri.diagnosis.left_out import plain_model
 from wri.errors import InputError, check_option
 from wri.estimators import ESTIMATORS
 from wri.estimators.specs import has_penalty_weight
+from wri.jobs import RUNNERS
 from wri.registry import ALGORITHMS
-from wri.tables.fit_jobs import RUNNERS
 
 DEFAULT = ("wri", "erm")
 PATH = (0.3, 1.0, 3.0)  # λ of WRI, as multiples of the preset's

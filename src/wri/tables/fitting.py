@@ -18,11 +18,12 @@ from wri.diagnosis import ChangingFeatures
 from wri.errors import InputError
 from wri.estimators.columns import Column
 from wri.estimators.pipeline import make_pipeline
+from wri.jobs import Runner, open_runner
 from wri.progress import Progress, silent
 from wri.tables.candidates import WITHOUT, FitCandidate, FitOptions
 from wri.tables.column_names import owners_of, readable_names
 from wri.tables.diagnosing import NamedColumns, compare_slopes
-from wri.tables.fit_jobs import FitJob, JobRunner, open_runner
+from wri.tables.fit_jobs import FitJob, run_fits
 from wri.tables.held_out import (
     HeldOutScores,
     HeldOutWork,
@@ -297,12 +298,12 @@ class _Fits:
     reduced: TableSchema | None  # without the flagged columns, if such a model is kept
 
     def run(
-        self, data: SiteData, candidates: Sequence[FitCandidate], runner: JobRunner
+        self, data: SiteData, candidates: Sequence[FitCandidate], runner: Runner
     ) -> tuple[dict[str, Any], list[str]]:
         """Return the models by name, and their warnings."""
         work = partial(self._fit, by_name={each.name: each for each in candidates})
         jobs = [FitJob(each.name) for each in candidates]
-        found = {job.algorithm: result for job, result in runner.run(work, data, jobs)}
+        found = {job.algorithm: result for job, result in run_fits(runner, work, data, jobs)}
         said = [text for each in candidates for text in found[each.name][1]]
         models = {each.name: found[each.name][0] for each in candidates}
         return models, list(dict.fromkeys(said))

@@ -22,10 +22,11 @@ from wri.datasets.labels import listed_names
 from wri.datasets.table_files import check_names
 from wri.datasets.table_size import count_parquet, reading_bytes
 from wri.errors import InputError, shorten
+from wri.jobs import Runner
 from wri.number_text import write_number
 from wri.progress import Progress, silent
 from wri.tables.chunks import open_table
-from wri.tables.fit_jobs import JobRunner
+from wri.tables.fit_jobs import run_fits
 from wri.tables.reading import SourceFile, TableRows, digest_file, leave_columns_out, separate
 
 SAMPLE = 100_000
@@ -66,7 +67,7 @@ class Folder:
 
     path: Path
     files: tuple[Path, ...]
-    runner: JobRunner
+    runner: Runner
     say: Callable[[str], None]
 
     def read(
@@ -80,7 +81,7 @@ class Folder:
         """Make one pass: yield files with what they give, as they finish."""
         start = perf_counter()
         jobs = [FileJob(path) for path in self.files]
-        for done, (job, result) in enumerate(self.runner.run(work, shared, jobs), start=1):
+        for done, (job, result) in enumerate(run_fits(self.runner, work, shared, jobs), start=1):
             yield job.path, result
             progress(done, len(jobs))
         seconds = perf_counter() - start

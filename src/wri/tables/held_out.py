@@ -24,12 +24,13 @@ from wri.diagnosis.changing_features import flagged_columns
 from wri.errors import InputError, shorten
 from wri.estimators.row_split import hash_rows
 from wri.evaluation.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future, future_rows
+from wri.jobs import LocalRunner, Runner
 from wri.ood.measures import auroc
 from wri.progress import Progress, silent
 from wri.rows import find_constant_columns
 from wri.tables.candidates import CONSTANT, WITHOUT, FitCandidate
 from wri.tables.column_names import owners_of
-from wri.tables.fit_jobs import FitJob, JobRunner, LocalRunner
+from wri.tables.fit_jobs import FitJob, run_fits
 
 LEVEL = 0.95
 DRAWS = 500  # of the bootstrap
@@ -301,7 +302,7 @@ def hold_out_sites(
     work: HeldOutWork,
     *,
     progress: Progress = silent,
-    runner: JobRunner | None = None,
+    runner: Runner | None = None,
 ) -> HeldOutScores:
     """Fit every model on all sites but one and score it there, for each site.
 
@@ -315,7 +316,7 @@ def hold_out_sites(
         What is done with each.
     progress : callable, optional
         Called with the sites done and in all.
-    runner : JobRunner, optional
+    runner : Runner, optional
         Where fits run; in this process by default.
 
     Returns
@@ -327,7 +328,7 @@ def hold_out_sites(
     held = {name: _no_rows(len(data.y)) for name in names}
     found: dict[str, SiteResult] = {}
     progress(0, len(jobs))
-    for job, result in (runner or LocalRunner()).run(work, data, jobs):
+    for job, result in run_fits(runner or LocalRunner(), work, data, jobs):
         inside = data.groups == job.held_out
         for name, seen in zip(names, result.rows, strict=True):
             for every, own in zip(held[name], seen, strict=True):

@@ -251,7 +251,7 @@ class Run:
                 f"{what}: row {outside[0]} does not exist; the bank has "
                 f"{len(self.bank.features)} rows, counted from 0"
             )
-        return rows.astype(np.int64)
+        return rows.astype(np.int64, copy=False)
 
     @property
     def objective(self) -> Objective:
@@ -302,6 +302,10 @@ class Run:
             digest.update(len(rows).to_bytes(8, "little"))
             digest.update(rows.tobytes())
         return id(self.bank), digest.digest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out `split`, which names the bank of this process."""
+        return {name: value for name, value in self.__dict__.items() if name != "split"}
 
     @property
     def source(self) -> Hashable:

@@ -1,25 +1,31 @@
-"""Scheduling of stacks: order, threads and processes.
+"""Scheduling of stacks: a stack is a job, here or on Ray.
 
 `finished_stacks` trains stacks on this machine and yields each when it is done; `train` collects
-them. Stacks train in threads of this process or, if it pays, in processes
-(`wri.training.processes`). Sweeps may train on other machines instead (`wri.sweep.backend`).
+them. Stacks train in threads of this process or, if it pays, in processes: density steps are many
+small operations that wait for Python's lock, and two such stacks in two threads take 15 to 25 %
+longer than in two processes. Sweeps may train on Ray instead (`wri.sweep.backend`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from wri.progress import Progress
+from wri.errors import InputError
+from wri.jobs import Ended, Jobs, LocalRunner, Report, Runner
+from wri.progress import Progress, silent
+from wri.threads import torch_threads
 from wri.training.loop import Measures, choose_device, train_stack
-from wri.training.memory import keep_freed_memory
-from wri.training.processes import StackWorkers, pays_for_processes, takes_side_steps
+from wri.training.memory import give_back_freed_memory, keep_freed_memory
 from wri.training.records import Record
 from wri.training.runs import Run
-from wri.training.stacks import plan_stacks
+from wri.training.stacks import plan_stacks, stack_cost
+
+ROW_SECONDS = 1e-6  # of a core for a stack's step, per row of `stack_cost`
+LEAST_SECONDS = 30  # of work per worker, below which its start costs more than it gains
 
 
 class FinishedStack(NamedTuple):
@@ -165,126 +171,149 @@ def finished_stacks(
     >>> [stack.numbers for stack in finished_stacks(runs, [[0], [1]], side_by_side=False)]
     [[0], [1]]
     """
-    steps = sum(runs[stack[0]].spec.last_step for stack in stacks if len(stack))
-    board = _Board(steps, progress)
+    jobs = [
+        StackJob(
+            runs=[runs[n] for n in stack],
+            checkpoint_every=checkpoint_every,
+            measures=measures,
+            device=device,
+        )
+        for stack in stacks
+    ]
+    runner = LocalRunner()
+    if side_by_side and stacks:
+        keep_freed_memory()
+        runner, jobs = share_threads(jobs, threads, most, processes)
+    with closing(run_stacks(runner, train_stack_job, jobs, progress or silent)) as finished:
+        for ended in finished:
+            if ended.lost is not None:
+                lost = jobs[ended.number].runs
+                raise InputError(
+                    f"a worker process died {runner.retries + 1} times while it trained "
+                    f"{len(lost)} runs of {lost[0].objective.name}; memory may be short: train "
+                    "fewer at a time"
+                )
+            yield FinishedStack(stacks[ended.number], ended.result)
 
-    settings = _Settings(checkpoint_every, measures, device)
 
-    def work(stack: Sequence[int], workers: StackWorkers | None = None) -> FinishedStack:
-        chosen = [runs[n] for n in stack]
-        return FinishedStack(stack, settings.train(chosen, board, workers))
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StackJob:
+    """Stack to train, and how."""
 
-    if not (side_by_side and stacks):
-        yield from map(work, stacks)
-        return
-    keep_freed_memory()
-    on_cpu = choose_device(device) == "cpu"
-    n = _count_workers(len(stacks), most if on_cpu else 1, threads)
-    if processes is None:
-        processes = pays_for_processes([[runs[k] for k in stack] for stack in stacks], n)
-    if n < 2 and threads is None:
-        yield from map(work, stacks)
-        return
-    with StackWorkers(n) if processes and on_cpu else nullcontext() as workers:
-        yield from _side_by_side(lambda stack: work(stack, workers), stacks, board, n, threads)
-
-
-class _Settings(NamedTuple):
-    """Settings of the training of every stack."""
-
+    runs: Sequence[Run]
     checkpoint_every: int
     measures: Measures
-    device: str
+    device: str = "auto"
+    threads: int | None = None  # None: nothing is changed in the process
 
-    def train(
-        self, runs: Sequence[Run], board: "_Board", workers: StackWorkers | None
-    ) -> list[Record]:
-        """Train a stack in the calling thread, or in a worker if it has density steps."""
-        every, measures = self.checkpoint_every, self.measures
-        if workers is not None and takes_side_steps(runs):
-            return workers.train(runs, every, measures, board.follow())
-        return train_stack(
-            runs,
-            checkpoint_every=every,
-            measures=measures,
-            device=self.device,
-            progress=lambda step, of: board.advance(),
-        )
+    @property
+    def last_step(self) -> int:
+        return self.runs[0].spec.last_step
 
 
-def _count_workers(stacks: int, most: int | None, each: int | None) -> int:
-    """Return the number of stacks at the same time, each with its share of threads."""
-    threads = torch.get_num_threads()
-    return min(stacks, most or threads, max(1, threads // (each or 1)))
+def train_stack_job(job: StackJob, report: Report) -> list[Record]:
+    """Train a stack in the calling thread."""
+    if job.threads is not None:
+        keep_freed_memory()
+        torch.set_num_threads(job.threads)  # PyTorch keeps this number per calling thread
+    records = train_stack(
+        job.runs,
+        checkpoint_every=job.checkpoint_every,
+        measures=job.measures,
+        device=job.device,
+        progress=lambda step, of: report(step),
+    )
+    if job.threads is not None:
+        give_back_freed_memory()  # idle workers hold no more than PyTorch
+    return records
 
 
-class _Board:
-    """Board on which stacks that train at the same time report steps and find changes."""
+def run_stacks(
+    runner: Runner,
+    work: Callable[[StackJob, Report], Any],
+    jobs: Sequence[StackJob],
+    progress: Progress,
+    status: Callable[[int, int, int], None] = lambda done, of, at_work: None,
+    memory: Sequence[float] | None = None,
+) -> Generator[Ended, None, None]:
+    """Run work on stacks; banks and row numbers are sent to workers once.
 
-    def __init__(self, steps: int, progress: Progress | None) -> None:
-        self.stopped = False
-        self.share: int | None = None  # threads for each stack; None leaves them as they are
-        self._steps, self._done = steps, 0
-        self._progress, self._lock = progress, Lock()
+    Parameters
+    ----------
+    progress
+        Called with (steps done, steps in all).
+    status
+        Called with finished stacks, all stacks, and stacks at work.
+    """
+    steps, shared = StackProgress(jobs, progress, status), {}
+    for run in (run for job in jobs for run in job.runs):
+        for each in (run.bank, *run.train, *run.evaluate.values()):
+            shared[id(each)] = each
+    sent = Jobs(
+        work=work, jobs=jobs, shared=[*shared.values()], on_steps=steps.report, memory=memory
+    )
+    with torch_threads(jobs[0].threads if jobs else None), closing(runner.run(sent)) as finished:
+        for ended in finished:
+            steps.finish(ended.number)
+            yield ended
 
-    def advance(self) -> None:
-        """Report a step of a stack that trains in the calling thread."""
-        # PyTorch sets this number per calling thread
-        if self.share is not None and torch.get_num_threads() != self.share:
-            torch.set_num_threads(self.share)
-        self._report(1)
 
-    def follow(self) -> Callable[[int], int]:
-        """Return a function for a stack elsewhere: from its steps to its number of threads."""
-        seen = 0
+class StackProgress:
+    """Steps of all stacks together; several threads may report them."""
 
-        def advance(steps: int) -> int:
-            nonlocal seen
-            self._report(max(0, steps - seen))  # a stack that is tried again starts at 0
-            seen = max(seen, steps)
-            return self.share or 1
+    def __init__(
+        self,
+        jobs: Sequence[StackJob],
+        progress: Progress,
+        status: Callable[[int, int, int], None],
+    ) -> None:
+        self._progress, self._status, self._lock = progress, status, Lock()
+        self._last = [job.last_step for job in jobs]
+        self._steps: dict[int, int] = {}  # of stacks that have started
+        self._done = self._ended = 0
 
-        return advance
-
-    def _report(self, steps: int) -> None:
-        if self.stopped:
-            raise KeyboardInterrupt
+    def report(self, number: int, steps: int, ended: bool = False) -> None:
         with self._lock:
-            self._done += steps
-            if steps and self._progress is not None:
-                self._progress(self._done, self._steps)
+            if ended or number not in self._steps:
+                self._ended += ended
+                at_work = len({*self._steps, number}) - self._ended
+                self._status(self._ended, len(self._last), at_work)
+            more = steps - self._steps.get(number, 0)
+            self._steps[number] = self._steps.get(number, 0) + max(0, more)
+            if more > 0:  # a stack that is tried again starts at 0
+                self._done += more
+                self._progress(self._done, sum(self._last))
+
+    def finish(self, number: int) -> None:
+        self.report(number, self._last[number], ended=True)
 
 
-def _side_by_side(
-    work: Callable[[Sequence[int]], FinishedStack],
-    stacks: Sequence[Sequence[int]],
-    board: _Board,
-    workers: int,
-    each: int | None,
-) -> Iterator[FinishedStack]:
-    """Train several stacks at the same time, each with its share of the threads.
+def share_threads(
+    jobs: Sequence[StackJob], threads: int | None, most: int | None, processes: bool | None
+) -> tuple[LocalRunner, list[StackJob]]:
+    """Return how many stacks train at the same time and where, and stacks with their threads.
 
     The operations of a step are small: two stacks on one thread each take less time than one after
-    the other on two. The last stacks share all threads.
+    the other on two.
     """
-    threads = torch.get_num_threads()
+    on_cpu, all_threads = choose_device(jobs[0].device) == "cpu", torch.get_num_threads()
+    at_once = (most or all_threads) if on_cpu else 1
+    workers = min(len(jobs), at_once, max(1, all_threads // (threads or 1)))
+    if processes is None:
+        processes = pays_for_processes(jobs, workers)
+    each = threads or max(1, all_threads // workers)
+    in_process = takes_side_steps if processes and on_cpu else lambda job: False
+    return LocalRunner(workers, in_process), [replace(job, threads=each) for job in jobs]
 
-    def share(left: int) -> int:
-        return each or max(1, threads // max(1, min(workers, left)))
 
-    board.share = share(len(stacks))
-    torch.set_num_threads(board.share)
-    try:
-        with ThreadPoolExecutor(workers) as pool:
-            jobs = [pool.submit(work, stack) for stack in stacks]
-            try:
-                for done, job in enumerate(as_completed(jobs), 1):
-                    finished = job.result()
-                    board.share = share(len(jobs) - done)
-                    yield finished
-            except BaseException:  # an error or Ctrl-C: the others end at their next step
-                board.stopped = True
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
-    finally:
-        torch.set_num_threads(threads)
+def takes_side_steps(job: StackJob) -> bool:
+    """Return whether a stack makes many small steps beside the predictor's."""
+    return any(run.objective.side_steps(run.hyper).steps for run in job.runs)
+
+
+def pays_for_processes(jobs: Sequence[StackJob], workers: int) -> bool:
+    """Return whether stacks with side steps have enough work for this number of workers."""
+    seconds = sum(
+        ROW_SECONDS * stack_cost(job.runs) * job.last_step for job in jobs if takes_side_steps(job)
+    )
+    return workers > 1 and seconds >= workers * LEAST_SECONDS

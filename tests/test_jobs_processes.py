@@ -14,8 +14,9 @@ import pytest
 
 from helpers import make_bank, make_run
 from wri.errors import InputError
-from wri.training import finished_stacks, processes
-from wri.training.processes import pays_for_processes, takes_side_steps
+from wri.jobs import runner
+from wri.training import finished_stacks
+from wri.training.scheduling import StackJob, pays_for_processes, takes_side_steps
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="looks for workers in /proc"
@@ -23,8 +24,8 @@ pytestmark = pytest.mark.skipif(
 HYPER = {"batch_size": 16, "density_batch_size": 8, "density_steps": 2}
 SCRIPT = """
 import sys
-sys.path[:0] = [{tests!r}, {here!r}]
-from test_processes import make_runs
+sys.path.insert(0, {tests!r})
+from test_jobs_processes import make_runs
 from wri.training import finished_stacks
 
 runs = make_runs(1_000_000)
@@ -63,7 +64,7 @@ def own_temporary_folder(tmp_path, monkeypatch):
 
 
 def folders():
-    return set(Path(tempfile.gettempdir()).glob("wri-stacks-*"))
+    return set(Path(tempfile.gettempdir()).glob("wri-jobs-*"))
 
 
 def records_of(runs, stacks, **options):
@@ -113,7 +114,7 @@ def test_ctrl_c_ends_the_workers():
 
 @pytest.mark.slow
 def test_a_stack_whose_workers_always_die_is_given_up(monkeypatch):
-    monkeypatch.setattr(processes, "RETRIES", 0)
+    monkeypatch.setattr(runner, "RETRIES", 0)
 
     def kill(done, of):
         for worker in workers_of(os.getpid()):
@@ -125,12 +126,11 @@ def test_a_stack_whose_workers_always_die_is_given_up(monkeypatch):
 
 @pytest.mark.slow
 def test_a_killed_script_without_a_guard_of_main_leaves_no_worker(tmp_path):
-    here = Path(__file__).parent
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(tests=str(here.parent), here=str(here)))
+    script.write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
     process = subprocess.Popen([sys.executable, str(script)])
     workers = wait_for(lambda: workers_of(process.pid))
-    wait_for(lambda: any(np.fromfile(f / "board-0", np.int64)[1:] for f in folders()))
+    wait_for(lambda: any(np.fromfile(f / "steps-0", np.int64) for f in folders()))
     process.kill()
     process.wait()
     wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
@@ -147,8 +147,12 @@ def wait_for(fact, seconds=60):
 
 def test_processes_are_for_much_work_with_density_steps():
     short, long = make_runs(20), make_runs(1_000_000)
-    assert [takes_side_steps([run]) for run in short] == [True, True, True, False]
-    assert pays_for_processes([long[:2], long[2:3]], 2)
-    assert not pays_for_processes([short[:2], short[2:3]], 2)
-    assert not pays_for_processes([long[3:]], 2)
-    assert not pays_for_processes([long[:2], long[2:3]], 1)
+    assert [takes_side_steps(as_job([run])) for run in short] == [True, True, True, False]
+    assert pays_for_processes([as_job(long[:2]), as_job(long[2:3])], 2)
+    assert not pays_for_processes([as_job(short[:2]), as_job(short[2:3])], 2)
+    assert not pays_for_processes([as_job(long[3:])], 2)
+    assert not pays_for_processes([as_job(long[:2]), as_job(long[2:3])], 1)
+
+
+def as_job(runs):
+    return StackJob(runs=runs, checkpoint_every=10, measures=None)

@@ -25,7 +25,7 @@ class RayDriver:
         self._board: Any = None
         self._asked: Any = None
         self._steps: dict[int, int] = {}
-        self._stored: list[Any] = []
+        self._work: Any = None
         self._waiting: dict[Any, int] = {}
 
     def start(self, options: dict[str, Any]) -> tuple[str, list[dict[str, float]]]:
@@ -36,19 +36,18 @@ class RayDriver:
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         return self._ray.get_runtime_context().gcs_address, nodes
 
-    def put(self, content: bytes, buffers: list[bytes]) -> int:
-        """Store a pickled object; workers read its buffers where they lie, without a copy."""
+    def put(self, shared: bytes, arrays: list[bytes], work: bytes) -> None:
+        """Store a `SentWork`; workers read its arrays where they lie, without a copy."""
         import numpy as np
 
-        arrays = [np.frombuffer(each, dtype=np.uint8) for each in buffers]
-        self._stored.append(self._ray.put((content, arrays)))
-        return len(self._stored) - 1
+        self._work = self._ray.put(
+            (shared, [np.frombuffer(each, np.uint8) for each in arrays], work)
+        )
 
-    def submit(self, number: int, options: dict[str, Any], job: bytes, stored: list[int]) -> None:
-        """Submit a job: a pickled function with its first argument, and what it is called with."""
+    def submit(self, number: int, options: dict[str, Any], job: bytes) -> None:
+        """Submit a pickled job of the stored work."""
         task = self._ray.remote(_run_job).options(num_cpus=1, **options)
-        objects = [self._stored[each] for each in stored]
-        self._waiting[task.remote(job, number, self._board, *objects)] = number
+        self._waiting[task.remote(self._work, job, number, self._board)] = number
 
     def poll(self) -> tuple[dict[int, tuple[bool, Any]], dict[int, int]]:
         """Return what jobs ended with, and the steps that others have done.
@@ -73,7 +72,7 @@ class RayDriver:
         for ref in self._waiting:
             self._ray.cancel(ref, force=True)
         self._waiting.clear()
-        self._stored.clear()
+        self._work = None
 
     def close(self) -> None:
         """Cancel the jobs, and leave Ray; it ends if it was started here."""
@@ -108,16 +107,27 @@ class _StepBoard:
         return self._steps
 
 
-def _run_job(job: bytes, number: int, board: Any, *stored: Any) -> bytes:
+def _run_job(sent: Any, job: bytes, number: int, board: Any) -> bytes:
     """Run a job in a worker; Ray sends this code, so a worker without wri can say so."""
     import pickle
     import traceback
+    from time import monotonic
+
+    last = 0.0
+
+    def report(steps: int) -> None:
+        nonlocal last
+        if monotonic() >= last + 0.5:  # seconds
+            last = monotonic()
+            board.report.remote(number, steps)
 
     try:
-        function, argument = pickle.loads(job)
-        objects = [pickle.loads(content, buffers=buffers) for content, buffers in stored]
-        result = function(argument, objects, lambda steps: board.report.remote(number, steps))
-        return pickle.dumps((result, None, ""))
+        import torch
+
+        from wri.jobs.runner import SentWork
+
+        torch.set_num_threads(1)
+        return pickle.dumps((SentWork(*sent).open().call(job, report), None, ""))
     except Exception as error:
         trace = traceback.format_exc()
         try:

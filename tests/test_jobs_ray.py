@@ -17,10 +17,9 @@ import pytest
 
 from helpers import make_data
 from wri.errors import InputError, LostBackendError
+from wri.jobs import Jobs, RayRunner
 from wri.stacked import SQUARED
-from wri.sweep import Store, Sweep, SweepSpec, run_sweep
-from wri.sweep.ray_backend import RayBackend
-from wri.sweep.ray_session import RaySession
+from wri.sweep import Backend, Store, Sweep, SweepSpec, run_sweep
 from wri.sweep.tables import as_rows, build
 from wri.training import Bank
 
@@ -41,10 +40,8 @@ LONG = ("--datasets", "simulation", "--algorithms", "erm", "--trials", "1", "--s
 
 
 @pytest.fixture(scope="module")
-def backend(ray_session):
-    opened = RayBackend(workers=2)
-    opened._session = ray_session
-    return opened
+def backend(ray_runner):
+    return Backend(ray_runner)
 
 
 def make_numbers():
@@ -189,7 +186,7 @@ def test_the_command_gives_the_same_rows_on_both_back_ends(backend, command, mon
 
 def test_workers_with_other_code_are_refused(backend, monkeypatch, tmp_path):
     versions = {"wri": "0.0.1", "torch": "2", "numpy": "2"}
-    monkeypatch.setattr("wri.sweep.ray_backend.find_versions", lambda: versions)
+    monkeypatch.setattr("wri.sweep.backend.find_versions", lambda: versions)
     sweep = Sweep(ERM, [make_data(rows=60)])
     with pytest.raises(InputError, match=r"a Ray worker on .* has wri .*, and the sweep has 0.0.1"):
         train_to(tmp_path / "s.db", sweep, backend)
@@ -202,12 +199,12 @@ def test_a_cluster_that_does_not_answer_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
     sweep = Sweep(ERM, [make_data(rows=60)])
     with pytest.raises(InputError, match=r"127\.0\.0\.1:\d+ cannot be joined \(.*refused\); start"):
-        train_to(tmp_path / "s.db", sweep, RayBackend())
+        train_to(tmp_path / "s.db", sweep, Backend(RayRunner()))
 
 
 def test_a_stack_that_kills_its_workers_is_named(backend, monkeypatch, tmp_path):
     sweep = Sweep(replace(ERM, steps=100_000), [make_data(rows=60)])
-    monkeypatch.setattr(backend, "_retries", 0)
+    monkeypatch.setattr(backend.runner, "retries", 0)
     with pytest.raises(InputError, match=r"Ray gave up erm on toy, .* after 1 tries \(Worker"):
         train_to(tmp_path / "s.db", sweep, backend, KillOnce())
     with Store(tmp_path / "s.db") as store:
@@ -217,7 +214,8 @@ def test_a_stack_that_kills_its_workers_is_named(backend, monkeypatch, tmp_path)
 
 def joining(backend):
     """Variables with which a command joins the Ray of a back end."""
-    return {"RAY_ADDRESS": backend.start(make_sweep()).address, "RAY_AUTH_MODE": "token"}
+    backend.runner.start()
+    return {"RAY_ADDRESS": backend.runner.address, "RAY_AUTH_MODE": "token"}
 
 
 def start_command(*arguments, **environment):
@@ -251,7 +249,8 @@ def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(backend, monkeyp
     wait_for(lambda: not find_workers(os.getpid()))
     for name, value in joining(backend).items():
         monkeypatch.setenv(name, value)
-    joined = RaySession(workers=0, memory=0, shared=0)
+    joined = RayRunner(workers=1)
+    joined.start()
     joined.close()
     assert [node["CPU"] for node in joined.nodes] == [2]
     with Store(store) as kept:
@@ -275,19 +274,25 @@ def is_zombie(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def wait_in_worker(seconds, stored, report):
+def wait_in_worker(seconds, report):
     sleep(seconds)
 
 
 @pytest.mark.parametrize("name", ["raylet", "gcs_server", "ray::DashboardAgent"])
-def test_the_process_survives_a_server_of_ray(name):
-    session = RaySession(workers=1, memory=0, shared=0)
-    session.submit(wait_in_worker, 600.0, [])
-    assert list(session.poll()) == []
-    os.kill(find_server(session._process.pid, name), signal.SIGKILL)
+def test_the_process_survives_a_server_of_ray(name, monkeypatch):
+    runner = RayRunner(workers=1)
+    ask = runner.ask
+
+    def ask_and_kill(method, *arguments):
+        answer = ask(method, *arguments)
+        if method == "submit":
+            os.kill(find_server(runner._child.pid, name), signal.SIGKILL)
+        return answer
+
+    monkeypatch.setattr(runner, "ask", ask_and_kill)
     with pytest.raises(LostBackendError, match="one of Ray's servers was killed or ended"):
-        wait_for(lambda: list(session.poll()))
-    assert session.closed
+        list(runner.run(Jobs(work=wait_in_worker, jobs=[600.0])))
+    assert runner._child is None
 
 
 def test_a_lost_ray_is_one_sentence_and_standard_output_stays_empty(tmp_path):
