@@ -19,11 +19,11 @@ from hospitals import hospitals
 from sklearn.exceptions import NotFittedError
 
 import wri
+from wri import saving
 from wri.densities import Bounded, Exact, FittedClassifier
 from wri.errors import InputError
-from wri.estimators import saving
-from wri.estimators.model_folder import tensors_name
-from wri.estimators.model_record import record_digest
+from wri.saving.folder import tensors_name
+from wri.saving.values import record_digest
 
 QUICK = {"steps": 5, "hidden": (8, 4), "penalty_weight": None}
 FEATURES = ["cause", "marker", "noise"]
@@ -485,7 +485,7 @@ def test_what_cannot_be_a_path(path, regressor):
 
 OVERWRITE = """
 import itertools, sys
-from wri.estimators import saving
+from wri import saving
 first, second, target = sys.argv[1:]
 models = [saving.load(first), saving.load(second)]
 print("ready", flush=True)
