@@ -33,7 +33,9 @@ MAY_IMPORT = {
         "datasets",
         "features",
     },
+    "saving": {"estimators", "boosting", "training", "stacked", "ood", "features"},
     "tables": {
+        "saving",
         "evaluation",
         "estimators",
         "training",

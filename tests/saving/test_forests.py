@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 import safetensors.numpy
-from hospitals import hospitals
 
 import wri
+from hospitals import hospitals
 from wri import saving
 from wri.boosting import TreeSettings, grow
 from wri.boosting.model_text import MOST_TREES, clean_forest

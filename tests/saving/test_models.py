@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.numpy
-from hospitals import hospitals
 from sklearn.exceptions import NotFittedError
 
 import wri
+from hospitals import hospitals
 from wri import saving
 from wri.densities import Bounded, Exact, FittedClassifier
 from wri.errors import InputError

@@ -92,6 +92,7 @@ def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tu
     from sklearn.pipeline import Pipeline
 
     from wri.estimators import load
+    from wri.estimators.folders import SavedInFolders
     from wri.tables.column_names import readable_names
     from wri.tables.diagnosing import NamedColumns
     from wri.tables.fitting import find_schema, last_step, prepared_columns
@@ -105,7 +106,7 @@ def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tu
         encoded = [str(name) for name in head.get_feature_names_out()]
         names, models = readable_names(encoded, list(map(str, rows.frame.columns))), None
     else:
-        fitted: Any = load(model)
+        fitted: Any = load(model, SavedInFolders)
         kind = "classes" if hasattr(fitted, "classes_") else "numbers"
         if kind != rows.task:
             raise InputError(
