@@ -269,9 +269,8 @@ def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[str, int], 
         model.candidate_losses_ = arrays.get("candidate_losses")
         model.penalty_weights_ = arrays.get("penalty_weights")
     with named(folder / RECORD):
-        return (
-            decode_pipeline(record["preprocessing"], model) if "preprocessing" in record else model
-        )
+        preprocessing = record.get("preprocessing")
+        return model if preprocessing is None else decode_pipeline(preprocessing, model)
 
 
 def _decode_record(data: bytes) -> dict[str, Any]:
@@ -317,6 +316,7 @@ def _decode_unfilled(record: Mapping[str, Any]) -> Any:
     model.evidence_on_ = record["evidence_on"]
     model.n_features_in_ = features
     if "backbone" in record:
+        require(isinstance(model, Classifier), "a regressor has no backbone")
         check_entries(record["backbone"], {"name": (str,), "digest": (str,)}, "backbone")
         model.backbone_ = record["backbone"]
     if names is not None:
