@@ -33,7 +33,15 @@ MAY_IMPORT = {
         "datasets",
         "features",
     },
-    "saving": {"estimators", "boosting", "training", "stacked", "ood", "features"},
+    "saving": {
+        "estimators",
+        "boosting",
+        "training",
+        "densities",
+        "stacked",
+        "ood",
+        "features",
+    },
     "tables": {
         "saving",
         "evaluation",
