@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from wri.datasets.coloured_mnist import coloured_mnist
-from wri.features import PCA, Autoencoder
-from wri.features.extractor import Shape
+from wri.paper.features import PCA, Autoencoder
+from wri.paper.features.extractor import Shape
+from wri.paper.simulations.coloured_mnist import coloured_mnist
 
 
 @dataclass(frozen=True)

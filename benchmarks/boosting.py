@@ -58,7 +58,7 @@ from wri.datasets.threshold_hospitals import (
     UNRELATED as THRESHOLD_UNRELATED,
 )
 from wri.datasets.threshold_hospitals import drawn_threshold_hospitals
-from wri.experiments.heart import EstimatorLine, measured, predicted, split
+from wri.paper.experiments.heart import EstimatorLine, measured, predicted, split
 from wri.report.intervals import paired_interval
 
 ROWS, TESTED = 1000, 4000  # patients of a training hospital, and of a new one
@@ -126,17 +126,18 @@ def make_models(growth: TreeSettings) -> dict[str, Callable[[int], Any]]:
         "HistGradientBoosting": lambda seed: HistGradientBoostingClassifier(random_state=seed),
         "anchorboosting": lambda seed: Anchored(growth),
         "ERM, linear": lambda seed: wri.ERMClassifier(random_state=seed, **OURS),
-        "WRI, linear": lambda seed: wri.WRIClassifier(
-            random_state=seed, penalty_weight=3.0, **OURS
-        ),
+        "WRI, linear": lambda seed: wri.WRIClassifier(random_state=seed, **OURS),
         "WRI, network": lambda seed: wri.WRIClassifier(
             random_state=seed, penalty_weight=3.0, hidden=(32, 16), **OURS
         ),
         "ERM boosting": lambda seed: boosted["ERM"](random_state=seed, **TREES),
         "VREx boosting": lambda seed: boosted["VREx"](random_state=seed, **TREES),
         "WRI boosting": lambda seed: boosted["WRI"](random_state=seed, **TREES),
-        "WRI boosting, auto": lambda seed: boosted["WRI"](
-            random_state=seed, penalty_weight="auto", choose="affordable", **TREES
+        "WRI boosting, λ = 1": lambda seed: boosted["WRI"](
+            random_state=seed, penalty_weight=1.0, **TREES
+        ),
+        "WRI boosting, λ = 5": lambda seed: boosted["WRI"](
+            random_state=seed, penalty_weight=5.0, **TREES
         ),
     }
 

@@ -11,13 +11,19 @@ the test and its worst draw), and last the accuracy with unrelated colours.
 import argparse
 from dataclasses import replace
 
-from wri.experiments.ablation import BASE
-from wri.experiments.coloured import TEST, load_features, make_extractor
-from wri.experiments.coloured_runs import Variant, as_outcome, train_variants
-from wri.experiments.coloured_tables import SelectedRuns, choose_each
 from wri.objectives import make_objective
+from wri.paper.experiments.ablation import BASE
+from wri.paper.experiments.coloured import (
+    TEST,
+    Variant,
+    as_outcome,
+    load_features,
+    make_extractor,
+    train_variants,
+)
+from wri.paper.experiments.coloured_tables import SelectedRuns, choose_each
+from wri.paper.results.result import ResultCell
 from wri.progress import silent
-from wri.report.result import ResultCell
 from wri.training import ModelSpec
 
 LAMBDAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)

@@ -25,18 +25,19 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from wri.experiments.coloured import (
+from wri.objectives.wri import WRI
+from wri.paper.experiments.coloured import (
     TEST,
     TRAINING,
     UNRELATED,
     ColouredData,
+    Variant,
     load_features,
     make_extractor,
+    train_variants,
 )
-from wri.experiments.coloured_runs import Variant, train_variants
-from wri.objectives.wri import WRI
+from wri.paper.results.result import ResultCell
 from wri.progress import silent
-from wri.report.result import ResultCell
 from wri.sweep.balance import balanced_splits
 from wri.training import ModelSpec, Record
 

@@ -8,11 +8,11 @@ Accuracies at the last step, mean over draws ± standard error, and the worst dr
 import argparse
 from dataclasses import replace
 
-from wri.experiments.ablation import FULL_STEPS, VARIANTS, table
-from wri.experiments.coloured import make_extractor
-from wri.experiments.coloured_tables import ON_DIGITS, SHORT
+from wri.paper.experiments.ablation import FULL_STEPS, VARIANTS, table
+from wri.paper.experiments.coloured import make_extractor
+from wri.paper.experiments.coloured_tables import ON_DIGITS, SHORT
+from wri.paper.results.result import Result
 from wri.progress import silent
-from wri.report.result import Result
 
 LINES = (
     ON_DIGITS,

@@ -28,9 +28,9 @@ import wri
 from wri.datasets import ImageFolder, hospitals, joined, load_heart
 from wri.datasets.hospitals import drawn_hospitals
 from wri.errors import InputError
-from wri.experiments.heart import split
-from wri.experiments.hospitals import FIXED, others
 from wri.features import extract
+from wri.paper.experiments.heart import split
+from wri.paper.experiments.hospitals import FIXED, others
 
 VERDICTS = ("supported", "rare", "outside")
 Rows = tuple[np.ndarray, np.ndarray]

@@ -106,7 +106,7 @@ def run_design(number: int) -> dict[str, Any]:
 def run_heart(seeds: int) -> list[dict[str, Any]]:
     """Each hospital the new site of models of the other three, patients drawn by the seed."""
     from wri.datasets import load_heart
-    from wri.experiments.heart import split
+    from wri.paper.experiments.heart import split
 
     table, lines = load_heart(), []
     for seed in range(seeds):

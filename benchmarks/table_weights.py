@@ -20,7 +20,7 @@ import torch
 from wri.datasets.environments import joined
 from wri.datasets.hospitals import Hospital, HospitalDraw, drawn_hospitals, hospitals
 from wri.densities import Exact, FittedClassifier, LabelAwareClassifier
-from wri.experiments.hospitals import FIXED
+from wri.paper.experiments.hospitals import FIXED
 from wri.report.intervals import standard_error
 from wri.stacked import LOGISTIC
 from wri.training import Bank, ModelSpec, Record, Run, train

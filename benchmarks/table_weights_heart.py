@@ -3,9 +3,9 @@
     WRI_DATA=… python benchmarks/table_weights_heart.py [--seeds 5]
 
 The densities of `table_weights.py`, linear predictors of the preset `table`. Seeds count from 1000
-on and draw 80 % of every training hospital's patients, as in `wri.experiments.heart`. Printed are
-the log-losses by hospital, mean ± standard error over seeds, and the mean of the four minus that of
-the first line with the same λ, paired by seed.
+on and draw 80 % of every training hospital's patients, as in `wri.paper.experiments.heart`. Printed
+are the log-losses by hospital, mean ± standard error over seeds, and the mean of the four minus
+that of the first line with the same λ, paired by seed.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import numpy as np
 
 from table_weights import DENSITIES, FIRST_SEED, shown
 from wri.datasets import load_heart
-from wri.experiments.heart import split
+from wri.paper.experiments.heart import split
 from wri.stacked import LOGISTIC
 from wri.training import Bank, ModelSpec, Run, train
 

@@ -18,6 +18,8 @@ MODULES = (
     "wri.sweep",
     "wri.boosting",
     "wri.integrations.domainbed",
+    "wri.paper.simulations",
+    "wri.paper.features",
 )
 
 

@@ -15,7 +15,7 @@ from wri import cli
 from wri.cli import names
 from wri.datasets import BUILTIN
 from wri.errors import InputError
-from wri.experiments import EXPERIMENTS, ExperimentTask, run_experiment
+from wri.paper.experiments import EXPERIMENTS, ExperimentTask, run_experiment
 from wri.sweep import SELECTIONS
 
 
@@ -87,7 +87,7 @@ def test_a_page_with_torn_marks_is_refused_before_anything_is_computed(wri, monk
 
 def test_every_experiment_has_a_module_that_runs():
     for name in EXPERIMENTS:
-        module = import_module(f"wri.experiments.{name}")
+        module = import_module(f"wri.paper.experiments.{name}")
         assert callable(module.run)
         assert module.__doc__
 

@@ -160,7 +160,7 @@ def test_without_weights_both_gaps_are_differences_of_means(monkeypatch):
     assert found.effective_rows == pytest.approx(100)
     assert found.overlap == pytest.approx(1)
     assert "higher at b than at a by" in found.meaning
-    assert "% of the variance of y" in found.meaning
+    assert "% of the variance of the target" in found.meaning
 
 
 def test_draws_in_pieces_are_the_same_draws(monkeypatch):

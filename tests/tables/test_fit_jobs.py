@@ -107,5 +107,5 @@ def test_the_report_shows_what_linear_models_use(table):
     assert {"kind = red", "kind = blue"} <= {*names}
     x, columns = prepared_columns(fit.model, fit.data.X)
     coefficient = fit.estimator.coef_[0, columns.index("x")]
-    assert shown.columns == ["column", "WRI, λ = 2", "ERM"]
+    assert shown.columns == ["column", "WRI, λ = 1.6", "ERM"]
     assert float(shown.rows[0][1]) == pytest.approx(coefficient * x[:, 0].std(), rel=0.01)

@@ -108,7 +108,7 @@ def test_the_insurance_curve_has_a_point_per_model(hospital_fit):
     axes = hospital_fit.plot_insurance()
     held = hospital_fit.held_out
     points = {tuple(p) for line in axes.lines for p in np.round(line.get_xydata(), 9)}
-    for name in ("erm", "without", "constant", "wri 2"):
+    for name in ("erm", "without", "constant", "wri 1.6"):
         x, *ys = (held.losses(name, future).mean() for future in FUTURES)
         assert all((round(x, 9), round(y, 9)) in points for y in ys), name
 
@@ -118,7 +118,7 @@ def test_nothing_flagged_keeps_the_presets_weight_and_says_what_could_be_seen(tm
     assert fit.verdict.answer == "likely"
     assert "no column's relation to 'ill' changes between the 4 cities" in fit.verdict.sentence
     assert "would be found in about 4 of 5 tables" in fit.verdict.sentence
-    assert fit.kept.name == "wri 2"
+    assert fit.kept.name == "wri 1.6"
     heads, lines = future_table(fit)
     assert heads == ["loss (log-loss)", "cities like these"]
     assert not any("without" in line[0] for line in lines)

@@ -18,8 +18,8 @@ from wri.objectives.hyperparameters import COMMON, complete
 from wri.training.spec import ModelSpec, decode_hyper, decode_options
 
 PRESET = "table"
-PENALTY_WEIGHTS: Mapping[str, float] = {"wri": 5.0}
-"""Default λ of trees, where it differs from the preset's, which was chosen for networks."""
+PENALTY_WEIGHTS: Mapping[str, float] = {"wri": 1.0}
+"""λ of trees where none is chosen, if it differs from the preset's, which is one of networks."""
 OF_NETWORKS = tuple(parameter.name for parameter in COMMON)
 
 
@@ -60,7 +60,7 @@ class TreeSpec(ModelSpec):
     >>> from wri.boosting import TreeSettings, TreeSpec
     >>> spec = TreeSpec.grown("wri", TreeSettings(rounds=50))
     >>> spec.steps, spec.hyper["penalty_weight"]
-    (50, 5.0)
+    (50, 1.0)
     """
 
     trees: TreeSettings = field(default_factory=TreeSettings)

@@ -18,7 +18,6 @@ than `MOST_ROWS` rows a sample is used, drawn by the contents of the rows.
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import prod
 from typing import ClassVar, Literal
 
@@ -344,26 +343,23 @@ def _classify(
     rows: np.ndarray, weights: Sequence[np.ndarray], pseudo_rows: float
 ) -> tuple[np.ndarray, np.ndarray]:  # [n, T] -> [T, E], [E]
     """Return coefficients of a multinomial logistic regression of the environments."""
-    count = len(weights)
-    ends = np.cumsum([0, *map(len, weights)])
-    parts = [slice(a, b) for a, b in pairwise(ends)]
+    count, sizes = len(weights), [len(own) for own in weights]
     share = np.concatenate([own / own.sum() for own in weights])[:, None]
     table = MemoryTable(
         x=rows,
-        y=np.repeat(np.arange(count), [len(own) for own in weights]),
-        parts=parts,
-        weights=share,
+        y=np.repeat(np.arange(count), sizes),
+        parts=[slice(0, len(rows))],
+        weights=share / count,
         loss="cross_entropy",
         outputs=count,
     )
-
-    def mean_risk(sums: Sums) -> tuple[float, Sums]:
-        return float(sums.losses.mean()), Sums(np.full((count, 1), 1 / count))
-
-    total = sum(own.sum() for own in weights)
-    solver = LinearSolver(table, pseudo_rows / total)
+    solver = LinearSolver(table, pseudo_rows / sum(own.sum() for own in weights))
+    one = Sums(np.ones((1, 1)))
     found = solver.solve(
-        lambda weight, offset: table.differentiate(weight, offset, mean_risk), tolerance=ACCURACY
+        lambda weight, offset: table.differentiate(
+            weight, offset, lambda sums: (float(sums.losses[0, 0]), one)
+        ),
+        tolerance=ACCURACY,
     )
     return found.weight, found.offset
 

@@ -43,9 +43,14 @@ class ChangingPlot:
             Figure of the axes.
         """
         shown = self.order[:most]
-        with style.figure(6.6, min(9, 1.3 + 0.38 * len(shown))) as drawn:
+        with style.figure(style.NARROW, min(9, 1.7 + 0.38 * len(shown))) as drawn:
             axes = drawn.subplots() if ax is None else ax
             self._draw(axes, shown)
+            if len(self.environments) <= len(style.ENVIRONMENT_COLOURS):
+                if ax is None:
+                    drawn.legend(loc="outside lower center", ncols=3)
+                else:
+                    axes.legend(loc="best")
         return drawn if ax is None else axes.get_figure(root=True) or drawn
 
     def widest(self) -> np.ndarray:  # [D]
@@ -71,14 +76,12 @@ class ChangingPlot:
         axes.set_ylim(len(shown) - 0.5, -0.5)
         for text, k in zip(axes.get_yticklabels(), shown, strict=True):
             text.set_color(style.VERMILLION if self.is_flagged[k] else style.BLACK)
-        axes.set_xlabel(f"slope, {self.unit} (± 2 standard errors)")
+        axes.set_xlabel(f"slope, {self.unit}\n(± 2 standard errors)")
         hidden = len(self.names) - len(shown)
         title = ["★ changes by more than chance"]
-        title += [] if known else [f"one dot per environment ({number}), band: middle half"]
+        title += [] if known else [f"one dot per site ({number}), band: middle half"]
         title += [f"{hidden} columns that change less are not shown"] if hidden else []
         axes.set_title("\n".join(title), loc="left")
-        if known:
-            axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
 
     def _draw_each(self, axes: Axes, shown: np.ndarray) -> None:
         """Draw each environment in its own colour."""

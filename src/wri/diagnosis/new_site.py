@@ -258,13 +258,14 @@ class NewSite:
             Figure of the axes.
         """
         shown = np.argsort(-self.nearest_shares, kind="stable")[:most]
-        with style.figure(8, min(9, max(2.8, 0.9 + 0.21 * len(shown)))) as drawn:
+        bars = 0.9 + 0.21 * len(shown)
+        with style.figure(style.NARROW, min(9, 2.2 + bars)) as drawn:
             if ax is not None:
                 self._draw_rarity(ax)
                 return ax.get_figure(root=True) or drawn
-            left, right = drawn.subplots(1, 2, width_ratios=(3, 2))
-            self._draw_rarity(left)
-            self._draw_nearest(right, shown)
+            top, bottom = drawn.subplots(2, 1, height_ratios=(2.2, bars))
+            self._draw_rarity(top)
+            self._draw_nearest(bottom, shown)
         return drawn
 
     def _draw_rarity(self, ax: Axes) -> None:
@@ -275,7 +276,7 @@ class NewSite:
         ax.set(xlim=(0, 100), xlabel="rarity (%), common to the right", ylabel="rows (%)")
         ax.set_ylim(0, 1.3 * max(5, 100 * share.max()))  # space for the legend above the bars
         ax.set_title(f"{self.rare:.1%} rare, {self.outside:.1%} outside", loc="left")
-        ax.legend(loc="upper right", ncols=2, borderaxespad=0.2)
+        ax.legend(loc="upper right", ncols=2, borderaxespad=0.1)
 
     def _draw_nearest(self, ax: Axes, shown: np.ndarray) -> None:
         names, shares = short_labels(self.labels), 100 * self.nearest_shares

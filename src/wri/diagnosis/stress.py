@@ -31,6 +31,7 @@ from wri.rows import Environments, number_environments
 
 UNCHANGED, BROKEN, REVERSED = RELATIONS = ("unchanged", "broken", "reversed")
 COLOURS = (style.BLACK, style.ORANGE, style.VERMILLION)
+FEWEST_FOR_ERRORS = 4  # sites; with fewer a cost or saving is not stated
 SAME = 1e-3  # share of the mean loss: models that differ by less at all sites count as equal
 
 
@@ -115,11 +116,13 @@ class StressTest:
         )
         kept = self._n_reversed
         found = (
-            f"Loss if the relation of {listed(self.columns)} to y broke or reversed within each of "
-            f"{len(self.labels)} sites (mean of the sites, {self.unit}): {said}."
+            f"Loss if the relation of {listed(self.columns)} to the target broke or reversed "
+            f"within each of {len(self.labels)} sites (mean of the sites, {self.unit}): {said}."
         )
         if kept < len(self.labels):
             found += f" It was reversed at {kept} of them: the others have one outcome only."
+        if len(self.labels) < FEWEST_FOR_ERRORS:
+            return found
         return " ".join([found, *(self._against_first(m) for m in range(1, len(self.models)))])
 
     def __repr__(self) -> str:
@@ -162,7 +165,7 @@ class StressTest:
         if ax is not None:
             self._draw(ax)
             return ax.get_figure(root=True)  # type: ignore[return-value]
-        with style.figure(6.5, min(9, 0.9 + 0.75 * len(self.models))) as drawn:
+        with style.figure(style.NARROW, min(9, 1.1 + 0.75 * len(self.models))) as drawn:
             self._draw(drawn.subplots())
         return drawn
 
@@ -178,7 +181,7 @@ class StressTest:
         ax.set_yticks(places, [shorten(name) for name in self.models])
         ax.set(ylim=(-0.5, len(places) - 0.5), xlabel=f"loss ({self.unit})")
         ax.set_xlim(left=0)
-        ax.set_title(shorten(f"relation of {listed(self.columns, 3)} to y"), loc="left")
+        ax.set_title(shorten(f"relation of {listed(self.columns, 3)} to the target"), loc="left")
         ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2)
 
 

@@ -22,7 +22,7 @@ from wri.training.runs import FEWEST_ROWS
 FEWEST_SPLIT = 25  # rows of an environment from which some are held out
 FEWEST_HELD = 5  # smallest number of rows to hold out
 MOST_LIGHT = 1.5  # most held-out rows, as a multiple of the share, if they weigh little
-RANKED = 50_000
+RANKED = 5_000
 
 
 class RowSplit(NamedTuple):
@@ -75,17 +75,26 @@ def hold_out(
 
 def hash_rows(columns: np.ndarray, targets: np.ndarray, seed: int) -> np.ndarray:  # [n] uint64
     """Return a random number of each row that depends on its contents and the seed only."""
-    target = scramble(_codes(targets))
+    target = scramble(_codes(targets)[0])
     total = target.copy()
     for column in columns.T:
-        codes = scramble(_codes(column))
-        pairs = np.unique(codes * np.uint64(3) + target)
+        ranks, distinct = _codes(column)
+        codes = scramble(ranks)
+        pairs = codes * np.uint64(3) + target
+        if distinct < len(pairs):  # a row that is repeated counts once
+            pairs.sort()
+            pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])]
         signature = scramble(pairs).sum(dtype=np.uint64)
         total += scramble(codes ^ signature)
     return scramble(total + np.uint64(seed % 2**63))
 
 
-def _codes(values: np.ndarray) -> np.ndarray:  # [n] -> [n] uint64
-    if len(values) <= RANKED:
-        return np.unique(values, return_inverse=True)[1].astype(np.uint64)
-    return (np.asarray(values, np.float64) + 0.0).view(np.uint64)  # −0.0 becomes 0.0
+def _codes(values: np.ndarray) -> tuple[np.ndarray, int]:  # [n] -> [n] uint64
+    """Return a number per value, and of how many distinct values, if that was counted."""
+    if len(values) > RANKED:
+        return (np.asarray(values, np.float64) + 0.0).view(np.uint64), 0  # −0.0 becomes 0.0
+    order = values.argsort()
+    new = np.diff(values[order], prepend=values[order[:1]]) != 0
+    ranks = np.empty(len(values), np.uint64)
+    ranks[order] = new.cumsum()
+    return ranks, int(np.count_nonzero(new)) + 1

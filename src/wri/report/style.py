@@ -35,6 +35,7 @@ __all__ = [
     "ENVIRONMENT_COLOURS",
     "GREEN",
     "GREY",
+    "NARROW",
     "ORANGE",
     "PURPLE",
     "SKY",
@@ -63,6 +64,8 @@ _STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "svg.hashsalt": "wri",  # ids in SVG files are the same for the same figure
 }
+NARROW = 4.4
+"""Width in inches of figures that a phone shows without scrolling; panels are stacked."""
 _SIDES: tuple[Literal["left", "center", "right"], ...] = ("left", "center", "right")
 
 

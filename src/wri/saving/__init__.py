@@ -1,8 +1,8 @@
 """Saved models: a folder of two files without code.
 
     model.json            format version, estimator, its parameters, features, labels, thresholds,
-                          how it was trained, the preprocessing of a pipeline, and two SHA-256: of
-                          the other file and of itself
+                          how it was trained, the preprocessing of a pipeline, what `wri fit`
+                          measured, and two SHA-256: of the other file and of itself
     model-….safetensors   weights or the text of forests, units of inputs and target, densities,
                           ranges of columns, losses of left-out sites, scores of held-out rows with
                           their predictions and losses; its SHA-256 is part of its name

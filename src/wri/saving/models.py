@@ -70,8 +70,11 @@ TYPES: Mapping[Types, str] = {
     (bool,): "left_out",
 }
 ENTRIES = {name: types for types, names in TYPES.items() for name in names.split()}
-OPTIONAL: Mapping[str, Types] = {"backbone": (dict,), "preprocessing": (dict,), **TREE_ENTRIES}
-"""Entries of models of pictures, of pipelines, and of trees alone."""
+OPTIONAL: Mapping[str, Types] = {
+    **dict.fromkeys(("backbone", "preprocessing", "fit_summary"), (dict,)),
+    **TREE_ENTRIES,
+}
+"""Entries of models of pictures, of pipelines, of `wri fit`, and of trees alone."""
 
 
 def save(model: SavedInFolders, folder: str | os.PathLike[str]) -> None:
@@ -163,12 +166,15 @@ def _load(home: Path, record: bytes) -> Any:
 
 def _encode(model: Any) -> files.FolderContents:
     """Encode a fitted estimator or pipeline as the contents of the two files."""
-    optional = {}
+    preprocessing = None
     if isinstance(model, EnvironmentPipeline):
         steps, (last, model) = encode_steps(model.steps[:-1]), model.steps[-1]
-        optional["preprocessing"] = {"name": last, "steps": steps}
-    if hasattr(model, "backbone_"):
-        optional = {"backbone": model.backbone_, **optional}
+        preprocessing = {"name": last, "steps": steps}
+    optional = {
+        "backbone": getattr(model, "backbone_", None),
+        "preprocessing": preprocessing,
+        "fit_summary": model.fit_summary_,
+    }
     name = type(model).__name__
     require(ESTIMATORS.get(name) is type(model), f"{name} is not one of wri's own estimators")
     parameters, not_kept = _encode_parameters(model)
@@ -209,7 +215,7 @@ def _encode(model: Any) -> files.FolderContents:
         "state": list(tensors["state"].shape) if "state" in tensors else None,
         "sha256": hashlib.sha256(data).hexdigest(),
         **own,
-        **optional,
+        **{key: value for key, value in optional.items() if value is not None},
     }
     text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
     return files.FolderContents(text.encode(), data)
@@ -329,6 +335,7 @@ def _decode_unfilled(record: Mapping[str, Any]) -> Any:
     else:
         require(record["classes"] is None, "a regressor has no classes")
     model.selection_, model.n_held_out_ = record["selection"], record["held_out_rows"]
+    model.fit_summary_ = record.get("fit_summary")
     return model
 
 

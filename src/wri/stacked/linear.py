@@ -12,6 +12,9 @@ L-BFGS runs in coordinates in which the curvature of the mean loss is about one:
 
     W = B u,   B Bᵀ = (κ · Cov(x) + ρ)⁻¹
 
+κ of a log-loss is chosen anew where the loss has become small: rows that are nearly sure have
+little curvature.
+
 It ends where the gradient in these coordinates is below `GRADIENT`, so that the distance to the
 minimum is about as small, or where rounding ends all progress. There is no seed and no step size.
 """
@@ -27,8 +30,8 @@ from scipy.optimize import minimize
 
 GRADIENT = 1e-8
 """Largest component of the gradient of F + ρ/2·|W|² at which L-BFGS ends."""
-CURVATURE = {"logistic": 0.15, "cross_entropy": 0.15, "squared": 2.0}  # κ by loss
-MOST_STEPS = 500
+CURVATURE = {"logistic": 0.15, "cross_entropy": 0.15, "squared": 2.0}  # κ by loss, at first
+STEPS = (50, 500)  # before κ is chosen anew, and after
 ROUNDING = 1e-11  # of gradients
 
 
@@ -36,48 +39,48 @@ class RowLosses(NamedTuple):
     """Losses of rows and their slopes in the outputs; of the scale of the outputs if asked for."""
 
     loss: np.ndarray  # [n]
-    slope: np.ndarray  # [n, C]
+    slope: np.ndarray  # [C, n]: short axes first, because long ones are fast to sum along
     scale: np.ndarray | None = None  # [n], f · ∇l
-    scale_slope: np.ndarray | None = None  # [n, C]
+    scale_slope: np.ndarray | None = None  # [C, n]
 
 
-def logistic(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [n, 1], [n]
+def logistic(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [1, n], [n]
     """Log-loss of two classes by one log-odds."""
-    odds = f[:, 0]
+    odds = f[0]
     small = np.exp(-np.abs(odds))
     loss = np.log1p(small) + np.maximum(odds, 0) - y * odds
     chance = np.where(odds >= 0, 1.0, small) / (1 + small)
     slope = chance - y
     if not scale:
-        return RowLosses(loss, slope[:, None])
+        return RowLosses(loss, slope[None])
     curved = slope + odds * chance * (1 - chance)
-    return RowLosses(loss, slope[:, None], odds * slope, curved[:, None])
+    return RowLosses(loss, slope[None], odds * slope, curved[None])
 
 
-def cross_entropy(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [n, C], [n]
+def cross_entropy(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [C, n], [n]
     """Log-loss of classes by one output each."""
-    own = np.arange(len(f)), y
-    shifted = f - f.max(1, keepdims=True)
+    own = y * f.shape[1] + np.arange(f.shape[1])  # of the flat outputs
+    shifted = f - f.max(0)
     chance = np.exp(shifted)
-    total = chance.sum(1)
-    chance /= total[:, None]
-    loss = np.log(total) - shifted[own]
-    slope = chance.copy()
-    slope[own] -= 1
+    total = chance.sum(0)
+    chance /= total
+    loss = np.log(total) - shifted.take(own)
+    slope = chance.copy() if scale else chance
+    slope.reshape(-1)[own] -= 1
     if not scale:
         return RowLosses(loss, slope)
-    middle = (chance * f).sum(1)
-    return RowLosses(loss, slope, middle - f[own], slope + chance * (f - middle[:, None]))
+    middle = (chance * f).sum(0)
+    return RowLosses(loss, slope, middle - f.take(own), slope + chance * (f - middle))
 
 
-def squared(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [n, 1], [n]
+def squared(f: np.ndarray, y: np.ndarray, scale: bool) -> RowLosses:  # [1, n], [n]
     """Squared error."""
-    value = f[:, 0]
+    value = f[0]
     error = value - y
-    found = RowLosses(np.square(error), 2 * error[:, None])
+    found = RowLosses(np.square(error), 2 * error[None])
     if not scale:
         return found
-    return found._replace(scale=2 * value * error, scale_slope=(4 * value - 2 * y)[:, None])
+    return found._replace(scale=2 * value * error, scale_slope=(4 * value - 2 * y)[None])
 
 
 LOSSES = {"logistic": logistic, "cross_entropy": cross_entropy, "squared": squared}
@@ -150,34 +153,42 @@ class MemoryTable:
     def totals(self) -> np.ndarray:  # [E, K]
         return np.stack([self.weights[own].sum(0) for own in self.parts])
 
+    def _losses(self, weight: np.ndarray, offset: np.ndarray) -> RowLosses:
+        outputs = weight.T @ self.x.T
+        outputs += offset[:, None]
+        return LOSSES[self.loss](outputs, self.y, self.scale)
+
     def differentiate(self, weight: np.ndarray, offset: np.ndarray, combine: Combine) -> Slope:
-        found = LOSSES[self.loss](self.x @ weight + offset, self.y, self.scale)
-        losses = np.stack([found.loss[own] @ self.weights[own] for own in self.parts])
+        found = self._losses(weight, offset)
+        losses = np.empty_like(self.totals)
+        for e, own in enumerate(self.parts):
+            np.dot(found.loss[own], self.weights[own], out=losses[e])
         sums = Sums(losses, weights=self.totals)
         if found.scale is not None:
             each = found.scale * self.weights[:, 0]
             sums = sums._replace(scale=np.array([each[own].sum() for own in self.parts]))
         value, at = combine(sums)
-        rows = np.concatenate(
-            [self.weights[own] @ slope for own, slope in zip(self.parts, at.losses, strict=True)]
-        )
-        slope = rows[:, None] * found.slope
+        rows = np.empty_like(found.loss)
+        for own, slope in zip(self.parts, at.losses, strict=True):
+            np.dot(self.weights[own], slope, out=rows[own])
+        slopes = found.slope * rows
         if found.scale_slope is not None and at.scale is not None:
             counts = [own.stop - own.start for own in self.parts]
-            slope += (np.repeat(at.scale, counts) * self.weights[:, 0])[:, None] * found.scale_slope
-        return Slope(value, self.x.T @ slope, slope.sum(0))
+            slopes += np.repeat(at.scale, counts) * self.weights[:, 0] * found.scale_slope
+        return Slope(value, (slopes @ self.x).T, slopes.sum(1))
 
     def sum_rows(self, weight: np.ndarray, offset: np.ndarray) -> "ChunkSums":
         """Return the sums with their slopes in all parameters, for tables in chunks."""
-        found = LOSSES[self.loss](self.x @ weight + offset, self.y, self.scale)
+        found = self._losses(weight, offset)
         values, slopes = [], []
         for own in self.parts:
             a = self.weights[own]  # [n, K]
             value = a.T @ found.loss[own]
-            slope = a[:, :, None] * found.slope[own, None]  # [n, K, C]
+            slope = a[:, :, None] * found.slope[:, own].T[:, None]  # [n, K, C]
             if found.scale is not None and found.scale_slope is not None:
                 value = np.append(value, a[:, 0] @ found.scale[own])
-                slope = np.hstack([slope, (a[:, :1] * found.scale_slope[own])[:, None]])
+                further = a[:, :1] * found.scale_slope[:, own].T
+                slope = np.hstack([slope, further[:, None]])
             by_column = np.tensordot(self.x[own], slope, (0, 0))  # [D, K, C]
             values.append(value)
             slopes.append(np.concatenate([by_column, slope.sum(0)[None]]))
@@ -228,14 +239,25 @@ class LinearSolver:
     """L-BFGS for one table and ridge penalty, from any start."""
 
     def __init__(self, table: Table, ridge: float) -> None:
-        self.ridge, self._mean = ridge, table.mean
-        curvature = CURVATURE[table.loss]
-        width = len(table.mean)
-        whole = curvature * table.covariance + max(ridge, 1e-10) * np.eye(width)
+        self.ridge, self._table, self._mean = ridge, table, table.mean
+        self._shape = len(table.mean), table.outputs
+        self._choose_coordinates(CURVATURE[table.loss])
+
+    def _choose_coordinates(self, curvature: float) -> None:
+        self._curvature, width = curvature, len(self._mean)
+        whole = curvature * self._table.covariance + max(self.ridge, 1e-10) * np.eye(width)
         # (B Bᵀ)⁻¹ = whole
         self._back = solve_triangular(np.linalg.cholesky(whole), np.eye(width), lower=True).T
         self._unit = curvature**-0.5  # of the offset
-        self._shape = width, table.outputs
+
+    def _adapt(self, loss: float) -> None:
+        """Choose coordinates for another curvature, if it has changed much."""
+        if self._table.loss == "squared":
+            return
+        chance = np.exp(-max(loss, 1e-5))  # of the class that is right
+        curvature = chance * (1 - chance)
+        if not 0.4 < curvature / self._curvature < 2.5:
+            self._choose_coordinates(curvature)
 
     def solve(
         self,
@@ -252,26 +274,35 @@ class LinearSolver:
             return value / scale, gradient / scale
 
         width, outputs = self._shape
-        found = minimize(
-            evaluate,
-            np.zeros((width + 1) * outputs) if start is None else self._pack(start),
-            jac=True,
-            method="L-BFGS-B",
-            options={
-                "maxcor": 20,
-                "maxiter": MOST_STEPS,
-                "ftol": 1e-16,
-                "gtol": max(tolerance / scale, ROUNDING),
-            },
-        )
-        weight, offset = self._unpack(found.x)
-        return Solution(
-            weight=weight,
-            offset=offset,
-            value=float(found.fun) * scale,
-            gradient=float(np.abs(found.jac).max()),
-            evaluations=int(found.nfev),
-        )
+        evaluations = 0
+        for steps in STEPS:
+            if start is not None:
+                self._adapt(start.value)
+            found = minimize(
+                evaluate,
+                np.zeros((width + 1) * outputs) if start is None else self._pack(start),
+                jac=True,
+                method="L-BFGS-B",
+                options={
+                    "maxcor": 20,
+                    "maxiter": steps,
+                    "ftol": 1e-16,
+                    "gtol": max(tolerance / scale, ROUNDING),
+                },
+            )
+            weight, offset = self._unpack(found.x)
+            evaluations += int(found.nfev)
+            start = Solution(
+                weight=weight,
+                offset=offset,
+                value=float(found.fun) * scale,
+                gradient=float(np.abs(found.jac).max()),
+                evaluations=evaluations,
+            )
+            if found.status != 1:  # not for lack of steps
+                break
+        assert start is not None  # STEPS is not empty
+        return start
 
     def at(self, slope: Slope, weight: np.ndarray) -> tuple[float, np.ndarray]:
         """Return F + ridge penalty and its gradient in the coordinates of L-BFGS."""

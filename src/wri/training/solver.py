@@ -37,7 +37,7 @@ from wri.training.records import Record
 from wri.training.runs import Run
 from wri.training.sampler import Sampler, StackDraws, StackedRows, cached_for
 
-PATH = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
+PATH = (10.0, 100.0, 1e3, 1e4, 1e5)
 """λ through which every path goes."""
 ON_THE_WAY = 1e-4
 """Largest component of the gradient at points of the path that are not asked for."""
