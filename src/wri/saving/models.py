@@ -173,7 +173,7 @@ def _encode(model: Any) -> files.FolderContents:
     optional = {
         "backbone": getattr(model, "backbone_", None),
         "preprocessing": preprocessing,
-        "fit_summary": model.fit_summary_,
+        "fit_summary": getattr(model, "fit_summary_", None),
     }
     name = type(model).__name__
     require(ESTIMATORS.get(name) is type(model), f"{name} is not one of wri's own estimators")
