@@ -43,4 +43,4 @@ class SavedInFolders:
         InputError
             If the folder holds no saved model, a damaged one, or one of another class.
         """
-        return import_module("wri.saving").load(folder, cls)  # type: ignore[no-any-return]
+        return import_module("wri.saving").load(folder, cls)
