@@ -31,10 +31,9 @@ import numpy as np
 import pandas as pd
 
 from fuzz_models import BAD, KINDS, fuzz_models
-from wri import ERMClassifier, WRIClassifier, make_pipeline
+from wri import ERMClassifier, WRIClassifier, make_pipeline, saving
 from wri.datasets import hospitals
 from wri.errors import InputError
-from wri.estimators import saving
 from wri.sweep import Store, Sweep, SweepSpec, run_sweep
 from wri.sweep.data import gather
 from wri.sweep.tables import as_rows, build

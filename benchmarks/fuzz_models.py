@@ -37,12 +37,12 @@ from PIL import Image
 from torch import nn
 
 import wri
+from wri import saving
 from wri.datasets import ImageFolder, hospitals
 from wri.errors import InputError
-from wri.estimators import saving
-from wri.estimators.model_folder import tensors_name
-from wri.estimators.model_record import record_digest
 from wri.features import Backbone, Preprocessing
+from wri.saving.folder import tensors_name
+from wri.saving.values import record_digest
 from wri.tables import TableSchema
 from wri.training.memory import resident_bytes
 

@@ -8,8 +8,8 @@ the time beside that of LogisticRegression just before it. Tables are those of
 `studies/insured_sites.py` with more columns of noise. "csv" and "large" are whole calls of `wri
 fit` with default options, in processes of their own, with seconds by the clock and the largest
 memory. "curves" doubles rows, columns and sites and gives the slope of the logarithm of the time.
-"folder" is a table of 20 columns and 8 sites in Parquet files, fitted with `--fast`, in this process
-and on two workers of Ray.
+"folder" is a table of 20 columns and 8 sites in Parquet files, fitted with `--fast`, in this
+process and on two workers of Ray.
 """
 
 import os

@@ -245,7 +245,7 @@ def test_a_save_that_fails_leaves_no_folder(command, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device", "model.json")
 
-    monkeypatch.setattr("wri.estimators.saving.save", full)
+    monkeypatch.setattr("wri.saving.save", full)
     Path("rows.csv").write_text(text())
     done = command("fit", "rows.csv", *FIT, *QUICK, "--fast")
     assert done.returncode == 2

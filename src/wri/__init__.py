@@ -15,17 +15,20 @@ ESTIMATORS = tuple(
     for entry in ALGORITHMS.values()
     if entry.boosted is boosted
 )
-LAZY = {"PictureClassifier": "pictures", "make_pipeline": "pipeline"}
-"""Other public names, and their modules in `wri.estimators`."""
-__all__ = ["InputError", "PictureClassifier", "__version__", "make_pipeline", *ESTIMATORS]
+LAZY = {
+    **dict.fromkeys(ESTIMATORS, "wri.estimators"),
+    "PictureClassifier": "wri.estimators.pictures",
+    "load": "wri.saving",
+    "make_pipeline": "wri.estimators.pipeline",
+}
+"""Public names that are imported on first use, and their modules."""
+__all__ = ["InputError", "__version__", *LAZY]
 
 
 def __getattr__(name: str) -> Any:
     """Import estimators on first use: they need PyTorch, which takes seconds to import."""
-    if name in ESTIMATORS:
-        return getattr(import_module("wri.estimators"), name)
     if name in LAZY:
-        return getattr(import_module(f"wri.estimators.{LAZY[name]}"), name)
+        return getattr(import_module(LAZY[name]), name)
     raise AttributeError(f"module 'wri' has no attribute {name!r}")
 
 

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from hospitals import hospitals
 
 import wri
+from hospitals import hospitals
 from wri.datasets import joined, threshold_hospitals
 from wri.datasets.threshold_hospitals import REVERSED
 from wri.diagnosis import risk_gaps, stress_test

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from hospitals import hospitals
 from scipy.stats import norm
 
 import wri
+from hospitals import hospitals
 from wri.errors import InputError
 from wri.estimators.choice import CandidateLosses, describe, pick
 from wri.estimators.specs import LADDER, make_specs

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
+import wri
 from pictures import make_backbone, make_folder, make_picture
 from wri import ERMClassifier, InputError, PictureClassifier, WRIClassifier, WRIRegressor
 from wri.datasets import ImageFolder
@@ -109,6 +110,9 @@ def test_a_saved_model_names_its_backbone_and_predicts_the_same(model, folder, t
     new = folder.only("c")
     assert np.array_equal(loaded.predict_proba(new), model.predict_proba(new))
     assert np.array_equal(loaded.verdict(new), model.verdict(new))
+    any_model = wri.load(tmp_path / "model", backbone=make_backbone())
+    assert type(any_model) is PictureClassifier
+    assert np.array_equal(any_model.predict_proba(new), model.predict_proba(new))
     loaded.save(tmp_path / "again")
     assert (tmp_path / "again" / "model.json").read_bytes() == (
         tmp_path / "model" / "model.json"
@@ -122,6 +126,9 @@ def test_another_backbone_is_refused(model, folder, tmp_path):
             PictureClassifier.load(tmp_path / "model", backbone=other)
     with pytest.raises(InputError, match="backbone 'halves', which is not part of wri"):
         PictureClassifier.load(tmp_path / "model")
+    with pytest.raises(InputError, match="not part of wri; give it as backbone="):
+        wri.load(tmp_path / "model")
+    assert type(WRIClassifier.load(tmp_path / "model")) is WRIClassifier  # of the features
     model.backbone = make_backbone(seed=1)
     with pytest.raises(InputError, match="weights or preprocessing differ"):
         model.predict(folder)

@@ -28,8 +28,7 @@ from sklearn.preprocessing import (
 import wri
 from wri.errors import InputError
 from wri.estimators import load
-from wri.estimators.model_record import record_digest
-from wri.estimators.packed_values import pack, unpack
+from wri.saving.values import pack, record_digest, unpack
 
 QUICK = {"steps": 5, "penalty_weight": None, "site_spread": False}
 NUMBERS = ["cause", "marker", "noise"]

@@ -9,7 +9,7 @@ no names of files. Every tree must be one: from the root each node and each leaf
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import isfinite, isnan
 from typing import Literal
 
@@ -46,6 +46,7 @@ FIELDS: Mapping[str, tuple[type, Length]] = {
 """The lines of a tree, in LightGBM's order, with the kind and the number of their values."""
 
 SPLIT = {"split_feature", "threshold", "decision_type", "left_child", "right_child"}
+SETS = {"cat_boundaries", "cat_threshold"}
 CATEGORICAL = 1  # bit of a decision type
 LARGEST_DECISION = 15
 
@@ -68,16 +69,15 @@ def clean_forest(text: str, n_features: int, n_outputs: int) -> ForestText:
     n_features, n_outputs
         Columns that it may split on, and scores per row.
     """
-    if len(text) > MOST_BYTES:
-        raise InputError(f"the forest has {len(text)} characters; at most {MOST_BYTES} are read")
+    size = len(text)
+    _require(size <= MOST_BYTES, f"the forest has {size} characters; at most {MOST_BYTES} are read")
     trees = [
         _clean_tree(number, fields, n_features) for number, fields in enumerate(_read_trees(text))
     ]
-    if not trees or len(trees) % n_outputs:
-        raise InputError(
-            f"the forest has {len(trees)} trees; it needs some for each of {n_outputs} scores"
-        )
-    names = " ".join(f"Column_{column}" for column in range(n_features))
+    _require(
+        len(trees) > 0 and len(trees) % n_outputs == 0,
+        f"the forest has {len(trees)} trees; it needs some for each of {n_outputs} scores",
+    )
     header = [
         "tree",
         "version=v4",
@@ -85,7 +85,7 @@ def clean_forest(text: str, n_features: int, n_outputs: int) -> ForestText:
         f"num_tree_per_iteration={n_outputs}",
         "label_index=0",
         f"max_feature_idx={n_features - 1}",
-        f"feature_names={names}",
+        f"feature_names={' '.join(f'Column_{column}' for column in range(n_features))}",
         f"feature_infos={' '.join(['none'] * n_features)}",
         "",
     ]
@@ -93,33 +93,32 @@ def clean_forest(text: str, n_features: int, n_outputs: int) -> ForestText:
     return ForestText("\n".join(lines), len(trees))
 
 
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise InputError(otherwise)
+
+
 def _read_trees(text: str) -> Iterator[dict[str, str]]:
     """The lines of every tree by name."""
     lines = iter(text.splitlines())
-    if next(lines, "") != "tree":
-        raise InputError("the forest does not begin as LightGBM writes it")
-    if f"\n{END}\n" not in text:
-        raise InputError("the forest has no end; the file is cut")
+    _require(next(lines, "") == "tree", "the forest does not begin as LightGBM writes it")
+    _require(f"\n{END}\n" in text, "the forest has no end; the file is cut")
     fields: dict[str, str] | None = None
     count = 0
-    for line in lines:
-        if line == END:
-            break
+    for line in takewhile(lambda line: line != END, lines):
         name, equals, values = line.partition("=")
+        where = f"tree {count - 1} of the forest"
         if name == "Tree":
             if fields is not None:
                 yield fields
             fields, count = {}, count + 1
-            if values != str(count - 1) or count > MOST_TREES:
-                raise InputError(f"tree {count - 1} of the forest is out of order, or one too many")
-        elif fields is not None and equals:
-            if name not in FIELDS or name in fields:
-                raise InputError(
-                    f"tree {count - 1} of the forest has {name[:40]!r} twice or unknown"
-                )
-            fields[name] = values
+            right = values == str(count - 1) and count <= MOST_TREES
+            _require(right, f"tree {count - 1} of the forest is out of order, or one too many")
         elif fields is not None and line:
-            raise InputError(f"tree {count - 1} of the forest has a line that says nothing")
+            _require(equals == "=", f"{where} has a line that says nothing")
+            right = name in FIELDS and name not in fields
+            _require(right, f"{where} has {name[:40]!r} twice or unknown")
+            fields[name] = values
     if fields is not None:
         yield fields
 
@@ -128,12 +127,12 @@ def _clean_tree(number: int, fields: Mapping[str, str], n_features: int) -> list
     """The lines of a tree after every check."""
     where = f"tree {number} of the forest"
     read = {name: _read_numbers(name, values, where) for name, values in fields.items()}
-    leaves = _one(read, "num_leaves", where)
-    categories = _one(read, "num_cat", where)
-    if not 1 <= leaves <= MOST_LEAVES or not 0 <= categories < leaves:
-        raise InputError(f"{where} has {leaves} leaves and {categories} splits by category")
-    if _one(read, "is_linear", where) != 0:
-        raise InputError(f"{where} has linear leaves, which are not read")
+    for name in ("num_leaves", "num_cat", "is_linear"):
+        _require(len(read.get(name, ())) == 1, f"{where} must have one {name}")
+    leaves, categories = int(read["num_leaves"][0]), int(read["num_cat"][0])
+    right = 1 <= leaves <= MOST_LEAVES and 0 <= categories < leaves
+    _require(right, f"{where} has {leaves} leaves and {categories} splits by category")
+    _require(read["is_linear"] == [0], f"{where} has linear leaves, which are not read")
     bounds = read.get("cat_boundaries", [])
     lengths: dict[Length, int] = {
         "one": 1,
@@ -142,13 +141,12 @@ def _clean_tree(number: int, fields: Mapping[str, str], n_features: int) -> list
         "bounds": categories + 1 if categories else 0,
         "words": int(bounds[-1]) if bounds else 0,
     }
-    needed = SPLIT if leaves > 1 else set()
-    sets = {"cat_boundaries", "cat_threshold"} if categories else set()
-    if missing := sorted(({"leaf_value"} | needed | sets) - set(read)):
-        raise InputError(f"{where} lacks {', '.join(missing)}")
+    needed = {"leaf_value", *(SPLIT if leaves > 1 else ()), *(SETS if categories else ())}
+    missing = ", ".join(sorted(needed - set(read)))
+    _require(not missing, f"{where} lacks {missing}")
     for name, values in read.items():
-        if len(values) != lengths[FIELDS[name][1]]:
-            raise InputError(f"{where}: {name} has {len(values)} values, which does not fit")
+        right = len(values) == lengths[FIELDS[name][1]]
+        _require(right, f"{where}: {name} has {len(values)} values, which does not fit")
     if leaves > 1:
         _check_splits(read, n_features, categories, where)
         _check_children(read, leaves, where)
@@ -158,62 +156,49 @@ def _clean_tree(number: int, fields: Mapping[str, str], n_features: int) -> list
 
 def _read_numbers(name: str, values: str, where: str) -> list[float]:
     kind = FIELDS[name][0]
-    if PLAIN.fullmatch(values) is None:  # Python reads 1_0 as a number, LightGBM as another one
-        raise InputError(f"{where}: {name} holds something else than numbers")
     try:
-        numbers = [kind(value) for value in values.split(" ")] if values else []
-    except ValueError as error:
-        raise InputError(f"{where}: {name} holds something else than numbers") from error
+        # Python reads 1_0 as a number, LightGBM as another one
+        plain = PLAIN.fullmatch(values) is not None
+        numbers = [kind(value) for value in values.split(" ")] if plain and values else []
+    except ValueError:
+        plain = False
+    _require(plain, f"{where}: {name} holds something else than numbers")
     # LightGBM parts missing values from all others by a threshold of infinity
     finite = kind is int or all(map(isfinite, numbers))
-    if not finite and (name != "threshold" or any(map(isnan, numbers))):
-        raise InputError(f"{where}: {name} holds a number that is not finite")
+    split_off = name == "threshold" and not any(map(isnan, numbers))
+    _require(finite or split_off, f"{where}: {name} holds a number that is not finite")
     return numbers
-
-
-def _one(read: Mapping[str, list[float]], name: str, where: str) -> int:
-    values = read.get(name, [])
-    if len(values) != 1:
-        raise InputError(f"{where} must have one {name}")
-    return int(values[0])
 
 
 def _check_splits(
     read: Mapping[str, list[float]], n_features: int, categories: int, where: str
 ) -> None:
     """Columns, decisions and sets of categories within their ranges."""
-    if not all(0 <= column < n_features for column in read["split_feature"]):
-        raise InputError(f"{where} splits on a column that the model does not have")
-    if not all(0 <= kind <= LARGEST_DECISION for kind in read["decision_type"]):
-        raise InputError(f"{where} has an unknown kind of decision")
+    inside = all(0 <= column < n_features for column in read["split_feature"])
+    _require(inside, f"{where} splits on a column that the model does not have")
+    known = all(0 <= kind <= LARGEST_DECISION for kind in read["decision_type"])
+    _require(known, f"{where} has an unknown kind of decision")
     for kind, threshold in zip(read["decision_type"], read["threshold"], strict=True):
-        if int(kind) & CATEGORICAL and not (
-            0 <= threshold < categories and threshold == int(threshold)
-        ):
-            raise InputError(f"{where} splits by a set of categories that it does not have")
+        inside = 0 <= threshold < categories and threshold == int(threshold)
+        right = inside or not int(kind) & CATEGORICAL
+        _require(right, f"{where} splits by a set of categories that it does not have")
     bounds = read.get("cat_boundaries", [])
-    if any(later <= earlier for earlier, later in pairwise(bounds)) or (bounds and bounds[0] != 0):
-        raise InputError(f"{where} has sets of categories that overlap")
-    if not all(0 <= word < 2**32 for word in read.get("cat_threshold", [])):
-        raise InputError(f"{where} has a set of categories out of range")
+    apart = all(earlier < later for earlier, later in pairwise(bounds)) and bounds[:1] in ([], [0])
+    _require(apart, f"{where} has sets of categories that overlap")
+    inside = all(0 <= word < 2**32 for word in read.get("cat_threshold", []))
+    _require(inside, f"{where} has a set of categories out of range")
 
 
 def _check_children(read: Mapping[str, list[float]], leaves: int, where: str) -> None:
     """From the root every node and every leaf is reached, once."""
-    left, right = read["left_child"], read["right_child"]
-    seen_nodes: set[int] = {0}
-    seen_leaves: set[int] = set()
+    seen = {0}  # nodes from 0, leaves from −1 downwards
     waiting = [0]
     while waiting:
         node = waiting.pop()
-        for child in (int(left[node]), int(right[node])):
-            inner = child >= 0
-            place = child if inner else -child - 1
-            seen, limit = (seen_nodes, leaves - 1) if inner else (seen_leaves, leaves)
-            if place >= limit or place in seen:
-                raise InputError(f"{where} has branches that do not form a tree")
-            seen.add(place)
-            if inner:
-                waiting.append(place)
-    if len(seen_nodes) != leaves - 1 or len(seen_leaves) != leaves:
-        raise InputError(f"{where} has parts that its root does not reach")
+        for child in (int(read["left_child"][node]), int(read["right_child"][node])):
+            right = -leaves <= child < leaves - 1 and child not in seen
+            _require(right, f"{where} has branches that do not form a tree")
+            seen.add(child)
+            if child >= 0:
+                waiting.append(child)
+    _require(len(seen) == 2 * leaves - 1, f"{where} has parts that its root does not reach")

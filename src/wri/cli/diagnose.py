@@ -103,6 +103,7 @@ def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tu
     from sklearn.pipeline import Pipeline
 
     from wri.estimators import load
+    from wri.estimators.folders import SavedInFolders
     from wri.tables.diagnosing import NamedColumns
     from wri.tables.fitting import find_schema, last_step, name_columns, prepared_columns
     from wri.tables.held_out import SiteData
@@ -116,7 +117,7 @@ def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tu
         head = Pipeline([(str(k), step) for k, step in enumerate(schema.make_preprocessing())])
         x = np.asarray(head.fit_transform(rows.frame))
         return name_columns(head, x, data, **named), None
-    fitted: Any = load(model)
+    fitted: Any = load(model, SavedInFolders)
     kind = "classes" if hasattr(fitted, "classes_") else "numbers"
     if kind != rows.task:
         raise InputError(

@@ -277,8 +277,9 @@ def _load(folder: Path) -> Any:
     if not folder.exists():
         raise InputError(f"{shorten(folder)} does not exist; give the folder that wri fit wrote")
     from wri.estimators import load
+    from wri.estimators.folders import SavedInFolders
 
-    return load(folder)
+    return load(folder, SavedInFolders)  # without the backbone of a model of pictures
 
 
 @contextmanager

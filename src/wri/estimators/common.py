@@ -21,7 +21,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from wri.densities import LabelLogistic
 from wri.errors import InputError, check_option
-from wri.estimators.bar import progress_bar
 from wri.estimators.choice import CandidateLosses, Rule, check_rule, describe_without_choice
 from wri.estimators.environments import read_environments, without_column
 from wri.estimators.folders import SavedInFolders
@@ -39,7 +38,7 @@ from wri.estimators.warn import (
     warn_of_small_weights,
 )
 from wri.evaluation.futures import FUTURES, Future
-from wri.progress import silent
+from wri.progress import progress_bar, silent
 from wri.rows import Environments, Scaling, name_large_numbers, without_gradient
 from wri.stacked import SQUARED, Loss, Seen
 from wri.training import ModelSpec

@@ -1,6 +1,7 @@
 """Mix-in class for saving and loading."""
 
 import os
+from importlib import import_module
 from typing import Self
 
 
@@ -20,9 +21,7 @@ class SavedInFolders:
         InputError
             If the model cannot be saved, or the folder holds other files.
         """
-        from wri.estimators.saving import save  # imported here, because it imports all estimators
-
-        save(self, folder)
+        import_module("wri.saving").save(self, folder)  # imported here: it imports all estimators
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
@@ -44,6 +43,4 @@ class SavedInFolders:
         InputError
             If the folder holds no saved model, a damaged one, or one of another class.
         """
-        from wri.estimators.saving import load
-
-        return load(folder, cls)
+        return import_module("wri.saving").load(folder, cls)

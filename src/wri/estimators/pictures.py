@@ -8,6 +8,7 @@ other backbone.
 
 import os
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,13 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from wri.datasets import ImageFolder
 from wri.errors import InputError, shorten
-from wri.estimators.bar import progress_bar
 from wri.estimators.classifiers import Classifier
 from wri.estimators.derived import ESTIMATORS
-from wri.estimators.saving import load, save
 from wri.estimators.verdicts import Assessment
 from wri.features.backbones import Backbone, as_backbone
 from wri.features.extraction import PathLike, PictureFeatures, extract
+from wri.progress import progress_bar
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
@@ -326,7 +326,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             A new or empty folder, or the folder of a saved model, which is replaced.
         """
         check_is_fitted(self, "estimator_")
-        save(self.estimator_, folder)
+        self.estimator_.save(folder)
 
     @classmethod
     def load(cls, folder: PathLike, backbone: Backbone | None = None) -> Self:
@@ -350,14 +350,19 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         InputError
             If the folder holds no saved model of pictures, or the backbone differs.
         """
-        estimator: Any = load(folder, Classifier)
-        saved = getattr(estimator, "backbone_", None)
-        if saved is None:
+        estimator: Any = import_module("wri.saving").load(folder, Classifier)
+        if not hasattr(estimator, "backbone_"):
             name = type(estimator).__name__
             raise InputError(
                 f"{shorten(os.fspath(folder))} holds a model of tables, not of pictures; use "
                 f"{name}.load"
             )
+        return cls._of_estimator(estimator, backbone)
+
+    @classmethod
+    def _of_estimator(cls, estimator: Any, backbone: Backbone | None) -> Self:
+        """Make the fitted classifier of a loaded estimator, whose backbone must be this one."""
+        saved = estimator.backbone_
         model = cls(clone(estimator), backbone=backbone or saved["name"])
         model.estimator_, model.backbone_, model.broken_ = estimator, saved, {}
         model.classes_ = estimator.classes_

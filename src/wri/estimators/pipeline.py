@@ -7,7 +7,6 @@ A `ColumnTransformer` would drop the environment column or encode it as a featur
 is taken from the table before the preprocessing, which never sees it.
 """
 
-import copy
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -24,9 +23,6 @@ from wri.estimators.columns import ColumnReader
 from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.environments import read_environments, without_column
 from wri.estimators.folders import SavedInFolders
-from wri.estimators.model_folder import require
-from wri.estimators.model_record import check_entries
-from wri.estimators.transformer_records import decode_steps, encode_steps
 from wri.ood.unseen import UnseenCells, flag_unseen
 
 if TYPE_CHECKING:
@@ -401,33 +397,3 @@ def _dense(X: Any) -> Any:
 def last_step(model: Any) -> Any:
     """Return the estimator of a pipeline, or the estimator itself."""
     return model.steps[-1][1] if isinstance(model, Pipeline) else model
-
-
-def split_preprocessing(model: SavedInFolders) -> Any:
-    """Return the estimator of a pipeline, with its preprocessing as JSON in an attribute."""
-    if not isinstance(model, EnvironmentPipeline):
-        return model
-    last = copy.copy(model[-1])
-    last.preprocessing_ = {
-        "name": model.steps[-1][0],
-        "steps": encode_steps(model.steps[:-1]),
-    }
-    return last
-
-
-def join_preprocessing(record: dict[str, Any] | None, model: EnvironmentEstimator) -> Any:
-    """Make the pipeline of a record and its estimator; without a record, return the estimator."""
-    if record is None:
-        return model
-    check_entries(record, {"name": (str,), "steps": (list,)}, "preprocessing")
-    try:
-        steps = decode_steps(record["steps"]) if record["steps"] else []
-        fitted = any(not isinstance(step, str) for _, step in steps)
-        n = model.n_features_in_
-        width = len(Pipeline(steps).get_feature_names_out()) if fitted else n
-    except (ValueError, MemoryError):
-        raise
-    except Exception as error:  # scikit-learn and pandas raise anything for made-up values
-        raise ValueError(f"preprocessing is invalid ({error!r:.80})") from error
-    require(width == n, f"preprocessing gives {width} columns, but the estimator takes {n}")
-    return EnvironmentPipeline([*steps, (record["name"], model)])

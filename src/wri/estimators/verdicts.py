@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from wri.densities import Exact
-from wri.estimators.bar import progress_bar
 from wri.estimators.row_split import RowSplit
 from wri.estimators.search import Problem
 from wri.ood.evidence import Evidence, HeldOutRows, RowEvidence
 from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import ColumnRanges
 from wri.ood.unseen import UnseenCells
+from wri.progress import progress_bar
 from wri.rows import in_proportion, refuse_infinite
 from wri.stacked import Seen
 from wri.training import Bank, ModelSpec

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from wri.errors import InputError
-from wri.estimators.model_record import as_json
 from wri.estimators.pipeline import last_step
 from wri.evaluation.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future
+from wri.saving.values import as_json
 from wri.tables.candidates import CONSTANT
 from wri.tables.schema import TableSchema
 from wri.tables.verdict import SiteWord, VerdictWord, name_candidate

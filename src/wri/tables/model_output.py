@@ -7,12 +7,12 @@ from typing import Any
 
 from wri.diagnosis import environment_overlap
 from wri.errors import InputError, shorten
-from wri.estimators.model_folder import REPORT, check_target
 from wri.report.blocks import Page
 from wri.report.page import render_page
+from wri.saving.folder import REPORT, check_target
+from wri.saving.staging import open_stage
 from wri.tables.diagnosing import Answer, NamedColumns, ask
 from wri.tables.fitting import TableFit, prepared_columns
-from wri.tables.staging import open_stage
 from wri.tables.verdict import verdict_document
 
 

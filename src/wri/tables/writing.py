@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import pandas as pd
 
 from wri.errors import InputError, shorten
+from wri.saving.staging import open_stage
 from wri.tables.chunks import TableFile
-from wri.tables.staging import open_stage
 
 
 class TableWriter(Protocol):

@@ -6,15 +6,15 @@ import json
 import numpy as np
 import pytest
 import safetensors.numpy
-from hospitals import hospitals
 
 import wri
+from hospitals import hospitals
+from wri import saving
 from wri.boosting import TreeSettings, grow
 from wri.boosting.model_text import MOST_TREES, clean_forest
 from wri.errors import InputError
-from wri.estimators import saving
-from wri.estimators.model_folder import tensors_name
-from wri.estimators.model_record import record_digest
+from wri.saving.folder import tensors_name
+from wri.saving.values import record_digest
 
 pytest.importorskip("lightgbm", reason="boosted trees need LightGBM ([boosting])")
 

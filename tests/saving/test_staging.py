@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from helpers import forked
+from wri.saving.staging import open_stage
 from wri.tables import model_output
-from wri.tables.staging import open_stage
 
 
 def hold(target):

@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wri.errors import InputError, shorten
 
@@ -35,10 +35,6 @@ class FolderContents(NamedTuple):
 
     record: bytes
     tensors: bytes
-
-    @property
-    def tensors_name(self) -> str:
-        return tensors_name(hashlib.sha256(self.tensors).hexdigest())
 
 
 def tensors_name(sha256: str) -> str:
@@ -112,19 +108,26 @@ def write(target: Path, files: FolderContents) -> None:
         new = not target.exists()
         check_target(target)
         target.mkdir(exist_ok=True)
-        with _lock_folder(target):
-            kept = {RECORD, _current_tensors(target)}
+        name = tensors_name(hashlib.sha256(files.tensors).hexdigest())
+        with _open_locked(target) as descriptor:
             try:
-                _write_file(target / files.tensors_name, files.tensors)
-                _write_file(target / RECORD, files.record)
-                kept = {RECORD, files.tensors_name}
-            finally:
-                _clean(target, kept)
+                kept = tensors_name(_peek(target, "sha256"))
+            except (ValueError, TypeError):
+                kept = ""
+            try:
+                _write_file(target / name, files.tensors, descriptor)
+                _write_file(target / RECORD, files.record, descriptor)
+                kept = name
+            finally:  # delete old tensors and files that a killed process left
+                for each in set(os.listdir(target)) - {RECORD, kept}:
+                    if OURS.fullmatch(each):
+                        with suppress(OSError):
+                            (target / each).unlink()
                 if new and not (target / RECORD).exists():
                     target.rmdir()
 
 
-def _write_file(path: Path, data: bytes) -> None:
+def _write_file(path: Path, data: bytes, folder: int | None) -> None:
     """Write to another name first, so that readers find the whole file or none."""
     part = path.with_name(path.name + PART)
     part.unlink(missing_ok=True)
@@ -133,50 +136,34 @@ def _write_file(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync the names to disk in the order of the renames, if the system can sync folders."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    if folder is not None:
+        with suppress(OSError):
+            os.fsync(folder)  # names reach the disk in the order of the renames
 
 
 @contextmanager
-def _lock_folder(folder: Path) -> Iterator[None]:
+def _open_locked(folder: Path) -> Iterator[int | None]:
     """Allow one save at a time, if the system can lock folders; a killed process keeps no lock."""
     try:
         import fcntl
     except ImportError:
-        yield
+        yield None
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _current_tensors(folder: Path) -> str | None:
-    """Return the file that the present record names; None without a readable record."""
+def _peek(folder: Path, entry: str) -> Any:
+    """Return an entry of the present record; None without a readable record."""
     try:
-        return tensors_name(json.loads(read(folder, RECORD, LARGEST["record"]))["sha256"])
+        return json.loads(read(folder, RECORD, LARGEST["record"]))[entry]
     except (ValueError, TypeError, LookupError, RecursionError):
         return None
-
-
-def _clean(folder: Path, kept: set[str | None]) -> None:
-    """Delete old tensors and files that a killed process left."""
-    for name in os.listdir(folder):
-        if name not in kept and OURS.fullmatch(name):
-            with suppress(OSError):
-                (folder / name).unlink()
 
 
 def check_target(target: Path) -> None:
@@ -189,12 +176,8 @@ def check_target(target: Path) -> None:
     foreign = [name for name in names if not OURS.fullmatch(name)]
     if REPORT in names and RECORD not in names:
         foreign = [REPORT]
-    if RECORD in names and not foreign:
-        try:
-            record = json.loads(read(target, RECORD, LARGEST["record"]))
-            foreign = [] if record["format"] == FORMAT else [RECORD]
-        except (ValueError, TypeError, LookupError, RecursionError):
-            foreign = [RECORD]
+    if RECORD in names and not foreign and _peek(target, "format") != FORMAT:
+        foreign = [RECORD]
     if foreign:
         what = f"{target} holds {foreign[0]}, which is not part of a saved model"
         raise InputError(f"{what}; nothing was changed: give another folder or an empty one")

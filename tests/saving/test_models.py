@@ -15,15 +15,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.numpy
-from hospitals import hospitals
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
 
 import wri
+from hospitals import hospitals
+from wri import saving
 from wri.densities import Bounded, Exact, FittedClassifier
 from wri.errors import InputError
-from wri.estimators import saving
-from wri.estimators.model_folder import tensors_name
-from wri.estimators.model_record import record_digest
+from wri.saving.folder import tensors_name
+from wri.saving.values import record_digest
 
 QUICK = {"steps": 5, "hidden": (8, 4), "penalty_weight": None}
 FEATURES = ["cause", "marker", "noise"]
@@ -231,6 +232,21 @@ def test_what_cannot_be_saved_is_said_before_anything_is_written(regressor, fold
 def test_the_wrong_class(folder):
     with pytest.raises(InputError, match=r"holds VRExRegressor, not WRIClassifier; .*VRExRegr"):
         wri.WRIClassifier.load(folder)
+    with pytest.raises(InputError, match=r"; use wri\.load or "):
+        wri.WRIClassifier.load(folder)
+
+
+def test_any_saved_model_is_loaded_without_naming_its_class(regressor, classifier, tmp_path):
+    X, y, site = hospitals(30)
+    steps = wri.make_pipeline(StandardScaler(), wri.ERMClassifier(**QUICK))
+    pipeline = steps.fit(X, y, groups=site)
+    for model, rows in ((regressor, X), (classifier, table(1)[0]), (pipeline, X)):
+        model.save(tmp_path / "model")
+        loaded = wri.load(tmp_path / "model")
+        assert type(loaded) is type(model)
+        same(model, loaded, rows, METHODS)
+    with pytest.raises(InputError, match="holds a model of tables, which has no backbone="):
+        wri.load(tmp_path / "model", backbone=object())
 
 
 class Bomb:
@@ -386,6 +402,7 @@ def test_labels_that_json_has_not(tmp_path):
         (lambda r: r["spec"].update(steps="many"), "save the model again"),
         (lambda r: r["spec"]["options"].update(divided={"kind": "Exact"}), "density must be one"),
         (lambda r: r.update(classes=r["environments"]), "a regressor has no classes"),
+        (lambda r: r.update(backbone={"name": "a", "digest": "b"}), "a regressor has no backbone"),
         (lambda r: r["parameters"].update(shell="rm"), "shell"),
         (lambda r: r["parameters"].update(hidden=3), "hidden must be a tuple"),
         (lambda r: r["parameters"].update(environment=["a"]), "must be the name of a column"),
@@ -485,7 +502,7 @@ def test_what_cannot_be_a_path(path, regressor):
 
 OVERWRITE = """
 import itertools, sys
-from wri.estimators import saving
+from wri import saving
 first, second, target = sys.argv[1:]
 models = [saving.load(first), saving.load(second)]
 print("ready", flush=True)

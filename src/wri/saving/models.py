@@ -1,0 +1,381 @@
+"""Saved models: `model.json` and a file of tensors, written from a fitted model and read again.
+
+Nothing in a folder is trusted: every name, type and shape of the tensors must be the one that
+`model.json` implies, and sizes are counted before anything is made.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+from sklearn.utils.validation import check_is_fitted
+
+import wri
+from wri.errors import InputError, check_option
+from wri.estimators.classifiers import Classifier
+from wri.estimators.derived import ESTIMATORS
+from wri.estimators.folders import SavedInFolders
+from wri.estimators.parameters import check_parameters
+from wri.estimators.pipeline import EnvironmentPipeline
+from wri.estimators.specs import plain_parameter
+from wri.saving import folder as files
+from wri.saving.evidence import encode_evidence, fill_evidence, implied_shapes
+from wri.saving.folder import LARGEST, RECORD, named, require, tensors_name
+from wri.saving.predictors import (
+    TREE_ENTRIES,
+    Shapes,
+    encode_predictor,
+    fill_predictor,
+    prepare_predictor,
+)
+from wri.saving.transformers import UNREAD, decode_pipeline, encode_steps
+from wri.saving.values import (
+    Types,
+    as_json,
+    check_entries,
+    check_names,
+    check_sizes,
+    check_texts,
+    decode_labels,
+    encode_labels,
+    record_digest,
+)
+from wri.training import ModelSpec
+from wri.training.spec import decode_option
+
+if TYPE_CHECKING:
+    from wri.features import Backbone
+
+VERSION = 6
+TYPES: Mapping[Types, str] = {
+    (str,): "format wri_version estimator evidence_on selection sha256 digest",
+    (int,): "format_version features held_out_rows components calibrating_rows tail_power",
+    (float,): "rare_threshold outside_threshold tail_spread",
+    (dict,): "parameters not_kept environments spec",
+    (dict, NoneType): "classes",
+    (list, NoneType): "feature_names state",
+    (int, NoneType): "candidates",
+    (float, NoneType): "confidence_spread support_spread",
+    (bool,): "left_out",
+}
+ENTRIES = {name: types for types, names in TYPES.items() for name in names.split()}
+OPTIONAL: Mapping[str, Types] = {
+    **dict.fromkeys(("backbone", "preprocessing", "fit_summary"), (dict,)),
+    **TREE_ENTRIES,
+}
+"""Entries of models of pictures, of pipelines, of `wri fit`, and of trees alone."""
+
+
+def save(model: SavedInFolders, folder: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator or pipeline to a folder, completely or not at all."""
+    check_is_fitted(model[-1] if isinstance(model, EnvironmentPipeline) else model, "evidence_")
+    target = files.open_folder(folder)
+    try:  # what is written can be read
+        contents = _encode(model)
+        for what, most in LARGEST.items():
+            size = len(getattr(contents, what))
+            require(size <= most, f"its {what} would have {size:,} bytes")
+        _decode(target, contents.record, lambda name, most: contents.tensors)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"this model cannot be saved: {error.__cause__ or error}") from error
+    files.write(target, contents)
+
+
+def load(
+    folder: str | os.PathLike[str], kind: type = object, backbone: "Backbone | None" = None
+) -> Any:
+    """Load any saved model from its folder.
+
+    No code in the folder is run, so folders from strangers can be loaded.
+
+    Parameters
+    ----------
+    folder : path-like
+        Folder that `save` or `wri fit` wrote.
+    kind : type, default=object
+        Class that the model must have. For the class of an estimator, a model of pictures gives the
+        estimator of the features.
+    backbone : Backbone or None, default=None
+        Backbone of a model of pictures, if it is one of your own; it must have the saved digest.
+
+    Returns
+    -------
+    model : estimator, EnvironmentPipeline or PictureClassifier
+        The fitted model; its predictions equal those of the saved one to the last bit.
+
+    Raises
+    ------
+    InputError
+        If the folder holds no saved model, a damaged one, or one of another class.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> import wri
+    >>> X = np.linspace(-1, 1, 60)[:, None]
+    >>> site = np.tile(["north", "east", "south"], 20)
+    >>> model = wri.ERMClassifier(steps=30, site_spread=False).fit(X, X[:, 0] > 0, groups=site)
+    >>> with TemporaryDirectory() as folder:
+    ...     model.save(folder)
+    ...     again = wri.load(folder)
+    >>> bool((again.predict_proba(X) == model.predict_proba(X)).all())
+    True
+    """
+    home = files.open_folder(folder)
+    if not home.is_dir():
+        raise InputError(f"{home} is not a folder; give the one that save wrote")
+    if not os.path.lexists(home / RECORD):
+        raise InputError(f"{home} is no saved model, it holds no {RECORD}; wri fit -o makes one")
+    model = _load(home, files.read(home, RECORD, LARGEST["record"]))
+    if not issubclass(kind, SavedInFolders) and hasattr(model, "backbone_"):
+        from wri.estimators.pictures import PictureClassifier  # needs the networks of `features`
+
+        model = PictureClassifier._of_estimator(model, backbone)
+    elif backbone is not None:
+        raise InputError(f"{home} holds a model of tables, which has no backbone=")
+    if not isinstance(model, kind):
+        name = type(model).__name__
+        raise InputError(
+            f"{home / RECORD}: holds {name}, not {kind.__name__}; use wri.load or {name}.load"
+        )
+    return model
+
+
+def _load(home: Path, record: bytes) -> Any:
+    """Load a model; start again if another process replaced it meanwhile."""
+    try:
+        return _decode(home, record, lambda name, most: files.read(home, name, most))
+    except InputError:
+        again = files.read(home, RECORD, LARGEST["record"])
+        if again == record:
+            raise
+        return _load(home, again)
+
+
+def _encode(model: Any) -> files.FolderContents:
+    """Encode a fitted estimator or pipeline as the contents of the two files."""
+    preprocessing = None
+    if isinstance(model, EnvironmentPipeline):
+        steps, (last, model) = encode_steps(model.steps[:-1]), model.steps[-1]
+        preprocessing = {"name": last, "steps": steps}
+    optional = {
+        "backbone": getattr(model, "backbone_", None),
+        "preprocessing": preprocessing,
+        "fit_summary": getattr(model, "fit_summary_", None),
+    }
+    name = type(model).__name__
+    require(ESTIMATORS.get(name) is type(model), f"{name} is not one of wri's own estimators")
+    parameters, not_kept = _encode_parameters(model)
+    spec, lost_option = _encode_spec(model.spec_)
+    not_kept |= lost_option
+    if not_kept:
+        lost = f"{', '.join(not_kept)}: objects are not saved; the loaded model predicts the same,"
+        warnings.warn(f"{lost} but its fit would take the default", stacklevel=4)
+    own, tensors = encode_predictor(model)
+    evidence, evidence_tensors = encode_evidence(model)
+    tensors |= evidence_tensors | {
+        "candidate_losses": model.candidate_losses_,
+        "penalty_weights": model.penalty_weights_,
+    }
+    tensors = {name: _as_tensor(each) for name, each in tensors.items() if each is not None}
+    if isinstance(getattr(model, "state_", None), np.ndarray):
+        tensors["state"] = np.array(model.state_, order="C")
+    data = safetensors.numpy.save(tensors)
+    names, losses = getattr(model, "feature_names_in_", None), model.candidate_losses_
+    record = {
+        "format": files.FORMAT,
+        "format_version": VERSION,
+        "wri_version": wri.__version__,
+        "estimator": name,
+        "parameters": parameters,
+        "not_kept": not_kept,
+        "features": model.n_features_in_,
+        "feature_names": None if names is None else names.tolist(),
+        "classes": encode_labels(model.classes_, "y") if isinstance(model, Classifier) else None,
+        "environments": encode_labels(model.environments_, "groups"),
+        "evidence_on": model.evidence_on_,
+        "spec": spec,
+        **evidence,
+        "selection": model.selection_,
+        "held_out_rows": int(model.n_held_out_),
+        "candidates": None if losses is None else len(losses),
+        "left_out": model.left_out_ is not None,
+        "state": list(tensors["state"].shape) if "state" in tensors else None,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        **own,
+        **{key: value for key, value in optional.items() if value is not None},
+    }
+    text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
+    return files.FolderContents(text.encode(), data)
+
+
+def _encode_parameters(model: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return constructor arguments for JSON, and descriptions of those without a JSON form."""
+    kept, lost = {}, {}
+    for key, value in model.get_params(deep=False).items():
+        if key != UNREAD:
+            try:
+                kept[key] = as_json(plain_parameter(value))
+            except (TypeError, ValueError):
+                lost[key] = _describe(value)
+    return kept, lost
+
+
+def _encode_spec(spec: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the specification for JSON, and the description of a density that has no JSON form."""
+    try:
+        return as_json(spec.as_dict()), {}
+    except InputError:
+        density = getattr(spec.objective, "density", None)
+        plain = type(spec.objective)()
+        kept = replace(spec, objective=replace(spec.objective, density=plain.density))  # type: ignore[type-var, attr-defined]
+        return as_json(kept.as_dict()), {"density": _describe(density)}
+
+
+def _describe(value: Any) -> str:
+    """Return the repr of an object without its address."""
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value))[:500]
+
+
+def _as_tensor(array: np.ndarray) -> np.ndarray:
+    """Return numbers as float64 and texts as bytes, in C order, which safetensors expects."""
+    return np.array(array, np.uint8 if array.dtype == np.uint8 else np.float64, order="C")
+
+
+def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[str, int], bytes]) -> Any:
+    """Decode the model of two files; the second is read after the first was checked.
+
+    `tensor_data` takes the name of the file and the largest number of bytes it may have.
+    """
+    with named(folder / RECORD):
+        record = _decode_record(record_data)
+        model = _decode_unfilled(record)
+        shapes = _implied_shapes(model, record)
+        name = tensors_name(record["sha256"])
+    with named(folder / name):
+        numbers = sum(math.prod(shape) for shape in shapes.values())
+        data = tensor_data(name, min(LARGEST["tensors"], 8 * numbers + files.LARGEST_HEADER + 8))
+        same = hashlib.sha256(data).hexdigest() == record["sha256"]
+        require(same, f"its contents are not those that {RECORD} was written with")
+        arrays = _decode_tensors(data, shapes)
+        fill_predictor(model, arrays)
+        fill_evidence(model, record, arrays)
+        model.candidate_losses_ = arrays.get("candidate_losses")
+        model.penalty_weights_ = arrays.get("penalty_weights")
+    with named(folder / RECORD):
+        preprocessing = record.get("preprocessing")
+        return model if preprocessing is None else decode_pipeline(preprocessing, model)
+
+
+def _decode_record(data: bytes) -> dict[str, Any]:
+    """Decode `model.json`; check its version, digest and entries."""
+    try:
+        record = json.loads(data)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"is not JSON ({error})") from error
+    ours = isinstance(record, dict) and record.get("format") == files.FORMAT
+    require(ours, f'has no entry "format": "{files.FORMAT}"')
+    version, writer = record.get("format_version"), record.get("wri_version")
+    if type(version) is int and version > VERSION:
+        raise InputError(
+            f"written by wri {writer!r:.40} in format {version}; wri {wri.__version__} reads "
+            f"formats up to {VERSION}: pip install --upgrade weighted-risk-invariance"
+        )
+    if type(version) is int and 0 < version < VERSION:
+        raise InputError(
+            f"written by wri {writer!r:.40} in format {version}, which wri {wri.__version__} no "
+            "longer reads: fit and save the model again"
+        )
+    require(version == VERSION, f"format_version must be {VERSION}, not {version!r:.40}")
+    require(record.get("digest") == record_digest(record), "was changed after it was written")
+    optional = {name: types for name, types in OPTIONAL.items() if name in record}
+    check_entries(record, {**ENTRIES, **optional}, "the file")
+    check_sizes(record)
+    return record
+
+
+def _decode_unfilled(record: Mapping[str, Any]) -> Any:
+    """Make the model without its predictor and its arrays."""
+    name, features, names = record["estimator"], record["features"], record["feature_names"]
+    require(name in ESTIMATORS, f"estimator {name!r:.40} is unknown")
+    require(features > 0, f"{features} features are impossible")
+    given = {key: value for key, value in record["parameters"].items() if key != UNREAD}
+    model: Any = ESTIMATORS[name](**given)
+    if isinstance(model.options, dict):
+        model.options = {key: decode_option(value) for key, value in model.options.items()}
+    if isinstance(model.candidates, list):
+        model.candidates = [_decode_candidate(each) for each in model.candidates]
+    check_parameters(model)
+    check_option("evidence_on", record["evidence_on"], model._sees)
+    model.evidence_on_ = record["evidence_on"]
+    model.n_features_in_ = features
+    if "backbone" in record:
+        require(isinstance(model, Classifier), "a regressor has no backbone")
+        check_entries(record["backbone"], {"name": (str,), "digest": (str,)}, "backbone")
+        model.backbone_ = record["backbone"]
+    if names is not None:
+        check_texts(names, features)
+        model.feature_names_in_ = np.array(names, dtype=object)
+    model.environments_ = decode_labels(record["environments"], "environments", 1)
+    model.n_environments_ = len(model.environments_)
+    if isinstance(model, Classifier):
+        model.classes_ = decode_labels(record["classes"] or {}, "classes", 2)
+    else:
+        require(record["classes"] is None, "a regressor has no classes")
+    model.selection_, model.n_held_out_ = record["selection"], record["held_out_rows"]
+    model.fit_summary_ = record.get("fit_summary")
+    return model
+
+
+def _decode_candidate(entries: Any) -> Any:
+    """Decode one candidate of the constructor's parameters."""
+    if not isinstance(entries, dict):
+        return entries
+    found = {key: decode_option(value) for key, value in entries.items()}
+    if isinstance(found.get("hidden"), list):
+        found["hidden"] = tuple(found["hidden"])
+    return found
+
+
+def _implied_shapes(model: Any, record: Mapping[str, Any]) -> Shapes:
+    """Prepare the predictor; return the shape of each tensor that the record implies."""
+    predictor = prepare_predictor(model, record)
+    numbers = {*map(type, model.spec_.hyper.values())} <= {int, float}
+    require(numbers, "spec.hyper must hold numbers")
+    shapes = {**predictor.shapes, **implied_shapes(model, record, predictor)}
+    if record["candidates"] is not None:
+        shapes["candidate_losses"] = (record["candidates"], model.n_environments_)
+        if "penalty_weight" in model.spec_.hyper:
+            shapes["penalty_weights"] = (record["candidates"],)
+    return shapes
+
+
+def _decode_tensors(data: bytes, implied: Shapes) -> dict[str, np.ndarray]:
+    """Decode the tensors; check names, types, shapes and that all numbers are finite."""
+    try:
+        found = safetensors.numpy.load(data)
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise ValueError(f"is cut off or damaged ({error})") from error
+    check_names(found, implied, "has tensors")
+    for name, shape in implied.items():
+        array, kind = found[name], "uint8" if name.startswith("forest.") else "float64"
+        types = (kind, "float32" if name == "state" else kind)
+        right = array.shape == shape and array.dtype.name in types
+        given, due = f"{array.dtype}{list(array.shape)}", f"{kind}{list(shape)}"
+        require(right, f"{name} is {given:.200}, but {RECORD} implies {due:.200}")
+        # a candidate that diverged has no loss
+        finite = name == "candidate_losses" or bool(np.isfinite(array).all())
+        require(finite, f"{name} holds NaN or infinity")
+    return {name: array.copy() for name, array in found.items()}  # writable, as torch wants them
