@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from hospitals import hospitals
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA
@@ -26,6 +25,7 @@ from sklearn.preprocessing import (
 )
 
 import wri
+from hospitals import hospitals
 from wri.errors import InputError
 from wri.estimators import load
 from wri.saving.values import pack, record_digest, unpack
