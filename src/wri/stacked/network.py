@@ -20,7 +20,7 @@ from wri.stacked.packing import Packing
 from wri.stacked.seeds import generator
 
 MOST_WEIGHTS = 2**27  # one gigabyte in double precision
-Seen = Literal["x", "phi", "outputs"]
+View = Literal["x", "phi", "outputs"]
 """What a density or the evidence sees of a row."""
 
 
@@ -40,7 +40,7 @@ class Views(NamedTuple):
     --------
     >>> import torch
     >>> from wri.stacked import Views
-    >>> Views(torch.zeros(1, 2), torch.ones(1, 3), torch.zeros(1, 1)).seen("phi")
+    >>> Views(torch.zeros(1, 2), torch.ones(1, 3), torch.zeros(1, 1)).view("phi")
     tensor([[1., 1., 1.]])
     """
 
@@ -48,7 +48,7 @@ class Views(NamedTuple):
     phi: Tensor  # [R, …, F]
     outputs: Tensor  # [R, …, C]
 
-    def seen(self, what: Seen) -> Tensor:
+    def view(self, what: View) -> Tensor:
         """Return the view of that name.
 
         Parameters
@@ -73,11 +73,11 @@ class AnyNetwork(Protocol):
     >>> import torch
     >>> from wri.stacked import AnyNetwork, Network
     >>> network: AnyNetwork = Network((2, 3, 1))
-    >>> network.width_seen("phi")
+    >>> network.view_width("phi")
     3
     """
 
-    def width_seen(self, what: Seen) -> int:
+    def view_width(self, what: View) -> int:
         """Return the width of a view.
 
         Parameters
@@ -196,7 +196,7 @@ class Network:
             shapes += [(self.copies, outputs, inputs), (self.copies, outputs, 1)]
         return Packing(tuple(shapes))
 
-    def width_seen(self, what: Seen) -> int:
+    def view_width(self, what: View) -> int:
         """Return the width of a view.
 
         Parameters
