@@ -15,9 +15,14 @@ ESTIMATORS = tuple(
     for entry in ALGORITHMS.values()
     if entry.boosted is boosted
 )
-LAZY = {"PictureClassifier": "pictures", "make_pipeline": "pipeline"}
-"""Other public names, and their modules in `wri.estimators`."""
-__all__ = ["InputError", "PictureClassifier", "__version__", "make_pipeline", *ESTIMATORS]
+LAZY = {
+    "PictureClassifier": "estimators.pictures",
+    "estimator": "estimators",
+    "make_pipeline": "estimators.pipeline",
+    "register": "objectives",
+}
+"""Other public names, and their modules."""
+__all__ = ["InputError", "__version__", *LAZY, *ESTIMATORS]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,7 +30,7 @@ def __getattr__(name: str) -> Any:
     if name in ESTIMATORS:
         return getattr(import_module("wri.estimators"), name)
     if name in LAZY:
-        return getattr(import_module(f"wri.estimators.{LAZY[name]}"), name)
+        return getattr(import_module(f"wri.{LAZY[name]}"), name)
     raise AttributeError(f"module 'wri' has no attribute {name!r}")
 
 

@@ -38,7 +38,7 @@ from wri.estimators.warn import (
     warn_of_small_weights,
 )
 from wri.evaluation.futures import FUTURES, Future
-from wri.objectives import OBJECTIVES
+from wri.objectives import OBJECTIVES, Objective
 from wri.progress import silent
 from wri.rows import Environments, Scaling, name_large_numbers, without_gradient
 from wri.stacked import SQUARED, Loss, View
@@ -51,6 +51,7 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
 
     __metadata_request__fit: ClassVar[Mapping[str, bool]] = {"groups": True}
     _objective: ClassVar[str]
+    _kind: ClassVar[type[Objective]]
     _loss: ClassVar[Loss]
     _sees: ClassVar[tuple[View, ...]] = get_args(View)
     """What the evidence can see of a row, for `evidence_on`."""
