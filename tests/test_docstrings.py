@@ -18,8 +18,8 @@ ROOT = Path(wri.__file__).parent
 PUBLIC = (
     *("wri", "wri.objectives", "wri.objectives.functional", "wri.densities", "wri.training"),
     *("wri.datasets", "wri.features", "wri.ood", "wri.diagnosis", "wri.estimators", "wri.sweep"),
-    *("wri.tables", "wri.integrations.domainbed", "wri.stacked", "wri.experiments"),
-    "wri.boosting",
+    *("wri.tables", "wri.integrations.domainbed", "wri.experiments"),
+    *("wri.boosting", "wri.testing"),
 )
 EXAMPLES_NOT_RUN = {
     "load_heart": "its result needs files of UCI or a network",

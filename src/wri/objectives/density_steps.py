@@ -95,17 +95,7 @@ class StandingPredictor:
     """Losses of fixed predictors at the rows of density steps.
 
     Of runs that draw more rows than they have, the losses at all their rows are found once.
-
-    Parameters
-    ----------
-    model
-        The predictors of `runs`.
-    seen
-        What the densities see of a row.
-    runs, steps
-        Numbers of the runs in their stack, and how many steps each makes, which descends.
-    draws
-        Where rows come from.
+    `steps` of the runs descend.
     """
 
     def __init__(
@@ -158,19 +148,7 @@ def density_steps(
     context: StepContext,
     draws: Draws,
 ) -> None:
-    """Make the `density_steps` of each run in place; runs drop out when theirs are made.
-
-    Parameters
-    ----------
-    rule
-        What is minimised.
-    model, flat, adam, context
-        Of `runs`, whose steps descend. `flat` and `adam` change in place.
-    runs
-        Numbers of the runs in their stack.
-    draws
-        Where rows come from.
-    """
+    """Change `flat` and `adam` by each run's steps, which descend; runs drop out after theirs."""
     steps = [int(n) for n in context.hyper["density_steps"].tolist()]
     predictor = StandingPredictor(model, rule.seen, runs, steps, draws)
     width = model.network.view_width(rule.seen)
