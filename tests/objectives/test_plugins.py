@@ -12,10 +12,8 @@ import pytest
 import torch
 
 import wri
-from wri import registry
-from wri.densities import DENSITIES, Gaussian
+from wri.densities import Gaussian
 from wri.errors import InputError
-from wri.estimators import ESTIMATORS
 from wri.objectives import ERM, OBJECTIVES, Objective, VREx, make_objective
 from wri.objectives.plugins import load_installed, load_plugin
 from wri.testing import check_density, check_objective
@@ -49,18 +47,11 @@ class Worst(Objective):
 
 
 @pytest.fixture(autouse=True)
-def restored_registries(monkeypatch):
-    """What a test registers is forgotten afterwards."""
-    tables = (registry.OBJECTIVES, registry.ALGORITHMS, DENSITIES, ESTIMATORS)
-    kept, modules, path = [dict(table) for table in tables], set(sys.modules), list(sys.path)
-    monkeypatch.setenv("WRI_PLUGINS", "")
+def forgotten_modules(restored_registries):
+    """Each test imports its own files."""
     yield
-    for table, before in zip(tables, kept, strict=True):
-        table.clear()
-        table.update(before)
-    for name in set(sys.modules) - modules:
-        del sys.modules[name]
-    sys.path[:] = path
+    for name in ("worst_risk", "broken_plugin"):
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture
