@@ -6,7 +6,6 @@ import torch
 
 from wri.objectives.fixed_weights import FixedWeightGaps, fixed_weight_penalty
 from wri.objectives.weighted_risks import (
-    PairSide,
     PairSums,
     compare_sides,
     gap_penalty,
@@ -56,8 +55,7 @@ def pair_weights_of_three():
 def test_slopes_in_the_sums_are_those_of_automatic_differentiation(scaling, normalised):
     sums, pair_weight = sums_of_rows(), pair_weights_of_three()
     leaves = PairSums(*(values.clone().requires_grad_() for values in sums))
-    side = PairSide(leaves.weight, leaves.risk)
-    gaps = compare_sides(side, side, leaves.loss, normalised)
+    gaps = compare_sides(leaves, leaves, normalised)
     expected = gap_penalty([gaps], scaling, pair_weight=pair_weight)
     slopes = torch.autograd.grad(expected.sum(), leaves, allow_unused=True)
     penalty, found = pair_penalty(sums, scaling, normalised, pair_weight)

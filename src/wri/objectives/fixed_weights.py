@@ -19,7 +19,6 @@ from torch import Tensor
 from wri.densities.base import Density
 from wri.objectives.base import weighted_mean
 from wri.objectives.weighted_risks import (
-    PairSide,
     PairSums,
     Scaling,
     Weighting,
@@ -40,6 +39,7 @@ class FixedWeightGaps:
     """The weights of all rows in the weighted risks of all pairs, with the options of WRI."""
 
     weights: tuple[Tensor, ...]  # a, [R, i, j, B]; two for tilted weights
+    totals: tuple[Tensor, ...]  # T, [R, j, i]
     pair_weight: Tensor  # [R, E, E], how much each pair counts
     row_weight: Tensor | None  # [R, E, B], s
     weighting: Weighting
@@ -67,6 +67,7 @@ class FixedWeightGaps:
         overlap = pair_overlap(log_densities, row_weight)
         return cls(
             weights=tuple(side.transpose(1, 2).contiguous() for side in sides),
+            totals=tuple(side.sum(-1) for side in sides),
             pair_weight=overlap**overlap_power if overlap_power else torch.ones_like(overlap),
             row_weight=row_weight,
             weighting=weighting,
@@ -76,13 +77,13 @@ class FixedWeightGaps:
 
     def penalty(self, losses: Tensor) -> Tensor:  # [R, E, B] -> [R]
         """Return what `wri_penalty` gives for these losses, in the form "square"."""
-        sides = [
-            PairSide(side.sum(-1).mT, (side @ losses.unsqueeze(-1)).squeeze(-1).mT)
-            for side in self.weights
-        ]
         loss = weighted_mean(losses, self.row_weight)
+        sides = [
+            PairSums(total, (side @ losses.unsqueeze(-1)).squeeze(-1).mT, loss)
+            for side, total in zip(self.weights, self.totals, strict=True)
+        ]
         reference = self.weighting == "ratio"
-        gaps = compare_sides(sides[0], sides[-1], loss, self.normalised, reference)
+        gaps = compare_sides(sides[0], sides[-1], self.normalised, reference)
         return gap_penalty([gaps], self.scaling, reference, self.pair_weight)
 
 

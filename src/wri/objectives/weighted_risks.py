@@ -83,13 +83,6 @@ class WeightedGaps(NamedTuple, Generic[Array]):
     mean_risk: Array
 
 
-class PairSide(NamedTuple, Generic[Array]):
-    """Weighted sums over the rows of one environment of each pair."""
-
-    weight: Array  # [..., j, i], E_i[α_ij]
-    risk: Array  # [..., j, i], E_i[α_ij · l]
-
-
 class PairSums(NamedTuple, Generic[Array]):
     """Sums over rows that the penalty depends on, or its slopes in them."""
 
@@ -240,15 +233,15 @@ def weighted_gaps(
     shares = None if row_weight is None else row_weight.unsqueeze(-3)
     loss = weighted_mean(losses, row_weight)  # [..., i]
 
-    def weigh(weights: Tensor) -> PairSide[Tensor]:
+    def weigh(weights: Tensor) -> PairSums[Tensor]:
         mean_weight = weighted_mean(weights, shares)
         if weighting == "published":
-            return PairSide(mean_weight, mean_weight * loss.unsqueeze(-2))
-        return PairSide(mean_weight, weighted_mean(weights * losses.unsqueeze(-3), shares))
+            return PairSums(mean_weight, mean_weight * loss.unsqueeze(-2), loss)
+        return PairSums(mean_weight, weighted_mean(weights * losses.unsqueeze(-3), shares), loss)
 
     own = weigh(here)
     other = own if there is here else weigh(there)
-    return compare_sides(own, other, loss, normalised, weighting == "ratio")
+    return compare_sides(own, other, normalised, weighting == "ratio")
 
 
 def _library(values: Any) -> Any:
@@ -257,16 +250,16 @@ def _library(values: Any) -> Any:
 
 
 def compare_sides(
-    own: PairSide[Array],
-    other: PairSide[Array],  # in the same order: rows of i weighted towards j
-    loss: Array,  # [..., i]
+    own: PairSums[Array],
+    other: PairSums[Array],  # with the other weights of tilted ones, in the same order
     normalised: bool = False,
     needs_overlap: bool = False,  # weights of one side need not be small where the other's are
 ) -> WeightedGaps[Array]:
     """Return the gaps of risks, normalised if asked for; both are zero without overlap."""
     own_weight, other_weight = own.weight, other.weight.swapaxes(-1, -2)
     own_risk, other_risk = own.risk, other.risk.swapaxes(-1, -2)
-    where = _library(loss).where
+    library = _library(own_risk)
+    where = library.where
     if normalised or needs_overlap:  # otherwise both risks are zero without overlap
         least = _smallest_divisor(own_risk.dtype) if normalised else 0.0
         compared = (own_weight > least) & (other_weight > least)
@@ -274,8 +267,8 @@ def compare_sides(
     if normalised:
         own_risk = own_risk / where(compared, own_weight, 1.0)
         other_risk = other_risk / where(compared, other_weight, 1.0)
-        own_weight = other_weight = _library(loss).ones_like(own_risk)
-    mean_loss = loss[..., None, :]
+        own_weight = other_weight = library.ones_like(own_risk)
+    mean_loss = own.loss[..., None, :]
     return WeightedGaps(
         own_risk - other_risk,
         (own_weight + other_weight) / 2,
@@ -330,8 +323,7 @@ def pair_penalty(
 
     The rows of i have the same weights towards j in both gaps of the pair, so these are not tilted.
     """
-    side = PairSide(sums.weight, sums.risk)
-    gaps = compare_sides(side, side, sums.loss, normalised)
+    gaps = compare_sides(sums, sums, normalised)
     scaled = scaled_gaps(gaps, scaling)
     counted = scaled if pair_weight is None else scaled * pair_weight
     # each pair, and so each of its risks, is in the mean over pairs twice
