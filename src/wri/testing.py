@@ -142,7 +142,9 @@ def _first_step(objective: Objective) -> tuple[Tensor, Tensor]:  # [R], [R, P]
     x = torch.tensor(np.stack([[run.view(own)[0] for own in run.train] for run in runs]))
     y = torch.tensor(np.stack([[run.view(own)[1] for own in run.train] for run in runs]))
     names = {name for run in runs for name in run.hyper}
-    hyper = {name: torch.tensor([float(run.hyper[name]) for run in runs]) for name in names}
+    hyper = {
+        name: torch.tensor([float(run.hyper[name]) for run in runs]).double() for name in names
+    }
     context = StepContext(
         1000, hyper, Streams(seeds, "objective", torch.float64, "cpu")
     )  # after every schedule

@@ -49,7 +49,13 @@ VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
 SLOW = ("a run in a stack equals the run alone", "training lowers every loss")
 
 
-@pytest.mark.parametrize("objective", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize(
+    "objective",
+    [
+        pytest.param(each, id=name, marks=() if name in OBJECTIVES else pytest.mark.slow)
+        for name, each in VARIANTS.items()
+    ],
+)
 @pytest.mark.parametrize("check", [name for name in OBJECTIVE_CHECKS if name not in SLOW])
 def test_the_contract_is_kept(check, objective):
     OBJECTIVE_CHECKS[check](objective)

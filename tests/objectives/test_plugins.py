@@ -121,10 +121,6 @@ def test_installed_distributions_are_found_and_broken_ones_are_named(tmp_path, m
     assert OBJECTIVES["worst"].__name__ == "Worst"
 
 
-class Plain(VREx):
-    name = "plain"
-
-
 @dataclass(frozen=True)
 class Nameless(VREx):
     pass
