@@ -125,10 +125,10 @@ def _loss_is_finite(objective: Objective) -> None:
 
 def _first_step(objective: Objective) -> tuple[Tensor, Tensor]:  # [R], [R, P]
     """Return losses and gradients of seven runs at their initial weights."""
-    runs = [
-        Run(run.spec, run.bank, [own[:8] for own in run.train], seed=run.seed)
-        for run in seven_runs(objective)
-    ]
+    runs = []
+    for run in seven_runs(objective):
+        spec = replace(run.spec, precision="double")
+        runs.append(Run(spec, run.bank, [own[:8] for own in run.train], seed=run.seed))
     rows = StackedRows(runs, "cpu")
     network, seeds = runs[0].network, [run.seed for run in runs]
     start = Start(
@@ -141,13 +141,12 @@ def _first_step(objective: Objective) -> tuple[Tensor, Tensor]:  # [R], [R, P]
     )
     x = torch.tensor(np.stack([[run.view(own)[0] for own in run.train] for run in runs]))
     y = torch.tensor(np.stack([[run.view(own)[1] for own in run.train] for run in runs]))
-    names = {name for run in runs for name in run.hyper}
     hyper = {
-        name: torch.tensor([float(run.hyper[name]) for run in runs]).double() for name in names
+        name: torch.tensor([float(run.hyper[name]) for run in runs]).double()
+        for name in runs[0].hyper
     }
-    context = StepContext(
-        1000, hyper, Streams(seeds, "objective", torch.float64, "cpu")
-    )  # after every schedule
+    random = Streams(seeds, "objective", torch.float64, "cpu")
+    context = StepContext(1000, hyper, random)  # after every schedule
     flat = torch.tensor(network.initial(seeds)).requires_grad_()
     model = Model(network, flat, runs[0].bank.loss)
     losses, _ = objective.loss(model, Batch(x, y), objective.initial(start), context)
