@@ -310,7 +310,7 @@ class TreeEstimator(EnvironmentEstimator):
     def _take(self, run: TreeRun, record: TreeRecord) -> None:
         self.spec_ = run.spec
         self.target_scaling_ = run.units.target
-        self.view_, self.trees_ = run.view, record.trees
+        self.view_, self.trees_ = run.column_view, record.trees
 
     def _prepare(self, features: np.ndarray) -> np.ndarray:
         return forget_unknown(features, self.categorical_)

@@ -12,7 +12,6 @@ import os
 import re
 import sys
 import warnings
-from dataclasses import is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
@@ -71,7 +70,8 @@ def register(kind: Kind, *, label: str | None = None, colour: str = GREEN) -> Ki
     """
     if not isinstance(kind, type) or not issubclass(kind, Objective | Density):
         raise InputError(f"register takes a class of objectives or densities, not {kind!r:.60}")
-    if not is_dataclass(kind) or not kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+    dataclass_options = getattr(kind, "__dataclass_params__", None)
+    if dataclass_options is None or not dataclass_options.frozen:
         raise InputError(f"{kind.__name__} must be a frozen dataclass: @dataclass(frozen=True)")
     if isabstract(kind):
         missing = ", ".join(sorted(kind.__abstractmethods__))
@@ -88,6 +88,8 @@ def register(kind: Kind, *, label: str | None = None, colour: str = GREEN) -> Ki
         )
     label = label or kind.__name__
     entry = OBJECTIVES.get(name)
+    if entry is not None and entry.objective is kind:
+        return kind  # one of the package, or registered before
     _check_free(kind, None if entry is None else entry.objective, f"objective {name!r}")
     taken = [each.name for each in OBJECTIVES.values() if each.label == label and each.name != name]
     if taken:
