@@ -1,12 +1,15 @@
 """Cost of linear fits beside scikit-learn's LogisticRegression, in one run.
 
     python benchmarks/linear_speed.py [--only small middle pictures csv large] [--json]
+    python benchmarks/linear_speed.py --only folder [--rows 20000000]
 
 CPU time in one thread, the least of several repetitions; a ratio is the median over repetitions of
-the time beside that of LogisticRegression just before it. Tables are those of `insured_sites.py`
-with more columns of noise. "csv" and "large" are whole calls of `wri fit` with default options, in
-processes of their own, with seconds by the clock and the largest memory. "curves" doubles rows,
-columns and sites and gives the slope of the logarithm of the time.
+the time beside that of LogisticRegression just before it. Tables are those of
+`studies/insured_sites.py` with more columns of noise. "csv" and "large" are whole calls of `wri
+fit` with default options, in processes of their own, with seconds by the clock and the largest
+memory. "curves" doubles rows, columns and sites and gives the slope of the logarithm of the time.
+"folder" is a table of 20 columns and 8 sites in Parquet files, fitted with `--fast`, in this process
+and on two workers of Ray.
 """
 
 import os
@@ -30,9 +33,12 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 import wri
+
+sys.path.append(str(Path(__file__).parents[1] / "studies"))
 from insured_sites import Design, sample_table
 
-PARTS = ("small", "middle", "pictures", "csv", "large", "curves")
+PARTS = ("small", "middle", "pictures", "csv", "large", "curves", "folder")
+ROWS_PER_FILE = 500_000
 PATH = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 
 
@@ -103,24 +109,50 @@ def awkward(path: Path) -> None:
     )
 
 
-def command(make: Callable[[Path], None], target: str, env: str) -> dict[str, Any]:
-    """Clock and CPU seconds and the largest memory of `wri fit` with default options."""
+def command(
+    make: Callable[[Path], None], target: str, env: str, name: str = "rows.csv", *more: str
+) -> dict[str, Any]:
+    """Clock and CPU seconds and the largest memory of `wri fit`."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = Path(folder) / "rows.csv"
+        rows = Path(folder) / name
         make(rows)
-        arguments = ["fit", str(rows), "--target", target, "--env", env]
+        return run_fit(rows, target, env, *more)
+
+
+def run_fit(rows: Path, target: str, env: str, *more: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        model = str(Path(folder) / "model")
+        arguments = ["fit", str(rows), "--target", target, "--env", env, "-o", model, *more]
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
         subprocess.run(
-            [sys.executable, "-m", "wri.cli", *arguments, "-o", str(Path(folder) / "model")],
-            check=True,
-            capture_output=True,
+            [sys.executable, "-m", "wri.cli", *arguments], check=True, capture_output=True
         )
         spent, after = perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "seconds": spent,
         "CPU seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-        "GB": after.ru_maxrss / 2**20,
+        "GB": after.ru_maxrss / 2**20,  # of the largest process
     }
+
+
+def folder(rows: int) -> dict[str, Any]:
+    """`wri fit --fast` on a folder of Parquet files, here and on Ray."""
+    with tempfile.TemporaryDirectory() as place:
+        parts = Path(place) / "parts"
+        parts.mkdir()
+        for number, first in enumerate(range(0, rows, ROWS_PER_FILE)):
+            count = min(ROWS_PER_FILE, rows - first) // 8 * 8
+            x, y, site = table(count, 20, 8, seed=number)
+            frame = pd.DataFrame(x.astype(np.float32), columns=[f"c{k}" for k in range(20)])
+            frame.assign(y=y, site=[f"s{e}" for e in site]).to_parquet(
+                parts / f"{number:03}.parquet"
+            )
+            print(f"written: {first + count:,} rows", file=sys.stderr, flush=True)
+        found = {}
+        for backend in ("local", "ray"):
+            found[backend] = run_fit(parts, "y", "site", "--fast", "--backend", backend)
+            print(f"{backend}: {found[backend]}", file=sys.stderr, flush=True)
+        return found
 
 
 def large(path: Path) -> None:
@@ -155,6 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS[:4])
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=20_000_000, help="of the folder")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     ours = {
@@ -176,6 +209,8 @@ def main() -> None:
         found["large"] = command(large, "y", "site")
     if "curves" in given.only:
         found["curves"] = curves(1)
+    if "folder" in given.only:
+        found["folder"] = folder(given.rows)
     if given.json:
         print(json.dumps(found, indent=1))
         return

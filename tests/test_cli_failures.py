@@ -73,7 +73,9 @@ def test_a_full_output_is_a_sentence_at_the_end_of_the_process(tmp_path):
     assert "the output cannot be written: No space left on device" in message
 
 
-@pytest.mark.parametrize("arguments", [("data",), ("--help",)])
+@pytest.mark.parametrize(
+    "arguments", [pytest.param(("data",), marks=pytest.mark.slow), ("--help",)]
+)
 def test_a_closed_pipe_ends_the_command_without_a_word(arguments, tmp_path):
     """As in `wri data | head -1`: the reader has seen enough."""
     reading, writing = os.pipe()

@@ -45,8 +45,8 @@ CASES = {
     "Excel": (EXCEL, "it is an Excel workbook or another packed file; save the sheet as CSV"),
     "constant target": (changed(sick=1), "holds only one class, '1'; at least two are needed"),
     "constant number": (changed(sick=0.5), "holds only one class, '0.5'; at least two"),
-    "one site": (changed(site="Oslo"), "holds only one environment, 'Oslo'; at least two"),
-    "small site": (changed(site=["u"] * 11 + ["v"]), "environment 'v' of 'site' has 1 row"),
+    "one site": (changed(site="Oslo"), "holds only one site, 'Oslo'; at least two"),
+    "small site": (changed(site=["u"] * 11 + ["v"]), "site 'v' of 'site' has 1 row"),
     "no site in a row": (changed(site=["u", ""] * 6), "column 'site', row 2 is missing"),
     "no outcome in a row": (changed(sick=["a", "b", None] * 4), "column 'sick', row 3 is missing"),
     "infinity": (changed(noise=[np.inf] + [1.0] * 11), "infinite"),
@@ -168,6 +168,7 @@ def test_from_an_awkward_table_to_a_model_and_its_report(command):
     assert "--fast left no site out" in Path("model/report.html").read_text()
 
 
+@pytest.mark.slow
 def test_fast_and_two_sites_say_what_is_unknown(command):
     Path("rows.csv").write_text(text())
     done = command("fit", "rows.csv", *FIT, *QUICK, "--fast")
@@ -182,6 +183,7 @@ def test_fast_and_two_sites_say_what_is_unknown(command):
     assert "with two sites none can be left out" in document["verdict"]["sentence"]
 
 
+@pytest.mark.slow
 def test_the_verdict_comes_first_then_the_table_and_what_is_kept(command):
     table(80, 4).rename(columns={"site": "hospital"}).to_csv("rows.csv", index=False)
     where = ("--target", "sick", "--env", "hospital", "--predictors", "linear", "-o", "model")
@@ -196,9 +198,18 @@ def test_the_verdict_comes_first_then_the_table_and_what_is_kept(command):
     assert type(load("model").steps[-1][1]).__name__ == "ERMClassifier"
     done = command("fit", "rows.csv", *where, "--keep", "boost")
     assert done.returncode == 2
-    assert "--keep must be one of wri 0.6" in " ".join(done.stderr.split())
+    assert "--keep must be one of wri 0.48" in " ".join(done.stderr.split())
 
 
+@pytest.mark.parametrize("former", [("--choose", "worst"), ("--penalty-weight", "3")])
+def test_former_options_name_their_successor(command, former):
+    done = command("fit", "rows.csv", *FIT, *former)
+    assert done.returncode == 2
+    assert "no longer exist: --keep 'wri 3' keeps WRI with λ = 3" in " ".join(done.stderr.split())
+    assert former[0] not in command("fit", "--help").stdout
+
+
+@pytest.mark.slow
 def test_files_are_sites_and_numbers_are_regressed(command):
     frame = table()
     frame["sick"] = frame["smoking"] * 2 + frame["noise"]
@@ -248,9 +259,13 @@ def test_diagnose_answers_and_draws(command):
     options = ("--target", "sick", "--env", "site")
     done = command("diagnose", "rows.csv", *options, "-o", "out", "--json")
     assert done.returncode == 0, done.stderr
-    answers = json.loads(done.stdout)["answers"]
-    assert list(answers) == ["overlap", "changes", "position"]
+    document = json.loads(done.stdout)
+    answers = document["answers"]
+    assert list(answers) == ["changes", "overlap"]
     assert all(each["meaning"] for each in answers.values())
+    assert document["verdict"]["sentence"] == answers["changes"]["meaning"]
+    assert "environment" not in done.stdout
+    assert document["next"].startswith("wri fit rows.csv --target sick --env site -o model/")
     assert len(answers["overlap"]["table"]) == 3  # pairs
     page = Path("out/diagnosis.html").read_text()
     assert "Do the sites have cases in common?" in page

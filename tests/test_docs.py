@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wri.experiments import EXPERIMENTS
-from wri.report.markdown import WIDTH, check_pages
+from wri.paper.experiments import EXPERIMENTS
+from wri.paper.results.markdown import WIDTH, check_pages
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -68,5 +68,5 @@ def test_the_reference_has_every_package_with_public_names():
     for path in (ROOT / "src").rglob("__init__.py"):
         names = {node.id for node in ast.walk(ast.parse(path.read_text())) if hasattr(node, "id")}
         package = ".".join(path.parent.relative_to(ROOT / "src").parts)
-        internal = package in ("wri.experiments", "wri.stacked")  # free to change
+        internal = package in ("wri.paper.experiments", "wri.stacked")  # free to change
         assert ("__all__" in names and not internal) <= (package in reference.MODULES), package

@@ -18,8 +18,8 @@ ROOT = Path(wri.__file__).parent
 PUBLIC = (
     *("wri", "wri.objectives", "wri.objectives.functional", "wri.densities", "wri.training"),
     *("wri.datasets", "wri.features", "wri.ood", "wri.diagnosis", "wri.estimators", "wri.sweep"),
-    *("wri.tables", "wri.integrations.domainbed", "wri.experiments"),
-    *("wri.boosting", "wri.testing"),
+    *("wri.tables", "wri.integrations.domainbed", "wri.boosting", "wri.testing"),
+    *("wri.paper.simulations", "wri.paper.features"),
 )
 EXAMPLES_NOT_RUN = {
     "load_heart": "its result needs files of UCI or a network",
@@ -28,7 +28,6 @@ EXAMPLES_NOT_RUN = {
     "where_heart": "its result depends on the machine",
     "where_images": "its result depends on the machine",
     "where_mnist": "its result depends on the machine",
-    "run_experiment": "an experiment takes longer than an example may",
 }
 FORM = {
     *("GL03", "GL05", "GL06", "GL07", "GL08"),  # blank lines, tabs, sections and their order

@@ -14,8 +14,8 @@ import pytest
 
 from wri.cache import cache_folder
 from wri.datasets import load_mnist, mnist, where_mnist
-from wri.datasets.coloured_mnist import DIGIT_COUNTS
 from wri.errors import InputError
+from wri.paper.simulations.coloured_mnist import DIGIT_COUNTS
 
 ROOT = Path(__file__).parents[2]
 SIZES = (50, 10, 10)  # the stand-in's splits, as the hub cuts them

@@ -43,7 +43,7 @@ def test_slopes_of_classes_are_two_and_twice_the_strength():
     assert errors.max() < 0.3
     assert found.flagged == ("marker",)
     assert found.ranking().feature[0] == "marker"
-    assert "marker relates to y in other ways" in found.meaning
+    assert "the relation of marker to the target differs" in found.meaning
     assert found.unit == "log-odds per SD"
 
 
@@ -60,7 +60,7 @@ def test_slopes_of_numbers_are_those_of_least_squares():
     """A marker of strength s takes weight off the cause: 2 / (1 + s²) and s / (1 + s²) are left."""
     X, y, groups = rows(STRENGTHS, 2_000, numbers=True)
     found = changing_features(X, y, groups)
-    assert found.unit == "SD of y per SD"
+    assert found.unit == "SD of the target per SD"
     slopes, errors = in_own_units(found, X)
     exact = np.array([[2 / (1 + s**2), s / (1 + s**2), 0] for s in STRENGTHS]) / y.std()
     assert np.abs((slopes - exact) / errors).max() < 3.5
@@ -160,7 +160,7 @@ def test_advice_comes_with_the_loss_at_environments_left_out():
     found = changing_features(X, y, groups)
     assert found.flagged == ("marker",)
     assert found.without.pays
-    assert "Leave it out: without it the loss at environments left out in turn" in found.meaning
+    assert "Leave it out: without it the loss at sites left out in turn" in found.meaning
     assert "logistic regression" in found.meaning
     random = np.random.default_rng(0)
     cause = random.normal(size=(1800, 2))
@@ -388,11 +388,13 @@ def test_whether_y_holds_classes():
     X, y, groups = rows(STRENGTHS, 50)
     assert changing_features(X, y, groups).unit == "log-odds per SD"  # two values, floating
     assert changing_features(X, y > 0, groups).contrasts == ("True against False",)
-    assert changing_features(X, y.astype(int), groups, classes=False).unit == "SD of y per SD"
+    assert (
+        changing_features(X, y.astype(int), groups, classes=False).unit == "SD of the target per SD"
+    )
     ages = np.arange(len(y)) % 60
     with pytest.raises(InputError, match="60 different whole numbers; give classes=False"):
         changing_features(X, ages, groups)
-    assert changing_features(X, ages, groups, classes=False).unit == "SD of y per SD"
+    assert changing_features(X, ages, groups, classes=False).unit == "SD of the target per SD"
 
 
 def test_bad_input_is_named():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from wri.datasets import LinearGaussian
 from wri.diagnosis import (
     WeightedMoments,
     empirical_moments,
@@ -22,7 +21,8 @@ from wri.diagnosis.position import (
     smallest_spurious_gap,
 )
 from wri.errors import InputError
-from wri.experiments.theorem1 import PARAMETERS
+from wri.paper.experiments.theorem1 import PARAMETERS
+from wri.paper.simulations import LinearGaussian
 
 
 def moments_of(weighting, d_inv, d_spu, k, seeds=(0,), **changed):

@@ -178,9 +178,9 @@ def by_hand(labels, shared, worth=100.0, p=0.01):
 
 def test_meaning_goes_by_overlap_and_rows():
     good = by_hand(["a", "b", "c"], np.array([[1, 0.5, 0.4], [0.5, 1, 0.6], [0.4, 0.6, 1]]))
-    assert "The environments differ (p = 0.01 if they were identical)" in good.meaning
-    assert "least a and c, which share 0.40" in good.meaning
-    assert "worth 100 rows or more" in good.meaning
+    assert "The sites differ (p = 0.01 if they were identical)" in good.meaning
+    assert "Smallest overlap: a and c, 0.40" in good.meaning
+    assert "rests on at least 100 rows" in good.meaning
     assert "1 of 1 pairs leave weights fewer than 30" in by_hand(["a", "b"], 0.5, 29).meaning
     assert "11 more" in by_hand(list("abcdef"), 0.1).meaning
     near = by_hand(["a", "b"], 0.27)  # 0.27 + 1.64·0.02 > 0.3

@@ -160,7 +160,7 @@ def test_without_weights_both_gaps_are_differences_of_means(monkeypatch):
     assert found.effective_rows == pytest.approx(100)
     assert found.overlap == pytest.approx(1)
     assert "higher at b than at a by" in found.meaning
-    assert "% of the variance of y" in found.meaning
+    assert "% of the variance of the target" in found.meaning
 
 
 def test_draws_in_pieces_are_the_same_draws(monkeypatch):
@@ -236,7 +236,7 @@ def test_meaning_tells_four_cases_apart():
 def test_pairs_with_little_in_common_are_not_judged():
     some = by_hand(0.0, [0.0, 0.5, 0.0], worth=[100, 20, 100])
     assert some.weighted_risk_invariant
-    assert some.meaning.endswith("see environment_overlap: (Bonn and Ulm).")
+    assert some.meaning.endswith("too little in common to be judged: (Bonn and Ulm).")
     none = replace(some, overlap=np.full(3, 0.05))
     assert not none.weighted_risk_invariant
     assert "No weighted risks can be compared" in none.meaning
@@ -279,7 +279,7 @@ def test_another_model_is_advised_only_with_the_losses_at_sites_left_out():
     model = LogisticRegression().fit(rows[columns], rows.y)
     found = risk_gaps(model, rows[columns], rows.y, rows.site, against=DummyClassifier())
     assert "DummyClassifier" in found.meaning
-    assert "the loss at environments left out in turn goes from" in found.meaning
+    assert "the loss at sites left out in turn goes from" in found.meaning
     alone = risk_gaps(model, rows[columns], rows.y, rows.site)
     assert "WRI" not in alone.meaning
     assert alone.left_out is None

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from wri.datasets import LinearGaussian
 from wri.diagnosis import empirical_moments, gaussian_moments, row_weights
 from wri.errors import InputError
 from wri.objectives.weighted_risks import weighted_gaps
+from wri.paper.simulations import LinearGaussian
 
 PARAMETERS = (
     "weights",

@@ -13,7 +13,7 @@ from wri.densities import Gaussian
 from wri.errors import InputError
 from wri.estimators.row_split import hold_out
 
-QUICK = {"steps": 30, "penalty_weight": None}
+QUICK = {"steps": 30, "penalty_weight": None, "site_spread": False}
 FEATURES = ["cause", "marker", "noise"]
 
 

@@ -12,7 +12,7 @@ from wri.datasets import ImageFolder
 from wri.tables.picture_files import predict_pictures
 
 # pictures of two domains, which is true of these
-pytestmark = pytest.mark.filterwarnings("ignore:.*pairs of environments hardly overlap")
+pytestmark = pytest.mark.filterwarnings("ignore:.*pairs of sites hardly overlap")
 
 
 @pytest.fixture(scope="module", autouse=True)

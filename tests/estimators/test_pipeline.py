@@ -31,7 +31,7 @@ from wri.estimators import load
 from wri.estimators.model_record import record_digest
 from wri.estimators.packed_values import pack, unpack
 
-QUICK = {"steps": 5, "penalty_weight": None}
+QUICK = {"steps": 5, "penalty_weight": None, "site_spread": False}
 NUMBERS = ["cause", "marker", "noise"]
 METHODS = ("predict", "predict_proba", "score_samples", "rarity", "verdict", "nearest_environment")
 

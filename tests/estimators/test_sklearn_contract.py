@@ -36,14 +36,17 @@ class TwoPlaces(wri.WRIClassifier):
 @pytest.mark.filterwarnings("ignore:.*trains plain ERM")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["ERM", "IRM", "WRI"])
+@pytest.mark.slow
 def test_scikit_learns_checks(name, kind):
     check_estimator(getattr(wri, name + kind)(**QUICK), on_skip=None)
 
 
 @pytest.mark.filterwarnings("ignore:.*trains plain ERM", "ignore:.*holds a single class")
+@pytest.mark.slow
 def test_scikit_learns_checks_with_environments():
     options = {"density": FittedClassifier(hidden=4, steps=5, batch_size=32)}
-    check_estimator(TwoPlaces(**QUICK | {"penalty_weight": 1}, options=options), on_skip=None)
+    few = QUICK | {"steps": 10, "penalty_weight": 1, "site_spread": False}
+    check_estimator(TwoPlaces(**few, options=options), on_skip=None)
 
 
 class TwoForests(wri.WRIBoostingClassifier):
@@ -77,8 +80,13 @@ def test_every_objective_has_both(name, kind):
     assert set(model.verdict(X)) <= {"supported", "rare", "outside"}
 
 
-def test_importing_the_package_does_not_import_torch():
-    code = "import sys, wri; assert 'torch' not in sys.modules"
+@pytest.mark.slow
+def test_torch_is_imported_with_an_estimator_and_matplotlib_with_a_figure():
+    code = (
+        "import sys, wri; assert 'torch' not in sys.modules\n"
+        "from wri import WRIClassifier, diagnosis, tables; assert 'torch' in sys.modules\n"
+        "assert 'matplotlib' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -129,6 +137,7 @@ def test_nested_cross_validation_by_column_without_routing():
 
 
 @pytest.mark.parametrize("column", [None, "site"])
+@pytest.mark.slow
 def test_nested_cross_validation_with_routing(column):
     X, y, site = hospitals(40)
     if column:

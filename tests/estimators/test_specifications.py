@@ -63,9 +63,10 @@ def test_candidates_may_vary_hidden_layers_and_options():
     assert model.spec_.hidden == (16, 8)
     assert model.spec_.objective.density_on == "phi"
     assert model.hyper_["learning_rate"] == 0.01  # the default of networks
-    only = wri.WRIClassifier(candidates=candidates[2:], steps=20, penalty_weight=None).fit(
-        X, y, groups=site
+    only = wri.WRIClassifier(
+        candidates=candidates[2:], steps=20, penalty_weight=None, site_spread=False
     )
+    only.fit(X, y, groups=site)
     assert only.spec_.objective.density == Gaussian()
 
 

@@ -43,6 +43,7 @@ def test_a_row_is_what_the_network_gives_for_the_picture(folder, cache):
     assert np.allclose(found.x[5], alone[0])
 
 
+@pytest.mark.slow
 def test_workers_do_not_change_a_bit(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(extraction, "CHUNK", 3)
     network = nn.Sequential(nn.Conv2d(3, 8, 5), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())

@@ -6,9 +6,9 @@ from io import BytesIO
 import numpy as np
 import pytest
 from example_page import SCRIPT, SITES, make_page
-from parsed_page import ParsedPage
 from PIL import Image
 
+from parsed_page import ParsedPage
 from wri.errors import InputError
 from wri.report import style
 from wri.report.blocks import (

@@ -9,7 +9,7 @@ import pytest
 from helpers import make_data
 from wri.cli import options
 from wri.errors import InputError
-from wri.experiments import BACKEND
+from wri.paper.experiments import BACKEND
 from wri.stacked.losses import LOSSES
 from wri.sweep import Store, Sweep, SweepSpec, open_backend, run_sweep
 from wri.sweep import ray_worker as worker

@@ -41,9 +41,10 @@ LONG = ("--datasets", "simulation", "--algorithms", "erm", "--trials", "1", "--s
 
 
 @pytest.fixture(scope="module")
-def backend():
-    with RayBackend(workers=2) as opened:
-        yield opened
+def backend(ray_session):
+    opened = RayBackend(workers=2)
+    opened._session = ray_session
+    return opened
 
 
 def make_numbers():

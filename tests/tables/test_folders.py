@@ -62,7 +62,7 @@ def test_a_folder_is_fitted_like_the_same_rows_in_memory(tmp_path, numbers):
     here = fit_table(read_rows(find_files(path), "y", "site"), FitOptions(fast=True))
     assert there.environments == here.environments
     new = frame.drop(columns=["y", "site"])
-    for name in ("erm", "wri 2"):
+    for name in ("erm", "wri 1.6"):
         mine, known = there.models[name], here.models[name]
         predict = "predict" if numbers else "predict_proba"
         np.testing.assert_allclose(
@@ -130,11 +130,13 @@ def test_wrong_files_are_named(tmp_path, monkeypatch, case):
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
-def test_ray_sums_the_same(tmp_path):
+@pytest.mark.slow
+def test_ray_sums_the_same(tmp_path, ray_session):
+    runner = RayRunner(workers=2)
+    runner._session = ray_session
     path = write(table(600), tmp_path / "rows")
     here = fit(path, algorithms=("wri",))
-    with RayRunner(workers=2) as runner:
-        there = fit(path, runner, algorithms=("wri",))
+    there = fit(path, runner, algorithms=("wri",))
     np.testing.assert_allclose(there.estimator.parameters_, here.estimator.parameters_, atol=1e-12)
 
 
@@ -156,6 +158,7 @@ def test_the_command_saves_an_ordinary_model_and_says_that_no_site_was_held_out(
     assert set(pd.read_csv("out.csv")["prediction"]) == {"ill", "well"}
 
 
+@pytest.mark.slow
 def test_a_folder_that_fits_into_memory_is_a_table_and_a_larger_one_needs_fast(command):
     write(table(300), Path("rows"))
     done = command("fit", "rows", *FIT, "--algorithms", "erm")

@@ -157,7 +157,9 @@ def test_options_name_what_does_not_exist():
         FitOptions(algorithms=("boost",)).check()
     with pytest.raises(ValueError, match="must name at least one algorithm, and none twice"):
         FitOptions(algorithms=("erm", "erm")).check()
-    with pytest.raises(ValueError, match=r"--keep must be one of wri 0\.6, wri 2, wri 6, erm, wit"):
+    with pytest.raises(
+        ValueError, match=r"--keep must be one of wri 0\.48, wri 1\.6, wri 4\.8, erm, wit"
+    ):
         FitOptions(keep="boost").check()
     with pytest.raises(ValueError, match="λ must be a number above 0"):
         FitOptions(keep="wri 0").check()
@@ -167,12 +169,12 @@ def test_another_weight_can_be_kept_and_is_compared_then():
     options = FitOptions(keep="WRI  3")
     assert options.kept_by_name().penalty_weight == 3.0
     assert [each.name for each in options.candidates()][:4] == [
-        "wri 0.6",
-        "wri 2",
+        "wri 0.48",
+        "wri 1.6",
         "wri 3",
-        "wri 6",
+        "wri 4.8",
     ]
-    assert FitOptions(keep="wri").kept_by_name().name == "wri 2"  # the preset's
+    assert FitOptions(keep="wri").kept_by_name().name == "wri 1.6"  # the preset's
     assert all(each.penalty_weight != 0 for each in FitOptions().candidates())
 
 

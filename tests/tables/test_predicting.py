@@ -174,7 +174,8 @@ def test_what_to_expect_at_a_site(folder, new, tmp_path):
     code, text, _ = run("site", folder / "model", tmp_path / "new.csv")
     site = load(folder / "model").score_new_site(new.drop(columns=["id", "sick"]))
     assert code == 0
-    assert text.startswith(site.meaning.strip())
+    # the folder was saved by Python: nothing says how the model does at sites held out
+    assert text.startswith("May I use it at this site? With care: the folder does not say")
     code, text, _ = run(
         *("site", folder / "model", tmp_path / "new.csv", "--json"),
         *("--plot", tmp_path / "site.png", "--level", "0.9"),

@@ -95,7 +95,7 @@ def test_site_counts_them(folder, new, tmp_path):
     shown, _ = run("site", folder, tmp_path / "new.csv")
     assert "dose: missing in all 60 rows, and never in training" in shown
     assert "ward: 5 of 60 rows have a category unknown to training" in shown
-    assert "not supported               60   missing dose" in shown
+    assert "not supported: missing dose              100.0 %" in shown
     document = json.loads(run("site", folder, tmp_path / "new.csv", "--json")[0])
     assert document["reasons"]["unknown category in ward"] == 5
     assert {each["column"] for each in document["unseen"]} == {"dose", "ward"}

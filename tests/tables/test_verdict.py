@@ -108,17 +108,18 @@ def test_the_insurance_curve_has_a_point_per_model(hospital_fit):
     axes = hospital_fit.plot_insurance()
     held = hospital_fit.held_out
     points = {tuple(p) for line in axes.lines for p in np.round(line.get_xydata(), 9)}
-    for name in ("erm", "without", "constant", "wri 2"):
+    for name in ("erm", "without", "constant", "wri 1.6"):
         x, *ys = (held.losses(name, future).mean() for future in FUTURES)
         assert all((round(x, 9), round(y, 9)) in points for y in ys), name
 
 
+@pytest.mark.slow
 def test_nothing_flagged_keeps_the_presets_weight_and_says_what_could_be_seen(tmp_path):
     fit = fitted(steady_table(), tmp_path, "ill", "city")
     assert fit.verdict.answer == "likely"
     assert "no column's relation to 'ill' changes between the 4 cities" in fit.verdict.sentence
     assert "would be found in about 4 of 5 tables" in fit.verdict.sentence
-    assert fit.kept.name == "wri 2"
+    assert fit.kept.name == "wri 1.6"
     heads, lines = future_table(fit)
     assert heads == ["loss (log-loss)", "cities like these"]
     assert not any("without" in line[0] for line in lines)
@@ -126,6 +127,7 @@ def test_nothing_flagged_keeps_the_presets_weight_and_says_what_could_be_seen(tm
         fit.plot_insurance()
 
 
+@pytest.mark.slow
 def test_a_model_no_better_than_a_constant_is_called_so_first(tmp_path):
     fit = fitted(steady_table(signal=0.0), tmp_path, "ill", "city")
     assert fit.held_out.difference(fit.kept.name, "constant").value > 0
@@ -134,6 +136,7 @@ def test_a_model_no_better_than_a_constant_is_called_so_first(tmp_path):
     assert "not fit for use" in fit.verdict.sentence
 
 
+@pytest.mark.slow
 def test_another_model_is_kept_if_asked(tmp_path):
     table = hospital_table(80)
     fit = fitted(table, tmp_path, "sick", "hospital", keep="without")
@@ -145,6 +148,7 @@ def test_another_model_is_kept_if_asked(tmp_path):
         fitted(steady_table(), tmp_path, "ill", "city", keep="without", fast=True)
 
 
+@pytest.mark.slow
 def test_categories_of_a_column_are_flagged_and_moved_together(tmp_path):
     random = np.random.default_rng(0)
     site = np.repeat(np.arange(4), 150)
@@ -167,6 +171,7 @@ def test_with_few_sites_no_saving_is_stated(tmp_path):
     assert "%" not in fit.verdict.kept
 
 
+@pytest.mark.slow
 def test_a_better_network_is_recommended(tmp_path):
     random = np.random.default_rng(0)
     x = random.normal(size=(1200, 2))

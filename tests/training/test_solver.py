@@ -149,6 +149,7 @@ def test_weight_two_counts_a_row_twice(objective):
     np.testing.assert_allclose(weighted.parameters, doubled.parameters, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_loop_approaches_the_solution():
     bank, rows = sites(2, rows=150)
     solved = solve(Run(ModelSpec.of("vrex", preset="table"), bank, rows))

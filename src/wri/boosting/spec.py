@@ -58,7 +58,7 @@ class TreeSpec(ModelSpec):
     >>> from wri.boosting import TreeSettings, TreeSpec
     >>> spec = TreeSpec.grown("wri", TreeSettings(rounds=50))
     >>> spec.steps, spec.hyper["penalty_weight"]
-    (50, 5.0)
+    (50, 1.0)
     """
 
     trees: TreeSettings = field(default_factory=TreeSettings)

@@ -23,7 +23,9 @@ Start with a table of rows from several sites:
 
 `wri fit hospitals.csv --target sick --env hospital -o model/`
 
-`wri predict model/ hospitals-new.csv -o predictions.csv`
+`wri site model/ hospitals-new.csv`
+
+`wri predict model/ hospitals-new.csv -o predictions.csv --target sick`
 
 Exit codes: 0 done, 2 wrong input (one sentence names the problem, the place and the remedy),
 3 Ray was lost, 130 interrupted, 141 nobody reads the output any more, 143 terminated.

@@ -3,7 +3,7 @@
 import codecs
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, TextIO, cast
 
@@ -18,6 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.progress import Task as BarTask
+from rich.table import Table
 from rich.text import Text
 
 from wri.cli.names import SELECTIONS
@@ -29,6 +30,7 @@ console = Console(width=None if _TERMINAL else 200)  # tables in logs are not wr
 messages = Console(stderr=True)
 
 
+WIDTH = 80  # characters of a line
 PIPE_CLOSED = 141  # 128 + SIGPIPE, as for other commands
 _PLAIN = {"±": "+/-", "×": "x", "–": "-", "−": "-", "…": "...", "≤": "<=", "≥": ">=", "·": "*"}
 """Replacements of characters that an encoding lacks; "?" for any other."""
@@ -102,6 +104,18 @@ def echo(text: str) -> None:
     """Print a line of the results."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def show_plain_table(
+    heads: Sequence[str], lines: Iterable[Sequence[str]], wide: bool = False
+) -> None:
+    """Print a table without lines, its first column to the left; `wide` fills the screen."""
+    shown = Table(box=None, padding=(0, 2, 0, 0), width=WIDTH if wide else None)
+    for place, head in enumerate(heads):
+        shown.add_column(Text(head), justify="right" if place else "left", no_wrap=not place)
+    for line in lines:
+        shown.add_row(*map(Text, line))
+    console.print(shown, highlight=False)
 
 
 def make_progress() -> Progress:

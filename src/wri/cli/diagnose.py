@@ -3,28 +3,37 @@
 import json
 import shlex
 import sys
+from dataclasses import replace
+from datetime import date
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from wri.cli import fit_options as given
-from wri.cli.console import console, echo, ending_cleanly, make_progress, say, update
+from wri.cli.console import (
+    WIDTH,
+    echo,
+    ending_cleanly,
+    make_progress,
+    say,
+    show_plain_table,
+    update,
+)
 from wri.cli.fit import check_columns, given_kinds
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
-    from wri.report.blocks import PageTable
+    from wri.report.blocks import PageCell, PageTable
     from wri.tables.diagnosing import Answer
     from wri.tables.reading import TableRows
 
 MOST_SHOWN = 12  # lines of a table in the terminal
-HELP = """Show what the sites have in common, and what changes between them.
+HELP = """Show what changes between the sites, and what they have in common.
 
-Do the sites overlap? Which columns' relation to the target changes? Do the sites differ enough
-to rule out such columns? With `--model`: does a prediction mean the same at all sites, and what
-would it cost if a relation broke? Give rows that the model was not trained on.
+Which columns' relation to the target changes, and at which sites does the sign flip? Do the sites
+overlap? With `--model`: does a prediction mean the same at all sites, and what would it cost if a
+relation broke? Give rows that the model was not trained on.
 
 Examples:
 
@@ -54,8 +63,9 @@ def diagnose(
     memory: given.Memory = 4.0,
     as_json: given.AsJson = False,
 ) -> None:
-    """Show what the sites have in common and what changes between them."""
+    """Show what changes between the sites and what they have in common."""
     from wri.tables.diagnosing import diagnose_columns
+    from wri.tables.diagnosis_report import next_step
     from wri.tables.reading import read_rows
 
     check_columns(target, env, env_from_file)
@@ -82,8 +92,9 @@ def diagnose(
             seed=seed,
             progress=report,
         )
-    written = None if output is None else _write(rows, answers, output)
-    _show(answers, written, as_json)
+    ahead = next_step(answers, _fit_command())
+    written = None if output is None else _write(rows, answers, output, ahead)
+    _show(answers, written, ahead, as_json)
 
 
 def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tuple[Any, Any]:
@@ -92,46 +103,65 @@ def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tu
     from sklearn.pipeline import Pipeline
 
     from wri.estimators import load
-    from wri.tables.column_names import readable_names
     from wri.tables.diagnosing import NamedColumns
-    from wri.tables.fitting import find_schema, last_step, prepared_columns
+    from wri.tables.fitting import find_schema, last_step, name_columns, prepared_columns
+    from wri.tables.held_out import SiteData
 
+    data = SiteData(rows.frame, rows.y, rows.groups, rows.blocks)
+    named = {"target": rows.target, "site": rows.environment}
     if model is None:
         schema = find_schema(rows, kinds)
         for note in schema.notes:
             say(note)
         head = Pipeline([(str(k), step) for k, step in enumerate(schema.make_preprocessing())])
         x = np.asarray(head.fit_transform(rows.frame))
-        encoded = [str(name) for name in head.get_feature_names_out()]
-        names, models = readable_names(encoded, list(map(str, rows.frame.columns))), None
-    else:
-        fitted: Any = load(model)
-        kind = "classes" if hasattr(fitted, "classes_") else "numbers"
-        if kind != rows.task:
-            raise InputError(
-                f"{shorten(model)} predicts {kind}, but the target {rows.target!r} holds "
-                f"{rows.task}; name another target, or give --task {kind}"
-            )
-        x, names = prepared_columns(fitted, rows.frame)
-        models = {type(last_step(fitted)).__name__: last_step(fitted)}
-    columns = NamedColumns(x=x, names=names, y=rows.y, groups=rows.groups, blocks=rows.blocks)
-    return columns, models
+        return name_columns(head, x, data, **named), None
+    fitted: Any = load(model)
+    kind = "classes" if hasattr(fitted, "classes_") else "numbers"
+    if kind != rows.task:
+        raise InputError(
+            f"{shorten(model)} predicts {kind}, but the target {rows.target!r} holds "
+            f"{rows.task}; name another target, or give --task {kind}"
+        )
+    models = {type(last_step(fitted)).__name__: last_step(fitted)}
+    x, names = prepared_columns(fitted, rows.frame)
+    if isinstance(fitted, Pipeline):
+        return name_columns(Pipeline(fitted.steps[:-1]), x, data, **named), models
+    columns = NamedColumns(x=x, names=names, owners=names, y=rows.y, groups=rows.groups)
+    return replace(columns, blocks=rows.blocks, target=rows.target, site=rows.environment), models
 
 
-def _write(rows: "TableRows", answers: "dict[str, Answer]", folder: Path) -> Path:
+def _fit_command() -> str:
+    """Return the command of a fit with the options of this diagnosis."""
+    given = iter(sys.argv[2:])
+    kept: list[str] = []
+    for word in given:
+        if word.split("=")[0] in ("-o", "--output", "--model"):
+            next(given, None) if "=" not in word else None
+        elif word != "--json":
+            kept.append(word)
+    return shlex.join(["wri", "fit", *kept, "-o", "model/"])
+
+
+def _write(rows: "TableRows", answers: "dict[str, Answer]", folder: Path, ahead: str) -> Path:
     from wri.report import style
     from wri.report.page import write_page
     from wri.tables.diagnosis_report import build_diagnosis_page
+    from wri.tables.fit_card import describe_versions
+    from wri.tables.verdict import SiteWord
 
+    word = SiteWord.of(rows.environment)
     facts = [
         ("Rows", f"{len(rows.y):,}"),
-        ("Sites", str(len(rows.environments))),
+        (word.many.capitalize(), ", ".join(f"{k} {n:,}" for k, n in rows.environments.items())),
         ("Target", rows.target),
         ("Files", "; ".join(each.described for each in rows.files)),
+        ("Made", date.today().isoformat()),
+        ("Versions", describe_versions()),
     ]
-    page = build_diagnosis_page(
-        f"Diagnosis of {rows.target}", facts, answers, shlex.join(["wri", *sys.argv[1:]])
-    )
+    title = f"What changes about '{rows.target}' between {word.many}?"
+    command = shlex.join(["wri", *sys.argv[1:]])
+    page = build_diagnosis_page(title, facts, answers, command, ahead)
     for name, answer in answers.items():
         figure = answer.plot()
         if figure is not None:
@@ -139,8 +169,9 @@ def _write(rows: "TableRows", answers: "dict[str, Answer]", folder: Path) -> Pat
     return write_page(page, folder / "diagnosis.html")
 
 
-def _show(answers: "dict[str, Answer]", page: Path | None, as_json: bool) -> None:
+def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: bool) -> None:
     from wri.tables.diagnosis_report import answer_table
+    from wri.tables.verdict import flagged_document
 
     if as_json:
         found = {
@@ -152,31 +183,39 @@ def _show(answers: "dict[str, Answer]", page: Path | None, as_json: bool) -> Non
             }
             for name, answer in answers.items()
         }
-        echo(json.dumps({"answers": found, "page": None if page is None else str(page)}))
+        first = answers["changes"]
+        verdict = {
+            "answer": "changes" if first.changes else "none" if first.answered else "unknown",
+            "question": first.question,
+            "sentence": first.meaning,
+            "flagged": flagged_document(first.changes),
+        }
+        written = {"page": None if page is None else str(page), "next": ahead}
+        echo(json.dumps({"verdict": verdict, "answers": found, **written}))
         return
-    for answer in answers.values():
-        console.print(f"[bold]{answer.question}[/]")
-        echo(answer.meaning)
+    for place, answer in enumerate(answers.values()):
+        if place:
+            echo("")
+        echo(fill(f"{answer.question} {answer.meaning}", WIDTH, break_on_hyphens=False))
         table = answer_table(answer)
         if table is not None:
-            show_table(table)
+            echo("")
+            cells = [[*map(_text, row)] for row in table.rows[:MOST_SHOWN]]
+            echo(table.caption)
+            show_plain_table(table.columns, cells)
+            if len(table.rows) > MOST_SHOWN:
+                echo(f"{len(table.rows) - MOST_SHOWN} more lines; -o FOLDER writes a page")
+    echo("")
     if page is not None:
         echo(f"page: {page}")
+    echo(f"Next: {ahead}")
 
 
 def _plain(table: "PageTable | None") -> list[dict[str, str]] | None:
     if table is None:
         return None
-    return [dict(zip(table.columns, map(str, row), strict=True)) for row in table.rows]
+    return [dict(zip(table.columns, map(_text, row), strict=True)) for row in table.rows]
 
 
-def show_table(table: "PageTable") -> None:
-    """Print a table of a page in the terminal."""
-    shown = Table(title=table.caption, title_justify="left")
-    for place, column in enumerate(table.columns):
-        shown.add_column(column, justify="right" if place else "left")
-    for row in table.rows[:MOST_SHOWN]:
-        shown.add_row(*(str(getattr(cell, "text", cell)) for cell in row))
-    console.print(shown)
-    if len(table.rows) > MOST_SHOWN:
-        echo(f"{len(table.rows) - MOST_SHOWN} more lines; -o FOLDER writes a page with them")
+def _text(cell: "str | PageCell") -> str:
+    return cell if isinstance(cell, str) else f"{cell.text} {cell.detail}".strip()

@@ -105,11 +105,12 @@ def import_(
     only_done: given.OnlyDone = False,
     as_json: given.AsJson = False,
 ) -> None:
-    """Show the tables that DomainBed makes of a sweep folder, for any data set.
+    """Show the tables of a sweep folder of DomainBed, for any data set.
 
-    Uses DomainBed's three selection methods and its standard error. Damaged lines and missing files
-    are skipped; what could not be used is listed with the reason. A checkpoint whose accuracy is
-    not a number is never chosen here; DomainBed chooses it if it is the first.
+    Uses DomainBed's three selection methods, and otherwise the rules of `wri results`. Damaged
+    lines and missing files are skipped; what could not be used is listed with the reason. A
+    checkpoint whose accuracy is not a number is never chosen here; DomainBed chooses it if it is
+    the first.
 
     Examples:
 

@@ -10,10 +10,17 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from wri.cli import fit_options as given
-from wri.cli.console import console, describe, echo, ending_cleanly, make_progress, say, update
+from wri.cli.console import (
+    WIDTH,
+    describe,
+    echo,
+    ending_cleanly,
+    make_progress,
+    say,
+    show_plain_table,
+    update,
+)
 from wri.cli.sweep import read_hidden
 from wri.errors import InputError
 
@@ -23,7 +30,6 @@ if TYPE_CHECKING:
     from wri.tables.reading import TableRows
 
 MOST_COLUMNS = 30  # listed
-WIDTH = 80  # characters of a line
 MOST_FILES = 12
 MOST_DIAGNOSED = 8_000  # rows that the report's diagnosis sees
 
@@ -61,6 +67,7 @@ def fit(
     images: given.Images = False,
     algorithms: given.Algorithms = None,
     keep: given.Keep = None,
+    former: given.Former = None,
     predictors: given.Predictors = None,
     fast: given.Fast = False,
     hidden: given.Hidden = None,
@@ -93,13 +100,12 @@ def fit(
         if images:
             _fit_pictures(files, output, options, as_json)
             return
-        check_columns(target, env, env_from_file)
         kinds = given_kinds(number, category)
         _fit_files(
             files,
             partial(_fit_rows, output=output, options=options, kinds=kinds, as_json=as_json),
             options,
-            target=str(target),
+            target=check_columns(target, env, env_from_file),
             environment=env,
             task=task,
             blocks=blocks,
@@ -161,8 +167,8 @@ def _command() -> str:
     return shlex.join(["wri", *sys.argv[1:]])
 
 
-def check_columns(target: str | None, env: str | None, env_from_file: bool) -> None:
-    """Refuse commands that do not name the target and the sites."""
+def check_columns(target: str | None, env: str | None, env_from_file: bool) -> str:
+    """Return the target; refuse commands that do not name it and the sites."""
     if target is None:
         raise InputError("name the column to be predicted with --target")
     if env is None and not env_from_file:
@@ -171,6 +177,7 @@ def check_columns(target: str | None, env: str | None, env_from_file: bool) -> N
         )
     if env is not None and env_from_file:
         raise InputError("--env and --env-from-file both define the sites; give one of them")
+    return target
 
 
 def given_kinds(number: list[str] | None, category: list[str] | None) -> dict[str, str]:
@@ -192,6 +199,7 @@ def _fit_rows(
 ) -> None:
     from wri.tables.fit_card import FitSource
     from wri.tables.fit_report import build_fit_page
+    from wri.tables.fit_summary import attach_summary
     from wri.tables.fitting import find_schema
     from wri.tables.model_output import diagnose_fit, write_model
 
@@ -212,6 +220,7 @@ def _fit_rows(
             command=_command(),
         )
         page = build_fit_page(fitted, source, answers, sampled=sampled)
+        attach_summary(fitted)
         report = write_model(fitted.model, page, output)
     finish(fitted, output, report, as_json, {"files": [asdict(each) for each in rows.files]})
 
@@ -274,12 +283,7 @@ def show_verdict(fitted: "TableFit") -> None:
     if held is not None:
         echo("")
         heads, lines = future_table(fitted)
-        shown = Table(box=None, padding=(0, 2, 0, 0), width=WIDTH if held.columns else None)
-        for place, head in enumerate(heads):
-            shown.add_column(head, justify="right" if place else "left", no_wrap=not place)
-        for line in lines:
-            shown.add_row(*line)
-        console.print(shown, highlight=False, markup=False)
+        show_plain_table(heads, lines, wide=bool(held.columns))
     echo("")
     for text in filter(None, (*verdict.advice, verdict.kept, verdict.untried)):
         echo(fill(text, WIDTH, break_on_hyphens=False))

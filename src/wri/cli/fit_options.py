@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from wri.cli.names import FIT_ALGORITHMS
+from wri.errors import InputError
 
 ROWS, MODEL, TEXT, RUN = "Rows and columns", "Model", "Text files", "Running"
 
@@ -98,6 +99,21 @@ Keep = Annotated[
         show_default=False,
         rich_help_panel=MODEL,
     ),
+]
+
+
+def _refuse_former(value: str | None) -> None:
+    """Name the successor of options that are gone."""
+    if value is not None:
+        raise InputError(
+            "--choose and --penalty-weight no longer exist: --keep 'wri 3' keeps WRI with λ = 3, "
+            "--keep erm keeps ERM, and without --keep the model with the least worst regret is kept"
+        )
+
+
+Former = Annotated[
+    str | None,
+    typer.Option("--choose", "--penalty-weight", hidden=True, callback=_refuse_former),
 ]
 Predictors = Annotated[
     list[str] | None,

@@ -1,20 +1,27 @@
 """The commands `wri predict` and `wri site`."""
 
 import json
+import shlex
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from wri.cli.console import echo, ending_cleanly, messages, say
+from wri.cli.console import WIDTH, echo, ending_cleanly, messages, say, show_plain_table
+from wri.cli.fit_options import PageFolder
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
+    from wri.tables.outcomes import Outcomes
     from wri.tables.predicting import PredictionSummary
+    from wri.tables.site_answer import SiteAnswer
 
 Model = Annotated[Path, typer.Argument(help="Folder of a saved model.", show_default=False)]
 Rows = Annotated[
@@ -85,10 +92,9 @@ def predict(
     if as_json:
         echo(json.dumps({"output": str(output), **done.as_dict()}))
         return
-    if done.ignored:
-        from wri.estimators.columns import listed
-
-        say(f"columns that were not in training are ignored: {listed(done.ignored)}")
+    _say_ignored(done.ignored)
+    if done.outcomes is not None:
+        _show_outcomes(done.outcomes)
     for found in done.unseen_counts:
         say(f"warning: {found.sentence}; these rows are not supported")
     total = max(1, done.rows)
@@ -102,11 +108,27 @@ def predict(
         echo(f"  {count:,} {reason}")
     if done.positive is not None:
         echo(f"{prefix}probability is that of class {shorten(repr(done.positive))}")
-    for line in done.outcomes.as_lines() if done.outcomes is not None else []:
-        echo(line)
     spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in done.seconds.items())
     say(spent)
     echo(f"written to {output}")
+    if done.outcomes is not None and done.outcomes.verdict().answer in ("no", "care"):
+        echo(
+            "Next: add these rows with their outcomes to the training table, then wri diagnose and "
+            "wri fit on it"
+        )
+
+
+def _show_outcomes(outcomes: "Outcomes") -> None:
+    """Print whether the model holds, and its measures beside those of the constant."""
+    verdict = outcomes.verdict()
+    alarm = "ALARM. " if verdict.alarms else ""
+    text = f"{alarm}{verdict.question} {verdict.sentence}"
+    echo(fill(text, WIDTH, break_on_hyphens=False))
+    echo("")
+    show_plain_table(*outcomes.table())
+    echo("")
+    text = f"{outcomes.describe_guess()} {outcomes.describe_expected()}".strip()
+    echo(fill(text, WIDTH, break_on_hyphens=False))
 
 
 def _predict(
@@ -154,6 +176,7 @@ def _predict_pictures(
 def site(
     model: Model,
     rows: Rows,
+    output: PageFolder = None,
     level: Level = 0.95,
     plot: Plot = None,
     delimiter: Delimiter = None,
@@ -161,48 +184,93 @@ def site(
     memory: Memory = 4.0,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate the loss at a site without known outcomes.
+    """May the model be used at a site whose outcomes are not known yet?
 
-    Shows the expected loss with an interval that contains the spread between sites, the shares of
-    rows that are rare or outside the evidence, the most similar training sites, and columns beyond
-    their range in training.
+    Answers yes, with care, or not without outcomes. It looks at columns that are missing or beyond
+    their training range, unseen categories, rows unlike training, the columns that `wri fit`
+    flagged and what their break would cost, and the interval of the loss for such a site.
 
     Examples:
 
     `wri site model/ new.csv`
 
-    `wri site model/ new.csv --plot site.png --json`
+    `wri site model/ new.csv -o site/ --json`
 
     Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted, 143
     terminated.
     """
     from wri.tables.chunks import open_table
+    from wri.tables.fit_summary import read_summary
     from wri.tables.predicting import read_features
-    from wri.tables.site_summary import draw_site, site_document, site_lines
+    from wri.tables.site_answer import answer_site
+    from wri.tables.site_summary import check_plot, draw_site, next_step, site_document
 
+    if plot is not None:
+        check_plot(plot)
     loaded = _load(model)
     if hasattr(loaded, "backbone_"):
         raise InputError(
             f"{model} is a model of pictures; use PictureClassifier.load(...).score_new_site"
         )
+    summary = read_summary(loaded)
     table = open_table(rows, delimiter, encoding)
     with _bar("reading") as progress:
-        frame, ignored = read_features(loaded, table, progress, memory)
+        frame, columns = read_features(loaded, table, progress, memory)
     found = loaded.score_new_site(frame, level=level)
+    answer = answer_site(found, loaded, summary, columns.missing)
+    ahead = next_step(answer, str(model), str(rows))
+    page = None if output is None else _write_site(answer, output, ahead, model, rows)
     if plot is not None:
         draw_site(found, plot)
     if as_json:
-        drawn = None if plot is None else str(plot)
-        echo(json.dumps({**site_document(found), "ignored_columns": list(ignored), "plot": drawn}))
+        written = {"plot": None if plot is None else str(plot)}
+        written["page"] = None if page is None else str(page)
+        ignored = {"ignored_columns": list(columns.ignored), "next": ahead}
+        echo(json.dumps({**site_document(answer), **ignored, **written}))
         return
-    if ignored:
+    _say_ignored(columns.ignored)
+    _show_site(answer)
+    for path in filter(None, (page, plot)):
+        echo(f"written to {path}")
+    echo(f"Next: {ahead}")
+
+
+def _show_site(answer: "SiteAnswer") -> None:
+    """Print the answer, the losses and what the rows look like."""
+    from wri.tables.site_summary import describe_nearest, loss_table, row_table
+
+    echo(fill(f"{answer.question} {answer.first_sentence}", WIDTH, break_on_hyphens=False))
+    for reason in answer.reasons[1:]:
+        text = f"{reason.text[:1].upper()}{reason.text[1:]}"
+        echo(fill(text, WIDTH, initial_indent="- ", subsequent_indent="  "))
+    for heads, lines in (loss_table(answer), row_table(answer)):
+        echo("")
+        show_plain_table(heads, lines)
+    echo("")
+    for text in (describe_nearest(answer), *(c.counted.sentence for c in answer.site.unseen[:6])):
+        echo(fill(text, WIDTH, break_on_hyphens=False))
+
+
+def _write_site(answer: "SiteAnswer", folder: Path, ahead: str, model: Path, rows: Path) -> Path:
+    from wri.report.page import write_page
+    from wri.tables.fit_card import describe_versions
+    from wri.tables.site_summary import build_site_page
+
+    facts = [
+        ("Model", f"{model}" if answer.summary is None else f"{answer.summary.label}, {model}"),
+        ("Rows", f"{rows}, {len(answer.site.verdicts):,}"),
+        ("Made", date.today().isoformat()),
+        ("Versions", describe_versions()),
+    ]
+    page = build_site_page(answer, facts, ahead, shlex.join(["wri", *sys.argv[1:]]))
+    return write_page(page, folder / "site.html")
+
+
+def _say_ignored(names: tuple[str, ...]) -> None:
+    if names:
         from wri.estimators.columns import listed
 
-        say(f"columns that were not in training are ignored: {listed(ignored)}")
-    for line in site_lines(found):
-        echo(line)
-    if plot is not None:
-        echo(f"drawn in {plot}")
+        say(f"columns that were not in training are ignored: {listed(names)}")
 
 
 def _load(folder: Path) -> Any:

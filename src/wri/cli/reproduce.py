@@ -15,10 +15,17 @@ from typer.core import TyperGroup
 
 from wri.cli.console import complain, console, echo, make_progress, update
 from wri.errors import InputError, shorten
-from wri.experiments import BACKEND, EXPERIMENTS, ExperimentTask, Option, check_task, run_experiment
+from wri.paper.experiments import (
+    BACKEND,
+    EXPERIMENTS,
+    ExperimentTask,
+    Option,
+    check_task,
+    run_experiment,
+)
 
 if TYPE_CHECKING:
-    from wri.report.result import Result, ResultCell
+    from wri.paper.results.result import Result, ResultCell
 
 ALL = "all"
 HELP = """Reproduce a table or figure of the paper, with the paper's numbers beside ours.
@@ -167,8 +174,8 @@ def reproduce(
     tasks: list[ExperimentTask], command: str, as_json: bool, markdown: Path | None = None
 ) -> None:
     """Run the tasks, show their results and write them to one page, or to Markdown as well."""
-    from wri.report.markdown import check_pages, write_markdown
-    from wri.report.reproduction import write_results
+    from wri.paper.results.markdown import check_pages, write_markdown
+    from wri.paper.results.reproduction import write_results
 
     for task in tasks:
         check_task(task)  # before the first is run

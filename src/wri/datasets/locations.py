@@ -5,7 +5,6 @@ from typing import Any
 from wri.cache import cache_folder
 from wri.datasets import heart, mnist
 from wri.datasets.builtin import BUILTIN
-from wri.datasets.coloured_mnist import COLOURED_MNIST
 from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.image_sets import IMAGE_SETS, describe_images, describe_lines, where_images
 from wri.datasets.mnist import load_mnist, where_mnist
@@ -18,7 +17,7 @@ def dataset_locations() -> dict[str, Any]:
         "made on the spot": {name: each.about for name, each in BUILTIN.items()},
         "mnist": {
             "found": where_mnist(),
-            "for": list(COLOURED_MNIST),
+            "for": ["cmnist", "hcmnist", "hcmnist-cs"],
             "fetch": "wri data mnist",
             "remedy": mnist.REMEDY,
             "licence": mnist.LICENCE,

@@ -54,7 +54,7 @@ def column_shares(
     contrasts = _contrasts(rows, targets, weights)
     if not contrasts:
         return np.ones(rows[0].shape[1])
-    strength = sum(np.square(each.slope) / each.variance for each in contrasts).sum(0)
+    strength = sum((np.square(each.slope) / each.variance).sum(0) for each in contrasts)
     least = 2 * sum(len(each.slope) for each in contrasts)
     share = np.maximum(1 - least / np.maximum(strength, 1e-300), 0)
     share[changing_columns(contrasts)] = 0

@@ -146,26 +146,26 @@ class ChangingFeatures(ChangingPlot):
         """The result and, where it was measured, what to do, in plain words."""
         number, flagged = len(self.environments), self.flagged
         left = ", ".join(str(label) for label in self.left_out)
-        without = f" Left out for want of different values of y, or of blocks: {left}."
+        without = f" Left out for want of different values of the target, or of blocks: {left}."
         without = without if left else ""
         if not flagged:
             return (
-                f"No column's relation to y changes between the {number} environments by more than "
-                "chance (5 % level). Changes that are not linear, or small beside the errors of "
-                f"the slopes, would not be seen.{without}"
+                f"No column's relation to the target changes between the {number} sites by more "
+                "than chance (5 % level). Changes that are not linear, or small beside the errors "
+                f"of the slopes, would not be seen.{without}"
             )
         first = next(k for k in self.order if self.is_flagged[k])
         slopes = self.slopes[self.widest()[first], :, first]
         found = (
-            f"Given the other columns, {listed(flagged)} {'relate' if flagged[1:] else 'relates'} "
-            f"to y in other ways in some of the {number} environments than in others (5 % level): "
-            f"the slope of {flagged[0]} goes from {write_number(np.nanmin(slopes), 2)} to "
-            f"{write_number(np.nanmax(slopes), 2)} {self.unit}."
+            f"Given the other columns, the relation of {listed(flagged)} to the target differs "
+            f"between the {number} sites (5 % level): the slope of {flagged[0]} goes from "
+            f"{write_number(np.nanmin(slopes), 2)} to {write_number(np.nanmax(slopes), 2)} "
+            f"{self.unit}."
         )
         if len(flagged) == len(self.names) > 1:
             found += (
-                " That is every column: a cause of y may be missing, or y itself be measured in "
-                "different ways; look there first."
+                " That is every column: a cause of the target may be missing, or the target itself "
+                "be measured in different ways; look there first."
             )
         return f"{found}{self._advice()}{without}"
 
@@ -296,7 +296,7 @@ def changing_features(
     return ChangingFeatures(
         names=sites.names,
         contrasts=tuple(compared.slopes),
-        unit="log-odds per SD" if as_classes else "SD of y per SD",
+        unit="log-odds per SD" if as_classes else "SD of the target per SD",
         **_tabulate(parts, sites.environments),
         average=spread.average,
         spreads=spread.tau,
@@ -418,5 +418,5 @@ def _leave_out(
         before=before,
         after=after,
         model=name,
-        unit="nats" if classes else "of the variance of y",
+        unit="nats" if classes else "of the variance of the target",
     )

@@ -1,13 +1,15 @@
 """Plot of slopes per environment, for 2 to 100 environments and more."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from wri.diagnosis.inputs import short, short_labels
 from wri.report import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class ChangingPlot:
@@ -24,7 +26,7 @@ class ChangingPlot:
     order: Any
     is_flagged: Any
 
-    def plot(self, most: int = 20, ax: Axes | None = None) -> Figure:
+    def plot(self, most: int = 20, ax: "Axes | None" = None) -> "Figure":
         """Draw the slopes per environment ± two standard errors, the largest change on top.
 
         Beyond six environments a band shows the middle half of the slopes and each environment is a
@@ -43,9 +45,14 @@ class ChangingPlot:
             Figure of the axes.
         """
         shown = self.order[:most]
-        with style.figure(6.6, min(9, 1.3 + 0.38 * len(shown))) as drawn:
+        with style.figure(style.NARROW, min(9, 1.7 + 0.38 * len(shown))) as drawn:
             axes = drawn.subplots() if ax is None else ax
             self._draw(axes, shown)
+            if len(self.environments) <= len(style.ENVIRONMENT_COLOURS):
+                if ax is None:
+                    drawn.legend(loc="outside lower center", ncols=3)
+                else:
+                    axes.legend(loc="best")
         return drawn if ax is None else axes.get_figure(root=True) or drawn
 
     def widest(self) -> np.ndarray:  # [D]
@@ -58,7 +65,7 @@ class ChangingPlot:
         """
         return np.lexsort([self.q, self.spreads], axis=0)[-1]
 
-    def _draw(self, axes: Axes, shown: np.ndarray) -> None:
+    def _draw(self, axes: "Axes", shown: np.ndarray) -> None:
         number = len(self.environments)
         known = number <= len(style.ENVIRONMENT_COLOURS)  # more colours look alike
         axes.axvline(0, color=style.GREY, linewidth=0.6)
@@ -71,16 +78,14 @@ class ChangingPlot:
         axes.set_ylim(len(shown) - 0.5, -0.5)
         for text, k in zip(axes.get_yticklabels(), shown, strict=True):
             text.set_color(style.VERMILLION if self.is_flagged[k] else style.BLACK)
-        axes.set_xlabel(f"slope, {self.unit} (± 2 standard errors)")
+        axes.set_xlabel(f"slope, {self.unit}\n(± 2 standard errors)")
         hidden = len(self.names) - len(shown)
         title = ["★ changes by more than chance"]
-        title += [] if known else [f"one dot per environment ({number}), band: middle half"]
+        title += [] if known else [f"one dot per site ({number}), band: middle half"]
         title += [f"{hidden} columns that change less are not shown"] if hidden else []
         axes.set_title("\n".join(title), loc="left")
-        if known:
-            axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
 
-    def _draw_each(self, axes: Axes, shown: np.ndarray) -> None:
+    def _draw_each(self, axes: "Axes", shown: np.ndarray) -> None:
         """Draw each environment in its own colour."""
         widest, shift = self.widest()[shown], np.linspace(-0.3, 0.3, len(self.environments))
         for e, label in enumerate(short_labels(self.environments)):
@@ -95,7 +100,7 @@ class ChangingPlot:
                 label=label,
             )
 
-    def _draw_all(self, axes: Axes, shown: np.ndarray) -> None:
+    def _draw_all(self, axes: "Axes", shown: np.ndarray) -> None:
         """Draw dots, sorted per feature; error bars at the extremes end with the axis."""
         seen = self.slopes[self.widest()[shown], :, shown]
         low, high = np.nanmin(seen), np.nanmax(seen)

@@ -27,12 +27,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import comb
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from wri.diagnosis.environment_odds import environment_logs
 from wri.diagnosis.inputs import (
@@ -54,6 +52,10 @@ from wri.errors import InputError
 from wri.number_text import write_number
 from wri.report import style
 from wri.rows import NumericTable, Scaling, read_sites
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_ROWS = 40_000
 """Largest number of rows; more are sampled."""
@@ -152,7 +154,7 @@ class DesignPosition:
         each = [f"{name} {amount(rise, self.unit)}" for name, rise in self.importance.items()]
         return f" Shuffled within environments, the loss rises by: {', '.join(each)}."
 
-    def plot(self, ax: Axes | None = None) -> Figure:
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
         """Draw the gap of these environments above the gaps by chance.
 
         Parameters

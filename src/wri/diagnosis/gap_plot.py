@@ -1,14 +1,16 @@
 """Plot of gaps between pairs of environments."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from wri.diagnosis.inputs import short_labels
 from wri.number_text import write_number
 from wri.report import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_PAIRS = 18
 """Largest number of pairs in a figure."""
@@ -27,7 +29,7 @@ class GapPlot:
     unit: str
     judged: Any
 
-    def plot(self, most: int = MOST_PAIRS, ax: Axes | None = None) -> Figure:
+    def plot(self, most: int = MOST_PAIRS, ax: "Axes | None" = None) -> "Figure":
         """Draw both gaps of the pairs of environments, the largest on top.
 
         Parameters
@@ -47,7 +49,7 @@ class GapPlot:
         labels = short_labels(self.labels, 20)
         names = [f"{labels[i]} − {labels[j]}" for i, j in self.pairs[shown]]
         height = min(9, 1.3 + 0.4 * len(shown))
-        with style.figure(5 + 0.07 * max(map(len, names)), height) as drawn:
+        with style.figure(max(style.NARROW, 3.6 + 0.07 * max(map(len, names))), height) as drawn:
             axes = drawn.subplots() if ax is None else ax
             self._draw(axes, shown, names)
         return drawn if ax is None else axes.get_figure(root=True) or drawn
@@ -60,7 +62,7 @@ class GapPlot:
         )
         return np.lexsort([-plain, -np.where(self.judged, weighted, -np.inf)])
 
-    def _draw(self, axes: Axes, shown: np.ndarray, names: list[str]) -> None:
+    def _draw(self, axes: "Axes", shown: np.ndarray, names: list[str]) -> None:
         judged, factor = self.judged[shown], 1 if self.unit == "nats" else 100
         everywhere = np.ones(len(shown), bool)
         weighted = (0.15, self.weighted_gaps[shown], self.weighted_intervals[shown])
@@ -79,11 +81,10 @@ class GapPlot:
                 axes.scatter(at, places, 18, face, edgecolors=line, label=name, zorder=3)
         axes.set_yticks(range(len(names)), names, parse_math=False)
         axes.set_ylim(len(names) - 0.5, -0.5)
-        unit = "nats" if factor == 1 else "% of the variance of y"
-        axes.set_xlabel(f"gap, {unit} ({write_number(100 * self.level)} % for all pairs together)")
+        unit = "nats" if factor == 1 else "% of the variance of the target"
+        axes.set_xlabel(f"gap, {unit}\n({write_number(100 * self.level)} % for all pairs together)")
         hidden = len(self.pairs) - len(shown)
         if hidden:
             axes.set_title(f"{hidden} pairs whose gaps are less clear are not shown", loc="left")
-        axes.legend(
-            loc="lower left", bbox_to_anchor=(0, 1.06 if hidden else 1.01), ncols=3, borderaxespad=0
-        )
+        place = (0, 1.06 if hidden else 1.01)
+        axes.legend(loc="lower left", bbox_to_anchor=place, ncols=2, borderaxespad=0)

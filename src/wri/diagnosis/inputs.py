@@ -85,10 +85,10 @@ def listed(names: tuple[str, ...], most: int = 6) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """Format a loss in nats or as a share of the variance of y."""
+    """Format a loss in nats or as a share of the variance of the target."""
     if unit == "nats":
         return f"{write_number(value, 2)} nats"
-    return f"{write_percent(value, 2)} of the variance of y"
+    return f"{write_percent(value, 2)} of the variance of the target"
 
 
 def short(label: object, most: int = 24) -> str:

@@ -89,10 +89,10 @@ class LeftOutLosses:
         ends = (self.change.mean, self.change.low, self.change.high)
         mean, low, high = (write_number(each, 2, sign=True) for each in ends)
         return (
-            f"the loss at environments left out in turn goes from "
+            f"the loss at sites left out in turn goes from "
             f"{amount(float(self.before.mean()), self.unit)} to "
             f"{amount(float(self.after.mean()), self.unit)} (change {mean}, 95 % "
-            f"interval over environments {low} to {high}; lower at "
+            f"interval over sites {low} to {high}; lower at "
             f"{better} of {len(self.labels)}; {self.model})"
         )
 

@@ -49,7 +49,7 @@ def model_losses(model: Any, X: Any, y: Any) -> ModelLosses:
         losses=squares,
         expected=unknown,
         variance=unknown,
-        unit="of the variance of y",
+        unit="of the variance of the target",
     )
 
 

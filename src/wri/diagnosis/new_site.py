@@ -15,10 +15,9 @@ at the new one, also those called outside.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy.stats import binomtest, t
 
 from wri.diagnosis.inputs import listed, short_labels
@@ -30,6 +29,10 @@ from wri.ood.ranges import USUAL_BEYOND
 from wri.ood.unseen import UnseenCells
 from wri.report import style
 from wri.rows import refuse_infinite
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FEWEST = 30  # held-out rows, and effective ones, that an expected loss needs
 FEWEST_NEW = 10  # new rows that it needs
@@ -242,7 +245,7 @@ class NewSite:
             "none of the known categories or for the median, so these rows are not supported."
         )
 
-    def plot(self, most: int = MOST_SITES, ax: Axes | None = None) -> Figure:
+    def plot(self, most: int = MOST_SITES, ax: "Axes | None" = None) -> "Figure":
         """Draw the rarity of the rows and their nearest training environments.
 
         Parameters
@@ -258,16 +261,17 @@ class NewSite:
             Figure of the axes.
         """
         shown = np.argsort(-self.nearest_shares, kind="stable")[:most]
-        with style.figure(8, min(9, max(2.8, 0.9 + 0.21 * len(shown)))) as drawn:
+        bars = 0.9 + 0.21 * len(shown)
+        with style.figure(style.NARROW, min(9, 2.2 + bars)) as drawn:
             if ax is not None:
                 self._draw_rarity(ax)
                 return ax.get_figure(root=True) or drawn
-            left, right = drawn.subplots(1, 2, width_ratios=(3, 2))
-            self._draw_rarity(left)
-            self._draw_nearest(right, shown)
+            top, bottom = drawn.subplots(2, 1, height_ratios=(2.2, bars))
+            self._draw_rarity(top)
+            self._draw_nearest(bottom, shown)
         return drawn
 
-    def _draw_rarity(self, ax: Axes) -> None:
+    def _draw_rarity(self, ax: "Axes") -> None:
         edges = np.linspace(0, 100, 21)
         share = np.histogram(self.rarity, edges)[0] / len(self.rarity)
         ax.stairs(100 * share, edges, fill=True, color=style.SKY, label="this site")
@@ -275,9 +279,9 @@ class NewSite:
         ax.set(xlim=(0, 100), xlabel="rarity (%), common to the right", ylabel="rows (%)")
         ax.set_ylim(0, 1.3 * max(5, 100 * share.max()))  # space for the legend above the bars
         ax.set_title(f"{self.rare:.1%} rare, {self.outside:.1%} outside", loc="left")
-        ax.legend(loc="upper right", ncols=2, borderaxespad=0.2)
+        ax.legend(loc="upper right", ncols=2, borderaxespad=0.1)
 
-    def _draw_nearest(self, ax: Axes, shown: np.ndarray) -> None:
+    def _draw_nearest(self, ax: "Axes", shown: np.ndarray) -> None:
         names, shares = short_labels(self.labels), 100 * self.nearest_shares
         ax.barh(np.arange(len(shown)), shares[shown], color=style.GREY)
         ax.set_yticks(range(len(shown)), [names[k] for k in shown], parse_math=False)

@@ -15,12 +15,9 @@ cells' mean weights: the weights are fitted to as many rows, whose chance adds a
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 
 from wri.diagnosis.blocks import BlockCells, make_cells, number_blocks
 from wri.diagnosis.environment_odds import environment_logs
@@ -31,6 +28,11 @@ from wri.diagnosis.weighted_moments import overlap_logs
 from wri.number_text import write_number
 from wri.report import style
 from wri.rows import Environments, read_sites
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 GOOD_OVERLAP = 0.3
 """Overlap from which weights are good for training and for tests."""
@@ -119,28 +121,26 @@ class Overlap:
         if little.any():
             named = listed(tuple(f"({name})" for name in names[little]), 4)
             return (
-                f"{little.sum()} of {len(names)} pairs of environments have little in common "
+                f"{little.sum()} of {len(names)} pairs of sites have little in common "
                 f"(overlap below {GOOD_OVERLAP}, 5 % level): {named}; least of all {lowest}. "
                 "A comparison of them rests on few cases; more rows in between, or fewer columns, "
                 f"would help.{thin}"
             )
         if not self.differ:
             return (
-                "The environments cannot be told apart by these columns: identical environments "
-                f"differ as much by chance (p = {p}). Identical environments teach "
-                f"nothing about invariance.{thin}"
+                "The sites cannot be told apart by these columns: identical sites differ as much "
+                f"by chance (p = {p}). Identical sites teach nothing about invariance.{thin}"
             )
-        rely = f" On either side of a pair weights are worth {worth.min():.0f} rows or more."
+        rely = f" After weighting, every comparison rests on at least {worth.min():.0f} rows."
         return (
-            f"The environments differ (p = {p} if they were identical), and no pair "
-            f"has clearly less than {GOOD_OVERLAP} of its cases in common, least {lowest}."
-            f"{thin or rely}"
+            f"The sites differ (p = {p} if they were identical). All pairs overlap enough to "
+            f"compare. Smallest overlap: {names[least]}, {shared[least]:.2f}.{thin or rely}"
         )
 
     def __repr__(self) -> str:
         return self.meaning
 
-    def plot(self, ax: Axes | None = None) -> Figure:
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
         """Draw heat maps of the overlap and of the effective share of rows.
 
         Environments are sorted by their mean overlap with the others, the smallest first.
@@ -162,20 +162,29 @@ class Overlap:
         share = np.where(self.overlap < LEAST_OVERLAP, np.nan, share)[np.ix_(order, order)]
         shared = self.overlap[np.ix_(order, order)]
         if ax is not None:
+            from matplotlib.figure import Figure
+
             self._heat_map(ax, shared, order, "overlap")
             return ax.get_figure(root=True) or Figure()
         margin = 0.08 * max(map(len, short_labels(self.labels, 20)))
         size = min(max(2.2, (0.42 if count <= _ANNOTATED else 0.13) * count), 5.5)
-        with style.figure(2 * size + margin + 1.3, min(9, size + margin + 0.9)) as drawn:
+        across, down = size + margin + 1.3, size + margin + 0.9
+        stacked = 2 * down <= 9
+        shape = (across, 2 * down) if stacked else (across + size, min(9, down))
+        with style.figure(*shape) as drawn:
             drawn.set_layout_engine("compressed")  # square cells leave no space unused
-            left, right = drawn.subplots(1, 2, sharey=True)
-            self._heat_map(left, shared, order, "overlap")
-            image = self._heat_map(right, share, order, "effective share of rows")
-            left.set_ylabel("rows of")
-            drawn.colorbar(image, ax=[left, right], shrink=0.8)
+            rows, columns = (2, 1) if stacked else (1, 2)
+            first, second = drawn.subplots(rows, columns, sharey=not stacked)
+            self._heat_map(first, shared, order, "overlap")
+            image = self._heat_map(second, share, order, "effective share of rows")
+            for each in (first, second) if stacked else (first,):
+                each.set_ylabel("rows of")
+            drawn.colorbar(image, ax=[first, second], shrink=0.8)
         return drawn
 
-    def _heat_map(self, ax: Axes, values: np.ndarray, order: np.ndarray, title: str) -> AxesImage:
+    def _heat_map(
+        self, ax: "Axes", values: np.ndarray, order: np.ndarray, title: str
+    ) -> "AxesImage":
         image = ax.imshow(values, cmap="Blues", vmin=0, vmax=1)
         labels = short_labels(self.labels, 20)
         names = [labels[k] for k in order]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib import pyplot as plt
 
 from wri.errors import shorten
 from wri.report import style
@@ -31,6 +30,8 @@ def draw_path(
 ) -> Any:
     """Draw one line per column; the columns that change most are named."""
     if ax is None:
+        from matplotlib import pyplot as plt
+
         ax = plt.figure(figsize=(6.4, 3.6), layout="constrained").subplots()
     change = np.ptp(coefficients, axis=0) + np.abs(coefficients).max(0)
     named = change.argsort(kind="stable")[::-1][:MOST_NAMED]

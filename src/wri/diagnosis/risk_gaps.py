@@ -121,9 +121,7 @@ class RiskGaps(GapPlot):
     def meaning(self) -> str:
         """The result and, where it was measured, what to do, in plain words."""
         pairs = tuple(f"({i} and {j})" for i, j in self.labels[self.pairs[~self.judged]])
-        unjudged = (
-            f"Too little in common to be judged, see environment_overlap: {listed(pairs, 4)}."
-        )
+        unjudged = f"Pairs with too little in common to be judged: {listed(pairs, 4)}."
         found = self._finding() if self.judged.any() else "No weighted risks can be compared."
         measured = f" {self._measured()}" if self.left_out is not None else ""
         return f"{found}{measured} {unjudged}" if pairs else f"{found}{measured}"
@@ -153,12 +151,12 @@ class RiskGaps(GapPlot):
         )
         if self.weighted_risk_invariant and self.risk_invariant:
             return (
-                "No sign against the model: risks and weighted risks agree between environments up "
-                f"to chance, and {bound}. A smaller gap would need more rows to be found."
+                "No sign against the model: risks and weighted risks agree between sites up to "
+                f"chance, and {bound}. A smaller gap would need more rows to be found."
             )
         if self.weighted_risk_invariant:
             return (
-                "Some environments have harder cases: the risk is higher at "
+                "Some sites have harder cases: the risk is higher at "
                 f"{self._worst(self.intervals)}. The model itself shows no fault: {bound}. Equal "
                 "risks, as VREx asks for, would be wrong here."
             )
@@ -169,14 +167,15 @@ class RiskGaps(GapPlot):
         if self.on == "x":
             return (
                 f"Rows with the same columns meet different outcomes: {finding} The relation of X "
-                'to y changes; on="outputs" shows whether the model relies on it.'
+                'to the target changes; on="outputs" shows whether the model relies on it.'
             )
         same = "The same prediction means" if self.on == "outputs" else "Cases alike in `on` mean"
         invariant = self.objective not in (None, "ERM", "Mixup")
         fitted = f" although it was fitted with {self.objective}" if invariant else ""
         return (
-            f"{same} different things: {finding} The model uses something whose relation to y "
-            f"changes{fitted}; changing_features looks for it and measures whether to leave it out."
+            f"{same} different things: {finding} The model uses something whose relation to "
+            f"the target changes{fitted}; changing_features looks for it and measures whether to "
+            "leave it out."
         )
 
     def _worst(self, intervals: np.ndarray) -> str:

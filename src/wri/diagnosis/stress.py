@@ -6,12 +6,10 @@ The relations unchanged, broken and reversed are the futures like, unrelated and
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from wri.diagnosis.inputs import (
     REPEAT_ROWS,
@@ -29,8 +27,13 @@ from wri.number_text import write_number
 from wri.report import style
 from wri.rows import Environments, number_environments
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 UNCHANGED, BROKEN, REVERSED = RELATIONS = ("unchanged", "broken", "reversed")
 COLOURS = (style.BLACK, style.ORANGE, style.VERMILLION)
+FEWEST_FOR_ERRORS = 4  # sites; with fewer a cost or saving is not stated
 SAME = 1e-3  # share of the mean loss: models that differ by less at all sites count as equal
 
 
@@ -115,11 +118,13 @@ class StressTest:
         )
         kept = self._n_reversed
         found = (
-            f"Loss if the relation of {listed(self.columns)} to y broke or reversed within each of "
-            f"{len(self.labels)} sites (mean of the sites, {self.unit}): {said}."
+            f"Loss if the relation of {listed(self.columns)} to the target broke or reversed "
+            f"within each of {len(self.labels)} sites (mean of the sites, {self.unit}): {said}."
         )
         if kept < len(self.labels):
             found += f" It was reversed at {kept} of them: the others have one outcome only."
+        if len(self.labels) < FEWEST_FOR_ERRORS:
+            return found
         return " ".join([found, *(self._against_first(m) for m in range(1, len(self.models)))])
 
     def __repr__(self) -> str:
@@ -146,7 +151,7 @@ class StressTest:
             "(± a standard error between sites)."
         )
 
-    def plot(self, ax: Axes | None = None) -> Figure:
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
         """Draw each site as a dot and the mean as a bar, one model per line.
 
         Parameters
@@ -162,11 +167,11 @@ class StressTest:
         if ax is not None:
             self._draw(ax)
             return ax.get_figure(root=True)  # type: ignore[return-value]
-        with style.figure(6.5, min(9, 0.9 + 0.75 * len(self.models))) as drawn:
+        with style.figure(style.NARROW, min(9, 1.1 + 0.75 * len(self.models))) as drawn:
             self._draw(drawn.subplots())
         return drawn
 
-    def _draw(self, ax: Axes) -> None:
+    def _draw(self, ax: "Axes") -> None:
         places = np.arange(len(self.models))[::-1]
         for r, (relation, colour) in enumerate(zip(RELATIONS, COLOURS, strict=True)):
             for m, place in enumerate(places):
@@ -178,7 +183,7 @@ class StressTest:
         ax.set_yticks(places, [shorten(name) for name in self.models])
         ax.set(ylim=(-0.5, len(places) - 0.5), xlabel=f"loss ({self.unit})")
         ax.set_xlim(left=0)
-        ax.set_title(shorten(f"relation of {listed(self.columns, 3)} to y"), loc="left")
+        ax.set_title(shorten(f"relation of {listed(self.columns, 3)} to the target"), loc="left")
         ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2)
 
 

@@ -34,6 +34,8 @@ from wri.stacked import Network, View
 from wri.training import Bank, ModelSpec, Record, Run
 from wri.training.spec import Solver
 
+MOST_PATH_COLUMNS = 256  # of a table whose coefficients along λ are kept
+
 
 class Estimator(CoefficientsMixin, EnvironmentEstimator):
     """Base class of estimators whose predictor is a network.
@@ -90,7 +92,7 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
     futures : sequence of {"like", "unrelated", "reversed"} or None, default=None
         Futures that "regret" insures against. "like": an environment like these. "unrelated": the
         columns whose relation to the target changes between environments tell nothing.
-        "reversed": they tell the opposite. None: the first two.
+        "reversed": they tell the opposite. None: all three.
     early_stopping : bool, default=False
         Whether to stop where the loss on left-out environments (with fewer than three, on
         held-out rows) is smallest. Steps before the penalty has its full weight do not count.
@@ -113,7 +115,8 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
     site_spread : bool, default=True
         Whether to train also without each environment in turn (in five groups if there are more
         than five environments). The interval of `score_new_site` needs it. It takes up to five
-        times as long as the rest of `fit`.
+        times as long as the rest of `fit`. Without it, and without a choice among candidates, no
+        `penalty_path_` is kept either.
     random_state : int, RandomState or None, default=0
         Seed of the initial weights, batches and held-out rows. A solved predictor does not depend
         on it.
@@ -291,7 +294,9 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         return preset_penalty_weight(self._objective, self.preset)
 
     def _path_specs(self, spec: ModelSpec) -> list[ModelSpec]:
-        return path_specs(spec) if spec.is_solved else []
+        if not spec.is_solved or self.n_features_in_ > MOST_PATH_COLUMNS:
+            return []
+        return path_specs(spec)
 
     def _keep_path(
         self, runs: Sequence[Run], records: Sequence[Record], found: CandidateLosses | None

@@ -20,7 +20,7 @@ from wri.estimators.choice import DEFAULT_RULE, Rule
 from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.row_split import RowSplit
 from wri.estimators.search import Problem
-from wri.estimators.specs import PenaltyWeight, preset_penalty_weight
+from wri.estimators.specs import AUTO, PenaltyWeight, preset_penalty_weight
 from wri.estimators.tree_columns import (
     FROM_DTYPE,
     check_codes,
@@ -66,11 +66,12 @@ class TreeEstimator(EnvironmentEstimator):
     categorical : "from_dtype" or list of str or int, default="from_dtype"
         Columns that hold categories as whole numbers from 0, by name or number. Columns of a
         DataFrame with the type `category` are always taken as categories, with any labels.
-    penalty_weight : float, "auto" or None, default=None
-        λ, the weight of the penalty beside the risk. None takes the default: 5 for WRI, for other
-        objectives that of the preset "table". "auto" chooses among multiples of the default,
-        including 0 (ERM), by the loss on each training environment left out in turn. This needs at
-        least three environments. Objectives without a penalty ignore "auto".
+    penalty_weight : float, "auto" or None, default="auto"
+        λ, the weight of the penalty beside the risk. "auto" chooses among 0 (ERM), the default and
+        five times it, by the losses at each training environment left out in turn; where no column
+        is flagged, by the smallest mean. This needs at least three environments; with two the
+        default is used. None always takes the default: 1 for WRI, for other objectives that of the
+        preset "table". Objectives without a penalty ignore "auto".
     hyper : dict or None, default=None
         Other hyper-parameters of the objective by name (`anneal_steps`, `eta`, …). Steps are
         rounds.
@@ -88,7 +89,7 @@ class TreeEstimator(EnvironmentEstimator):
     futures : sequence of {"like", "unrelated", "reversed"} or None, default=None
         Futures that "regret" insures against. "like": an environment like these. "unrelated": the
         columns whose relation to the target changes between environments tell nothing.
-        "reversed": they tell the opposite. None: the first two.
+        "reversed": they tell the opposite. None: all three.
     early_stopping : bool, default=False
         Whether to stop at the round where the loss on left-out environments (with fewer than
         three, on held-out rows) is smallest. Rounds before the penalty has its full weight do not
@@ -193,7 +194,7 @@ class TreeEstimator(EnvironmentEstimator):
         learning_rate: float = 0.15,
         l2: float = 0.0,
         categorical: str | Sequence[str | int] = FROM_DTYPE,
-        penalty_weight: PenaltyWeight = None,
+        penalty_weight: PenaltyWeight = AUTO,
         hyper: Mapping[str, float] | None = None,
         options: Mapping[str, Any] | None = None,
         candidates: Sequence[Mapping[str, Any]] | None = None,

@@ -133,6 +133,7 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         if len(environments.labels) == 1 and compares:
             warn_of_one_environment(type(self).__name__, stacklevel=2)
         self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
+        self.fit_summary_: Any = None  # what `wri fit` measured; it fills it in
         seed, share = read_seed(self.random_state), self.validation_fraction
         rows = hold_out(environments.rows, self._filled(X), targets, weights, share, seed)
         problem = make_problem(X, targets, weights, rows, seed)
@@ -223,7 +224,8 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         self._keep_choice(chosen.found)
         self.selection_ = chosen.sentence or self._describe_selection()
         # along the path of a solved predictor, the others cost little more
-        along = [chosen.spec, *(self._path_specs(chosen.spec) if problem.keeps_path else [])]
+        path = problem.keeps_path and (self.site_spread or several)
+        along = [chosen.spec, *(self._path_specs(chosen.spec) if path else [])]
         runs = [problem.run(spec, range(self.n_environments_)) for spec in along]
         with progress_bar("Training", self.verbose) as progress:
             records = problem.train(runs, chosen.spec.last_step, progress)

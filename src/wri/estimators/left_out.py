@@ -17,7 +17,7 @@ from wri.diagnosis.changing_features import flagged_columns
 from wri.estimators.choice import CandidateLosses, describe, pick
 from wri.estimators.row_split import hash_rows
 from wri.estimators.search import Problem, penalty_weight_of
-from wri.evaluation.futures import DEFAULT_FUTURES, LIKE, Future, future_rows
+from wri.evaluation.futures import FUTURES, LIKE, Future, future_rows
 from wri.progress import Progress
 from wri.training import ModelSpec
 
@@ -50,7 +50,7 @@ def choose(
         return _stop_early(problem, specs, progress)
     if len(specs) < 2 or not problem.can_leave_one_out:
         return ChosenSpec(specs[0])
-    futures = tuple(dict.fromkeys((LIKE, *(estimator.futures or DEFAULT_FUTURES))))
+    futures = tuple(dict.fromkeys((LIKE, *(estimator.futures or FUTURES))))
     losses, flagged = left_out_losses(estimator, problem, specs, futures, progress)
     weights = [penalty_weight_of(spec) for spec in specs]
     named = estimator._column_names()
@@ -58,8 +58,9 @@ def choose(
         losses=losses,
         futures=futures,
         weights=weights,
-        default=estimator._default_penalty_weight(),
+        default=estimator._default_penalty_weight() if problem.trusts_preset else None,
         flagged=tuple(named[d] for d in sorted({int(d) for own in flagged for d in own})),
+        stressed=np.array([len(own) > 0 for own in flagged]),
     )
     best = pick(found, estimator.choose)
     return ChosenSpec(specs[best], found, describe(found, estimator.choose, best))

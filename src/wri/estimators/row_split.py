@@ -22,7 +22,7 @@ from wri.training.runs import FEWEST_ROWS
 FEWEST_SPLIT = 25  # rows of an environment from which some are held out
 FEWEST_HELD = 5  # smallest number of rows to hold out
 MOST_LIGHT = 1.5  # most held-out rows, as a multiple of the share, if they weigh little
-RANKED = 50_000
+RANKED = 5_000
 
 
 class RowSplit(NamedTuple):
@@ -82,7 +82,8 @@ def hash_rows(columns: np.ndarray, targets: np.ndarray, seed: int) -> np.ndarray
         codes = scramble(ranks)
         pairs = codes * np.uint64(3) + target
         if distinct < len(pairs):  # a row that is repeated counts once
-            pairs = np.unique(pairs)
+            pairs.sort()
+            pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])]
         signature = scramble(pairs).sum(dtype=np.uint64)
         total += scramble(codes ^ signature)
     return scramble(total + np.uint64(seed % 2**63))

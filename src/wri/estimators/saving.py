@@ -1,8 +1,8 @@
 """Saved models: a folder of two files without code.
 
     model.json            format version, estimator, its parameters, features, labels, thresholds,
-                          how it was trained, the preprocessing of a pipeline, and two SHA-256: of
-                          the other file and of itself
+                          how it was trained, the preprocessing of a pipeline, what `wri fit`
+                          measured, and two SHA-256: of the other file and of itself
     model-….safetensors   weights or the text of forests, units of inputs and target, densities,
                           ranges of columns, losses of left-out sites, scores of held-out rows with
                           their predictions and losses; its SHA-256 is part of its name
@@ -106,9 +106,10 @@ SPREADS = {
 }
 """Distributions of held-out rows and the entries of their spreads; the last two of classifiers."""
 BACKBONE = "backbone"
-KEPT = (BACKBONE, "preprocessing")
-EXTRAS: Mapping[str, Types] = {BACKBONE: (dict,), "preprocessing": (dict,), **TREE_ENTRIES}
-"""Entries of models of pictures, of pipelines, and of trees alone."""
+SUMMARY = "fit_summary"
+KEPT = (BACKBONE, "preprocessing", SUMMARY)
+EXTRAS: Mapping[str, Types] = {**dict.fromkeys(KEPT, (dict,)), **TREE_ENTRIES}
+"""Entries of models of pictures, of pipelines, of `wri fit`, and of trees alone."""
 
 
 def save(model: SavedInFolders, folder: str | os.PathLike[str]) -> None:
@@ -243,7 +244,7 @@ def _encode(model: EnvironmentEstimator) -> FolderContents:
         "state": list(tensors["state"].shape) if "state" in tensors else None,
         "sha256": hashlib.sha256(data).hexdigest(),
         **form_of(model).entries(model),
-        **{key: getattr(model, f"{key}_") for key in KEPT if hasattr(model, f"{key}_")},
+        **{key: kept for key in KEPT if (kept := getattr(model, f"{key}_", None)) is not None},
     }
     text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
     return FolderContents(text.encode(), data)
@@ -340,6 +341,8 @@ def _unfilled(record: Mapping[str, Any]) -> Any:
     if BACKBONE in record:
         check_entries(record[BACKBONE], {"name": (str,), "digest": (str,)}, BACKBONE)
         model.backbone_ = record[BACKBONE]
+    if SUMMARY in record:
+        model.fit_summary_ = record[SUMMARY]
     if names is not None:
         fit = len(names) == features and {*map(type, names)} == {str}
         require(fit, f"feature_names must be {features} names")

@@ -111,14 +111,16 @@ def chooses_penalty(asked: RequestedPenalty) -> bool:
     return asked.penalty_weight == AUTO and not given and has_penalty_weight(asked._objective)
 
 
-def penalty_ladder(asked: RequestedPenalty, centre: float | None = None) -> list[float]:
+def penalty_ladder(
+    asked: RequestedPenalty, centre: float | None = None, factors: Sequence[float] = LADDER
+) -> list[float]:
     """Return the λ that "auto" chooses from: 0, which is ERM, and multiples of the centre.
 
     The centre is the preset's λ unless it is given.
     """
     if centre is None:
         centre = preset_penalty_weight(asked._objective, asked.preset) or 0.0
-    return [centre * factor for factor in LADDER]
+    return [centre * factor for factor in factors]
 
 
 def preset_penalty_weight(objective: str, preset: str) -> float | None:

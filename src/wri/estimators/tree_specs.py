@@ -17,6 +17,8 @@ from wri.training import ModelSpec
 
 GROWTH = tuple(each.name for each in fields(TreeSettings))
 MOST_CHOOSING = 1000  # rows per environment that choose λ only
+LADDER = (0.0, 1.0, 5.0)
+"""λ that "auto" chooses from, as multiples of the default: few, because trees are not solved."""
 
 
 class RequestedTrees(Protocol):
@@ -69,7 +71,8 @@ def make_tree_specs(asked: RequestedTrees) -> list[ModelSpec]:
     given = [dict(candidate) for candidate in asked.candidates or [{}]]
     if chooses_penalty(asked):
         centre = OBJECTIVES[asked._objective].tree_penalty_weight
-        ladder = [{"penalty_weight": weight} for weight in penalty_ladder(asked, centre)]
+        weights = penalty_ladder(asked, centre, LADDER)
+        ladder = [{"penalty_weight": weight} for weight in weights]
         given = [{**rung, **candidate} for candidate in given for rung in ladder]
         given = [each for place, each in enumerate(given) if each not in given[:place]]
     specs: list[ModelSpec] = [make_tree_spec(asked, candidate) for candidate in given]
@@ -83,6 +86,11 @@ class TreeProblem(Problem):
     """What all runs of trees of one fit share."""
 
     categorical: tuple[int, ...] = ()
+
+    @property
+    def trusts_preset(self) -> bool:
+        """Whether the preset's λ costs little where nothing changes; not on small tables."""
+        return False
 
     def _make_run(
         self, spec: ModelSpec, rows: Sequence[np.ndarray], evaluate: Mapping[str, np.ndarray]

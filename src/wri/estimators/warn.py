@@ -29,7 +29,7 @@ def check_environments(
             )
         if classes and len(np.unique(targets[rows])) == 1:
             warnings.warn(
-                f"environment {shorten(label)!r} holds a single class; its risk says little "
+                f"site {shorten(label)!r} holds a single class; its risk says little "
                 "about the others",
                 stacklevel=stacklevel + 1,
             )
@@ -104,8 +104,8 @@ def warn_of_little_overlap(overlap: np.ndarray | None, labels: np.ndarray, stack
     names = [f"{shorten(labels[i])} and {shorten(labels[j])}" for _, i, j in apart]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     warnings.warn(
-        f"{len(apart)} of {len(pairs)} pairs of environments hardly overlap "
+        f"{len(apart)} of {len(pairs)} pairs of sites hardly overlap "
         f"({'; '.join(names[:SHOWN])}{more}), so WRI has little to compare there and is closer "
-        "to ERM; see wri.diagnosis.environment_overlap(X, groups)",
+        "to ERM; wri diagnose, or environment_overlap in Python, shows them",
         stacklevel=stacklevel + 1,
     )

@@ -17,7 +17,6 @@ import numpy as np
 Future = Literal["like", "unrelated", "reversed"]
 FUTURES: tuple[Future, ...] = get_args(Future)
 LIKE, UNRELATED, REVERSED = FUTURES
-DEFAULT_FUTURES: tuple[Future, ...] = (LIKE, UNRELATED)
 DRAWS = 5  # draws of rows per site and future
 SENTENCES = {
     LIKE: "at sites like these",

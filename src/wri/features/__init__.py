@@ -1,29 +1,25 @@
-"""Features of images: PCA, autoencoder, CNN, and fixed backbones for files of pictures."""
+"""Features of pictures by fixed backbones."""
 
-from wri.features.autoencoder import Autoencoder
 from wri.features.backbones import BACKBONES, Backbone, load_backbone
-from wri.features.cached import FittedFeatures, feature_environments, fitted_features
-from wri.features.cnn import CNN
 from wri.features.extraction import PictureFeatures, extract, picture_environments
-from wri.features.extractor import Extractor, FeatureMap, InvertibleFeatureMap
-from wri.features.pca import PCA
 from wri.features.picture_files import Preprocessing
+from wri.moved import find_moved
+
+__getattr__ = find_moved(
+    __name__,
+    "wri.paper.features",
+    (
+        *("CNN", "PCA", "Autoencoder", "Extractor", "FeatureMap", "FittedFeatures"),
+        *("InvertibleFeatureMap", "feature_environments", "fitted_features"),
+    ),
+)
 
 __all__ = [
     "BACKBONES",
-    "CNN",
-    "PCA",
-    "Autoencoder",
     "Backbone",
-    "Extractor",
-    "FeatureMap",
-    "FittedFeatures",
-    "InvertibleFeatureMap",
     "PictureFeatures",
     "Preprocessing",
     "extract",
-    "feature_environments",
-    "fitted_features",
     "load_backbone",
     "picture_environments",
 ]

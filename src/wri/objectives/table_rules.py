@@ -1,6 +1,6 @@
 """Hyper-parameters of the preset `table` that depend on the size of a fit.
 
-They were chosen on simulated hospitals (`benchmarks/estimator_defaults.py`), not on real data. Adam
+They were chosen on simulated hospitals (`studies/estimator_defaults.py`), not on real data. Adam
 uses small environments completely, with a step size along half a cosine. Penalties start after a
 quarter of the steps and grow over another quarter. Weight decay acts like k pseudo-rows with target
 zero, so small tables are regularised more than large ones. The step size of linear predictors is
@@ -9,7 +9,7 @@ strong beside the risk.
 
 WRI takes overlap weights from a classifier of environments. For a linear predictor it is a logistic
 regression that sees the label, and only the part of the shift that does not depend on the label
-enters the weights (`benchmarks/table_weights.py`). With hidden layers the classifier sees only Φ(x)
+enters the weights (`studies/table_weights.py`). With hidden layers the classifier sees only Φ(x)
 and is fitted again as Φ changes: Φ of an invariant predictor holds nothing spurious, so neither do
 the weights. Both are fitted for few steps or with strong weight decay, because sharper weights
 leave fewer effective rows.

@@ -129,7 +129,7 @@ class WRI(Objective):
     overlap_power: float = 0.0
     name = "wri"
     penalises_losses = True
-    tree_penalty_weight = 5.0
+    tree_penalty_weight = 1.0
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "published": {"weighting": "published"},
         "coloured": {
@@ -157,7 +157,7 @@ class WRI(Objective):
                 "cmnist": Setting(500.0, LogUniform(1e-1, 1e3)),
                 "simulation": Setting(10.0),
                 "coloured": Setting(30.0, LogUniform(3.0, 3e2)),
-                "table": Setting(2.0, LogUniform(0.03, 3e2)),
+                "table": Setting(1.6, LogUniform(0.03, 3e2)),
             },
         ),
         *annealing(domainbed=Setting(0, OneOf((0, 10))), cmnist=Setting(0, OneOf((0, 10)))),

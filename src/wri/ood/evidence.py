@@ -45,6 +45,7 @@ FAR_FACTOR = 30.0  # how much rarer than an unsure row a far row must be
 LOWEST = 10  # rows from which the tail is estimated
 ROUNDING = 1e-12  # of cumulated shares
 ROWS_A_NUMBER = 10  # rows of the smallest environment per parameter of a component
+MOST_ROWS = 8192  # of an environment that its mixture is fitted to
 NUMBERS_AT_ONCE = 1_000_000  # doubles per step of scoring
 
 Combination = Literal["mean", "maximum"]
@@ -185,7 +186,7 @@ class Densities:
         Parameters
         ----------
         environments : sequence of ndarray of shape (n_e, F)
-            Rows of each environment.
+            Rows of each environment; of more than 8192 an even sample is fitted.
         form : Mixture or None, default=None
             The mixture. None: two components, or one if there are few rows.
         units : Scaling or None, default=None
@@ -200,7 +201,7 @@ class Densities:
         form = form or _small_mixture(environments)
         with warnings.catch_warnings():  # EM that has not quite converged still gives a density
             warnings.simplefilter("ignore", ConvergenceWarning)
-            parameters = form.fit([(own - mean) / scale for own in environments])
+            parameters = form.fit([_thin((own - mean) / scale) for own in environments])
         return cls(
             form=form,
             parameters=parameters,
@@ -247,6 +248,14 @@ class Densities:
             Log densities.
         """
         return combine(self.logs(z))
+
+
+def _thin(rows: np.ndarray) -> np.ndarray:  # [n, F] -> [m, F]
+    """Return at most `MOST_ROWS` rows, evenly spaced by their distance from the middle."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    order = np.square(rows).sum(1).argsort(kind="stable")
+    return rows[order[((np.arange(MOST_ROWS) + 0.5) * len(rows) / MOST_ROWS).astype(int)]]
 
 
 def _small_mixture(environments: Sequence[np.ndarray]) -> Mixture:

@@ -7,9 +7,11 @@ in the name of a column or a site is shown as it is written.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 Tone = Literal["warning", "note", "good"]
 
@@ -105,7 +107,7 @@ class PagePicture:
     """
 
     kind: ClassVar = "picture"
-    figure: Figure | Path
+    figure: "Figure | Path"
     alternative: str
     caption: str = ""
     data: PageTable | None = None

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from matplotlib.figure import Figure
-
 from wri.errors import InputError
 from wri.report import style
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from PIL.Image import Image
 
 SVG = "http://www.w3.org/2000/svg"
@@ -24,7 +23,7 @@ _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
-def inline_svg(figure: Figure | Path, prefix: str, title: str, description: str) -> str:
+def inline_svg(figure: "Figure | Path", prefix: str, title: str, description: str) -> str:
     """Return a figure as an SVG element that can be in one page with others.
 
     Parameters
@@ -41,7 +40,7 @@ def inline_svg(figure: Figure | Path, prefix: str, title: str, description: str)
     str
         The element. Equal figures give equal text.
     """
-    text = style.as_svg(figure) if isinstance(figure, Figure) else figure.read_text("utf-8")
+    text = figure.read_text("utf-8") if isinstance(figure, Path) else style.as_svg(figure)
     root = ElementTree.fromstring(_NO_XML.sub("", text))  # drops comments, too
     for name in ("metadata", "defs"):  # the first <defs> holds a style sheet for the whole page
         found = root.find(f"{{{SVG}}}{name}")

@@ -1,16 +1,14 @@
-"""Style of all figures: colour-blind-safe, with one colour per algorithm."""
+"""Style of all figures: colour-blind-safe, with one colour per algorithm.
+
+Matplotlib is imported when a figure is drawn: estimators and diagnoses start without it.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from warnings import catch_warnings, filterwarnings
-
-import matplotlib as mpl
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 
 from wri.registry import (
     ALGORITHMS,
@@ -25,16 +23,21 @@ from wri.registry import (
     YELLOW,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+
 __all__ = [
     "ALGORITHM_COLOURS",
     "ALGORITHM_NAMES",
     "BLACK",
     "BLUE",
     "CLASS_COLOURS",
-    "CLASS_MAP",
+    "CLASS_SHADES",
     "ENVIRONMENT_COLOURS",
     "GREEN",
     "GREY",
+    "NARROW",
     "ORANGE",
     "PURPLE",
     "SKY",
@@ -49,7 +52,7 @@ __all__ = [
 ALGORITHM_COLOURS = {name: entry.colour for name, entry in ALGORITHMS.items()}
 ALGORITHM_NAMES = {name: entry.label for name, entry in ALGORITHMS.items()}
 CLASS_COLOURS = (BLUE, VERMILLION)
-CLASS_MAP = LinearSegmentedColormap.from_list("classes", ["#B9D6EA", "#FFFFFF", "#F6D0B3"])
+CLASS_SHADES = ("#B9D6EA", "#FFFFFF", "#F6D0B3")
 ENVIRONMENT_COLOURS = (GREEN, PURPLE, ORANGE, SKY, BLACK, YELLOW)
 
 _STYLE: dict[Any, Any] = {
@@ -63,40 +66,49 @@ _STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "svg.hashsalt": "wri",  # ids in SVG files are the same for the same figure
 }
+NARROW = 4.4
+"""Width in inches of figures that a phone shows without scrolling; panels are stacked."""
 _SIDES: tuple[Literal["left", "center", "right"], ...] = ("left", "center", "right")
 
 
 @contextmanager
-def figure(width: float, height: float) -> Iterator[Figure]:
+def figure(width: float, height: float) -> "Iterator[Figure]":
     """Make an empty figure in the style of the package, `width` by `height` inches."""
-    with mpl.rc_context(_STYLE):
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(_STYLE):
         yield Figure(figsize=(width, height), layout="constrained")
 
 
-def save(drawn: Figure, folder: Path, name: str) -> list[Path]:
+def save(drawn: "Figure", folder: Path, name: str) -> list[Path]:
     """Write PNG, PDF and SVG and return the paths. Equal figures give equal files."""
+    from matplotlib import rc_context
+
     folder.mkdir(parents=True, exist_ok=True)
     described = {"Date": None, "Description": describe(drawn)}
     metadata = {"png": {}, "pdf": {"CreationDate": None}, "svg": described}
-    with mpl.rc_context(_STYLE):
+    with rc_context(_STYLE):
         for kind, about in metadata.items():
             drawn.savefig(folder / f"{name}.{kind}", metadata=about)
     return [folder / f"{name}.{kind}" for kind in metadata]
 
 
-def as_svg(drawn: Figure) -> str:
+def as_svg(drawn: "Figure") -> str:
     """Return the figure as an SVG document for a browser, the same for equal figures.
 
     Text stays text, so that the reader's fonts draw letters that the figure's font lacks.
     """
+    from matplotlib import rc_context
+
     file = StringIO()
-    with mpl.rc_context({**_STYLE, "svg.fonttype": "none"}), catch_warnings():
+    with rc_context({**_STYLE, "svg.fonttype": "none"}), catch_warnings():
         filterwarnings("ignore", message="Glyph .* missing from")
         drawn.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
 
 
-def describe(drawn: Figure) -> str:
+def describe(drawn: "Figure") -> str:
     """Describe titles, axes and legends in words, as the start of a text alternative."""
     panels = [axes for axes in drawn.axes if axes.get_label() != "<colorbar>"]
     parts = [f"{len(panels)} panels."] if len(panels) > 1 else []
@@ -114,6 +126,6 @@ def describe(drawn: Figure) -> str:
     return " ".join(" ".join(parts).split())
 
 
-def _entries(legend: Legend | None) -> str:
+def _entries(legend: "Legend | None") -> str:
     names = [text.get_text() for text in legend.get_texts()] if legend else []
     return f"legend: {', '.join(names)}" if names else ""

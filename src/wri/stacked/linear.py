@@ -12,6 +12,9 @@ L-BFGS runs in coordinates in which the curvature of the mean loss is about one:
 
     W = B u,   B Bᵀ = (κ · Cov(x) + ρ)⁻¹
 
+κ of a log-loss is chosen anew where the loss has become small: rows that are nearly sure have
+little curvature.
+
 It ends where the gradient in these coordinates is below `GRADIENT`, so that the distance to the
 minimum is about as small, or where rounding ends all progress. There is no seed and no step size.
 """
@@ -27,8 +30,8 @@ from scipy.optimize import minimize
 
 GRADIENT = 1e-8
 """Largest component of the gradient of F + ρ/2·|W|² at which L-BFGS ends."""
-CURVATURE = {"logistic": 0.15, "cross_entropy": 0.15, "squared": 2.0}  # κ by loss
-MOST_STEPS = 500
+CURVATURE = {"logistic": 0.15, "cross_entropy": 0.15, "squared": 2.0}  # κ by loss, at first
+STEPS = (50, 500)  # before κ is chosen anew, and after
 ROUNDING = 1e-11  # of gradients
 
 
@@ -236,14 +239,25 @@ class LinearSolver:
     """L-BFGS for one table and ridge penalty, from any start."""
 
     def __init__(self, table: Table, ridge: float) -> None:
-        self.ridge, self._mean = ridge, table.mean
-        curvature = CURVATURE[table.loss]
-        width = len(table.mean)
-        whole = curvature * table.covariance + max(ridge, 1e-10) * np.eye(width)
+        self.ridge, self._table, self._mean = ridge, table, table.mean
+        self._shape = len(table.mean), table.outputs
+        self._choose_coordinates(CURVATURE[table.loss])
+
+    def _choose_coordinates(self, curvature: float) -> None:
+        self._curvature, width = curvature, len(self._mean)
+        whole = curvature * self._table.covariance + max(self.ridge, 1e-10) * np.eye(width)
         # (B Bᵀ)⁻¹ = whole
         self._back = solve_triangular(np.linalg.cholesky(whole), np.eye(width), lower=True).T
         self._unit = curvature**-0.5  # of the offset
-        self._shape = width, table.outputs
+
+    def _adapt(self, loss: float) -> None:
+        """Choose coordinates for another curvature, if it has changed much."""
+        if self._table.loss == "squared":
+            return
+        chance = np.exp(-max(loss, 1e-5))  # of the class that is right
+        curvature = chance * (1 - chance)
+        if not 0.4 < curvature / self._curvature < 2.5:
+            self._choose_coordinates(curvature)
 
     def solve(
         self,
@@ -260,26 +274,35 @@ class LinearSolver:
             return value / scale, gradient / scale
 
         width, outputs = self._shape
-        found = minimize(
-            evaluate,
-            np.zeros((width + 1) * outputs) if start is None else self._pack(start),
-            jac=True,
-            method="L-BFGS-B",
-            options={
-                "maxcor": 20,
-                "maxiter": MOST_STEPS,
-                "ftol": 1e-16,
-                "gtol": max(tolerance / scale, ROUNDING),
-            },
-        )
-        weight, offset = self._unpack(found.x)
-        return Solution(
-            weight=weight,
-            offset=offset,
-            value=float(found.fun) * scale,
-            gradient=float(np.abs(found.jac).max()),
-            evaluations=int(found.nfev),
-        )
+        evaluations = 0
+        for steps in STEPS:
+            if start is not None:
+                self._adapt(start.value)
+            found = minimize(
+                evaluate,
+                np.zeros((width + 1) * outputs) if start is None else self._pack(start),
+                jac=True,
+                method="L-BFGS-B",
+                options={
+                    "maxcor": 20,
+                    "maxiter": steps,
+                    "ftol": 1e-16,
+                    "gtol": max(tolerance / scale, ROUNDING),
+                },
+            )
+            weight, offset = self._unpack(found.x)
+            evaluations += int(found.nfev)
+            start = Solution(
+                weight=weight,
+                offset=offset,
+                value=float(found.fun) * scale,
+                gradient=float(np.abs(found.jac).max()),
+                evaluations=evaluations,
+            )
+            if found.status != 1:  # not for lack of steps
+                break
+        assert start is not None  # STEPS is not empty
+        return start
 
     def at(self, slope: Slope, weight: np.ndarray) -> tuple[float, np.ndarray]:
         """Return F + ridge penalty and its gradient in the coordinates of L-BFGS."""

@@ -25,7 +25,7 @@ from wri.sweep.selection import SELECTIONS
 from wri.sweep.spaces import drawn_values, run_seed
 from wri.training import ModelSpec, Run
 
-FORMAT = 6
+FORMAT = 7
 """Increased when equal sweeps no longer give equal results; see `tests/sweep/test_golden.py`."""
 
 MOST_RUNS = 1_000_000

@@ -1,19 +1,32 @@
-"""Diagnosis of one table: one answer per question, in words and as a figure."""
+"""Diagnosis of one table: one answer per question, in words and as a figure.
+
+What changes between sites comes first. Slopes of categories are differences from the most common
+category, the reference.
+"""
 
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from wri.diagnosis import changing_features, design_position, environment_overlap, risk_gaps
+from wri.diagnosis import (
+    ChangingFeatures,
+    changing_features,
+    environment_overlap,
+    risk_gaps,
+)
 from wri.errors import InputError
 from wri.progress import Progress, silent
 from wri.rows import find_constant_columns
+from wri.tables.held_out import comparable_columns
+from wri.tables.verdict import ColumnChange, SiteWord, column_changes, describe_changes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -22,9 +35,12 @@ class NamedColumns:
 
     x: np.ndarray  # [n, D]
     names: tuple[str, ...]  # [D]
+    owners: tuple[str, ...]  # [D], raw columns
     y: np.ndarray  # [n]
     groups: np.ndarray  # [n]
     blocks: np.ndarray | None = None  # [n]
+    target: str = "the target"
+    site: str | None = None  # column of sites
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -43,8 +59,15 @@ class NamedColumns:
 
     def varying(self) -> "NamedColumns":
         """Return the table without constant columns."""
-        kept = np.flatnonzero(~find_constant_columns(self.x))
-        return replace(self, x=self.x[:, kept], names=tuple(self.names[k] for k in kept))
+        return self._take(np.flatnonzero(~find_constant_columns(self.x)))
+
+    def comparable(self) -> "NamedColumns":
+        """Return the columns whose slopes can be compared: one category less per column."""
+        return self._take(comparable_columns(self.x, self.owners))
+
+    def _take(self, kept: np.ndarray) -> "NamedColumns":
+        names, owners = (tuple(each[k] for k in kept) for each in (self.names, self.owners))
+        return replace(self, x=self.x[:, kept], names=names, owners=owners)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,21 +78,21 @@ class Answer:
     question: str
     meaning: str
     result: Any = None
+    changes: tuple[ColumnChange, ...] = ()  # flagged raw columns
 
     @property
     def answered(self) -> bool:
         """Whether there is a result."""
         return self.result is not None
 
-    def plot(self) -> Figure | None:
+    def plot(self) -> "Figure | None":
         """Draw the result, if it has a figure."""
         return self.result.plot() if hasattr(self.result, "plot") else None
 
 
 QUESTIONS = {
-    "overlap": "Do the sites have cases in common?",
     "changes": "Which columns' relation to the target changes between sites?",
-    "position": "Do the sites differ enough to rule such columns out?",
+    "overlap": "Do the sites have cases in common?",
     "gaps": "Does a prediction mean the same everywhere?",
     "stress": "What would it cost if a changing relation broke or reversed?",
 }
@@ -119,34 +142,53 @@ def diagnose_columns(
         Answers by the names of `QUESTIONS`.
     """
     own = columns.varying()
-    x, y, groups = own.frame, own.y, own.groups
+    x, groups = own.frame, own.groups
     dependent = {"blocks": own.blocks} if own.blocks is not None else {}
-    total = 5 if models else 3
+    total = 4 if models else 2
     found: dict[str, Answer] = {}
 
     def add(name: str, find: Callable[[], Any]) -> None:
         found[name] = ask(name, find)
         progress(len(found), total)
 
+    found["changes"] = ask_changes(columns, classes)
+    progress(1, total)
     add(
         "overlap",
         lambda: environment_overlap(x, groups, **_accepted_options(environment_overlap, dependent)),
     )
-    add(
-        "changes",
-        lambda: changing_features(
-            x, y, groups, classes=classes, **_accepted_options(changing_features, dependent)
-        ),
+    changed = {change.column for change in found["changes"].changes}
+    flagged = tuple(
+        name for name, owner in zip(columns.names, columns.owners, strict=True) if owner in changed
     )
-    flagged = found["changes"].result.flagged if found["changes"].answered else ()
-    if flagged:
-        add("position", lambda: design_position(x, y, groups, flagged, seed=seed))
-    else:
-        reason = "No column's relation was found to change, so there is none to rule out."
-        found["position"] = Answer(name="position", question=QUESTIONS["position"], meaning=reason)
     if models:
         _ask_models(columns, found, models, flagged, seen, dependent, seed, add)
     return found
+
+
+def ask_changes(columns: NamedColumns, classes: bool) -> Answer:
+    """Say which raw columns change, and where their sign flips."""
+    word = SiteWord.of(columns.site)
+    question = f"Which columns' relation to '{columns.target}' changes between {word.many}?"
+    slopes, changes = compare_slopes(columns, classes)
+    meaning = describe_changes(changes, slopes, columns.target, word)
+    if changes[1:]:
+        meaning += " " + " ".join(f"{each.column}: {each.sentence}." for each in changes[1:])
+    return Answer(
+        name="changes", question=question, meaning=meaning, result=slopes, changes=tuple(changes)
+    )
+
+
+def compare_slopes(
+    columns: NamedColumns, classes: bool
+) -> tuple[ChangingFeatures | None, list[ColumnChange]]:
+    """Compare slopes between sites; None if fewer than two sites allow it."""
+    own = columns.comparable()
+    try:
+        found = changing_features(own.frame, own.y, own.groups, classes=classes, blocks=own.blocks)
+    except InputError:  # the sentence says that nothing could be compared
+        return None, []
+    return found, column_changes(found, own.owners)
 
 
 def _ask_models(

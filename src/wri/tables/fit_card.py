@@ -29,6 +29,14 @@ class FitSource:
     command: str
 
 
+def describe_versions() -> str:
+    """Return the versions of the packages that made a page."""
+    return (
+        f"wri {__version__}, Python {python_version()}, PyTorch {torch.__version__}, "
+        f"scikit-learn {sklearn.__version__}"
+    )
+
+
 def verdict_section(fit: TableFit) -> Section:
     """Build the section on verdicts."""
     model, found = fit.estimator, fit.model.assess(fit.data.X)
@@ -91,11 +99,7 @@ def card_section(fit: TableFit, source: FitSource, day: date) -> Section:
             "least worst regret over the futures" if fit.options.keep is None else "--keep",
         ),
         ("Trained", f"{day.isoformat()}, {fit.seconds:.0f} s, seed {fit.options.seed}"),
-        (
-            "Versions",
-            f"wri {__version__}, Python {python_version()}, PyTorch {torch.__version__}, "
-            f"scikit-learn {sklearn.__version__}",
-        ),
+        ("Versions", describe_versions()),
         *(
             (f"SHA-256 of {file}", digest)
             for file, digest in zip(source.files, source.digests, strict=False)

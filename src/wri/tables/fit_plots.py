@@ -23,7 +23,7 @@ def draw_insurance(
     Models with a penalty are joined with ERM, from which they start at λ = 0.
     """
     if axes is None:
-        with style.figure(4.8, 3.4) as drawn:
+        with style.figure(style.NARROW, 3.4) as drawn:
             axes = drawn.subplots()
     shown = [c for c in held.candidates if c.is_asked or c.is_plain]
     path = sorted(shown, key=lambda each: each.penalty_weight or 0.0)
@@ -72,7 +72,7 @@ def plot_scores(held: HeldOutScores, models: dict[str, str], kept: str) -> Figur
     order = np.argsort([each.score for each in held.of(kept)])[:MOST_SITES]
     names = [held.environments[k] for k in order]
     height = 1.1 + 0.28 * len(order) * max(1.0, 0.5 * len(models))
-    with style.figure(6.5, height) as drawn:
+    with style.figure(style.NARROW, height) as drawn:
         axes = drawn.subplots()
         for place, name in enumerate(models):
             offset = (place - (len(models) - 1) / 2) * 0.5 / len(models)
@@ -84,10 +84,8 @@ def plot_scores(held: HeldOutScores, models: dict[str, str], kept: str) -> Figur
         short = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in names]
         axes.set_yticks(range(len(short)), short, parse_math=False)
         axes.set_ylim(len(short) - 0.5, -0.5)
-        axes.set_xlabel(
-            f"{held.measure} at the site held out (95 % interval; dashed: mean of sites)"
-        )
-        drawn.legend(loc="outside upper left", ncols=4)
+        axes.set_xlabel(f"{held.measure} (95 % interval; dashed: mean)")
+        drawn.legend(loc="outside upper left", ncols=2)
     return drawn
 
 
@@ -98,7 +96,7 @@ def colour_of(model: str) -> str:
 
 def plot_risk_coverage(held: HeldOutScores, models: dict[str, str]) -> Figure:
     """Draw the mean loss of the kept rows when the rarest are set aside, at sites held out."""
-    with style.figure(6.5, 2.9) as drawn:
+    with style.figure(style.NARROW, 2.9) as drawn:
         axes = drawn.subplots()
         for name in models:
             rows = held.rows[name]
@@ -111,10 +109,10 @@ def plot_risk_coverage(held: HeldOutScores, models: dict[str, str]) -> Figure:
                 color=colour_of(name),
                 label=models[name],
             )
-        axes.set_xlabel("rows that are predicted, the most common first (%)")
+        axes.set_xlabel("rows predicted, the most common first (%)")
         axes.set_ylabel("share of errors" if held.classes else "mean squared error")
         axes.set_ylim(bottom=0)
-        drawn.legend(loc="outside upper left", ncols=4)
+        drawn.legend(loc="outside upper left", ncols=2)
     return drawn
 
 

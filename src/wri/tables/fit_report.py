@@ -58,7 +58,7 @@ def build_fit_page(
     """
     sections = [
         _held_out(fit),
-        _changes(fit, answers, sampled),
+        _changes(fit),
         coefficient_section(fit),
         _coverage(fit),
         _sites(answers, sampled),
@@ -345,7 +345,7 @@ def _overlap_table(found: Any) -> PageTable:
     )
 
 
-def _changes(fit: TableFit, answers: Mapping[str, Answer], sampled: int | None) -> Section:
+def _changes(fit: TableFit) -> Section:
     """Build the section on slopes by site."""
     blocks: list[Block] = []
     word = fit.verdict.word
@@ -353,17 +353,19 @@ def _changes(fit: TableFit, answers: Mapping[str, Answer], sampled: int | None) 
         figure, text = fit.slopes.plot(), fit.verdict.sentence
         blocks.append(PagePicture(figure=figure, alternative=text, caption="Slopes by site"))
         sites = [str(name) for name in fit.slopes.environments]
-        if fit.verdict.changes and len(sites) <= 30:
+        changes = fit.verdict.changes
+        if changes and len(sites) <= 30:
             rows = [
-                [
-                    c.column,
-                    *(f"{write_number(c.slopes.get(s, np.nan))}" for s in sites),
-                    f"{write_number(c.p)}",
-                ]
-                for c in fit.verdict.changes
+                [site, *(write_number(c.slopes.get(site, np.nan)) for c in changes)]
+                for site in sites
             ]
-            caption = f"Slopes of flagged columns, in {fit.verdict.changes[0].unit}"
-            blocks.append(PageTable(caption=caption, columns=[word.one, *sites, "P"], rows=rows))
-    if "position" in answers:
-        blocks += _answer_blocks(answers["position"], "Gap beside chance", _sampled(sampled))
+            rows.append(["P", *(write_number(c.p) for c in changes)])
+            blocks.append(
+                PageTable(
+                    caption=f"Slopes of flagged columns, in {changes[0].unit}",
+                    columns=[word.one, *(c.encoded for c in changes)],
+                    rows=rows,
+                    summary=1,
+                )
+            )
     return Section(title=f"Columns whose relation to '{fit.target}' changes", blocks=blocks)

@@ -12,22 +12,21 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from sklearn.pipeline import Pipeline
 
-from wri.diagnosis import ChangingFeatures, changing_features
+from wri.diagnosis import ChangingFeatures
 from wri.errors import InputError
 from wri.estimators.columns import Column
 from wri.estimators.pipeline import make_pipeline
 from wri.progress import Progress, silent
 from wri.tables.candidates import WITHOUT, FitCandidate, FitOptions
 from wri.tables.column_names import owners_of, readable_names
+from wri.tables.diagnosing import NamedColumns, compare_slopes
 from wri.tables.fit_jobs import FitJob, JobRunner, open_runner
 from wri.tables.held_out import (
     HeldOutScores,
     HeldOutWork,
     SiteData,
-    comparable_columns,
     hold_out_sites,
 )
 from wri.tables.reading import TableRows
@@ -38,7 +37,6 @@ from wri.tables.verdict import (
     Verdict,
     beside,
     choose_candidate,
-    column_changes,
     decide,
 )
 
@@ -242,16 +240,22 @@ def find_changes(
     if schema is None:
         return None, []
     head = _make_head(schema)
-    x, raw = np.asarray(head.fit_transform(data.X)), [str(name) for name in data.X.columns]
-    encoded = [str(name) for name in head.get_feature_names_out()]
-    names, owners = readable_names(encoded, raw), owners_of(encoded, raw)
-    compared = comparable_columns(x, owners)
-    frame = pd.DataFrame(x[:, compared], columns=[names[k] for k in compared])
-    try:
-        found = changing_features(frame, data.y, data.groups, classes=classes, blocks=data.blocks)
-    except InputError:  # the verdict says that nothing could be compared
-        return None, []
-    return found, column_changes(found, [owners[k] for k in compared])
+    x = np.asarray(head.fit_transform(data.X))
+    return compare_slopes(name_columns(head, x, data), classes)
+
+
+def name_columns(head: Pipeline, x: np.ndarray, data: SiteData, **more: Any) -> NamedColumns:
+    """Name encoded columns by the raw ones that they come from."""
+    encoded, raw = [str(name) for name in head.get_feature_names_out()], list(map(str, data.X))
+    return NamedColumns(
+        x=x,
+        names=readable_names(encoded, raw),
+        owners=owners_of(encoded, raw),
+        y=data.y,
+        groups=data.groups,
+        blocks=data.blocks,
+        **more,
+    )
 
 
 def _without_flagged(

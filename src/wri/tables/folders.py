@@ -135,7 +135,7 @@ def scan_folder(
         Called with the files read and in all.
     """
     if target == environment:
-        raise InputError(f"target and environment must be different columns, not {target!r} twice")
+        raise InputError(f"target and site must be different columns, not {target!r} twice")
     columns = LabelColumns(target, environment, tuple(leave_out))
     rows = sum(int(count_parquet(path)[0]) for path in folder.files)
     found, scans = Scan(Counter(), pd.DataFrame(), ()), {}

@@ -207,14 +207,22 @@ class HeldOutWork:
                 site = site._replace(X=np.asarray(prepare.transform(site.X)))
                 owners = owners_of([str(c) for c in prepare.get_feature_names_out()], raw)
             columns = flag_columns(training, owners, self.classes)
-            fold = _Fold(training, site, columns, name)
-            results = [self._score(each, fold) for each in self.candidates]
+            fold = _Fold(training, site, columns, self._order(site, columns))
+            results = [self._score(each, fold, name) for each in self.candidates]
         flagged = tuple(dict.fromkeys(owners[k] for k in columns))
         return SiteResult(flagged, [each[0] for each in results], [each[1] for each in results])
 
-    def _score(self, candidate: FitCandidate, fold: "_Fold") -> tuple[SiteScore, ScoredRows]:
+    def _order(self, site: SiteData, flagged: np.ndarray) -> np.ndarray:
+        """Return the site's rows in the order of their contents, in which futures are drawn."""
+        if not len(flagged):
+            return np.arange(len(site.y))
+        return hash_rows(site.X, _codes(site.y, self.classes), 0).argsort(kind="stable")
+
+    def _score(
+        self, candidate: FitCandidate, fold: "_Fold", name: str
+    ) -> tuple[SiteScore, ScoredRows]:
         """Fit one model and score it at the site held out, in every future."""
-        training, site, flagged, name = fold
+        training, site, flagged, _ = fold
         kept = np.arange(np.shape(site.X)[1])
         model = self.make_model(candidate)
         if candidate.name == WITHOUT and len(flagged) < len(kept):
@@ -246,14 +254,13 @@ class _Fold(NamedTuple):
     training: SiteData
     site: SiteData
     flagged: np.ndarray
-    name: str
+    order: np.ndarray  # of the site's rows by contents
 
     def loss(self, model: Any, kept: np.ndarray, future: Future, classes: bool) -> float:
         """Return a model's mean loss at the site in a future; rows in the order of contents."""
         x, y = self.site.X, self.site.y
-        if future != LIKE and len(self.flagged):
-            order = hash_rows(x, _codes(y, classes), 0).argsort(kind="stable")
-            x, y = x[order], y[order]
+        if future != LIKE:
+            x, y = x[self.order], y[self.order]
         drawn = future_rows(x, _codes(y, classes), self.flagged, future, classes)
         return float(np.mean([_losses(model, rows[:, kept], y, classes).mean() for rows in drawn]))
 

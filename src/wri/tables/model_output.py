@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from wri.diagnosis import design_position, environment_overlap
+from wri.diagnosis import environment_overlap
 from wri.errors import InputError, shorten
 from wri.estimators.model_folder import REPORT, check_target
 from wri.report.blocks import Page
@@ -83,18 +83,9 @@ def diagnose_fit(fit: TableFit, most: int) -> tuple[dict[str, Answer], int | Non
     """
     x, names = prepared_columns(fit.model, fit.data.X)
     own = fit.data
-    columns = NamedColumns(x=x, names=names, y=own.y, groups=own.groups, blocks=own.blocks)
+    columns = NamedColumns(x=x, names=names, owners=names, y=own.y, groups=own.groups)
     seen = columns.sample(most, fit.options.seed).varying()
     answers = {"overlap": ask("overlap", lambda: environment_overlap(seen.frame, seen.groups))}
-    flagged = () if fit.slopes is None else fit.slopes.flagged
-    flagged = tuple(name for name in flagged if name in seen.names)
-    if flagged:
-        answers["position"] = ask(
-            "position",
-            lambda: design_position(
-                seen.frame, seen.y, seen.groups, flagged, seed=fit.options.seed
-            ),
-        )
     return answers, len(seen.y) if len(seen.y) < len(x) else None
 
 

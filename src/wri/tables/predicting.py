@@ -68,7 +68,11 @@ class PredictionSummary:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary for JSON."""
+        fit = None if self.outcomes is None else self.outcomes.summary
         return {
+            "verdict": None if self.outcomes is None else self.outcomes.verdict()._asdict(),
+            "futures": {} if fit is None else fit.as_dict()["futures"],
+            "kept": None if fit is None else fit.kept,
             "rows": self.rows,
             "verdicts": {name: self.verdicts[name] for name in ("supported", "rare", "outside")},
             "reasons": dict(self.reasons.most_common()),
@@ -88,9 +92,12 @@ class ModelColumns:
     names: tuple[str, ...]
     numbers: frozenset[str] | None  # None: whatever reads as numbers
     ignored: tuple[str, ...]
+    missing: tuple[str, ...] = ()  # names that the table lacks; their cells are missing
 
     @classmethod
-    def of(cls, model: Any, table: TableFile, aside: Collection[str] = ()) -> "ModelColumns":
+    def of(
+        cls, model: Any, table: TableFile, aside: Collection[str] = (), *, fill: bool = False
+    ) -> "ModelColumns":
         """Find a model's features in a table; missing columns are an error.
 
         Parameters
@@ -101,6 +108,8 @@ class ModelColumns:
             The file.
         aside
             Columns that are no features: target and others.
+        fill
+            Whether up to half of the columns may be missing, if the model has a schema.
         """
         schema = TableSchema.of(model)
         last = last_step(model)
@@ -123,17 +132,18 @@ class ModelColumns:
         missing = [name for name in names if name not in there]
         known |= {*names}
         ignored = [name for name in table.names if name not in known]
-        if missing:
+        if missing and not (fill and schema is not None and 2 * len(missing) <= len(names)):
             beside = f"; it has columns that were not in training: {listed(ignored)}"
             raise InputError(
                 f"{table.path} has no column {listed(missing)}, which the model was trained on"
                 f"{beside if ignored else ''}; add or rename columns"
             )
-        return cls(tuple(names), numbers, tuple(ignored))
+        return cls(tuple(names), numbers, tuple(ignored), tuple(missing))
 
     def take(self, chunk: pd.DataFrame, decimal: str) -> pd.DataFrame:
         """Return the features of some rows."""
         numeric = self.names if self.numbers is None else self.numbers
+        chunk = chunk.assign(**dict.fromkeys(self.missing))
         read = {
             name: as_numbers(chunk[name], decimal) if name in numeric else chunk[name]
             for name in self.names
@@ -227,19 +237,20 @@ def added_columns(model: Any, judged: Assessment, prefix: str = "") -> pd.DataFr
 
 def read_features(
     model: Any, table: TableFile, progress: Share = lambda share: None, memory: float = 4.0
-) -> Any:
-    """Read all features of a file at once; return them and the ignored columns.
+) -> tuple[pd.DataFrame, ModelColumns]:
+    """Read all features of a file at once, with missing cells for up to half of its columns.
 
     A file whose features would take more than `memory` GB is refused unread.
     """
-    features = ModelColumns.of(model, table)
+    features = ModelColumns.of(model, table, fill=True)
     check_memory([table.path], memory, len(features.names) + JUDGED)
-    texts = {name for name in features.names if name not in (features.numbers or ())}
+    there = [name for name in features.names if name not in features.missing]
+    texts = {name for name in there if name not in (features.numbers or ())}
     pieces = []
-    for chunk in table.chunks(features.names, texts):
+    for chunk in table.chunks(there, texts):
         pieces.append(features.take(chunk.frame, table.decimal))
         progress(chunk.done)
-    return pd.concat(pieces), features.ignored
+    return pd.concat(pieces), features
 
 
 def _check_kept(table: TableFile, keep: Collection[str] | None) -> list[str]:

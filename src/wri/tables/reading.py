@@ -100,7 +100,7 @@ def read_rows(
     named = [name for name in (target, environment, blocks) if name is not None]
     if len({*named}) < len(named):
         raise InputError(
-            "target, environment and blocks must be different columns, not " + ", ".join(named)
+            "target, site and blocks must be different columns, not " + ", ".join(named)
         )
     found = _find_files(paths)
     check_memory(found, memory)
@@ -172,7 +172,7 @@ def _join(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]", by_file: bool
         if twice:
             raise InputError(
                 f"two files are called {shorten(twice[0])!r}, but --env-from-file uses the name as "
-                "environment; rename one of them"
+                "site; rename one of them"
             )
         if FROM_FILE in everywhere:
             raise InputError(
@@ -219,12 +219,12 @@ def _check_environments(
     sizes = np.bincount(codes)
     if len(names) < 2:
         raise InputError(
-            f"{where}: column {environment!r} holds only one environment, {shorten(names[0])!r}; "
-            "at least two are needed: name another column or add rows of another environment"
+            f"{where}: column {environment!r} holds only one site, {shorten(names[0])!r}; "
+            "at least two are needed: name another column or add rows of another site"
         )
     if sizes.min() < FEWEST_ROWS:
         raise InputError(
-            f"{where}: environment {shorten(names[int(sizes.argmin())])!r} of {environment!r} "
+            f"{where}: site {shorten(names[int(sizes.argmin())])!r} of {environment!r} "
             f"has {sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or merge it"
         )
 

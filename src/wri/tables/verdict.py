@@ -25,13 +25,12 @@ from scipy.stats import chi2
 from wri.diagnosis.changing_features import LEVEL, ChangingFeatures
 from wri.diagnosis.inputs import listed
 from wri.errors import shorten
-from wri.estimators.choice import CandidateLosses, pick
+from wri.estimators.choice import FEWEST_FOR_ERRORS, CandidateLosses, pick
 from wri.evaluation.futures import LIKE, REVERSED, UNRELATED, Future
 from wri.number_text import write_number
 from wri.tables.candidates import CONSTANT, NETWORK, PLAIN, TREES, WITHOUT, FitCandidate, FitOptions
 from wri.tables.held_out import HeldOutScores
 
-FEWEST_FOR_ERRORS = 4  # sites; with fewer a saving is not stated
 POWER, BOTH_TESTS = 0.8, 1.4
 REMEDIES = {NETWORK: "--hidden 32,16", TREES: "--algorithms wri-boosting"}
 VerdictWord = Literal["no", "care", "likely", "unknown"]
@@ -82,7 +81,7 @@ class ColumnChange:
         else:
             sign = "it does not change its sign"
         chance = f"{'at most ' if self.p <= 0.001 else ''}{write_number(100 * self.p, 2)} %"
-        of = f" of {self.encoded}" if self.encoded != self.column else ""
+        of = f" of '{self.encoded}':" if self.encoded != self.column else ""
         return (
             f"slope{of} {write_number(self.slopes[low], 2)} at {shorten(low)} to "
             f"{write_number(self.slopes[high], 2)} at {shorten(high)}, in {self.unit}; {sign}; "
@@ -111,7 +110,7 @@ def column_changes(found: ChangingFeatures, owners: Sequence[str]) -> list[Colum
             },
             unsure=tuple(names[e] for e in against),
             reversed_at=tuple(names[e] for e in clear),
-            unit=found.unit.replace("of y", "of the target"),
+            unit=found.unit,
         )
     return list(changes.values())
 
@@ -123,7 +122,7 @@ def detectable_spread(found: ChangingFeatures) -> np.ndarray:  # [D]
     spread = np.sqrt(1 / np.nanmean(1 / np.square(errors), 1))
     level = LEVEL / (len(found.names) * len(found.contrasts))
     critical, least = chi2.ppf(1 - level, sites - 1), chi2.ppf(1 - POWER, sites - 1)
-    factor = BOTH_TESTS if "of y" in found.unit else 1.0  # numbers
+    factor = BOTH_TESTS if "target" in found.unit else 1.0  # numbers
     return np.asarray(factor * spread * np.sqrt(critical / least - 1))
 
 
@@ -238,7 +237,7 @@ def _reason(
     word: SiteWord,
     sites: int,
 ) -> tuple[VerdictWord, str]:
-    seen = _describe_changes(changes, slopes, target, word)
+    seen = describe_changes(changes, slopes, target, word)
     seen += _describe_folds(held, changes, word)
     if held is None:
         why = "--fast left no {one} out" if sites > 2 else "with two {many} none can be left out"
@@ -263,7 +262,7 @@ def _reason(
     return "likely", f"No reason against it was found: {seen[:1].lower()}{seen[1:]}"
 
 
-def _describe_changes(
+def describe_changes(
     changes: Sequence[ColumnChange], slopes: ChangingFeatures | None, target: str, word: SiteWord
 ) -> str:
     """Say which columns change; where none does, say what could have been seen."""
@@ -283,7 +282,7 @@ def _describe_changes(
     return (
         f"No column's relation to '{target}' changes between the {len(slopes.environments)} "
         f"{word.many} by more than chance. Slopes that differ with a standard deviation of {span} "
-        f"{slopes.unit.replace('of y', 'of the target')} would be found in about 4 of 5 tables. "
+        f"{slopes.unit} would be found in about 4 of 5 tables. "
         f"Smaller changes, changes that are not linear, and what only a new {word.one} does stay "
         "open."
     )
@@ -367,6 +366,14 @@ def _describe_untried(held: HeldOutScores, options: FitOptions) -> str:
     return f"Not tried, to save time: {' and '.join(missed)} (--predictors {asked})."
 
 
+def flagged_document(changes: Sequence[ColumnChange]) -> list[dict[str, Any]]:
+    """Return flagged columns for JSON."""
+    return [
+        {"column": c.column, "p": c.p, "slopes": c.slopes, "reversed_at": list(c.reversed_at)}
+        for c in changes
+    ]
+
+
 def verdict_document(verdict: Verdict, held: HeldOutScores | None) -> dict[str, Any]:
     """Return verdict and futures for JSON."""
     return {
@@ -377,10 +384,7 @@ def verdict_document(verdict: Verdict, held: HeldOutScores | None) -> dict[str, 
             "kept": verdict.kept,
             "advice": list(verdict.advice),
             "untried": verdict.untried,
-            "flagged": [
-                {"column": c.column, "p": c.p, "slopes": c.slopes, "reversed_at": c.reversed_at}
-                for c in verdict.changes
-            ],
+            "flagged": flagged_document(verdict.changes),
         },
         "futures": {}
         if held is None

@@ -1,4 +1,4 @@
-"""DomainBed: its result folders, its tables, and wri's objectives in its training loop.
+"""DomainBed: its result folders, and wri's objectives in its training loop.
 
 `from wri.integrations.domainbed import WRIAlgorithm` imports an algorithm; `ALGORITHMS` has all of
 them by DomainBed's names.
@@ -10,12 +10,13 @@ from wri.integrations.domainbed.algorithms import ALGORITHMS, Algorithm
 from wri.integrations.domainbed.export import Export, RunLeftOut, export_runs
 from wri.integrations.domainbed.hparams import HparamSetting, hparam_settings
 from wri.integrations.domainbed.records import (
+    METHODS,
     FolderNote,
     ImportedRun,
     ImportedSweep,
+    build_tables,
     read_sweep,
 )
-from wri.integrations.domainbed.tables import METHODS, build_tables
 
 globals().update({derived.__name__: derived for derived in ALGORITHMS.values()})
 

@@ -8,7 +8,7 @@ be used and gives the reason for the rest.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wri.errors import InputError, shorten
+from wri.errors import InputError, check_option, shorten
 from wri.integrations.domainbed.export import DONE, RECORDS
 from wri.integrations.domainbed.hparams import LABELS
 from wri.sweep.data import HOLDOUT
 from wri.sweep.outcomes import DatasetInfo, Outcome
+from wri.sweep.tables import SelectionTable, build
 
 ARGUMENTS = {
     "dataset": str,
@@ -29,6 +30,9 @@ ARGUMENTS = {
     "hparams_seed": int,
     "trial_seed": int,
 }
+METHODS = ("training-domain", "leave-one-out", "oracle")
+"""DomainBed's three selection methods, in the order of its tables."""
+
 ACCURACY = re.compile(r"env(\d+)_(in|out)_acc")
 
 
@@ -138,6 +142,58 @@ class ImportedSweep:
             )
             for name, run in sorted(any_run.items())
         ]
+
+
+def build_tables(
+    outcomes: Iterable[Outcome], infos: Iterable[DatasetInfo], methods: Sequence[str] = METHODS
+) -> list[SelectionTable]:
+    """Build tables by DomainBed's selection methods.
+
+    Parameters
+    ----------
+    outcomes : iterable of Outcome
+        Runs with accuracies.
+    infos : iterable of DatasetInfo
+        Their data sets.
+    methods : sequence of str, default=("training-domain", "leave-one-out", "oracle")
+        Selection methods out of `METHODS`.
+
+    Returns
+    -------
+    tables : list of SelectionTable
+        One per method and data set, by the rules of `wri results`.
+
+    Raises
+    ------
+    InputError
+        If a method is unknown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.integrations.domainbed import build_tables
+    >>> from wri.sweep import DatasetInfo, Outcome
+    >>> values = {f"env{e}_{part}": np.array([0.7]) for e in (0, 1) for part in ("in", "out")}
+    >>> runs = [
+    ...     Outcome(
+    ...         dataset="toy",
+    ...         algorithm="erm",
+    ...         test_envs=(e,),
+    ...         hparams_seed=0,
+    ...         trial_seed=0,
+    ...         steps=np.array([9]),
+    ...         measures={"accuracy": values},
+    ...     )
+    ...     for e in (0, 1)
+    ... ]
+    >>> info = DatasetInfo(name="toy", environments=("a", "b"), constant={}, held_back=(0.2, 0.2))
+    >>> (table,) = build_tables(runs, [info], ["training-domain"])
+    >>> [str(cell) for cell in table.lines["erm"]]
+    ['70.0', '70.0', '70.0']
+    """
+    for method in methods:
+        check_option("--selection", method, METHODS)
+    return build(outcomes, infos, methods, measure="accuracy")
 
 
 class UnusableRun(Exception):

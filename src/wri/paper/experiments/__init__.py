@@ -1,0 +1,196 @@
+"""Experiments: one module per table or figure of the paper, or for several that share runs."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
+from time import perf_counter
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from wri.errors import InputError, check_option
+from wri.paper.experiments.task import ExperimentTask, Option
+
+if TYPE_CHECKING:
+    from wri.paper.results.result import Result
+
+
+class Experiment(NamedTuple):
+    """Tables and figures that are computed together, with their options."""
+
+    outputs: Mapping[str, str]  # name of each table or figure, and a line about it
+    options: tuple[Option, ...] = ()
+
+
+FILTERED = Option(
+    name="filtered",
+    kind=bool,
+    flags="--filtered/--unfiltered",
+    help="Only data seeds that pass the paper's filter, or all. By default both are shown.",
+)
+PRESET = Option(
+    name="preset",
+    kind=Literal["paper", "published", "coloured"],
+    default="coloured",
+    help="Hyper-parameters: as printed in the paper, as in its code, or chosen for these data.",
+)
+FEATURES = (
+    Option(
+        name="features",
+        kind=Literal["ae", "cnn", "pca"],
+        help="Autoencoder, convolutional network or PCA. With --quick the default is PCA.",
+    ),
+    Option(name="width", kind=int, least=1, help="Number of features."),
+    Option(
+        name="epochs",
+        kind=int,
+        least=1,
+        help="Passes of the extractor over its images; 5 of the autoencoder by default.",
+    ),
+)
+EVIDENCE = (
+    Option(
+        name="combine",
+        kind=Literal["mean", "maximum"],
+        default="mean",
+        help="How the densities of the environments are combined to one score.",
+    ),
+    Option(
+        name="negatives",
+        kind=Literal["all", "same"],
+        default="all",
+        help="Common digits: all, or only those digits that are also mirrored.",
+    ),
+)
+
+BACKEND = Option(
+    name="backend",
+    kind=Literal["local", "ray"],
+    default="local",
+    help="Train sweeps in threads here, or in Ray's workers (local, or at RAY_ADDRESS).",
+)
+PICTURES = (
+    Option(
+        name="datasets",
+        kind=str,
+        help="Some of VLCS, PACS, OfficeHome, TerraIncognita, DomainNet, separated by commas. By "
+        "default all.",
+    ),
+    Option(name="data", kind=str, help="Folder of the data sets, in place of WRI_DATA."),
+    Option(name="backbone", kind=str, help="Name of the backbone; default efficientnet-lite0."),
+    Option(
+        name="preset",
+        kind=Literal["domainbed", "one-layer"],
+        default="domainbed",
+        help="Two hidden layers, as the paper's code ran, or one, as appendix E.5 prints.",
+    ),
+    BACKEND,
+)
+
+EXPERIMENTS = {
+    "figure1": Experiment(
+        {"figure1": "two Gaussian features: ERM, IRM, VREx and WRI under invariant covariate shift"}
+    ),
+    "figure3": Experiment(
+        {"figure3": "finite samples under large shift: remaining spurious weight per algorithm"}
+    ),
+    "figure4": Experiment(
+        {"figure4": "IRM's and WRI's penalties of slightly spurious predictors as the shift grows"}
+    ),
+    "figureC1": Experiment(
+        {"figureC1": "regression in which WRI discards the spurious weight and ERM does not"}
+    ),
+    "density_quality": Experiment(
+        {
+            "figureD3": "error of learned densities over time",
+            "figureD4": "learned against true densities",
+        }
+    ),
+    "table1": Experiment(
+        {"table1": "penalties of predictors that see the digit, the colour or both, without pixels"}
+    ),
+    "table2": Experiment(
+        {"table2": "ERM, IRM, VREx and WRI on coloured digits of unequal difficulty, as a sweep"},
+        (PRESET, *FEATURES, BACKEND),
+    ),
+    "table3": Experiment(
+        {
+            "table3": "detection of mirrored digits by WRI's density and by the confidence of "
+            "the others"
+        },
+        (PRESET, *FEATURES, *EVIDENCE),
+    ),
+    "ablation": Experiment({"ablation": "WRI of table 2 with one change at a time"}, FEATURES),
+    "pictures": Experiment(
+        {
+            "table4": "DomainBed's pictures, each domain held out: ERM, IRM, VREx and WRI",
+            "tableE4": "the same with all eight algorithms, per domain",
+        },
+        PICTURES,
+    ),
+    "simulation": Experiment(
+        {
+            "tableE1": "accuracy in a simulation as the invariant means move apart",
+            "tableE2": "accuracy in a simulation as the invariant covariances differ",
+            "tableE3": "accuracy in a simulation as the spurious features agree more and more in "
+            "training",
+            "figureE5": "tables E.1 to E.3 as a figure",
+        },
+        (FILTERED,),
+    ),
+    "figureE6": Experiment({"figureE6": "mirrored digits, the out-of-domain test of table 3"}),
+    "theorem1": Experiment({"theorem1": "weighted risk invariance discards spurious dimensions"}),
+    "sample_complexity": Experiment(
+        {"sample_complexity": "spread of weighted risks by kind of weight (appendix B)"}
+    ),
+    "hospitals": Experiment(
+        {
+            "hospitals": "the paper's example simulated: estimators at new hospitals, and their "
+            "evidence"
+        }
+    ),
+    "heart": Experiment({"heart": "heart disease, each of four real hospitals held out in turn"}),
+}
+"""Experiments by their modules, outputs by the names that the paper gives them; ours come last.
+
+A module's function `run` takes an `ExperimentTask` and returns a `Result` per output of the task.
+"""
+
+
+def run_experiment(task: ExperimentTask) -> "list[Result]":
+    """Run one experiment, write its figures, and return a result per output of the task."""
+    check_task(task)
+    experiment = EXPERIMENTS[task.name]
+    defaults = {option.name: option.default for option in experiment.options}
+    complete = replace(
+        task,
+        outputs=task.outputs or tuple(experiment.outputs),
+        options=defaults | dict(task.options),
+    )
+    start = perf_counter()
+    results = import_module(f"wri.paper.experiments.{task.name}").run(complete)
+    seconds = perf_counter() - start
+    return [replace(result, seconds=seconds) for result in results]
+
+
+def check_task(task: ExperimentTask) -> None:
+    """Refuse an unknown experiment, output, option or value."""
+    check_option("experiment", task.name, tuple(EXPERIMENTS))
+    experiment = EXPERIMENTS[task.name]
+    for output in task.outputs:
+        check_option(f"output of {task.name}", output, tuple(experiment.outputs))
+    declared = {option.name: option for option in experiment.options}
+    for name, value in task.options.items():
+        if name not in declared:
+            known = f"its options are {', '.join(declared)}" if declared else "it has no options"
+            raise InputError(f"{task.name} has no option {name!r}; {known}")
+        declared[name].check(value)
+
+
+__all__ = [
+    "BACKEND",
+    "EXPERIMENTS",
+    "Experiment",
+    "ExperimentTask",
+    "Option",
+    "check_task",
+    "run_experiment",
+]

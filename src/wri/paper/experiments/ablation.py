@@ -1,0 +1,281 @@
+"""Ablation: WRI of table 2 with the preset `coloured`, with one change at a time.
+
+Each line is trained with its preset's defaults on the same draws of everything (rows and colours,
+extractor, split, initial weights), so nothing is chosen. `--seed N` is the number of the first
+draw; the settings were chosen on draws 0 to 9. Beside the accuracies at the last step are the
+penalties that the line gives two ideal predictors under the logistic loss, on all training rows and
+with the weights at the end of training:
+
+    digit     p(y | digit), the label noise known: the penalty should be zero
+    colour    p(y | colour) of the two training environments together: it should not
+
+Weights on all of x are not covered by the paper's Proposition 1; these columns show how large a
+penalty the digit predictor gets for that reason. The line `weights: true digit group` has the exact
+weights of easy and hard digits, which no density on x can have. The lines `paper` and `published`
+are the paper's objective as printed and as in its code, with its own defaults, on the same features
+(`--features ae` has all lines on the paper's). The first lines show what can be reached: the ideal
+digit predictor, the exact minima with infinitely many rows, and the table's network and a linear
+one trained by ERM on the digit's side. A quick run has HCMNIST-CS only, and no other features.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wri.densities import (
+    Bounded,
+    EnvironmentClassifier,
+    Exact,
+    FittedClassifier,
+    Mixture,
+)
+from wri.objectives import make_objective
+from wri.objectives.hyperparameters import complete
+from wri.objectives.weighted_risks import wri_penalty
+from wri.objectives.wri import WRI
+from wri.paper.experiments.coloured import (
+    EXTRACTORS,
+    NAMES,
+    TRAINING,
+    UNEQUAL,
+    ColouredData,
+    Variant,
+    as_outcome,
+    choose_extractor,
+    digits,
+    load_features,
+    make_extractor,
+    train_variants,
+)
+from wri.paper.experiments.coloured_tables import (
+    ON_DIGITS,
+    PROBE,
+    SHORT,
+    choose_each,
+    ideal_line,
+    limit_lines,
+    lines,
+    refused,
+)
+from wri.paper.experiments.task import ExperimentTask
+from wri.paper.features import Extractor
+from wri.paper.results.result import Result, ResultCell
+from wri.paper.simulations import COLOURED_MNIST, ColouredDigits, digit_shares
+from wri.progress import Progress, part
+from wri.sweep import DatasetInfo, Outcome, SweepData
+from wri.training import ModelSpec, Record
+
+FULL_STEPS, QUICK_STEPS = 500, 200
+FULL_DRAWS, QUICK_DRAWS = 10, 2
+UNIT = 1e-3  # of the ideal predictors' penalties
+GROUP = "group"  # the table's features with a column of the digit group's log-odds
+TINY = 1e-6  # unit of that column: the predictor cannot use it
+BASE = cast(WRI, make_objective("wri", "coloured"))
+
+
+def _variant(
+    objective: WRI | None = None,
+    preset: str = "coloured",
+    features: str | None = None,
+    **hyper: float,
+) -> Variant:
+    """Return WRI with one change: an option, a hyper-parameter, the preset or the features."""
+    chosen = objective or make_objective("wri", preset)
+    return Variant(ModelSpec.of(chosen, preset=preset, hyper=hyper), features)
+
+
+def _group_log_odds(x: Tensor) -> Tensor:  # [..., D] -> [..., E]
+    column = x[..., -1] / TINY
+    return torch.stack([column, torch.zeros_like(column)], dim=-1)
+
+
+VARIANTS = {
+    ON_DIGITS: Variant(ModelSpec.of("erm", preset="coloured"), on_digits=True),
+    PROBE: Variant(ModelSpec.of("erm", preset="coloured", hidden=()), on_digits=True),
+    "wri": _variant(),
+    "weights: classifier strongly regularised": _variant(
+        replace(BASE, density=FittedClassifier(weight_decay=1e-2))
+    ),
+    "weights: deeper classifier": _variant(
+        replace(BASE, density=FittedClassifier(second_hidden=32, steps=1000))
+    ),
+    "weights: true digit group": _variant(
+        replace(BASE, density=Exact(_group_log_odds)), features=GROUP
+    ),
+    "weights: uniform": _variant(replace(BASE, weighting="uniform")),
+    "weights: tilted, two for a pair": _variant(replace(BASE, weighting="tilted")),
+    "weights: classifier hardly regularised": _variant(replace(BASE, density=FittedClassifier())),
+    "weights: classifier trained along": _variant(replace(BASE, density=EnvironmentClassifier())),
+    "weights: classifier on Φ": _variant(
+        replace(BASE, density=EnvironmentClassifier(), density_on="phi")
+    ),
+    "weights: classifier on the outputs": _variant(
+        replace(BASE, density=EnvironmentClassifier(), density_on="outputs")
+    ),
+    "weights: overlap of mixtures": _variant(replace(BASE, density=Mixture(10))),
+    "weights: overlap of bounded networks": _variant(replace(BASE, density=Bounded())),
+    "weights: densities of bounded networks": _variant(
+        replace(BASE, density=Bounded(), weighting="density")
+    ),
+    "penalty: not normalised": _variant(replace(BASE, normalised=False, scaling="relative")),
+    "penalty: square of the batch's gap": _variant(replace(BASE, form="square")),
+    "penalty: loss not divided by λ": _variant(replace(BASE, divided=False)),
+    "penalty: switched on, not ramped": _variant(ramp_steps=0),
+    "penalty: ramped from the first step": _variant(anneal_steps=0),
+    "steps: learning rate not decayed": _variant(final_rate=1.0),
+    "steps: batches of 256": _variant(batch_size=256),
+    "steps: batches of 8192": _variant(batch_size=8192),
+    "features: PCA": _variant(features="pca"),
+    "paper": _variant(preset="cmnist"),
+    "published": _variant(preset="published"),
+}
+
+
+def run(task: ExperimentTask) -> list[Result]:
+    count, steps = (FULL_DRAWS, FULL_STEPS) if task.full else (QUICK_DRAWS, QUICK_STEPS)
+    draws = range(task.seed, task.seed + count)
+    own = choose_extractor(task, "cnn")
+    shown = {
+        name: variant._replace(spec=replace(variant.spec, steps=steps))
+        for name, variant in VARIANTS.items()
+        if task.full or variant.features not in EXTRACTORS
+    }
+    datasets = UNEQUAL if task.full else UNEQUAL[-1:]
+    rows: list[ResultCell] = []
+    said: list[str] = []
+    for n, dataset in enumerate(datasets):
+        progress = part(task.progress, n, len(datasets))
+        made, refusals = table(dataset, shown, own, draws, task.full, progress)
+        rows += made
+        said += refusals
+    notes = [
+        f"{steps} steps, draws {draws[0]} to {draws[-1]}; features unless named: {own!r}.",
+        "penalty of digit, penalty of colour: of ideal predictors, in units of 1e-3, each line in "
+        "its own scaling; their ratio is what can be compared.",
+        *said,
+    ]
+    if len(shown) < len(VARIANTS):
+        left_out = ", ".join(name for name in VARIANTS if name not in shown)
+        notes.append(f"Only with --full: HCMNIST, and the lines {left_out}.")
+    return [Result(experiment=task.name, rows=rows, notes=notes, repetitions="draws")]
+
+
+class AblationRuns(NamedTuple):
+    """Records of a line's runs, by the number of the draw."""
+
+    outcomes: dict[int, Outcome]
+    infos: dict[int, DatasetInfo]
+    penalties: dict[str, list[float]]  # of each ideal predictor
+
+
+def table(
+    dataset: str,
+    variants: Mapping[str, Variant],
+    own: Extractor,
+    draws: Sequence[int],
+    full: bool,
+    progress: Progress,
+) -> tuple[list[ResultCell], list[str]]:
+    """Return all lines of one data set, and the draws they lack."""
+    trained = {name: AblationRuns({}, {}, {}) for name in variants}
+    for n, draw in enumerate(draws):
+        train_draw(dataset, variants, own, draw, full, part(progress, n, len(draws)), trained)
+    rows: list[ResultCell] = []
+    notes: list[str] = []
+    for selection, title in SHORT.items():
+        label = f"{NAMES[dataset]}, {title}"
+        rows += ideal_line(dataset, label)
+        if selection == "oracle":
+            rows += limit_lines(dataset, label)
+        for name, (outcomes, infos, penalties) in trained.items():
+            chosen = choose_each(selection, [*outcomes.values()], infos, name)
+            rows += lines(name, chosen, dataset, None, label)
+            notes += refused(name, chosen, label)
+            if selection == "oracle":
+                rows += [
+                    ResultCell.of(name, f"penalty of {predictor}", values, table=label)
+                    for predictor, values in penalties.items()
+                ]
+    return rows, notes
+
+
+def train_draw(
+    dataset: str,
+    variants: Mapping[str, Variant],
+    own: Extractor,
+    draw: int,
+    full: bool,
+    progress: Progress,
+    trained: Mapping[str, AblationRuns],
+) -> None:
+    """Train one run per line on one draw, all at once, and add them to `trained`."""
+    kinds = {variant.features for variant in variants.values()} - {GROUP}
+    data: dict[str | None, ColouredData] = {
+        kind: load_features(
+            dataset,
+            full,
+            own if kind is None else make_extractor(kind),
+            part(progress, n, 2 * len(kinds)),
+            draw,
+        )
+        for n, kind in enumerate(kinds)
+    }
+    data[GROUP] = with_group(data[None], dataset)
+    records = train_variants(data, variants, draw, part(progress, 1, 2))
+    ideal = ideal_losses(digits(dataset, full, draw), dataset)
+    for name, variant in variants.items():
+        here, record = data[variant.features], records[name]
+        outcomes, infos, penalties = trained[name]
+        outcomes[draw] = as_outcome(name, here.name, draw, record)
+        infos[draw] = here.info
+        if isinstance(variant.spec.objective, WRI):
+            for predictor, losses in ideal.items():
+                found = penalty(variant, losses, here, record) / UNIT
+                penalties.setdefault(predictor, []).append(found)
+
+
+def with_group(data: ColouredData, dataset: str) -> ColouredData:
+    """Return the features with the exact log-odds of the digit group between environments."""
+    first, second = np.log(digit_shares(dataset))[list(TRAINING)]  # [10] each
+    column = TINY * (first - second)[data.digits]
+    features = np.concatenate([data.bank.features, column[:, None]], axis=1, dtype=np.float32)
+    return replace(data, bank=replace(data.bank, features=features))
+
+
+def ideal_losses(
+    environments: Sequence[ColouredDigits], dataset: str
+) -> dict[str, list[np.ndarray]]:
+    """Return losses of the ideal predictors on the rows of each training environment."""
+    chosen = [environments[e] for e in TRAINING]
+    noise = COLOURED_MNIST[dataset].label_noise
+    agree = float(np.mean(np.concatenate([e.colour == e.y for e in chosen])))
+    return {
+        "digit": [_log_loss((e.digits < 5) == e.y, 1 - noise[e.digits]) for e in chosen],
+        "colour": [_log_loss(e.colour == e.y, np.full(len(e), agree)) for e in chosen],
+    }
+
+
+def _log_loss(right: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    return -np.log(np.where(right, probability, 1 - probability))
+
+
+def penalty(
+    variant: Variant, losses: Sequence[np.ndarray], data: SweepData, record: Record
+) -> float:
+    """Return the penalty of a predictor with these losses, with the weights at the end of a run."""
+    objective = cast(WRI, variant.spec.objective)
+    count = min(len(own) for own in losses)  # environments differ by a row
+    rows = [data.rows[e][:count] for e in TRAINING]
+    x = torch.as_tensor(np.stack([data.bank.features[own] for own in rows]))[None]  # [1, E, B, D]
+    flat = torch.as_tensor(record.parameters)[None]
+    seen = record.network.views(flat, x).view(objective.density_on)
+    numbers = complete(objective.hyperparameters(), variant.spec.hyper, variant.spec.preset)
+    hyper = {key: torch.tensor([value]) for key, value in numbers.items()}
+    logs = objective.density.log_density(torch.as_tensor(record.state), seen, len(rows), hyper)
+    each = torch.as_tensor(np.stack([own[:count] for own in losses]), dtype=logs.dtype)[None]
+    shape = objective.weighting, objective.scaling, None, objective.normalised
+    return wri_penalty(each, logs, *shape).item()

@@ -1,0 +1,98 @@
+"""Figure C.1: with exact densities of Φ(x) WRI discards the spurious weight, ERM does not.
+
+The model is f(x) = g·(a·x_inv + b·x_spu) on the regression of equation 5; the density is that of
+the scalar feature Φ(x) = a·x_inv + b·x_spu, exact and Gaussian, and changes with a and b. (The
+paper's two features scaled by one weight each have no density once a weight is zero.)
+
+Chosen here, since the paper gives no numbers: three environments, because two give one equation for
+two weights and leave a curve of solutions; they differ in the invariant distribution and in the
+spurious slope. 10,000 rows per environment, full batches, Adam with step size 0.01, the gap scaled
+as (g/(d̄·l̄))², which does not change with the unit of Φ, and λ = 10. Starts: a = b = ½ and a = 0,
+b = 1, with g = 1. The lines are g·a and g·b.
+"""
+
+from itertools import islice
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from wri.paper.experiments.linear_features import (
+    FeatureBatch,
+    coupling,
+    descend,
+    exact_log_densities,
+    weights_of,
+)
+from wri.paper.experiments.task import ExperimentTask
+from wri.paper.results.result import Result, ResultCell
+from wri.progress import Progress, part
+from wri.report import style
+
+SETTING = coupling(
+    mean=(0.0, 0.5, -1.0), sd=(1.0, 2.0, 1.5), slope=(1.0, 2.0, 0.3), noise=(0.5, 1.0, 1.0)
+)
+LAMBDA = {"wri": 10.0, "erm": 0.0}
+STARTS = {"equal weights": (0.5, 0.5, 1.0), "spurious only": (0.0, 1.0, 1.0)}
+
+Paths = dict[tuple[str, str], np.ndarray]
+"""Algorithm and start to the weights of x_inv and x_spu, `[step, seed, 2]`."""
+
+
+def run(task: ExperimentTask) -> list[Result]:
+    rows, seeds, steps = (10_000, 5, 800) if task.full else (2_000, 3, 400)
+    found = paths(rows, range(task.seed, task.seed + seeds), steps, task.progress)
+    cells = [
+        ResultCell.of(style.ALGORITHM_NAMES[name], f"{what}, {where}", path[-1, :, n])
+        for (name, where), path in found.items()
+        for n, what in enumerate(("w_inv", "w_spu"))
+    ]
+    figures = style.save(draw(found), task.folder, task.name)
+    notes = [
+        "The paper prints no numbers for this figure. The true weights are w_inv = 1, w_spu = 0.",
+    ]
+    return [Result(experiment=task.name, rows=cells, figures=figures, notes=notes)]
+
+
+def paths(rows: int, seeds: range, steps: int, progress: Progress) -> Paths:
+    numbers = [*seeds] * len(STARTS)
+    start = torch.tensor([STARTS[where] for where in STARTS for _ in seeds], dtype=torch.float64)
+    sampled = FeatureBatch.sample(SETTING, rows, numbers)
+    densities = exact_log_densities(SETTING)
+    found: Paths = {}
+    for n, (name, weight) in enumerate(LAMBDA.items()):
+        every = torch.full_like(start[:, 0], weight)
+        models = descend(sampled, numbers, start, every, densities, "relative", rows)
+        path, report = [], part(progress, n, len(LAMBDA))
+        for step, model in enumerate(islice(models, steps), 1):
+            path.append(weights_of(model))
+            report(step, steps)
+        weights = torch.stack(path).unflatten(1, (len(STARTS), len(seeds))).numpy()
+        found |= {(name, where): weights[:, k] for k, where in enumerate(STARTS)}
+    return found
+
+
+def draw(found: Paths) -> Figure:
+    with style.figure(7, 3.1) as drawn:
+        axes = drawn.subplots(1, len(STARTS), sharey=True)
+        for ax, where in zip(axes, STARTS, strict=True):
+            for name in LAMBDA:
+                draw_path(ax, name, found[name, where])
+            ax.axhline(0, color="black", lw=0.6)
+            ax.set(title=f"start: {where}", xlabel="step")
+        axes[0].set_ylabel("weight in the prediction")
+        handles, labels = axes[0].get_legend_handles_labels()
+        drawn.legend(handles, labels, loc="outside lower center", ncols=4)
+    return drawn
+
+
+def draw_path(ax: Axes, name: str, path: np.ndarray) -> None:
+    """Draw the mean over seeds, and a band from the smallest to the largest."""
+    colour = style.ALGORITHM_COLOURS[name]
+    steps = np.arange(1, len(path) + 1)
+    for n, (what, dashes) in enumerate((("w_{inv}", "-"), ("w_{spu}", "--"))):
+        each = path[..., n]
+        label = f"{style.ALGORITHM_NAMES[name]}, ${what}$"
+        ax.plot(steps, each.mean(1), dashes, color=colour, label=label)
+        ax.fill_between(steps, each.min(1), each.max(1), color=colour, alpha=0.2, lw=0)

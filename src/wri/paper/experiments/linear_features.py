@@ -1,0 +1,190 @@
+"""Regression on one linear feature, for appendices C and D.
+
+    Φ(x) = a·x_inv + b·x_spu,   f(x) = g·Φ(x)
+
+on the linear-Gaussian data of equation 5 with one invariant and one spurious dimension. Φ is
+Gaussian in every environment, so its density is exact and changes with a and b. Runs differ in
+rows, start and λ and are minimised together; a model is a, b, g per run, `[R, 3]`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import pi
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wri.densities import Bounded
+from wri.objectives.functional import wri_penalty
+from wri.objectives.weighted_risks import Scaling
+from wri.paper.simulations import LinearGaussian
+from wri.stacked import SQUARED, Adam, clip_norm, differentiate, generator
+
+LEARNING_RATE = 0.01  # of the model and of the densities
+CLIP = 10.0  # norm of a gradient
+
+LogDensities = Callable[[Tensor, Tensor], Tensor]
+"""Of a model `[R, 3]` and features `[R, E, B]`: log d_e there, `[R, E, E, B]`."""
+
+
+def coupling(
+    mean: Sequence[float], sd: Sequence[float], slope: Sequence[float], noise: Sequence[float]
+) -> LinearGaussian:
+    """Return x_inv ~ N(mean, sd²), y = x_inv + N(0, 1), x_spu = slope·y + N(0, noise²)."""
+
+    def column(values: Sequence[float]) -> np.ndarray:
+        return np.array(values, dtype=float)[:, None]
+
+    spread, rest = column(sd)[..., None] ** 2, column(noise)[..., None] ** 2
+    return LinearGaussian(
+        weights=np.ones(1),
+        noise_sd=1.0,
+        invariant_mean=column(mean),
+        invariant_covariance=spread,
+        spurious_slope=column(slope),
+        spurious_covariance=rest,
+    )
+
+
+class FeatureBatch(NamedTuple):
+    """Rows of all environments of all runs."""
+
+    x: Tensor  # [R, E, n, 2]
+    y: Tensor  # [R, E, n]
+
+    @classmethod
+    def sample(cls, setting: LinearGaussian, n: int, seeds: Sequence[int]) -> "FeatureBatch":
+        drawn = [setting.sample(n, seed) for seed in seeds]
+        x = np.stack([[e.x for e in environments] for environments in drawn])
+        y = np.stack([[e.y for e in environments] for environments in drawn])
+        return cls(torch.tensor(x), torch.tensor(y))
+
+    def batches(self, size: int, seeds: Sequence[int], purpose: str) -> Iterator["FeatureBatch"]:
+        """Yield `size` rows of each environment at a time, drawn by each run's own seed."""
+        environments, n = self.y.shape[1:]
+        generators = [generator(seed, purpose) for seed in seeds]
+        while True:
+            if size >= n:
+                yield self
+                continue
+            drawn = np.stack([g.integers(n, size=(environments, size)) for g in generators])
+            rows = torch.from_numpy(drawn)
+            x = self.x.gather(2, rows[..., None].expand(-1, -1, -1, 2))
+            yield FeatureBatch(x, self.y.gather(2, rows))
+
+
+def features(model: Tensor, x: Tensor) -> Tensor:  # [R, 3], [R, E, B, 2] -> [R, E, B]
+    return (x @ model[:, None, :2, None])[..., 0]
+
+
+def losses(model: Tensor, rows: FeatureBatch) -> Tensor:  # [R, E, B]
+    outputs = model[:, 2, None, None] * features(model, rows.x)
+    return SQUARED.per_example(outputs[..., None], rows.y)
+
+
+def weights_of(model: Tensor) -> Tensor:  # [R, 3] -> [R, 2]
+    """Return the weights of x_inv and x_spu in the prediction: g·a and g·b."""
+    return model[:, 2:] * model[:, :2]
+
+
+def exact_log_densities(setting: LinearGaussian) -> LogDensities:
+    """Return the Gaussian density of Φ(x) in each environment, at the current a and b."""
+    moments = [setting.joint_moments(e) for e in range(setting.environments)]
+    means = torch.tensor(np.stack([mean for mean, _ in moments]))  # [E, 2]
+    covariances = torch.tensor(np.stack([covariance for _, covariance in moments]))  # [E, 2, 2]
+
+    def log_densities(model: Tensor, phi: Tensor) -> Tensor:
+        ab = model[:, :2]
+        mean = (ab @ means.T)[..., None, None]  # [R, E, 1, 1]
+        variance = torch.einsum("rp,epq,rq->re", ab, covariances, ab)[..., None, None]
+        return -0.5 * ((phi[:, None] - mean).square() / variance + (2 * pi * variance).log())
+
+    return log_densities
+
+
+@dataclass(kw_only=True)
+class LearnedDensities:
+    """One bounded network on Φ(x) per run and environment, learned along with the model.
+
+    The step's loss is λ_d · penalty + β · mean_e E_e[−log d_e], as in `wri.objectives.wri`.
+    """
+
+    hidden: int = 16
+    batch_size: int = 512
+    steps: int = 2  # after each step of the model
+    penalty_weight: float = 100.0  # λ_d
+    log_weight: float = 0.1  # β
+    scaling: Scaling = "none"
+    least: float = 1e-3
+    most: float = 10.0
+
+    def start(self, rows: FeatureBatch, seeds: Sequence[int]) -> None:
+        self._environments = rows.y.shape[1]
+        self.flat = torch.tensor(Bounded(self.hidden).initial(seeds, self._environments, 1))
+        self._adam = Adam.initial(self.flat)
+        self._batches = rows.batches(self.batch_size, seeds, "density batches")
+        runs = torch.ones(len(seeds), dtype=self.flat.dtype)
+        self._hyper = {"min_density": self.least * runs, "max_density": self.most * runs}
+
+    def __call__(self, model: Tensor, phi: Tensor) -> Tensor:
+        return self._at(self.flat, phi)
+
+    def _at(self, flat: Tensor, phi: Tensor) -> Tensor:
+        return Bounded(self.hidden).log_density(
+            flat, phi[..., None], self._environments, self._hyper
+        )
+
+    def update(self, model: Tensor) -> None:
+        for _ in range(self.steps):
+            rows = next(self._batches)
+            flat = self.flat.detach().clone().requires_grad_()
+            logs = self._at(flat, features(model, rows.x))
+            penalty = wri_penalty(losses(model, rows), logs, scaling=self.scaling)
+            likelihood = logs.diagonal(dim1=1, dim2=2).mean((1, 2))
+            loss = self.penalty_weight * penalty - self.log_weight * likelihood
+            gradient = clip_norm(differentiate(loss, flat), CLIP)
+            self._adam.step(self.flat, gradient, *_rates(model))
+
+
+def descend(
+    rows: FeatureBatch,
+    seeds: Sequence[int],
+    start: Tensor,  # [R, 3]
+    penalty_weight: Tensor,  # [R], λ
+    densities: LogDensities,
+    scaling: Scaling,
+    batch_size: int,
+) -> Iterator[Tensor]:
+    """Yield models after 1, 2, 3, … steps of Adam on risk + λ · penalty, with the given densities.
+
+    No gradient flows through the densities, as in Algorithm 1; learned ones are updated after each
+    step, and there is no penalty before their first update.
+    """
+    model = start.clone()
+    adam = Adam.initial(model)
+    batches = rows.batches(batch_size, seeds, "batches")
+    learned = densities if isinstance(densities, LearnedDensities) else None
+    if learned is not None:
+        learned.start(rows, seeds)
+    in_force = learned is None and bool(penalty_weight.any())
+    while True:
+        batch = next(batches)
+        moving = model.detach().clone().requires_grad_()
+        each = losses(moving, batch)
+        loss = each.mean((1, 2))
+        if in_force:
+            with torch.no_grad():
+                logs = densities(model, features(model, batch.x))
+            loss = loss + penalty_weight * wri_penalty(each, logs, scaling=scaling)
+        adam.step(model, clip_norm(differentiate(loss, moving), CLIP), *_rates(model))
+        if learned is not None:
+            learned.update(model)
+            in_force = True
+        yield model.clone()
+
+
+def _rates(model: Tensor) -> tuple[Tensor, Tensor]:
+    """Return step size and weight decay of each run."""
+    return torch.full_like(model[:, 0], LEARNING_RATE), torch.zeros_like(model[:, 0])

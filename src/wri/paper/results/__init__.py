@@ -1,0 +1,1 @@
+"""Results of experiments: their cells, the HTML page and the Markdown pages."""

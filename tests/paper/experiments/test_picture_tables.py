@@ -1,0 +1,160 @@
+"""Tables 4 and E.4 on small pictures made up, with features of a stand-in for the backbone."""
+
+import numpy as np
+import pytest
+
+from wri.datasets.image_sets import IMAGE_SETS
+from wri.densities.classifier import ClassifierTraining
+from wri.errors import InputError
+from wri.features.extraction import PictureFeatures, list_paths
+from wri.paper.experiments import ExperimentTask, pictures, run_experiment
+from wri.paper.experiments.picture_numbers import AVERAGES, DOMAINS, PER_DOMAIN
+from wri.paper.experiments.pictures import RECOMMENDED, PictureTableSize, width_of
+from wri.paper.features.featurizer import Featurizer
+from wri.progress import silent
+from wri.sweep import Store
+
+CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "hut", "person")
+OF_CLASS = 8
+
+
+@pytest.fixture
+def data(tmp_path):
+    """PACS in little: files that nobody reads."""
+    for domain in DOMAINS["PACS"]:
+        for label in CLASSES:
+            folder = tmp_path / "data" / "PACS" / domain / label
+            folder.mkdir(parents=True)
+            for n in range(OF_CLASS):
+                (folder / f"{n}.png").write_bytes(f"{domain}{label}{n}".encode())
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Stands in for the backbone, and notes what feature layers are trained on."""
+
+    def extract(paths, backbone=None, **rest):
+        found = list_paths(paths)
+        random = np.random.default_rng(0)
+        x = random.normal(size=(len(found), 12)).astype(np.float32)
+        for n, path in enumerate(found):
+            x[n, CLASSES.index(path.parent.name)] += 2.0
+        return PictureFeatures(
+            x=x, kept=np.arange(len(found)), broken={}, backbone="stand-in", digest="0" * 64
+        )
+
+    trained = []
+    fit = Featurizer.fit_head
+
+    def noting(self, domains, seed, classes):
+        trained.append((np.concatenate([x for x, _ in domains]), seed, self.width))
+        return fit(self, domains, seed, classes)
+
+    whole = ClassifierTraining.fit
+
+    def short(self, *given):
+        return whole(self._replace(steps=5), *given)
+
+    monkeypatch.setattr(ClassifierTraining, "fit", short)  # of WRI's weights
+    monkeypatch.setattr(pictures, "extract", extract)
+    monkeypatch.setattr(Featurizer, "fit_head", noting)
+    monkeypatch.setattr(
+        pictures, "QUICK", PictureTableSize(draws=3, trials=2, steps=20, layer_steps=5)
+    )
+    return trained
+
+
+@pytest.mark.filterwarnings("ignore:.*not all of PACS as published")
+@pytest.mark.slow
+def test_the_whole_table(data, seen, tmp_path):
+    told = []
+    options = {"datasets": "pacs,VLCS", "data": str(data)}
+    task = ExperimentTask(
+        name="pictures",
+        folder=tmp_path,
+        options=options,
+        progress=lambda done, of: told.append(done / of),
+    )
+    both = run_experiment(task)
+    assert [result.experiment for result in both] == ["table4", "tableE4"]
+    small, large = both
+    assert [len(table.lines) for table in small.tables] == [5] * 4
+    assert [len(table.lines) for table in large.tables] == [9] * 4
+    rows = {(row.table[:12], row.algorithm, row.column): row for row in large.rows}
+    cell = rows["PACS, oracle", "WRI", "sketch"]
+    assert (cell.paper, cell.paper_spread, cell.n) == (80.7, 0.1, 2)
+    assert rows["PACS, oracle", RECOMMENDED, "sketch"].paper is None
+    mean = np.mean([rows["PACS, oracle", "ERM", domain].ours for domain in DOMAINS["PACS"]])
+    assert rows["PACS, oracle", "ERM", "average"].ours == pytest.approx(mean)
+    assert mean > 30  # seven classes
+    assert any(note.startswith("VLCS is not here: get it from") for note in large.notes)
+    assert any("PACS, oracle, minus ERM: IRM" in note for note in large.notes)
+    assert told == sorted(told)
+    stores = sorted(path.name for path in tmp_path.glob("*.db"))
+    assert stores == ["pictures-PACS-coloured-quick.db", "pictures-PACS-domainbed-quick.db"]
+    again = run_experiment(task)
+    assert [result.rows for result in again] == [result.rows for result in both]
+
+
+@pytest.mark.filterwarnings("ignore:.*not all of PACS as published")
+def test_the_printed_predictor_is_offered(data, seen, tmp_path, monkeypatch):
+    size = PictureTableSize(draws=1, trials=2, steps=4, layer_steps=2)
+    monkeypatch.setattr(pictures, "QUICK", size)
+    options = {"datasets": "PACS", "data": str(data), "preset": "one-layer"}
+    task = ExperimentTask(name="pictures", outputs=("table4",), folder=tmp_path, options=options)
+    (result,) = run_experiment(task)
+    names = ["ERM", "IRM", "VREx", "WRI", RECOMMENDED]
+    assert [*dict.fromkeys(row.algorithm for row in result.rows)] == names
+    with Store(tmp_path / "pictures-PACS-one-layer-quick.db") as store:
+        assert {run.algorithm for run in store.outcomes()} == {"erm", "irm", "vrex", "wri"}
+
+
+@pytest.mark.filterwarnings("ignore:.*not all of PACS as published")
+def test_feature_layers_see_training_rows_of_the_other_domains_alone(data, seen, tmp_path):
+    options = {"data": str(data), "datasets": None, "backbone": None}
+    task = ExperimentTask(name="pictures", folder=tmp_path, options=options)
+    whole, _ = pictures.load_set(task, "PACS", silent)
+    place_of = {row.tobytes(): n for n, row in enumerate(whole.bank.features)}
+    seeds = set()
+    places = [(t, h, w) for t in (0, 1) for h in range(4) for w in (64, 32)]
+    for place in places:
+        made = pictures.featurized(whole, *place, steps=5)
+        assert made.bank.features.shape == (len(place_of), place[2])
+    for (trial, held_out, width), (x, seed, trained_width) in zip(places, seen, strict=True):
+        rows = {place_of[row.tobytes()] for row in x}
+        splits = whole.splits(trial)
+        allowed = [set(splits[f"env{e}_in"].tolist()) for e in range(4) if e != held_out]
+        assert rows == set.union(*allowed)
+        assert width == trained_width
+        seeds.add(seed)
+    assert len(seeds) == len(places)
+
+
+def test_widths_are_drawn_as_domainbed_draws_hyper_parameters():
+    assert {width_of(0, trial) for trial in range(5)} == {64}
+    drawn = [width_of(n, trial) for n in range(1, 20) for trial in range(5)]
+    assert set(drawn) == {32, 64}
+    assert 30 < drawn.count(32) < 65
+    assert drawn == [width_of(n, trial) for n in range(1, 20) for trial in range(5)]
+
+
+def test_sets_that_are_not_here_are_named(tmp_path):
+    task = ExperimentTask(name="pictures", folder=tmp_path, options={"data": str(tmp_path)})
+    with pytest.raises(InputError, match=r"no pictures for pictures: VLCS is not here: .* PACS is"):
+        run_experiment(task)
+    with pytest.raises(InputError, match="mnist"):
+        run_experiment(
+            ExperimentTask(name="pictures", folder=tmp_path, options={"datasets": "mnist"})
+        )
+
+
+def test_the_printed_numbers_fit_together():
+    assert {each.name for each in IMAGE_SETS.values()} == set(PER_DOMAIN) == set(AVERAGES)
+    for name, lines in PER_DOMAIN.items():
+        assert set(DOMAINS[name]) == set(
+            next(each.domains for each in IMAGE_SETS.values() if each.name == name)
+        )
+        for algorithm, values in lines.items():
+            mean = np.mean([value for value, _ in values])
+            assert mean == pytest.approx(AVERAGES[name][algorithm][0], abs=0.06)

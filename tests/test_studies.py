@@ -1,0 +1,64 @@
+"""Studies print what their pages show, and go on where they were stopped."""
+
+import importlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+
+def test_new_site_coverage_counts_intervals_and_resumes(printed_by, tmp_path):
+    keep = tmp_path / "designs.jsonl"
+    result = printed_by("studies/new_site_coverage.py", f"--designs 1 --first 1 --keep {keep}")
+    assert sum(line["intervals"] + line["no interval"] for line in result["new"].values()) == 5
+    design = json.loads(keep.read_text())
+    for met in design["met"]:
+        met["held"] = False
+    keep.write_text(json.dumps(design) + "\n")
+    again = printed_by("studies/new_site_coverage.py", f"--designs 1 --first 1 --keep {keep}")
+    assert {line["held"] for line in again["new"].values()} == {0}
+
+
+def test_diagnosis_level_counts_alarms_and_resumes(printed_by, tmp_path):
+    store = tmp_path / "level.jsonl"
+    command = f"--store {store} --questions overlap --designs gaussian --rows 40 --power 1"
+    lines = printed_by("studies/diagnosis_level.py", f"{command} --repetitions 1")
+    assert {(line["said"], line["change"], line["n"]) for line in lines} == {
+        (said, change, 1) for said in ("differ", "little in common") for change in (0.0, 0.4)
+    }
+    kept = store.read_text()
+    lines = printed_by("studies/diagnosis_level.py", f"{command} --repetitions 2")
+    assert {line["n"] for line in lines if not line["change"]} == {2}
+    assert store.read_text().startswith(kept)
+    assert len(store.read_text().splitlines()) == 3
+
+
+def test_peers_meet_the_same_sites_and_cells_are_kept(printed_by, tmp_path):
+    """The smallest cell, with whatever is installed: regression, nothing changes, one seed."""
+    store = tmp_path / "peers.jsonl"
+    command = f"simulated --seeds 7 8 --designs numbers full fixed --store {store}"
+    only = "ERM constant regression ICP DRO anchor"
+    cells = printed_by("studies/peers.py", f"{command} --only {only}")
+    found = {cell["model"]: cell for cell in cells}
+    assert {"ERM", "ERM without flagged", "plain regression", "constant"} <= set(found)
+    for future in ("like", "unrelated", "reversed"):
+        assert len({cell[f"ERM {future}"] for cell in cells}) == 1
+        assert found["ERM"][future] == found["ERM"][f"ERM {future}"]
+        assert 0.9 < found["constant"][future] < 1.3  # in units of the training rows' variance
+    assert all(cell["time"] > 0 for cell in cells)
+    assert found["ERM"]["like"] < found["ERM"]["unrelated"] < found["ERM"]["reversed"]
+    assert found["ERM"]["like"] < found["constant"]["like"] < found["ERM"]["reversed"]
+
+    lines = store.read_text().splitlines()
+    again = printed_by("studies/peers.py", f"{command} --only {only}")
+    assert again == cells  # also the times: nothing was computed
+    assert store.read_text().splitlines() == lines
+    printed_by("studies/peers.py", f"{command} --only constant --again")
+    assert len(store.read_text().splitlines()) == len(lines) + 2  # the constant and ERM
+
+
+def test_the_least_worst_regret_is_that_of_the_candidate_between_two_extremes(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "studies"))
+    peer_models = importlib.import_module("peer_models")
+    losses = np.array([[1.0, 2.0], [1.2, 1.2], [2.0, 1.0]])  # best in one future, half way, other
+    assert peer_models.least_worst_regret(losses) == 1
