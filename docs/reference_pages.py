@@ -18,6 +18,7 @@ MODULES = (
     "wri.sweep",
     "wri.boosting",
     "wri.integrations.domainbed",
+    "wri.testing",
     "wri.paper.simulations",
     "wri.paper.features",
 )

@@ -60,6 +60,23 @@ def ray_runner():
 
 
 @pytest.fixture
+def restored_registries(monkeypatch):
+    """What a test registers is forgotten afterwards."""
+    from wri import registry
+    from wri.densities import DENSITIES
+    from wri.estimators import ESTIMATORS
+
+    tables = (registry.OBJECTIVES, registry.ALGORITHMS, DENSITIES, ESTIMATORS)
+    kept, path = [dict(table) for table in tables], list(sys.path)
+    monkeypatch.setenv("WRI_PLUGINS", "")
+    yield
+    for table, before in zip(tables, kept, strict=True):
+        table.clear()
+        table.update(before)
+    sys.path[:] = path
+
+
+@pytest.fixture
 def bank():
     return make_bank()
 

@@ -17,6 +17,7 @@ EXAMPLES = [block for page in PAGES for block in python_blocks(page)]
 
 @pytest.mark.parametrize(("code", "shown"), EXAMPLES)
 @pytest.mark.slow
+@pytest.mark.usefixtures("restored_registries")
 def test_example_prints_what_it_shows(code, shown, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some examples save a model
     if "Boosting" in code:

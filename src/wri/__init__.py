@@ -18,8 +18,10 @@ ESTIMATORS = tuple(
 LAZY = {
     **dict.fromkeys(ESTIMATORS, "wri.estimators"),
     "PictureClassifier": "wri.estimators.pictures",
+    "estimator": "wri.estimators",
     "load": "wri.saving",
     "make_pipeline": "wri.estimators.pipeline",
+    "register": "wri.objectives",
 }
 """Public names that are imported on first use, and their modules."""
 __all__ = ["InputError", "__version__", *LAZY]

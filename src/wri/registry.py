@@ -2,12 +2,12 @@
 
 Estimators, help texts, figures and benchmarks are derived from this table. It imports nothing, so
 the command line can name the objectives without delay. A new objective needs its file in
-`objectives/` and one line here.
+`objectives/` and one line here; objectives outside the package are added by `wri.register`.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from wri.objectives.base import Objective
@@ -18,17 +18,22 @@ YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#8C8C8C"
 
 
-class ObjectiveEntry(NamedTuple):
+@dataclass(frozen=True)
+class ObjectiveEntry:
     """Entry of one objective; `objectives/<name>.py` holds a class with the name of the label."""
 
     name: str
     label: str
     colour: str
     about: str  # completes the first line of an estimator's help
+    _: KW_ONLY
+    kind: "type[Objective] | None" = None  # class of an objective outside the package
 
     @property
     def objective(self) -> "type[Objective]":
         """Class of the objective. Imports PyTorch."""
+        if self.kind is not None:
+            return self.kind
         found: type[Objective] = getattr(import_module(f"wri.objectives.{self.name}"), self.label)
         return found
 
@@ -72,23 +77,39 @@ def _darker(colour: str) -> str:
     return "#" + "".join(f"{int(colour[k : k + 2], 16) * 6 // 10:02X}" for k in (1, 3, 5))
 
 
-ALGORITHMS = {
-    entry.name: AlgorithmEntry(
+ALGORITHMS: dict[str, AlgorithmEntry] = {}
+"""Algorithms by name: networks of all objectives, then trees."""
+
+
+def _add_network(entry: ObjectiveEntry) -> None:
+    ALGORITHMS[entry.name] = AlgorithmEntry(
         name=entry.name,
         label=entry.label,
         colour=entry.colour,
         objective=entry.name,
         estimator=entry.label,
     )
-    for entry in OBJECTIVES.values()
-} | {
-    f"{name}-boosting": AlgorithmEntry(
-        name=f"{name}-boosting",
-        label=f"{OBJECTIVES[name].label} boosting",
-        colour=_darker(OBJECTIVES[name].colour),
-        objective=name,
-        estimator=f"{OBJECTIVES[name].label}Boosting",
+
+
+def _add_trees(entry: ObjectiveEntry) -> None:
+    ALGORITHMS[f"{entry.name}-boosting"] = AlgorithmEntry(
+        name=f"{entry.name}-boosting",
+        label=f"{entry.label} boosting",
+        colour=_darker(entry.colour),
+        objective=entry.name,
+        estimator=f"{entry.label}Boosting",
     )
-    for name in BOOSTED
-}
-"""Algorithms by name: networks of all objectives, then trees."""
+
+
+def add_objective(entry: ObjectiveEntry, boosted: bool) -> None:
+    """Add an objective, for networks and, if asked for, for boosted trees."""
+    OBJECTIVES[entry.name] = entry
+    _add_network(entry)
+    if boosted:
+        _add_trees(entry)
+
+
+for _entry in OBJECTIVES.values():
+    _add_network(_entry)
+for _name in BOOSTED:
+    _add_trees(OBJECTIVES[_name])

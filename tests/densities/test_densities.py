@@ -18,11 +18,9 @@ from wri.densities import (
 )
 from wri.errors import InputError
 from wri.stacked import Adam, differentiate
+from wri.testing import DENSITY_CHECKS, fitted_parameters
+from wri.testing import DENSITY_HYPER as HYPER
 
-HYPER = {
-    "min_density": torch.tensor([0.1, 0.2], dtype=torch.float64),
-    "max_density": torch.tensor([1.0, 2.0], dtype=torch.float64),
-}
 EXAMPLES = {
     "bounded": Bounded(),
     "gaussian": Gaussian(),
@@ -36,42 +34,14 @@ EXAMPLES = {
 }
 
 
-def parameters(density, environments=3, width=4):
-    """Two runs' parameters away from their start."""
-    if density.learning == "refit":
-        random = np.random.default_rng(0)
-        rows = [random.normal(e, 1 + e, size=(60, width)) for e in range(environments)]
-        targets = [np.arange(60) % 3] * environments
-        given = (rows, targets) if density.needs_targets else (rows,)
-        fit = density.fit_with_targets if density.needs_targets else density.fit
-        return torch.tensor(np.stack([fit(*given) for _ in range(2)]))
-    start = torch.tensor(density.initial([0, 1], environments, width))
-    return start + 0.3 * torch.randn(start.shape, dtype=start.dtype)
-
-
 def test_every_density_of_the_package_is_tested_here():
     assert {*DENSITIES.values()} <= {type(density) for density in EXAMPLES.values()}
 
 
 @pytest.mark.parametrize("density", EXAMPLES.values(), ids=EXAMPLES)
-def test_every_environment_at_every_point_and_at_its_own(density):
-    torch.manual_seed(0)
-    flat = parameters(density)
-    x = torch.randn(2, 3, 5, 4, dtype=torch.float64)
-    everywhere = density.log_density(flat, x, 3, HYPER)
-    assert everywhere.shape == (2, 3, 3, 5)  # run, whose density, whose rows, row
-    own = density.log_density_own(flat, x, HYPER)
-    torch.testing.assert_close(own, everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1))
-
-
-@pytest.mark.parametrize("density", EXAMPLES.values(), ids=EXAMPLES)
-def test_runs_do_not_see_each_other(density):
-    torch.manual_seed(0)
-    flat = parameters(density)
-    x = torch.randn(2, 5, 4, dtype=torch.float64)
-    both = density.log_density(flat, x, 3, HYPER)
-    second = {name: values[1:] for name, values in HYPER.items()}
-    torch.testing.assert_close(density.log_density(flat[1:], x[1:], 3, second), both[1:])
+@pytest.mark.parametrize("check", DENSITY_CHECKS)
+def test_the_contract_is_kept(check, density):
+    DENSITY_CHECKS[check](density)
 
 
 def test_bounded_stays_within_every_runs_own_bounds():
@@ -170,7 +140,7 @@ def test_exact_refuses_a_function_of_other_environments():
 )
 def test_gradients_are_those_of_automatic_differentiation(density, own):
     torch.manual_seed(0)
-    flat = parameters(density)
+    flat = fitted_parameters(density)
     shape = (2, 3, 2, 5, 4) if own else (2, 3, 5, 4)
     x = torch.randn(shape, dtype=torch.float64)
     with torch.no_grad():

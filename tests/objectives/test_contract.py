@@ -14,8 +14,9 @@ from wri.densities import (
     Mixture,
 )
 from wri.errors import InputError
-from wri.objectives import CORAL, ERM, IRM, MLDG, OBJECTIVES, WRI, GroupDRO, VREx, make_objective
+from wri.objectives import ERM, IRM, MLDG, OBJECTIVES, WRI, GroupDRO, VREx, make_objective
 from wri.stacked import LOSSES
+from wri.testing import OBJECTIVE_CHECKS, check_objective, seven_runs
 
 LABEL_AWARE = LabelAwareClassifier(hidden=5, second_hidden=4, steps=10, refit_steps=10)
 VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
@@ -45,69 +46,35 @@ VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
 }
 
 
-def hyper_for(objective, k):
-    """Settings that differ from run to run in everything that may differ."""
-    settings = {
-        "learning_rate": 0.01 * (1 + k),
-        "weight_decay": 1e-3 * k,
-        "final_rate": 1 - 0.15 * k,
-        "batch_size": [8, 16, 40, 64, 5, 100, 33][k],
-        "clip_norm": [np.inf, 1.0, 0.5, np.inf, 2.0, np.inf, 0.1][k],
-        "anneal_steps": [0, 3, 5, 7, 1, 0, 12][k],
-        "ramp_steps": [0, 4, 0, 10, 0, 1, 2][k],
-        "penalty_weight": [0.1, 1, 10, 3, 0.5, 2, 7][k],
-        "eta": 0.01 * (1 + k),
-        "alpha": 0.2 + 0.3 * k,
-        "beta": 0.5 + 0.1 * k,
-        "meta_test": 1 + k % 2,
-        "density_every": [1, 2, 4, 1, 2, 8, 3][k],
-        "density_steps": [4, 1, 2, 6, 3, 2, 5][k],
-        "density_batch_size": [16, 8, 30, 64, 10, 16, 50][k],
-        "density_learning_rate": 0.01 * (1 + k),
-        "density_penalty_weight": 5.0 + k,
-        "density_log_weight": 0.1 + 0.1 * k,
-        "min_density": 0.05 + 0.01 * k,
-        "max_density": 1.0 + 0.1 * k,
-    }
-    known = {parameter.name for parameter in objective.hyperparameters()}
-    return {name: value for name, value in settings.items() if name in known}
+SLOW = ("a run in a stack equals the run alone", "training lowers every loss")
 
 
-def seven_runs(objective, loss=None):
-    """Two banks, different rows, seeds and settings, environments of unequal size."""
-    banks = [make_bank(loss or LOSSES["cross_entropy"], seed=s) for s in (0, 1)]
-    runs = []
-    for k in range(7):
-        rows = np.random.default_rng(k).permutation(200)
-        train = [rows[:50], rows[50 : 75 + k], rows[90:130]]
-        evaluate = {"a": rows[130:160], "b": rows[160 : 170 + k]}
-        hyper = hyper_for(objective, k)
-        runs.append(
-            make_run(objective, banks[k % 2], train, hyper, 10 + k, evaluate, hidden=(5, 4))
-        )
-    return runs
-
-
-def train(runs, steps=20, **options):
-    return train_steps(
-        runs, steps, checkpoint_every=5, measures=("loss",), dtype=torch.float64, **options
-    )
+@pytest.mark.parametrize(
+    "objective",
+    [
+        pytest.param(each, id=name, marks=() if name in OBJECTIVES else pytest.mark.slow)
+        for name, each in VARIANTS.items()
+    ],
+)
+@pytest.mark.parametrize("check", [name for name in OBJECTIVE_CHECKS if name not in SLOW])
+def test_the_contract_is_kept(check, objective):
+    OBJECTIVE_CHECKS[check](objective)
 
 
 @pytest.mark.parametrize("objective", VARIANTS.values(), ids=VARIANTS)
 @pytest.mark.slow
 def test_a_run_in_a_stack_of_seven_equals_the_run_alone(objective):
-    runs = seven_runs(objective)
-    together = train(runs)
-    for run, record in zip(runs, together, strict=True):
-        (alone,) = train([run])
-        assert record.diverged_at is None
-        np.testing.assert_allclose(record.parameters, alone.parameters, rtol=0, atol=1e-8)
-        for split in ("a", "b"):
-            ours, theirs = record.measures["loss"][split], alone.measures["loss"][split]
-            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-8)
-        if record.state is not None:
-            np.testing.assert_allclose(record.state, alone.state, rtol=0, atol=1e-8)
+    OBJECTIVE_CHECKS["a run in a stack equals the run alone"](objective)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.slow
+def test_every_objective_lowers_every_loss(name):
+    OBJECTIVE_CHECKS["training lowers every loss"](make_objective(name))
+
+
+def test_groupdro_that_does_not_move_its_weights_is_erm():
+    check_objective(GroupDRO(), off={"eta": 0.0})
 
 
 def dense_at_first(x):
@@ -143,47 +110,11 @@ def test_rows_that_only_pad_a_batch_do_not_matter(objective, dtype, environments
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-@pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.slow
-def test_every_objective_lowers_every_loss(name, loss):
-    runs = seven_runs(make_objective(name), loss)[:2]
-    for record in train(runs, steps=60):
-        losses = record.measures["loss"]["a"]
-        assert np.isfinite(losses).all()
-        assert losses[-1] < losses[0]
-
-
-@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_label_aware_weights_can_be_had_for_every_loss(loss):
-    (record,) = train(seven_runs(WRI("overlap", density=LABEL_AWARE), loss)[:1])
+    runs = seven_runs(WRI("overlap", density=LABEL_AWARE), loss)[:1]
+    (record,) = train_steps(runs, 20, dtype=torch.float64)
     assert record.diverged_at is None
     assert np.isfinite(record.state).all()
-
-
-WITHOUT_PENALTY = {
-    "irm": (IRM(), {"penalty_weight": 0.0, "anneal_steps": 0}),
-    "vrex": (VREx(), {"penalty_weight": 0.0, "anneal_steps": 0}),
-    "coral": (CORAL(), {"penalty_weight": 0.0}),
-    "groupdro": (GroupDRO(), {"eta": 0.0}),
-    "wri": (WRI(), {"penalty_weight": 0.0, "anneal_steps": 0}),
-    "wri-overlap": (WRI("overlap"), {"penalty_weight": 0.0, "anneal_steps": 0}),
-}
-
-
-@pytest.mark.parametrize(("objective", "off"), WITHOUT_PENALTY.values(), ids=WITHOUT_PENALTY)
-def test_without_penalty_it_is_erm_step_for_step(objective, off, bank, environments):
-    common = {"batch_size": 16, "learning_rate": 0.02}
-    split = {"test": np.arange(180, 200)}
-    run = make_run(objective, bank, environments, common | off, seed=3, evaluate=split)
-    plain = make_run(ERM(), bank, environments, common, seed=3, evaluate=split)
-    on = dict.fromkeys(off, 1)  # a neighbour whose penalty is in force
-    beside = make_run(objective, bank, environments, common | off | on, seed=4, evaluate=split)
-    ours, _ = train_steps([run, beside], 20, 1, ("loss",), dtype=torch.float64)
-    (erm,) = train_steps([plain], 20, 1, ("loss",), dtype=torch.float64)
-    np.testing.assert_allclose(ours.parameters, erm.parameters, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(
-        ours.measures["loss"]["test"], erm.measures["loss"]["test"], rtol=0, atol=1e-12
-    )
 
 
 def test_uniform_wri_is_vrex(bank, environments):

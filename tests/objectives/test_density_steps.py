@@ -52,7 +52,7 @@ def test_rows_are_seen_and_lost_on_as_the_predictor_says(stack, seen):
         alone = model._replace(flat=flat[:n])
         torch.testing.assert_close(losses, alone.losses(batch.x, batch.y))
         for step in range(losses.shape[1]):
-            expected = alone.views(batch.x).seen(seen)[:, step]
+            expected = alone.views(batch.x).view(seen)[:, step]
             torch.testing.assert_close(shown(step), expected)
         steps += losses.shape[1]
     assert steps == STEPS[0]
@@ -62,7 +62,7 @@ def test_places_count_a_runs_own_rows(stack):
     runs, features, draws = stack
     drawn = next(draws.density_rows([2, 0], [3, 3]))
     for k, run in enumerate([2, 0]):
-        expected = runs[run].learned[drawn.places[k]]
+        expected = runs[run].learned[drawn.indices[k]]
         np.testing.assert_array_equal(drawn.rows[k], expected + features.starts[run])
     (rows,) = draws.learned([2, 0])
     assert rows.shape == (2, 80)
@@ -80,7 +80,7 @@ def test_densities_that_are_looked_up_are_those_that_are_computed(environments, 
     hyper = {"batch_size": 8, "penalty_weight": 10.0, "anneal_steps": 0}
     runs = [make_run(objective, bank, train, hyper) for train in (short, long, short)]
     looked_up = train_steps(runs, 10, dtype=torch.float64)
-    monkeypatch.setattr("wri.objectives.known_densities.MOST", 0)
+    monkeypatch.setattr("wri.objectives.pairs.MOST", 0)
     computed = train_steps(runs, 10, dtype=torch.float64)
     for one, other in zip(looked_up, computed, strict=True):
         np.testing.assert_allclose(one.parameters, other.parameters, rtol=0, atol=1e-12)

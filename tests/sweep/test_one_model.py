@@ -61,7 +61,7 @@ def test_a_sweep_and_an_estimator_train_the_same_predictor(name, numbers, hidden
     within = 1e-8 if record.gradient is None else 1e-7
     np.testing.assert_allclose(estimator.parameters_, record.parameters, rtol=0, atol=within)
     seen = estimator._prepared(data.bank.features)
-    np.testing.assert_allclose(seen, run.see()[0], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(seen, run.view()[0], rtol=0, atol=1e-8)
     assert estimator.target_scaling_ == run.units.target
 
 

@@ -31,7 +31,7 @@ def trained(bank, preset, seeds=(0, 1)):
 
 
 def outputs_of(run, record, rows):
-    x = torch.as_tensor(run.see(rows)[0])[None]
+    x = torch.as_tensor(run.view(rows)[0])[None]
     return record.network.outputs(torch.as_tensor(record.parameters)[None], x)[0].numpy()
 
 

@@ -167,7 +167,7 @@ def weighted(bank):
 @pytest.mark.parametrize("objective", [ERM(), IRM(), WRI(form="halves")])
 def test_rows_are_drawn_by_their_weights(bank, objective):
     """From environments that do not fit into the batch, and wherever rows are shuffled or drawn."""
-    size = 8 if objective.whole == "whole" else 64
+    size = 8 if objective.full_batch == "whole" else 64
     bank = weighted(bank)
     run = make_run(
         objective,

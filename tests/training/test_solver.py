@@ -87,7 +87,7 @@ def test_an_independent_solver_finds_the_same_minimum(objective, classes):
     here = minimize(total, record.parameters, jac=True, method="BFGS", options={"gtol": 1e-10})
     outputs = [
         run.network.outputs(
-            torch.as_tensor(flat)[None], torch.as_tensor(run.see()[0], dtype=torch.float64)[None]
+            torch.as_tensor(flat)[None], torch.as_tensor(run.view()[0], dtype=torch.float64)[None]
         )[0]
         for flat in (record.parameters, here.x)
     ]

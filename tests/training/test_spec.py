@@ -96,12 +96,12 @@ def test_a_standardised_run_sees_units_of_its_training_rows():
     bank = make_bank()
     rows = [np.arange(0, 60), np.arange(60, 120)]
     run = Run(ModelSpec.of("erm", preset="table"), bank, rows)
-    x, y = run.see(np.arange(120))
+    x, y = run.view(np.arange(120))
     np.testing.assert_allclose(x.mean(0), 0, atol=1e-12)
     np.testing.assert_allclose(x.std(0), 1, atol=1e-12)
     np.testing.assert_array_equal(y, bank.targets[:120])
     plain = Run(ModelSpec.of("erm"), bank, rows)
-    np.testing.assert_array_equal(plain.see()[0], bank.features)
+    np.testing.assert_array_equal(plain.view()[0], bank.features)
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,8 @@ from torch import Tensor
 from wri.errors import InputError
 from wri.objectives import Objective
 from wri.objectives.base import Batch, DrawnRows, Draws, Model, Start, StepContext
-from wri.objectives.wri import WRI
 from wri.rows import in_proportion
-from wri.stacked import Loss, Seen, Streams, Views
+from wri.stacked import Loss, Streams, View, Views
 
 LEAST_CURVATURE = 0.2
 """c: smallest curvature of a row, as a share of its curvature without a penalty."""
@@ -111,7 +110,7 @@ class _Scores:
         self._features = features
         self._outputs = outputs
 
-    def width_seen(self, what: Seen) -> int:
+    def view_width(self, what: View) -> int:
         if what != "x":
             raise InputError(f"densities of trees see the inputs, 'x', not {what!r}")
         return self._features.shape[1]
@@ -252,10 +251,7 @@ class RowWeights:
                 draws=_WholeDraws(rows),
             )
         )
-        if isinstance(objective, WRI):
-            self._state = objective.settle(self._batch, self._state)
-            if self._state.known is not None:  # nobody asks for features any more
-                self._features = self._features[:, :0]
+        self._state = objective.freeze_weights(self._batch, self._state)
         self.plain = self._per_row(self._share / rows.n_environments)
 
     def at(self, scores: np.ndarray, round_: int) -> RoundWeights:  # [n, C]

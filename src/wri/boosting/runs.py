@@ -66,7 +66,7 @@ class TreeRun(Run):
         return self.spec
 
     @cached_property
-    def view(self) -> ColumnView:
+    def column_view(self) -> ColumnView:
         """What densities see of the columns, standardised with the training rows."""
         learned = self.learned
         weights = None if self.bank.weights is None else self.bank.weights[learned]
@@ -90,7 +90,7 @@ class TreeRun(Run):
         targets = bank.targets[learned]
         targets = self.units.target.apply(targets) if loss is SQUARED else targets.astype(int)
         return WeightedRows(
-            features=self.view.apply(bank.features[learned]),
+            features=self.column_view.apply(bank.features[learned]),
             targets=targets,
             environment=np.repeat(np.arange(len(self.train)), [len(own) for own in self.train]),
             loss=loss,

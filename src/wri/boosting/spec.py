@@ -18,8 +18,6 @@ from wri.objectives.hyperparameters import COMMON, complete
 from wri.training.spec import ModelSpec, decode_hyper, decode_options
 
 PRESET = "table"
-PENALTY_WEIGHTS: Mapping[str, float] = {"wri": 1.0}
-"""λ of trees where none is chosen, if it differs from the preset's, which is one of networks."""
 OF_NETWORKS = tuple(parameter.name for parameter in COMMON)
 
 
@@ -107,13 +105,16 @@ class TreeSpec(ModelSpec):
         spec : TreeSpec
             The specification.
         """
+        made = make_objective(objective, PRESET, (), **(options or {}))
+        weight = made.tree_penalty_weight
+        own = {} if weight is None else {"penalty_weight": weight}
         return cls(
-            objective=make_objective(objective, PRESET, (), **(options or {})),
+            objective=made,
             preset=PRESET,
             hidden=(),
             standardise=True,
             steps=trees.rounds,
-            hyper={**_penalty_weight(objective), **(hyper or {})},
+            hyper={**own, **(hyper or {})},
             stop_after=stop_after,
             precision="double",
             trees=trees,
@@ -122,7 +123,7 @@ class TreeSpec(ModelSpec):
     @property
     def compares(self) -> bool:
         """Whether there is a penalty, so that row weights depend on scores."""
-        return self.objective.name != "erm" and self.hyper.get("penalty_weight", inf) > 0
+        return self.objective.least_environments > 1 and self.hyper.get("penalty_weight", inf) > 0
 
     def complete(self, width: int, weight: float, largest: int) -> "TreeSpec":
         """Fill in all settings that depend on the size of the training rows.
@@ -192,8 +193,3 @@ class TreeSpec(ModelSpec):
             options=decode_options(values["options"]),
             stop_after=values["stop_after"],
         )
-
-
-def _penalty_weight(objective: str) -> dict[str, float]:
-    own = PENALTY_WEIGHTS.get(objective)
-    return {} if own is None else {"penalty_weight": own}

@@ -32,6 +32,10 @@ Algorithms = Annotated[
     list[str] | None,
     typer.Option(help=f"Algorithms out of {', '.join(ALGORITHMS)}; all by default."),
 ]
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option(help="Python file or module with objectives or densities of your own."),
+]
 Draws = Annotated[int, typer.Option(help="Hyper-parameter draws; the first is the defaults.")]
 Trials = Annotated[int, typer.Option(help="Repetitions with new seeds.")]
 FirstTrial = Annotated[int, typer.Option(help="Number of the first repetition.")]

@@ -43,6 +43,7 @@ def sweep(
     env: given.Env = None,
     task: given.Task = None,
     algorithms: given.Algorithms = None,
+    plugin: given.Plugins = None,
     draws: given.Draws = 1,
     trials: given.Trials = 3,
     first_trial: given.FirstTrial = 0,
@@ -63,8 +64,11 @@ def sweep(
     as_json: given.AsJson = False,
 ) -> None:
     """Train algorithms × held-out environments × draws × trials, and keep every checkpoint."""
+    from wri.objectives.plugins import load_plugin
     from wri.sweep import Sweep, SweepSpec, load_data, open_backend
 
+    for each in plugin or []:
+        load_plugin(each)
     used = open_backend(backend)
     chosen = tuple(selection or DEFAULT_SELECTIONS)
     if data is not None:

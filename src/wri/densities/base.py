@@ -41,6 +41,8 @@ class Density(ABC):
         Whether it is fitted by `fit_with_targets` instead of `fit`.
     takes_weights : bool
         Whether `fit_with_targets` takes weights of the rows; otherwise rows are repeated.
+    batch_size : int
+        Rows per environment and step of a fit by batches; 0 for other fits.
 
     Examples
     --------
@@ -65,6 +67,9 @@ class Density(ABC):
 
     takes_weights: ClassVar[bool] = False
     """Whether `fit_with_targets` takes weights of the rows; otherwise rows are repeated."""
+
+    batch_size: int = 0
+    """Rows per environment and step of a fit by batches; 0 for other fits."""
 
     @abstractmethod
     def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
@@ -200,3 +205,20 @@ class Density(ABC):
             Fitted parameters.
         """
         raise TypeError(f"{type(self).__name__} is fitted without targets")
+
+    def used_columns(self, flat: np.ndarray, width: int) -> np.ndarray:
+        """Return on which columns the densities depend.
+
+        Parameters
+        ----------
+        flat : ndarray of shape (P,)
+            Parameters of one run.
+        width : int
+            Number of columns D.
+
+        Returns
+        -------
+        used : ndarray of bool of shape (D,)
+            True for columns that matter; by default all.
+        """
+        return np.ones(width, bool)

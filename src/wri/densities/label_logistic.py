@@ -133,20 +133,6 @@ class LabelLogistic(Density):
         return everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1)
 
     def used_columns(self, flat: np.ndarray, width: int) -> np.ndarray:  # [P] -> [D] bool
-        """Return which columns the fitted weights depend on.
-
-        Parameters
-        ----------
-        flat : ndarray of shape (P,)
-            Fitted parameters.
-        width : int
-            Number of columns.
-
-        Returns
-        -------
-        used : ndarray of shape (D,)
-            Whether weights depend on each column.
-        """
         shape = _shapes(width, 2)["view"]  # it does not depend on the number of environments
         return np.any(flat[: prod(shape)].reshape(shape) != 0, axis=1)
 

@@ -30,7 +30,7 @@ from wri.estimators.specs import (
 )
 from wri.evaluation.futures import Future
 from wri.rows import Scaling, refuse_gaps
-from wri.stacked import Network, Seen
+from wri.stacked import Network, View
 from wri.training import Bank, ModelSpec, Record, Run
 from wri.training.spec import Solver
 
@@ -206,7 +206,7 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         futures: Sequence[Future] | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
-        evidence_on: Seen = "outputs",
+        evidence_on: View = "outputs",
         rare: float = 0.05,
         outside: float = 0.005,
         site_spread: bool = True,
@@ -338,4 +338,4 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         if self.evidence_on_ == "outputs":
             return super()._represent(prepared, outputs)
         flat, rows = torch.as_tensor(self.parameters_)[None], torch.as_tensor(prepared)[None]
-        return self.network_.views(flat, rows).seen(self.evidence_on_)[0].numpy()
+        return self.network_.views(flat, rows).view(self.evidence_on_)[0].numpy()

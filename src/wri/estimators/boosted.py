@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 
 from wri.boosting import ColumnView, TreeRecord, TreeRun, Trees, TreeSpec, class_outputs, fill_gaps
 from wri.boosting.runs import train_trees
-from wri.boosting.spec import PENALTY_WEIGHTS, PRESET
+from wri.boosting.spec import PRESET
 from wri.boosting.trees import load_lightgbm
 from wri.estimators.choice import DEFAULT_RULE, Rule
 from wri.estimators.common import EnvironmentEstimator
@@ -31,9 +31,10 @@ from wri.estimators.tree_columns import (
 )
 from wri.estimators.tree_specs import TreeProblem, make_tree_spec, make_tree_specs
 from wri.evaluation.futures import Future
+from wri.objectives import OBJECTIVES
 from wri.progress import silent
 from wri.rows import refuse_gaps
-from wri.stacked import Seen
+from wri.stacked import View
 from wri.training import Bank, ModelSpec
 
 MOST_EXPLAINED = 2000  # largest number of rows for importances
@@ -174,7 +175,7 @@ class TreeEstimator(EnvironmentEstimator):
         Mean and standard deviation of the target.
     """
 
-    _sees: ClassVar[tuple[Seen, ...]] = ("outputs", "x")
+    _sees: ClassVar[tuple[View, ...]] = ("outputs", "x")
     preset: str = PRESET
     trees_: Trees
     view_: ColumnView
@@ -201,7 +202,7 @@ class TreeEstimator(EnvironmentEstimator):
         futures: Sequence[Future] | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
-        evidence_on: Seen = "outputs",
+        evidence_on: View = "outputs",
         rare: float = 0.05,
         outside: float = 0.005,
         compare_erm: bool = True,
@@ -281,9 +282,8 @@ class TreeEstimator(EnvironmentEstimator):
         )
 
     def _default_penalty_weight(self) -> float | None:
-        return PENALTY_WEIGHTS.get(self._objective) or preset_penalty_weight(
-            self._objective, self.preset
-        )
+        own = OBJECTIVES[self._objective].tree_penalty_weight
+        return preset_penalty_weight(self._objective, self.preset) if own is None else own
 
     def _specs(self, can_choose: bool) -> list[ModelSpec]:
         asked = make_tree_specs(self)
@@ -311,7 +311,7 @@ class TreeEstimator(EnvironmentEstimator):
     def _take(self, run: TreeRun, record: TreeRecord) -> None:
         self.spec_ = run.spec
         self.target_scaling_ = run.units.target
-        self.view_, self.trees_ = run.view, record.trees
+        self.view_, self.trees_ = run.column_view, record.trees
 
     def _prepare(self, features: np.ndarray) -> np.ndarray:
         return forget_unknown(features, self.categorical_)

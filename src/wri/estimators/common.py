@@ -19,7 +19,6 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from wri.densities import LabelLogistic
 from wri.errors import InputError, check_option
 from wri.estimators.choice import CandidateLosses, Rule, check_rule, describe_without_choice
 from wri.estimators.environments import read_environments, without_column
@@ -38,9 +37,10 @@ from wri.estimators.warn import (
     warn_of_small_weights,
 )
 from wri.evaluation.futures import FUTURES, Future
+from wri.objectives import OBJECTIVES, Objective
 from wri.progress import progress_bar, silent
 from wri.rows import Environments, Scaling, name_large_numbers, without_gradient
-from wri.stacked import SQUARED, Loss, Seen
+from wri.stacked import SQUARED, Loss, View
 from wri.training import ModelSpec
 from wri.training.runs import FEWEST_ROWS
 
@@ -50,8 +50,9 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
 
     __metadata_request__fit: ClassVar[Mapping[str, bool]] = {"groups": True}
     _objective: ClassVar[str]
+    _kind: ClassVar[type[Objective]]
     _loss: ClassVar[Loss]
-    _sees: ClassVar[tuple[Seen, ...]] = get_args(Seen)
+    _sees: ClassVar[tuple[View, ...]] = get_args(View)
     """What the evidence can see of a row, for `evidence_on`."""
 
     environment: str | None
@@ -127,7 +128,8 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         X, y, environments, weights = self._read(X, y, groups, sample_weight)
         targets = self._encode(y)
         check_environments(environments, targets, self._loss is not SQUARED, stacklevel=2)
-        if len(environments.labels) == 1 and self._objective != "erm":
+        compares = OBJECTIVES[self._objective].least_environments > 1
+        if len(environments.labels) == 1 and compares:
             warn_of_one_environment(type(self).__name__, stacklevel=2)
         self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
         self.fit_summary_: Any = None  # what `wri fit` measured; it fills it in
@@ -283,27 +285,17 @@ class EnvironmentEstimator(SavedInFolders, EvidenceMixin, BaseEstimator):  # typ
         return reason
 
     def _check_overlap(self, problem: Problem) -> None:
-        """Warn if most pairs hardly overlap: WRI compares environments where they overlap."""
-        if self.spec_.objective.name == "wri":
-            features = problem.bank.features
-            seen = [
-                self._view(self._prepare(features[rows])) for rows in problem.learned(self.spec_)
-            ]
-            used = self._columns_in_weights(seen[0].shape[1])
-            if not used.any():
-                return  # every row has the same weight
-            seen = [own[:, used] for own in seen]
-            warn_of_little_overlap(overlap_by_means(seen), self.environments_, stacklevel=4)
-
-    def _columns_in_weights(self, width: int) -> np.ndarray:  # [D] bool
-        """Return which columns WRI's weights depend on; all unless the density tells."""
-        density, state = (
-            getattr(self.spec_.objective, "density", None),
-            getattr(self, "state_", None),
-        )
-        if isinstance(density, LabelLogistic) and state is not None:
-            return density.used_columns(np.ravel(state), width)
-        return np.ones(width, bool)
+        """Warn if an objective compares environments by weights and most pairs hardly overlap."""
+        if self.spec_.objective.weighted_columns(None, 1) is None:
+            return
+        features = problem.bank.features
+        seen = [self._view(self._prepare(features[rows])) for rows in problem.learned(self.spec_)]
+        state = getattr(self, "state_", None)
+        used = self.spec_.objective.weighted_columns(state, seen[0].shape[1])
+        if used is None or not used.any():
+            return  # every row has the same weight
+        seen = [own[:, used] for own in seen]
+        warn_of_little_overlap(overlap_by_means(seen), self.environments_, stacklevel=4)
 
     def _prepared(self, X: Any) -> np.ndarray:
         """Return the checked table in the form that the predictor takes."""

@@ -1,13 +1,16 @@
 """Estimator classes: classifiers and regressors per objective, with networks and with trees."""
 
 from inspect import getdoc
+from typing import Literal
 
+from wri.errors import InputError, check_option
 from wri.estimators.base import Estimator
 from wri.estimators.boosted import TreeEstimator
 from wri.estimators.classifiers import Classifier
 from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.regressors import Regressor
-from wri.registry import BOOSTED, OBJECTIVES, ObjectiveEntry
+from wri.objectives import Objective, register
+from wri.registry import ALGORITHMS, OBJECTIVES, AlgorithmEntry, ObjectiveEntry
 
 EXAMPLES = "\nExamples\n--------\n"
 REFERENCES = "\nReferences\n----------\n"
@@ -25,6 +28,7 @@ def derive(kind: Kind, predictor: Predictor, entry: ObjectiveEntry) -> type[Envi
         "__module__": "wri.estimators",
         "__qualname__": name,
         "_objective": entry.name,
+        "_kind": entry.objective,
     }
     return type(name, (kind, predictor), namespace)
 
@@ -48,11 +52,68 @@ def compose_docstring(kind: Kind, predictor: Predictor, entry: ObjectiveEntry, n
     return f"{summary}\n\n{about.strip()}\n\n{shared}\n{sources}{EXAMPLES}{example}\n"
 
 
-KINDS: tuple[Kind, ...] = (Classifier, Regressor)
+KINDS: dict[str, Kind] = {"classifier": Classifier, "regressor": Regressor}
+
+
+def _derive(kind: Kind, entry: AlgorithmEntry) -> type[EnvironmentEstimator]:
+    return derive(kind, TreeEstimator if entry.boosted else Estimator, OBJECTIVES[entry.objective])
+
+
 ESTIMATORS: dict[str, type[EnvironmentEstimator]] = {
     derived.__name__: derived
-    for predictor, names in ((Estimator, tuple(OBJECTIVES)), (TreeEstimator, BOOSTED))
-    for kind in KINDS
-    for derived in (derive(kind, predictor, OBJECTIVES[name]) for name in names)
+    for boosted in (False, True)
+    for kind in KINDS.values()
+    for derived in (
+        _derive(kind, entry) for entry in ALGORITHMS.values() if entry.boosted is boosted
+    )
 }
 """All estimators by name: networks, then trees; classifiers first."""
+
+
+def estimator(
+    objective: type[Objective],
+    kind: Literal["classifier", "regressor"] = "classifier",
+    *,
+    boosted: bool = False,
+) -> type[EnvironmentEstimator]:
+    """Return the estimator of an objective, which is registered if it is not yet.
+
+    Parameters
+    ----------
+    objective : type
+        Class of the objective.
+    kind : {"classifier", "regressor"}, default="classifier"
+        Kind of the target.
+    boosted : bool, default=False
+        Whether the predictor is boosted trees instead of a network.
+
+    Returns
+    -------
+    estimator : type
+        Class with the constructor and methods of `WRIClassifier` or `WRIRegressor`.
+
+    Raises
+    ------
+    InputError
+        If the objective does not follow the contract, or trees cannot minimise it.
+
+    Examples
+    --------
+    >>> import wri
+    >>> from wri.objectives import VREx
+    >>> wri.estimator(VREx) is wri.VRExClassifier
+    True
+    """
+    check_option("kind", kind, tuple(KINDS))
+    known = [name for name, entry in OBJECTIVES.items() if entry.objective is objective]
+    name = known[0] if known else register(objective).name
+    if boosted and f"{name}-boosting" not in ALGORITHMS:
+        raise InputError(
+            f"boosted trees need a penalty that depends on losses only; if that of {name} does, "
+            "set penalises_losses = True in its class"
+        )
+    derived = _derive(KINDS[kind], ALGORITHMS[f"{name}-boosting" if boosted else name])
+    made = ESTIMATORS.get(derived.__name__)
+    if made is None or made._kind is not objective:
+        ESTIMATORS[derived.__name__] = made = derived
+    return made

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wri.boosting import TreeRecord, TreeRun, TreeSettings, TreeSpec, train_trees
-from wri.boosting.spec import OF_NETWORKS, PENALTY_WEIGHTS
+from wri.boosting.spec import OF_NETWORKS
 from wri.errors import InputError
 from wri.estimators.search import Problem
 from wri.estimators.specs import AUTO, PenaltyWeight, chooses_penalty, penalty_ladder
@@ -70,7 +70,7 @@ def make_tree_specs(asked: RequestedTrees) -> list[ModelSpec]:
         raise InputError("candidates is empty; leave it out for the defaults")
     given = [dict(candidate) for candidate in asked.candidates or [{}]]
     if chooses_penalty(asked):
-        centre = PENALTY_WEIGHTS.get(asked._objective)
+        centre = OBJECTIVES[asked._objective].tree_penalty_weight
         weights = penalty_ladder(asked, centre, LADDER)
         ladder = [{"penalty_weight": weight} for weight in weights]
         given = [{**rung, **candidate} for candidate in given for rung in ladder]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from wri.densities import Exact
 from wri.estimators.row_split import RowSplit
 from wri.estimators.search import Problem
 from wri.ood.evidence import Evidence, HeldOutRows, RowEvidence
@@ -21,7 +20,7 @@ from wri.ood.ranges import ColumnRanges
 from wri.ood.unseen import UnseenCells
 from wri.progress import progress_bar
 from wri.rows import in_proportion, refuse_infinite
-from wri.stacked import Seen
+from wri.stacked import View
 from wri.training import Bank, ModelSpec
 
 if TYPE_CHECKING:
@@ -65,8 +64,8 @@ class Assessment:
 class EvidenceMixin(ABC):
     """Mix-in with scores, rarity and verdicts of an estimator with any predictor."""
 
-    evidence_on: Seen
-    evidence_on_: Seen
+    evidence_on: View
+    evidence_on_: View
     known_: HeldOutRows
     left_out_: LeftOutSites | None
     ranges_: ColumnRanges
@@ -334,7 +333,8 @@ class EvidenceMixin(ABC):
         self.left_out_ = None
         possible = problem.can_leave_one_out and self.n_held_out_ > 0
         # an exact density is given for all environments at once
-        exact = isinstance(getattr(self.spec_.objective, "density", None), Exact)
+        density = self.spec_.objective.density
+        exact = density is not None and density.learning == "fixed"
         if not (self.site_spread and possible) or exact:
             return
         bank, rows = problem.bank, problem.rows

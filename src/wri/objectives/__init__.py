@@ -3,15 +3,31 @@
 `from wri.objectives import WRI` imports a class by its label.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
 from wri.errors import InputError, check_option, check_size
 from wri.objectives.base import Objective
+from wri.objectives.plugins import load_installed, register
 from wri.presets import FALLBACK, PRESETS
 from wri.registry import OBJECTIVES as ENTRIES
 
-OBJECTIVES: dict[str, type[Objective]] = {name: entry.objective for name, entry in ENTRIES.items()}
+
+class _Classes(Mapping[str, type[Objective]]):
+    """Classes of the registry's entries, also of those that are registered later."""
+
+    def __getitem__(self, name: str) -> type[Objective]:
+        return ENTRIES[name].objective
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ENTRIES)
+
+    def __len__(self) -> int:
+        return len(ENTRIES)
+
+
+OBJECTIVES: Mapping[str, type[Objective]] = _Classes()
 """Classes of the objectives by name."""
 
 
@@ -68,4 +84,5 @@ def __getattr__(label: str) -> Any:
     raise AttributeError(f"module 'wri.objectives' has no attribute {label!r}")
 
 
-__all__ = ["OBJECTIVES", "Objective", "make_objective"]
+__all__ = ["OBJECTIVES", "Objective", "make_objective", "register"]
+load_installed()

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wri.densities.base import HyperValues
+from wri.densities.base import Density, HyperValues
 from wri.errors import InputError
 from wri.objectives.hyperparameters import COMMON, HyperParameter
-from wri.stacked import AnyNetwork, Loss, Streams, Views
+from wri.stacked import AnyNetwork, Loss, Streams, View, Views
 from wri.stacked.linear import Combine
 
 
@@ -29,7 +29,9 @@ class Batch(NamedTuple):
     x: Tensor  # [R, E, B, D]
     y: Tensor  # [R, E, B]
     weight: Tensor | None = None  # [R, E, B], sums to one over B; zero on padding
-    places: Tensor | None = None  # [R, E, B], numbers among a run's training rows, if they are some
+    indices: Tensor | None = (
+        None  # [R, E, B], numbers among a run's training rows, if they are some
+    )
 
     def mean(self, values: Tensor) -> Tensor:  # [R, E, B] -> [R, E]
         """Return means over the rows, without padding."""
@@ -88,7 +90,7 @@ class DrawnRows(NamedTuple):
     """Rows of n runs, of one step or of several."""
 
     rows: Tensor  # [n, (S,) E, B], numbers for `Draws.batch`
-    places: Tensor  # [n, (S,) E, B], numbers among a run's training rows
+    indices: Tensor  # [n, (S,) E, B], numbers among a run's training rows
     weight: Tensor | None  # [n, E, B], as in a batch
 
 
@@ -139,7 +141,7 @@ class Draws(ABC):
     def split(self, run: int) -> Hashable:
         """Return a key that is equal for runs with the same training rows."""
 
-    def once(self, run: int, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
+    def cached(self, run: int, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
         """Return the result of `make` for a run's rows; it may be kept for other stacks."""
         return make()
 
@@ -191,6 +193,16 @@ class Objective(ABC):
         Whether a predictor without hidden layers makes no sense.
     presets : mapping of str to mapping
         Options that a preset sets, where they differ from the defaults of the class.
+    penalises_losses : bool
+        Whether the penalty depends on losses only, so that boosted trees can minimise it.
+    tree_penalty_weight : float or None
+        Default λ of boosted trees, where it differs from the preset's.
+    density : Density or None
+        Model of the environments' densities, if there is one.
+    density_on : {"x", "phi", "outputs"}
+        What the densities see of a row.
+    divided : bool
+        Whether the loss is divided by max(1, λ).
 
     Examples
     --------
@@ -211,6 +223,17 @@ class Objective(ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Options that a preset sets, where they are not the class's defaults."""
 
+    penalises_losses: ClassVar[bool] = False
+    """Whether the penalty depends on losses only, so that boosted trees can minimise it."""
+
+    tree_penalty_weight: ClassVar[float | None] = None
+    """Default λ of boosted trees, where it differs from the preset's."""
+
+    # options with a meaning for others; an objective that has them declares them as fields
+    density: Density | None = None
+    density_on: View = "x"
+    divided: bool = False
+
     @classmethod
     def preset_options(cls, preset: str, hidden: tuple[int, ...] | None) -> Mapping[str, Any]:
         """Return the options of a preset for a network with these hidden layers.
@@ -230,7 +253,7 @@ class Objective(ABC):
         return cls.presets.get(preset, {})
 
     @property
-    def whole(self) -> Literal["whole", "shuffled", "resampled"]:
+    def full_batch(self) -> Literal["whole", "shuffled", "resampled"]:
         """How an environment that fits into one batch is used.
 
         "whole": each row once, in order. "shuffled": each row once, in random order, for objectives
@@ -347,6 +370,23 @@ class Objective(ABC):
             State after this step.
         """
 
+    def freeze_weights(self, batch: Batch, state: Any) -> Any:
+        """Prepare for steps whose batches all hold the same rows, such as rounds of trees.
+
+        Parameters
+        ----------
+        batch : Batch
+            The rows of every step.
+        state : Any
+            State before the first step.
+
+        Returns
+        -------
+        state : Any
+            The state with everything that is computed once; by default the same state.
+        """
+        return state
+
     def resets_at(self, hyper: HyperValues) -> Tensor | None:  # [R]
         """Return the step before which a run's Adam starts again.
 
@@ -397,6 +437,23 @@ class Objective(ABC):
         -------
         kept : Any
             State to keep; None by default.
+        """
+        return None
+
+    def weighted_columns(self, kept: Any, width: int) -> np.ndarray | None:
+        """Return the columns by which the objective weights rows of environments that overlap.
+
+        Parameters
+        ----------
+        kept : Any
+            State of one run after training, from `state_of`; None if it is not known.
+        width : int
+            Number of columns that the weights see.
+
+        Returns
+        -------
+        columns : ndarray of bool of shape (width,) or None
+            None, the default: rows are not weighted, so the environments need not overlap.
         """
         return None
 

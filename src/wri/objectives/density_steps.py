@@ -17,7 +17,7 @@ from wri.densities.base import HyperValues
 from wri.objectives.base import DrawnRows, Draws, Model, StepContext
 from wri.objectives.pairs import arrange, circle, mean_over_circle, rows_around
 from wri.objectives.weighted_risks import Scaling, Weighting, penalty_slope, wri_penalty
-from wri.stacked import Adam, Seen, clip_norm
+from wri.stacked import Adam, View, clip_norm
 
 # with more environments pairs are compared in a circle; ratio weights have one reference
 ALL_PAIRS = 8
@@ -29,7 +29,7 @@ class DensityRule(NamedTuple):
     """Objective of the density steps."""
 
     density: Density
-    seen: Seen
+    seen: View
     weighting: Weighting
     scaling: Scaling
 
@@ -95,21 +95,11 @@ class StandingPredictor:
     """Losses of fixed predictors at the rows of density steps.
 
     Of runs that draw more rows than they have, the losses at all their rows are found once.
-
-    Parameters
-    ----------
-    model
-        The predictors of `runs`.
-    seen
-        What the densities see of a row.
-    runs, steps
-        Numbers of the runs in their stack, and how many steps each makes, which descends.
-    draws
-        Where rows come from.
+    `steps` of the runs descend.
     """
 
     def __init__(
-        self, model: Model, seen: Seen, runs: Sequence[int], steps: Sequence[int], draws: Draws
+        self, model: Model, seen: View, runs: Sequence[int], steps: Sequence[int], draws: Draws
     ) -> None:
         self._model, self._seen, self._draws = model, seen, draws
         self._known: Tensor | None = None  # [m, T], losses at all rows of the first m runs
@@ -134,13 +124,13 @@ class StandingPredictor:
         if self._seen != "x":
             batch = self._draws.batch(drawn.rows)
             views = self._model._replace(flat=self._model.flat[:n]).views(batch.x)
-            seen = views.seen(self._seen)
+            seen = views.view(self._seen)
             return lambda step: seen[:, step], self._model.loss.per_example(views.outputs, batch.y)
         parts = []
         if self._known is not None:
             known = self._known[:n]
-            places = drawn.places[: len(known)]
-            parts.append(known.gather(1, places.flatten(1)).view(places.shape))
+            indices = drawn.indices[: len(known)]
+            parts.append(known.gather(1, indices.flatten(1)).view(indices.shape))
         done = sum(map(len, parts))
         if done < n:
             parts.append(self._losses(drawn.rows[done:], done))
@@ -158,22 +148,10 @@ def density_steps(
     context: StepContext,
     draws: Draws,
 ) -> None:
-    """Make the `density_steps` of each run in place; runs drop out when theirs are made.
-
-    Parameters
-    ----------
-    rule
-        What is minimised.
-    model, flat, adam, context
-        Of `runs`, whose steps descend. `flat` and `adam` change in place.
-    runs
-        Numbers of the runs in their stack.
-    draws
-        Where rows come from.
-    """
+    """Change `flat` and `adam` by each run's steps, which descend; runs drop out after theirs."""
     steps = [int(n) for n in context.hyper["density_steps"].tolist()]
     predictor = StandingPredictor(model, rule.seen, runs, steps, draws)
-    width = model.network.width_seen(rule.seen)
+    width = model.network.view_width(rule.seen)
     for drawn in draws.density_rows(runs, steps):
         n, count, environments, rows = drawn.rows.shape
         hyper = {name: values[:n] for name, values in context.hyper.items()}

@@ -31,6 +31,7 @@ class ERM(Objective):
     """
 
     name = "erm"
+    penalises_losses = True
     least_environments = 1
     is_smooth = True
 

@@ -58,6 +58,7 @@ class GroupDRO(Objective):
     """
 
     name = "groupdro"
+    penalises_losses = True
     own_hyperparameters = (
         HyperParameter(
             name="eta",

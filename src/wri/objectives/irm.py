@@ -113,6 +113,7 @@ class IRM(Objective):
     early_weight: float = 1.0
     divided: bool = False
     name = "irm"
+    penalises_losses = True
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "coloured": {"divided": True},
         "table": {"form": "square"},
@@ -138,7 +139,7 @@ class IRM(Objective):
         check_option("form", self.form, ("halves", "square"))
 
     @property
-    def whole(self) -> Literal["whole", "shuffled"]:
+    def full_batch(self) -> Literal["whole", "shuffled"]:
         return "shuffled" if self.form == "halves" else "whole"
 
     @property

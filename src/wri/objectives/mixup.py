@@ -41,7 +41,7 @@ class Mixup(Objective):
     )
 
     @property
-    def whole(self) -> Literal["shuffled"]:
+    def full_batch(self) -> Literal["shuffled"]:
         return "shuffled"
 
     def loss(

@@ -1,11 +1,19 @@
-"""Pairs of environments that are compared: all pairs, or E pairs in a circle."""
+"""Pairs of environments that are compared: all pairs, or E pairs in a circle.
 
-from typing import NamedTuple
+Densities that are fitted once and see x do not change while the predictor trains: they are computed
+once per training row and looked up (`PrecomputedDensities`).
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
+from wri.objectives.base import Draws
+
+MOST = 2**24  # largest number of entries of a table
 
 
 def circle(order: Tensor) -> Tensor:  # [R, E] -> [R, E]
@@ -59,3 +67,42 @@ def arrange(logs: Tensor, after: Tensor | None) -> ComparedPairs:
 
 def mean_over_circle(penalty: Tensor) -> Tensor:  # [R] or [R, P] -> [R]
     return penalty.flatten(1).mean(-1) if penalty.dim() > 1 else penalty
+
+
+class PrecomputedDensities(NamedTuple):
+    """Log densities of all environments at the training rows of a stack's runs."""
+
+    logs: Tensor  # [S, T, E], for each split
+    split: Tensor  # [R], number of a run's split
+
+    @classmethod
+    def of(
+        cls,
+        splits: Sequence[Hashable],  # equal for runs with the same training rows
+        environments: int,
+        draws: Draws,
+        log_density: Callable[[int, Tensor], Tensor],  # of a run, [1, N, D] -> [1, E, N]
+    ) -> Self | None:
+        """Compute the table once per split; return None if it would be too large."""
+        one_run = {split: run for run, split in enumerate(splits)}
+        longest = max(map(draws.n_learned, one_run.values()))
+        if len(one_run) * longest * environments > MOST:
+            return None
+        tables = []
+        for run in one_run.values():
+            pieces = [log_density(run, draws.batch(rows).x) for rows in draws.learned([run])]
+            logs = torch.cat(pieces, -1)[0].T  # [T, E]
+            tables.append(torch.cat([logs, logs.new_zeros(longest - len(logs), environments)]))
+        numbers = {split: n for n, split in enumerate(one_run)}
+        split = torch.tensor([numbers[each] for each in splits], device=tables[0].device)
+        return cls(torch.stack(tables), split)
+
+    def compare(self, indices: Tensor, after: Tensor | None) -> ComparedPairs:
+        """Look up rows by their indices `[R, E, B]`, like `pairs.compare`."""
+        if after is None:
+            found = self.logs[self.split[:, None, None], indices]  # [R, E rows, B, E]
+            return arrange(found.movedim(-1, 1), None)
+        around = rows_around(indices, after)  # [R, E, 3, B]
+        split = self.split.view(-1, 1, 1, 1)
+        own = torch.arange(indices.shape[1], device=indices.device).view(1, -1, 1, 1)
+        return arrange(self.logs[split, around, own], after)

@@ -84,6 +84,7 @@ class VREx(Objective):
     early_weight: float = 1.0
     divided: bool = False
     name = "vrex"
+    penalises_losses = True
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"coloured": {"divided": True}}
     own_hyperparameters = (
         HyperParameter(

@@ -34,11 +34,18 @@ which goes to zero with the overlap; with k = 0 all pairs count the same.
 
 Gradients flow through l̄, d̄ and R̄. The expected square of a batch's gap exceeds the squared gap
 by the variance of the gap; `form="halves"` multiplies the gaps of two half-batches, which does not.
+
+The penalty is written once, for NumPy's arrays and for tensors, in three parts: `compare_sides`
+(sums over rows to gaps), `scaled_gaps` and `over_pairs`. `pair_penalty` puts them together and adds
+the slopes in the sums, for the solver and the density steps.
 """
 
+from collections.abc import Sequence
+from functools import cache
 from math import log
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -49,9 +56,10 @@ from wri.objectives.base import half_weights, halves, weighted_mean
 Weighting = Literal["density", "overlap", "tilted", "ratio", "uniform", "published"]
 Scaling = Literal["none", "product", "loss", "relative", "risk"]
 Form = Literal["square", "halves"]
+Array = TypeVar("Array", np.ndarray, Tensor)
 
 
-class WeightedGaps(NamedTuple):
+class WeightedGaps(NamedTuple, Generic[Array]):
     """Gaps of weighted risks; entry [j, i] belongs to the rows of i weighted towards j.
 
     With tilted weights [j, i] is the pair's gap where i is common, [i, j] the gap where j is
@@ -69,10 +77,18 @@ class WeightedGaps(NamedTuple):
         R̄, the pair's mean weighted risk.
     """
 
-    gap: Tensor  # [..., E, E], R_ij − R_ji
-    mean_weight: Tensor  # [..., E, E]: d̄
-    mean_loss: Tensor  # [..., E, E]: l̄
-    mean_risk: Tensor  # [..., E, E]: R̄
+    gap: Array
+    mean_weight: Array
+    mean_loss: Array
+    mean_risk: Array
+
+
+class PairSums(NamedTuple, Generic[Array]):
+    """Sums over rows that the penalty depends on, or its slopes in them."""
+
+    weight: Array  # [..., j, i], E_i[α_ij]
+    risk: Array  # [..., j, i], E_i[α_ij · l]
+    loss: Array  # [..., i], E_i[l]
 
 
 def pair_weights(log_densities: Tensor, weighting: Weighting = "density") -> Tensor:
@@ -130,10 +146,15 @@ Unit = Literal["given", "pair", "own"]
 """Weights unchanged, or divided by the largest of the pair or of one environment of the pair."""
 
 
-def _weights(
+def weights_unit(scaling: Scaling, normalised: bool) -> Unit:
+    """Return the unit of weights in which the penalty stays in the range of floats."""
+    return "own" if normalised else "pair" if scaling in ("relative", "risk") else "given"
+
+
+def side_weights(
     log_densities: Tensor, weighting: Weighting, row_weight: Tensor | None, unit: Unit
 ) -> Sides:
-    """Return the weights of both sides in the given unit."""
+    """Return the weights of both sides in a unit."""
     if weighting == "uniform" or (weighting in ("overlap", "tilted") and unit != "own"):
         weights = pair_weights(log_densities, weighting)  # never above one
         if weighting == "tilted":
@@ -175,7 +196,7 @@ def weighted_gaps(
     row_weight: Tensor | None = None,  # [..., E, B]
     normalised: bool = False,
     any_unit: bool = False,
-) -> WeightedGaps:
+) -> WeightedGaps[Tensor]:
     """Compute the gaps of the weighted risks of all pairs.
 
     Parameters
@@ -208,49 +229,130 @@ def weighted_gaps(
             [0., 0.]])
     """
     unit: Unit = "own" if normalised else "pair" if any_unit else "given"
-    here, there = _weights(log_densities, weighting, row_weight, unit)  # [..., j, i, B]
+    here, there = side_weights(log_densities, weighting, row_weight, unit)  # [..., j, i, B]
     shares = None if row_weight is None else row_weight.unsqueeze(-3)
-    mean_loss = weighted_mean(losses, row_weight).unsqueeze(-2)  # [..., 1, i]
+    loss = weighted_mean(losses, row_weight)  # [..., i]
 
-    def weigh(weights: Tensor) -> tuple[Tensor, Tensor]:  # mean weight and risk [..., j, i]
+    def weigh(weights: Tensor) -> PairSums[Tensor]:
         mean_weight = weighted_mean(weights, shares)
         if weighting == "published":
-            return mean_weight, mean_weight * mean_loss
-        return mean_weight, weighted_mean(weights * losses.unsqueeze(-3), shares)
+            return PairSums(mean_weight, mean_weight * loss.unsqueeze(-2), loss)
+        return PairSums(mean_weight, weighted_mean(weights * losses.unsqueeze(-3), shares), loss)
 
-    own_weight, own = weigh(here)
-    other_weight, other = (own_weight, own) if there is here else weigh(there)
-    other_weight, other = other_weight.transpose(-1, -2), other.transpose(-1, -2)
-    if normalised or weighting == "ratio":  # otherwise both risks are zero without overlap
-        least = _smallest_divisor(own) if normalised else 0.0
+    own = weigh(here)
+    other = own if there is here else weigh(there)
+    return compare_sides(own, other, normalised, weighting == "ratio")
+
+
+def _library(values: Any) -> Any:
+    """Return the library whose functions take these values: PyTorch or NumPy."""
+    return torch if isinstance(values, Tensor) else np
+
+
+def compare_sides(
+    own: PairSums[Array],
+    other: PairSums[Array],  # with the other weights of tilted ones, in the same order
+    normalised: bool = False,
+    needs_overlap: bool = False,  # weights of one side need not be small where the other's are
+) -> WeightedGaps[Array]:
+    """Return the gaps of risks, normalised if asked for; both are zero without overlap."""
+    own_weight, other_weight = own.weight, other.weight.swapaxes(-1, -2)
+    own_risk, other_risk = own.risk, other.risk.swapaxes(-1, -2)
+    library = _library(own_risk)
+    where = library.where
+    if normalised or needs_overlap:  # otherwise both risks are zero without overlap
+        least = _smallest_divisor(own_risk.dtype) if normalised else 0.0
         compared = (own_weight > least) & (other_weight > least)
-        own, other = torch.where(compared, own, 0.0), torch.where(compared, other, 0.0)
+        own_risk, other_risk = where(compared, own_risk, 0.0), where(compared, other_risk, 0.0)
     if normalised:
-        own = own / torch.where(compared, own_weight, 1.0)
-        other = other / torch.where(compared, other_weight, 1.0)
-        own_weight = other_weight = torch.ones_like(own)
+        own_risk = own_risk / where(compared, own_weight, 1.0)
+        other_risk = other_risk / where(compared, other_weight, 1.0)
+        own_weight = other_weight = library.ones_like(own_risk)
+    mean_loss = own.loss[..., None, :]
     return WeightedGaps(
-        own - other,
+        own_risk - other_risk,
         (own_weight + other_weight) / 2,
-        (mean_loss + mean_loss.transpose(-1, -2)) / 2,
-        (own + other) / 2,
+        (mean_loss + mean_loss.swapaxes(-1, -2)) / 2,
+        (own_risk + other_risk) / 2,
     )
 
 
-def scaled_gaps(gaps: WeightedGaps, scaling: Scaling) -> Tensor:  # [..., E, E]
-    """Return gaps in the unit in which they are squared."""
+def scaled_gaps(gaps: WeightedGaps[Array], scaling: Scaling) -> Array:  # [..., E, E]
+    """Return gaps in the unit in which they are squared; zero without overlap."""
     if scaling == "none":
         return gaps.gap
-    unit = {
-        "product": gaps.mean_weight * gaps.mean_loss,
-        "loss": gaps.mean_loss,
-        "relative": gaps.mean_weight * gaps.mean_loss,
-        "risk": gaps.mean_risk,
-    }[scaling]
-    compared = unit > _smallest_divisor(unit)
-    unit = torch.where(compared, unit, 1.0)
-    gap = torch.where(compared, gaps.gap, 0.0)  # no overlap: no penalty
-    return gap / (unit.sqrt() if scaling == "product" else unit)
+    unit, compared = _unit(gaps, scaling)
+    library = _library(unit)
+    found: Array = library.where(compared, gaps.gap, 0.0)
+    return found / (library.sqrt(unit) if scaling == "product" else unit)
+
+
+def _unit(gaps: WeightedGaps[Array], scaling: Scaling) -> tuple[Array, Array]:
+    """Return U of a gap g/U, or g/√U for "product", and where it is large enough to divide by."""
+    if scaling == "loss":
+        unit = gaps.mean_loss
+    elif scaling == "risk":
+        unit = gaps.mean_risk
+    else:
+        unit = gaps.mean_weight * gaps.mean_loss
+    compared = unit > _smallest_divisor(unit.dtype)
+    return _library(unit).where(compared, unit, 1.0), compared
+
+
+def gap_penalty(
+    gaps: Sequence[WeightedGaps[Array]],  # of all rows, or of two half-batches
+    scaling: Scaling,
+    reference: bool = False,
+    pair_weight: Array | None = None,  # [..., E, E], how much each pair counts
+) -> Array:  # [...]
+    """Return the mean over pairs of the squared gaps, or of the products of two."""
+    scaled = [scaled_gaps(each, scaling) for each in gaps]
+    squares = scaled[0] * scaled[-1]
+    return over_pairs(squares if pair_weight is None else squares * pair_weight, reference)
+
+
+def pair_penalty(
+    sums: PairSums[Array],
+    scaling: Scaling,
+    normalised: bool = False,
+    pair_weight: Array | None = None,  # [..., E, E], symmetric
+) -> tuple[Array, PairSums[Array]]:
+    """Return the mean squared gap over all pairs, `[...]`, and its slopes in the sums.
+
+        s = g/D,   D = 1, √U or U,   ∂s²/∂g = 2·s/D,   ∂s²/∂U = 0, −s²/U or −2·s²/U
+
+    The rows of i have the same weights towards j in both gaps of the pair, so these are not tilted.
+    """
+    gaps = compare_sides(sums, sums, normalised)
+    scaled = scaled_gaps(gaps, scaling)
+    counted = scaled if pair_weight is None else scaled * pair_weight
+    # each pair, and so each of its risks, is in the mean over pairs twice
+    environments = sums.loss.shape[-1]
+    slope = counted * (4 / (environments * (environments - 1)))
+    at = _slopes(gaps, scaling, scaled, slope)
+    if normalised:
+        divisor = _library(slope).where(sums.weight > 0, sums.weight, 1.0)
+        by_sum = at.risk / divisor
+        at = at._replace(weight=-by_sum * sums.risk / divisor, risk=by_sum)
+    return over_pairs(scaled * counted), at
+
+
+def _slopes(
+    gaps: WeightedGaps[Array], scaling: Scaling, scaled: Array, slope: Array
+) -> PairSums[Array]:
+    """Return slopes in mean weights, risks and losses; `slope` is that in the scaled gaps."""
+    library = _library(slope)
+    if scaling == "none":
+        return PairSums(library.zeros_like(slope), slope, library.zeros_like(slope[..., 0, :]))
+    unit, _ = _unit(gaps, scaling)
+    at_gap = slope / (library.sqrt(unit) if scaling == "product" else unit)
+    at_unit = slope * scaled / (unit * (-4 if scaling == "product" else -2))
+    if scaling == "risk":
+        nothing = library.zeros_like(slope)
+        return PairSums(nothing, at_gap + at_unit, nothing.sum(-2))
+    if scaling == "loss":
+        return PairSums(library.zeros_like(slope), at_gap, at_unit.sum(-2))
+    return PairSums(at_unit * gaps.mean_loss, at_gap, (at_unit * gaps.mean_weight).sum(-2))
 
 
 def pair_overlap(
@@ -265,10 +367,10 @@ def pair_overlap(
     return side + side.transpose(-1, -2)
 
 
-def over_pairs(squares: Tensor, weighting: Weighting) -> Tensor:  # [..., E, E] -> [...]
-    """Return the mean over the pairs that the weighting compares."""
+def over_pairs(squares: Array, reference: bool = False) -> Array:  # [..., E, E] -> [...]
+    """Return the mean over all pairs, or over those with the reference environment."""
     environments = squares.shape[-1]
-    if weighting == "ratio":  # only the pairs with the reference environment
+    if reference:
         return squares[..., 0, 1:].mean(-1)
     return squares.sum((-1, -2)) / (environments * (environments - 1))
 
@@ -284,7 +386,7 @@ def largest_elsewhere(
     return log_densities.amax(-1).masked_fill(own, -torch.inf)
 
 
-def is_out_of_sight(largest: Tensor, scaling: Scaling, penalty_weight: Tensor) -> Tensor:  # [R]
+def is_negligible(largest: Tensor, scaling: Scaling, penalty_weight: Tensor) -> Tensor:  # [R]
     """Return whether λ times the penalty of weights up to e^`largest` is below rounding.
 
     Relative scaling works with any weight above zero; it depends on the unit only with a running
@@ -297,9 +399,11 @@ def is_out_of_sight(largest: Tensor, scaling: Scaling, penalty_weight: Tensor) -
     return penalty_weight.log() + power * largest < log(limits.eps)
 
 
-def _smallest_divisor(like: Tensor) -> float:
-    """Return the smallest divisor, so that gradients stay in the range of floats."""
-    return torch.finfo(like.dtype).tiny ** 0.75
+@cache
+def _smallest_divisor(kind: Any) -> float:
+    """Return the smallest divisor of a dtype, so that gradients stay in the range of floats."""
+    library = torch if isinstance(kind, torch.dtype) else np
+    return float(library.finfo(kind).tiny) ** 0.75
 
 
 def wri_penalty(
@@ -374,13 +478,11 @@ def wri_penalty(
         )
     any_unit = scaling in ("relative", "risk")
     gaps = [
-        scaled_gaps(weighted_gaps(loss, logs, weighting, weight, normalised, any_unit), scaling)
+        weighted_gaps(loss, logs, weighting, weight, normalised, any_unit)
         for loss, logs, weight in parts
     ]
-    squares = gaps[0] * gaps[-1]
-    if overlap_power:
-        squares = squares * pair_overlap(log_densities, row_weight) ** overlap_power
-    return over_pairs(squares, weighting)
+    overlap = pair_overlap(log_densities, row_weight) ** overlap_power if overlap_power else None
+    return gap_penalty(gaps, scaling, weighting == "ratio", overlap)
 
 
 def penalty_slope(
@@ -394,38 +496,28 @@ def penalty_slope(
 ) -> Tensor:
     """Return the gradient of `factor` times `wri_penalty` at the log densities, `[..., E, E, B]`.
 
-    By hand for density and published weights with relative scaling, by automatic differentiation
-    for the others. With sums d̄ and r over the rows of i of d_j and of d_j·l, which need no common
-    unit,
-
-        s = (r_ij − r_ji)/U,   U = (d̄_ij + d̄_ji)·(l̄_i + l̄_j)/4,   ∂s²/∂r = 2·s/U,   ∂s²/∂U = −2·s²/U
-
+    By hand for density and published weights, by automatic differentiation for the others.
     `factor` is `[..., 1, 1]`. With `moderate` densities are known to be neither tiny nor huge.
     """
-    environments = losses.shape[-2]
-    if weighting not in ("density", "published") or scaling != "relative":
+    if weighting not in ("density", "published"):
         logs = log_densities.detach().requires_grad_()
         with torch.enable_grad():
             penalty = wri_penalty(losses, logs, weighting, scaling, row_weight)
             total = (factor[..., 0, 0] * penalty).sum()
         return torch.autograd.grad(total, logs)[0]
-    unit: Unit = "given" if moderate else "pair"
-    weights, _ = _weights(log_densities, weighting, row_weight, unit)  # [..., j, i, B]
-    if row_weight is not None:
+    unit: Unit = "given" if moderate else weights_unit(scaling, normalised=False)
+    weights, _ = side_weights(log_densities, weighting, row_weight, unit)  # [..., j, i, B]
+    if row_weight is None:
+        factor = factor / losses.shape[-1]
+    else:
         weights = weights * row_weight.unsqueeze(-3)
-    weight = weights.sum(-1)  # [..., j, i]
-    loss = weighted_mean(losses, row_weight)  # [..., i]
+    average = torch.mean if row_weight is None else torch.sum
+    weight, loss = average(weights, -1), weighted_mean(losses, row_weight)  # [..., j, i], [..., i]
     if weighting == "published":
-        row_losses = loss[..., None, :, None]
-        risk = weight * loss.unsqueeze(-2)
+        row_losses, risk = loss[..., None, :, None], weight * loss.unsqueeze(-2)
     else:
         row_losses = losses.unsqueeze(-3)
-        risk = (weights * row_losses).sum(-1)
-    both = loss.unsqueeze(-1) + loss.unsqueeze(-2)  # l̄_i + l̄_j
-    units = (weight + weight.transpose(-1, -2)).mul_(both)  # 4·U
-    inverse = torch.where(units > 4 * _smallest_divisor(units), units.reciprocal(), 0.0)
-    scaled = (risk - risk.transpose(-1, -2)).mul_(inverse)  # s/4
-    # each pair, and so each of its risks, is in the sum over pairs twice
-    at_risk = scaled * inverse * (factor * (64 / (environments * (environments - 1))))
-    at_weight = (scaled * both).mul_(at_risk)
-    return torch.addcmul(-at_weight.unsqueeze(-1), at_risk.unsqueeze(-1), row_losses) * weights
+        risk = average(weights * row_losses, -1)
+    _, at = pair_penalty(PairSums(weight, risk, loss), scaling)
+    at_weight, at_risk = ((factor * slope).unsqueeze(-1) for slope in (at.weight, at.risk))
+    return torch.addcmul(at_weight, at_risk, row_losses) * weights

@@ -42,25 +42,22 @@ from wri.objectives.base import (
 )
 from wri.objectives.density_hyperparameters import DENSITY_HYPERPARAMETERS
 from wri.objectives.density_steps import ALL_PAIRS, DensityRule, density_steps
-from wri.objectives.fixed_gaps import fixed_gap_penalty, overlap_weights
+from wri.objectives.fixed_weights import FixedWeightGaps, fixed_weight_penalty, overlap_weights
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting, annealing
-from wri.objectives.known_densities import KnownDensities
-from wri.objectives.linear_gaps import LinearGaps
-from wri.objectives.pairs import compare, mean_over_circle
+from wri.objectives.pairs import PrecomputedDensities, compare, mean_over_circle
 from wri.objectives.table_rules import WRI_DENSITY, WRI_WITH_HIDDEN
 from wri.objectives.weighted_risks import (
     Form,
     Scaling,
     Weighting,
-    is_out_of_sight,
+    gap_penalty,
+    is_negligible,
     largest_elsewhere,
-    over_pairs,
-    scaled_gaps,
     weighted_gaps,
     wri_penalty,
 )
 from wri.rows import in_proportion
-from wri.stacked import Adam, Seen
+from wri.stacked import Adam, View
 
 RUNNING = 0.9  # share of the past in the running mean of d̄
 
@@ -72,10 +69,10 @@ class State:
     flat: Tensor  # [R, P], the densities' parameters
     adam: Adam
     fitted: Tensor  # [R] bool: whether a run's densities have been fitted
-    known: KnownDensities | None  # at all training rows, where the densities are fitted once
+    precomputed: PrecomputedDensities | None  # where the densities are fitted once
     mean_weight: Tensor | None  # [R, E, E], running mean of d̄
     unchecked: Tensor | None  # [R] bool: runs whose first penalty is still to come, if any
-    linear: LinearGaps | None = None  # where rows and densities stay as they are
+    frozen: FixedWeightGaps | None = None  # where rows and densities stay as they are
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ class WRI(Objective):
     scaling: Scaling = "loss"
     _: KW_ONLY
     density: Density = field(default_factory=Bounded)
-    density_on: Seen = "x"
+    density_on: View = "x"
     density_scaling: Scaling = "relative"
     running_mean: bool = False
     early_weight: float = 0.0
@@ -131,6 +128,8 @@ class WRI(Objective):
     divided: bool = False
     overlap_power: float = 0.0
     name = "wri"
+    penalises_losses = True
+    tree_penalty_weight = 1.0
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "published": {"weighting": "published"},
         "coloured": {
@@ -176,7 +175,7 @@ class WRI(Objective):
         check_option("scaling", self.scaling, get_args(Scaling))
         check_option("density_scaling", self.density_scaling, get_args(Scaling))
         check_option("form", self.form, get_args(Form))
-        check_option("density_on", self.density_on, get_args(Seen))
+        check_option("density_on", self.density_on, get_args(View))
         if not 0 <= self.overlap_power < inf:
             raise InputError(f"overlap_power must be 0 or more, not {self.overlap_power!r}")
         if self.running_mean and self.overlap_power:
@@ -198,7 +197,7 @@ class WRI(Objective):
     def initial(self, start: Start) -> State:
         runs, environments = len(start.seeds), start.environments
         network = start.network
-        width = network.width_seen(self.density_on)
+        width = network.view_width(self.density_on)
         rows = self.density.initial(start.seeds, environments, width)
         splits = [start.draws.split(run) for run in range(runs)]
         if self._fitted_once:
@@ -206,9 +205,9 @@ class WRI(Objective):
             fits = {split: self._fit_once(run, start.draws) for split, run in one_run.items()}
             rows = np.stack([fits[split] for split in splits])
         flat = torch.as_tensor(rows, dtype=start.dtype, device=start.device)
-        known = None
+        precomputed = None
         if self._fitted_once:
-            known = KnownDensities.of(
+            precomputed = PrecomputedDensities.of(
                 splits,
                 environments,
                 start.draws,
@@ -228,7 +227,7 @@ class WRI(Objective):
             flat=flat,
             adam=Adam.initial(flat),
             fitted=fitted,
-            known=known,
+            precomputed=precomputed,
             mean_weight=mean_weight,
             unchecked=unchecked,
         )
@@ -269,7 +268,7 @@ class WRI(Objective):
         return SideSteps(*(int(hyper[name]) for name in names))
 
     @property
-    def whole(self) -> Literal["whole", "resampled"]:
+    def full_batch(self) -> Literal["whole", "resampled"]:
         return "resampled" if self.form == "halves" else "whole"
 
     def resets_at(self, hyper: HyperValues) -> Tensor:
@@ -278,6 +277,11 @@ class WRI(Objective):
     def state_of(self, state: State, run: int) -> np.ndarray:
         """Return the parameters of the densities, `[1, P]`."""
         return state.flat[run : run + 1].cpu().numpy()
+
+    def weighted_columns(self, kept: Any, width: int) -> np.ndarray:
+        if kept is None or self.weighting == "uniform":
+            return np.ones(width, bool)
+        return self.density.used_columns(np.ravel(kept), width)
 
     @property
     def is_smooth(self) -> bool:
@@ -291,7 +295,7 @@ class WRI(Objective):
         count = len(rows.x)
         fitted = cached(self.density, lambda: self._fit_rows(rows))[None]
         weigh = partial(overlap_weights, density=self.density, fitted=fitted, count=count)
-        penalty = partial(fixed_gap_penalty, overlap_power=self.overlap_power)
+        penalty = partial(fixed_weight_penalty, overlap_power=self.overlap_power)
         return RowForm(penalty, weigh, state=fitted)
 
     def _fit_rows(self, rows: TrainingRows) -> np.ndarray:  # [P]
@@ -305,34 +309,39 @@ class WRI(Objective):
         y = [own[often] for own, often in zip(rows.y, repeated, strict=True)]
         return self.density.fit_with_targets(x, y)
 
-    def settle(self, batch: Batch, state: State) -> State:
-        """The state for rows that are the same at every step: their weights are made once."""
-        known, places = state.known, batch.places
+    def freeze_weights(self, batch: Batch, state: State) -> State:
+        known, indices = state.precomputed, batch.indices
         fixed = self.form == "square" and not (self.running_mean or self._depends_on_unit)
-        if known is None or places is None or not fixed or batch.y.shape[1] > ALL_PAIRS:
+        if known is None or indices is None or not fixed or batch.y.shape[1] > ALL_PAIRS:
             return state
         how = self.weighting, self.scaling, batch.weight, self.normalised, self.overlap_power
-        return replace(state, linear=LinearGaps.of(known.compare(places, None).log_densities, *how))
+        return replace(
+            state, frozen=FixedWeightGaps.of(known.compare(indices, None).log_densities, *how)
+        )
 
     def loss(
         self, model: Model, batch: Batch, state: State, context: StepContext
     ) -> tuple[Tensor, State]:
-        views = model.views(batch.x)  # [R, E, B, …] each
-        losses = model.loss.per_example(views.outputs, batch.y)  # [R, E, B]
+        known = None if batch.indices is None else state.precomputed
+        if known is None:
+            views = model.views(batch.x)  # [R, E, B, …] each
+            seen = views.view(self.density_on).detach()
+            losses = model.loss.per_example(views.outputs, batch.y)  # [R, E, B]
+        else:
+            losses = model.losses(batch.x, batch.y)
         risk = batch.mean(losses).mean(-1)
         # drawn at every step, so that later draws do not depend on whether it is needed
         after = self._density_rule.circle(losses.shape[1], context)
         weight = torch.where(state.fitted, scheduled(context, self.early_weight), 0.0)
         if not weight.any():
             return risk, state
-        if state.linear is not None:
-            return penalised(risk, weight, state.linear.penalty(losses), self.divided), state
-        if state.known is None or batch.places is None:
-            seen = views.seen(self.density_on).detach()
+        if state.frozen is not None:
+            return penalised(risk, weight, state.frozen.penalty(losses), self.divided), state
+        if known is None or batch.indices is None:
             with torch.no_grad():
                 compared = compare(self.density, state.flat, seen, after, context.hyper)
         else:
-            compared = state.known.compare(batch.places, after)
+            compared = known.compare(batch.indices, after)
         logs, in_force = compared.log_densities, weight != 0
         if not in_force.all():  # no gradient, and no NaN, from runs without a penalty
             losses = torch.where(in_force[:, None, None], losses, 1.0)
@@ -357,8 +366,8 @@ class WRI(Objective):
             gaps = weighted_gaps(losses, logs, self.weighting, row_weight, self.normalised)
             mean = state.mean_weight.lerp(gaps.mean_weight, 1 - RUNNING)
             mean = torch.where(state.mean_weight.isnan(), gaps.mean_weight, mean)
-            scaled = scaled_gaps(gaps._replace(mean_weight=mean), self.scaling)
-            penalty = over_pairs(scaled.square(), self.weighting)
+            gaps = gaps._replace(mean_weight=mean)
+            penalty = gap_penalty([gaps], self.scaling, self.weighting == "ratio")
             kept = torch.where(in_force[:, None, None], mean, state.mean_weight)
             state = replace(state, mean_weight=kept)
         return penalised(risk, weight, mean_over_circle(penalty), self.divided), state
@@ -368,7 +377,7 @@ class WRI(Objective):
     ) -> None:
         """Warn of `runs` whose first penalty is too small to matter: they would be ERM."""
         largest = largest_elsewhere(logs, row_weight).flatten(1).amax(1)  # [R], of all pairs
-        small = is_out_of_sight(largest, self.scaling, hyper["penalty_weight"])
+        small = is_negligible(largest, self.scaling, hyper["penalty_weight"])
         small &= runs & largest.isfinite()  # without any overlap the unit does not matter
         if small.any():
             warnings.warn(
@@ -423,7 +432,7 @@ class WRI(Objective):
             features = []
             for rows in draws.environments(run):
                 views = alone.views(state.flat.new_tensor(rows)[None])
-                features.append(views.seen(self.density_on)[0].cpu().numpy())
+                features.append(views.view(self.density_on)[0].cpu().numpy())
             state.flat[run] = torch.nan
             if not all(np.isfinite(rows).all() for rows in features):
                 continue
@@ -435,7 +444,8 @@ class WRI(Objective):
                 continue
 
     def _fit_once(self, run: int, draws: Draws) -> np.ndarray:  # [P]
-        return draws.once(run, self.density, lambda: self._fit(draws.environments(run), run, draws))
+        make = partial(self._fit, draws.environments(run), run, draws)
+        return draws.cached(run, self.density, make)
 
     def _fit(self, seen: list[np.ndarray], run: int, draws: Draws) -> np.ndarray:  # [P]
         """Fit the density of one run on its whole environments."""

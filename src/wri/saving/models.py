@@ -238,10 +238,9 @@ def _encode_spec(spec: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
     try:
         return as_json(spec.as_dict()), {}
     except InputError:
-        density = getattr(spec.objective, "density", None)
         plain = type(spec.objective)()
-        kept = replace(spec, objective=replace(spec.objective, density=plain.density))  # type: ignore[type-var, attr-defined]
-        return as_json(kept.as_dict()), {"density": _describe(density)}
+        kept = replace(spec, objective=replace(spec.objective, density=plain.density))  # type: ignore[type-var]
+        return as_json(kept.as_dict()), {"density": _describe(spec.objective.density)}
 
 
 def _describe(value: Any) -> str:

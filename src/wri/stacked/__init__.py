@@ -3,7 +3,7 @@
 from wri.stacked.adam import Adam, clip_norm
 from wri.stacked.by_hand import OneHiddenLayer, Pullback
 from wri.stacked.losses import CROSS_ENTROPY, LOGISTIC, LOSSES, SQUARED, Loss
-from wri.stacked.network import AnyNetwork, Network, Seen, Views
+from wri.stacked.network import AnyNetwork, Network, View, Views
 from wri.stacked.packing import Packing, differentiate
 from wri.stacked.seeds import Streams, generator
 
@@ -19,8 +19,8 @@ __all__ = [
     "OneHiddenLayer",
     "Packing",
     "Pullback",
-    "Seen",
     "Streams",
+    "View",
     "Views",
     "clip_norm",
     "differentiate",

@@ -23,46 +23,15 @@ Pullback = Callable[[Tensor], Tensor]
 
 
 class OneHiddenLayer:
-    """Networks with one hidden layer and one output, differentiated by hand.
-
-    Parameters
-    ----------
-    network : Network
-        K copies with widths (D, H, 1).
-    flat : Tensor of shape (R, P)
-        Parameters; they may change in place between calls.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from wri.stacked import Network, OneHiddenLayer
-    >>> network = Network((2, 3, 1))
-    >>> flat = torch.as_tensor(network.initial([0])).float()
-    >>> outputs, pullback = OneHiddenLayer(network, flat).forward(torch.ones(1, 4, 2))
-    >>> outputs.shape, pullback(torch.ones_like(outputs)).shape == flat.shape
-    (torch.Size([1, 1, 4]), True)
-    """
+    """Networks with one hidden layer and one output, differentiated by hand."""
 
     def __init__(self, network: Network, flat: Tensor) -> None:
         self._inputs, self._hidden, _ = network.widths
         self._copies, self._flat = network.copies, flat
         self._pieces = flat.split(network.packing.sizes, 1)  # weight, bias, and those of the output
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Pullback]:
-        """Compute outputs and their pullback; call it under `no_grad`.
-
-        Parameters
-        ----------
-        x : Tensor of shape (R, N, D) or (R·K, N, D)
-            Rows that all copies of a run see, or rows per copy.
-
-        Returns
-        -------
-        outputs : Tensor of shape (R, K, N)
-            Outputs.
-        pullback : callable
-            From the gradient at the outputs to the gradient at the parameters; call it once.
-        """
+    def forward(self, x: Tensor) -> tuple[Tensor, Pullback]:  # [R, N, D] -> [R, K, N]
+        """Compute outputs and their pullback; call it under `no_grad`."""
         groups, rows, _ = x.shape
         runs, units = len(self._flat), self._copies * self._hidden
         weight, bias, out_weight, out_bias = self._pieces

@@ -16,56 +16,22 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """Element-wise loss of outputs `[..., C]` and targets `[...]`.
-
-    Parameters
-    ----------
-    name : str
-        Name in `LOSSES`.
-    per_example : callable
-        Loss of each example, from outputs and targets to `[...]`.
-    scale_gradient : callable
-        Derivative of the loss in a scale of the outputs, per example.
-    correct : callable
-        1 for a right and 0 for a wrong prediction, per example.
-    classes : bool
-        Whether targets are class numbers with one output each.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from wri.stacked import SQUARED
-    >>> SQUARED.per_example(torch.tensor([[1.0], [2.0]]), torch.tensor([0.0, 2.0]))
-    tensor([1., 0.])
-    """
+    """Element-wise loss of outputs `[..., C]` and targets `[...]`."""
 
     name: str
-    per_example: Callable[[Tensor, Tensor], Tensor]
-    scale_gradient: Callable[[Tensor, Tensor], Tensor]
-    correct: Callable[[Tensor, Tensor], Tensor]
+    per_example: Callable[[Tensor, Tensor], Tensor]  # […, C], […] -> […], as the others
+    scale_gradient: Callable[[Tensor, Tensor], Tensor]  # d loss(w·f, y)/dw at w = 1
+    correct: Callable[[Tensor, Tensor], Tensor]  # share of the point that a prediction earns
     classes: bool  # targets are class numbers, one output each
 
     def __reduce__(self) -> tuple[Callable[[str], "Loss"], tuple[str]]:
         """Pickle by name, so that another process has the same object."""
         return _find_loss, (self.name,)
 
-    def with_scale_gradient(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return `per_example` and `scale_gradient`; cross-entropy needs one softmax for both.
-
-        Parameters
-        ----------
-        outputs : Tensor of shape (..., C)
-            Outputs of a network.
-        targets : Tensor of shape (...)
-            Targets.
-
-        Returns
-        -------
-        losses : Tensor of shape (...)
-            Loss per example.
-        gradients : Tensor of shape (...)
-            Derivative in the scale per example.
-        """
+    def with_scale_gradient(
+        self, outputs: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:  # […, C], […] -> […], […]
+        """Return `per_example` and `scale_gradient`; cross-entropy needs one softmax for both."""
         if self.classes:
             return _cross_entropy_and_scale(outputs, targets)
         return self.per_example(outputs, targets), self.scale_gradient(outputs, targets)

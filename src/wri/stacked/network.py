@@ -20,165 +20,48 @@ from wri.stacked.packing import Packing
 from wri.stacked.seeds import generator
 
 MOST_WEIGHTS = 2**27  # one gigabyte in double precision
-Seen = Literal["x", "phi", "outputs"]
+View = Literal["x", "phi", "outputs"]
 """What a density or the evidence sees of a row."""
 
 
 class Views(NamedTuple):
-    """Rows at three stages of a network: inputs, Φ(x) and outputs.
-
-    Attributes
-    ----------
-    x : Tensor of shape (R, ..., D)
-        Inputs.
-    phi : Tensor of shape (R, ..., F)
-        Representation Φ(x).
-    outputs : Tensor of shape (R, ..., C)
-        Outputs head(Φ(x)).
-
-    Examples
-    --------
-    >>> import torch
-    >>> from wri.stacked import Views
-    >>> Views(torch.zeros(1, 2), torch.ones(1, 3), torch.zeros(1, 1)).seen("phi")
-    tensor([[1., 1., 1.]])
-    """
+    """Rows at three stages of a network: inputs, Φ(x) and outputs."""
 
     x: Tensor  # [R, …, D]
     phi: Tensor  # [R, …, F]
     outputs: Tensor  # [R, …, C]
 
-    def seen(self, what: Seen) -> Tensor:
-        """Return the view of that name.
-
-        Parameters
-        ----------
-        what : {"x", "phi", "outputs"}
-            Name of the view.
-
-        Returns
-        -------
-        view : Tensor
-            The view.
-        """
+    def view(self, what: View) -> Tensor:
+        """Return the view of that name."""
         found: Tensor = getattr(self, what)
         return found
 
 
 class AnyNetwork(Protocol):
-    """Protocol of a network `head ∘ Φ` whose parameters are rows `flat [R, P]`.
+    """Protocol of a network `head ∘ Φ` whose parameters are rows `flat [R, P]`."""
 
-    Examples
-    --------
-    >>> import torch
-    >>> from wri.stacked import AnyNetwork, Network
-    >>> network: AnyNetwork = Network((2, 3, 1))
-    >>> network.width_seen("phi")
-    3
-    """
+    def view_width(self, what: View) -> int:
+        """Return the width of a view."""
 
-    def width_seen(self, what: Seen) -> int:
-        """Return the width of a view.
+    def represent(self, flat: Tensor, x: Tensor) -> Tensor:  # [R, P], [R, …, D] -> [R, …, F]
+        """Return Φ(x)."""
 
-        Parameters
-        ----------
-        what : {"x", "phi", "outputs"}
-            Name of the view.
+    def head(self, flat: Tensor, phi: Tensor) -> Tensor:  # [R, P], [R, …, F] -> [R, …, C]
+        """Return the outputs of a representation."""
 
-        Returns
-        -------
-        width : int
-            Number of columns.
-        """
+    def outputs(self, flat: Tensor, x: Tensor) -> Tensor:  # [R, P], [R, …, D] -> [R, …, C]
+        """Return head(Φ(x))."""
 
-    def represent(self, flat: Tensor, x: Tensor) -> Tensor:
-        """Return Φ(x).
-
-        Parameters
-        ----------
-        flat : Tensor of shape (R, P)
-            Parameters.
-        x : Tensor of shape (R, ..., D)
-            Inputs.
-
-        Returns
-        -------
-        phi : Tensor of shape (R, ..., F)
-            Representation.
-        """
-
-    def head(self, flat: Tensor, phi: Tensor) -> Tensor:
-        """Return the outputs of a representation.
-
-        Parameters
-        ----------
-        flat : Tensor of shape (R, P)
-            Parameters.
-        phi : Tensor of shape (R, ..., F)
-            Representation.
-
-        Returns
-        -------
-        outputs : Tensor of shape (R, ..., C)
-            Outputs.
-        """
-
-    def outputs(self, flat: Tensor, x: Tensor) -> Tensor:
-        """Return head(Φ(x)).
-
-        Parameters
-        ----------
-        flat : Tensor of shape (R, P)
-            Parameters.
-        x : Tensor of shape (R, ..., D)
-            Inputs.
-
-        Returns
-        -------
-        outputs : Tensor of shape (R, ..., C)
-            Outputs.
-        """
-
-    def views(self, flat: Tensor, x: Tensor) -> Views:
-        """Return x, Φ(x) and head(Φ(x)).
-
-        Parameters
-        ----------
-        flat : Tensor of shape (R, P)
-            Parameters.
-        x : Tensor of shape (R, ..., D)
-            Inputs.
-
-        Returns
-        -------
-        views : Views
-            The three stages.
-        """
+    def views(self, flat: Tensor, x: Tensor) -> Views:  # [R, P], [R, …, D]
+        """Return x, Φ(x) and head(Φ(x))."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """Multi-layer perceptron with ReLU, stacked over runs; Φ is all but the last layer.
+    """Multi-layer perceptron with ReLU, stacked over runs; Φ is all but the last layer."""
 
-    Parameters
-    ----------
-    widths : tuple of int
-        Inputs, hidden layers, outputs. With `(D, C)` Φ is the identity.
-    copies : int, default=1
-        Number K of independent networks per run (one per environment's density).
-
-    Examples
-    --------
-    >>> import torch
-    >>> from wri.stacked import Network
-    >>> network = Network((2, 4, 3))
-    >>> flat = torch.as_tensor(network.initial(seeds=[0, 1])).float()
-    >>> network.outputs(flat, torch.zeros(2, 5, 2)).shape
-    torch.Size([2, 5, 3])
-    """
-
-    widths: tuple[int, ...]
-    copies: int = 1
+    widths: tuple[int, ...]  # inputs, hidden layers, outputs; with (D, C) Φ is the identity
+    copies: int = 1  # K, independent networks per run, such as one per environment's density
 
     def __post_init__(self) -> None:
         if self.packing.size > MOST_WEIGHTS:
@@ -196,36 +79,12 @@ class Network:
             shapes += [(self.copies, outputs, inputs), (self.copies, outputs, 1)]
         return Packing(tuple(shapes))
 
-    def width_seen(self, what: Seen) -> int:
-        """Return the width of a view.
-
-        Parameters
-        ----------
-        what : {"x", "phi", "outputs"}
-            Name of the view.
-
-        Returns
-        -------
-        width : int
-            Number of columns.
-        """
+    def view_width(self, what: View) -> int:
+        """Return the width of a view."""
         return {"x": self.widths[0], "phi": self.widths[-2], "outputs": self.widths[-1]}[what]
 
     def initial(self, seeds: Sequence[int], purpose: str = "weights") -> np.ndarray:  # [R, P]
-        """Draw initial parameters, uniform in ±1/√inputs like PyTorch's linear layers.
-
-        Parameters
-        ----------
-        seeds : sequence of int
-            Seed of each run.
-        purpose : str, default="weights"
-            Purpose of the random stream.
-
-        Returns
-        -------
-        parameters : ndarray of shape (R, P)
-            One row per run.
-        """
+        """Draw initial parameters, uniform in ±1/√inputs like PyTorch's linear layers."""
         bound = np.concatenate(
             [
                 np.full(self.copies * outputs * (inputs + 1), inputs**-0.5)
@@ -234,92 +93,25 @@ class Network:
         )
         return np.stack([generator(s, purpose).uniform(-bound, bound) for s in seeds])
 
-    def represent(self, flat: Tensor, x: Tensor) -> Tensor:
-        """Return Φ(x).
-
-        Parameters
-        ----------
-        flat : Tensor of shape (R, P)
-            Parameters.
-        x : Tensor of shape (R·K, ..., D) or (1, ..., D)
-            Inputs, or inputs that all runs share.
-
-        Returns
-        -------
-        phi : Tensor of shape (R·K, ..., F)
-            Representation.
-        """
+    def represent(self, flat: Tensor, x: Tensor) -> Tensor:  # [R, P], [R·K, …, D] -> [R·K, …, F]
+        """Return Φ(x)."""
         return self._through(self._parts(flat)[:-1], x)
 
-    def head(self, flat: Tensor, phi: Tensor) -> Tensor:
-        """Return the outputs of a representation: the last layer.
-
-        Parameters
-        ----------
-        flat : Tensor of shape (R, P)
-            Parameters.
-        phi : Tensor of shape (R·K, ..., F)
-            Representation.
-
-        Returns
-        -------
-        outputs : Tensor of shape (R·K, ..., C)
-            Outputs.
-        """
+    def head(self, flat: Tensor, phi: Tensor) -> Tensor:  # [R, P], [R·K, …, F] -> [R·K, …, C]
+        """Return the outputs of a representation: the last layer."""
         return self._through(self._parts(flat)[-1:], phi, last=True)
 
-    def outputs(self, flat: Tensor, x: Tensor) -> Tensor:
-        """Return head(Φ(x)).
-
-        Parameters
-        ----------
-        flat : Tensor of shape (R, P)
-            Parameters.
-        x : Tensor of shape (R·K, ..., D) or (1, ..., D)
-            Inputs, or inputs that all runs share.
-
-        Returns
-        -------
-        outputs : Tensor of shape (R·K, ..., C)
-            Outputs.
-        """
+    def outputs(self, flat: Tensor, x: Tensor) -> Tensor:  # [R, P], [R·K, …, D] -> [R·K, …, C]
+        """Return head(Φ(x))."""
         return self._through(self._parts(flat), x, last=True)
 
-    def views(self, flat: Tensor, x: Tensor) -> Views:
-        """Return x, Φ(x) and head(Φ(x)).
-
-        Parameters
-        ----------
-        flat : Tensor of shape (R, P)
-            Parameters.
-        x : Tensor of shape (R·K, ..., D)
-            Inputs.
-
-        Returns
-        -------
-        views : Views
-            The three stages.
-        """
+    def views(self, flat: Tensor, x: Tensor) -> Views:  # [R, P], [R·K, …, D]
+        """Return x, Φ(x) and head(Φ(x))."""
         phi = self.represent(flat, x)
         return Views(x, phi, self.head(flat, phi))
 
-    def outputs_of_copies(self, flat: Tensor, x: Tensor) -> Tensor:
-        """Return the outputs of all copies at the same x.
-
-        The first layers of the copies are computed in one product.
-
-        Parameters
-        ----------
-        flat : Tensor of shape (R, P)
-            Parameters.
-        x : Tensor of shape (R, ..., D)
-            Inputs.
-
-        Returns
-        -------
-        outputs : Tensor of shape (R, K, ..., C)
-            Outputs.
-        """
+    def outputs_of_copies(self, flat: Tensor, x: Tensor) -> Tensor:  # [R, …, D] -> [R, K, …, C]
+        """Return the outputs of all copies at the same x; their first layers are one product."""
         (weight, bias), *others = self._parts(flat)
         runs = len(flat)
         first = weight.reshape(runs, -1, self.widths[0]), bias.reshape(runs, -1, 1)

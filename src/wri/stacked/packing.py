@@ -14,21 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Packing:
-    """Division of a row of numbers into tensors of given shapes.
-
-    Parameters
-    ----------
-    shapes : tuple of tuple of int
-        Shapes of the tensors.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from wri.stacked import Packing
-    >>> packing = Packing(((2, 2), (3,)))
-    >>> [tuple(part.shape) for part in packing.views(torch.zeros(4, packing.size))]
-    [(4, 2, 2), (4, 3)]
-    """
+    """Division of a row of numbers into tensors of given shapes."""
 
     shapes: tuple[tuple[int, ...], ...]
 
@@ -43,18 +29,7 @@ class Packing:
         return sum(self.sizes)
 
     def views(self, flat: Tensor) -> list[Tensor]:  # [R, P] -> [R, *shape] each
-        """Return the tensors; they share memory with `flat` and its gradient.
-
-        Parameters
-        ----------
-        flat : Tensor of shape (R, P)
-            One row per run.
-
-        Returns
-        -------
-        tensors : list of Tensor
-            `[R, *shape]` each.
-        """
+        """Return the tensors; they share memory with `flat` and its gradient."""
         return [
             piece.view(len(flat), *shape)
             for piece, shape in zip(flat.split(self.sizes, dim=1), self.shapes, strict=True)
@@ -62,30 +37,6 @@ class Packing:
 
 
 def differentiate(losses: Tensor, flat: Tensor) -> Tensor:  # [R], [R, P] -> [R, P]
-    """Return the gradient of each run's loss with respect to its own parameters.
-
-    Runs share no parameters, so the gradient of the sum holds the gradient of each run.
-
-    Parameters
-    ----------
-    losses : Tensor of shape (R,)
-        Loss of each run.
-    flat : Tensor of shape (R, P)
-        Parameters.
-
-    Returns
-    -------
-    gradient : Tensor of shape (R, P)
-        Gradient of each run.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from wri.stacked import differentiate
-    >>> flat = torch.tensor([[1.0], [3.0]], requires_grad=True)
-    >>> differentiate(flat.square().sum(1), flat)
-    tensor([[2.],
-            [6.]])
-    """
+    """Return the gradient of each run's loss with respect to its own parameters."""
     (gradient,) = torch.autograd.grad(losses.sum(), flat)
     return gradient

@@ -87,10 +87,10 @@ def _bytes_of_doubles(run: Run) -> float:
 
 def _bytes_of_fit(run: Run) -> float:
     """Return the memory of fitting a density to whole environments: rows and batches."""
-    density = getattr(run.objective, "density", None)
+    density = run.objective.density
     if density is None or density.learning != "refit":
         return 0.0
-    width = run.network.width_seen(run.objective.density_on)  # type: ignore[attr-defined]
-    drawn = getattr(density, "batch_size", 0) * len(run.train)
+    width = run.network.view_width(run.objective.density_on)
+    drawn = density.batch_size * len(run.train)
     kept = SINGLE * len(run.learned) * len(run.train)  # log densities at all rows
     return kept + width * (len(run.learned) * (DOUBLE + SINGLE) + FITTED * SINGLE * drawn)

@@ -38,7 +38,7 @@ class _Layer(NamedTuple):
 class _Group(NamedTuple):
     """Runs of one bank."""
 
-    runs: Tensor | None  # [G], their places in the stack; None for all
+    runs: Tensor | None  # [G], their indices in the stack; None for all
     x: Tensor  # [G or 1, N, D]
     y: Tensor  # [G or 1, N]
     layers: list[_Layer]

@@ -168,7 +168,7 @@ class _Stack:
             context = StepContext(step, self.hyper, self.random)
             rate = self.hyper["learning_rate"] * self._rate_left(step / spec.steps)
             batch = self.features.batch(drawn.rows)
-            batch = batch._replace(weight=drawn.weight, places=drawn.places)
+            batch = batch._replace(weight=drawn.weight, indices=drawn.indices)
             losses, self.state = self.objective.loss(self.model, batch, self.state, context)
             gradient = differentiate(losses, self.model.flat)
             with torch.no_grad():

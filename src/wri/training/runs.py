@@ -312,7 +312,7 @@ class Run:
         """Key that is equal for runs that see the same numbers in the same rows."""
         return self.split if self.spec.standardise else id(self.bank)
 
-    def see(self, rows: np.ndarray | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+    def view(self, rows: np.ndarray | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
         """Return features and targets of some rows in the units of the run.
 
         Parameters
@@ -343,7 +343,7 @@ class Run:
             Features, targets and weights.
         """
         kind = np.float64 if self.bank.n_classes is None else np.int64
-        seen = [self.see(rows) for rows in self.train]
+        seen = [self.view(rows) for rows in self.train]
         weights = self.bank.weights
         return TrainingRows(
             [x.astype(np.float64, copy=False) for x, _ in seen],
@@ -368,7 +368,7 @@ class Run:
         targets : Tensor of shape (n,)
             Class numbers or floats.
         """
-        features, targets = self.see(rows)
+        features, targets = self.view(rows)
         x = torch.as_tensor(features, dtype=self.dtype, device=device)
         y = torch.as_tensor(targets, device=device)
         return x, y.to(torch.long if self.bank.loss.classes else self.dtype)

@@ -70,7 +70,7 @@ class Sampler:
         purpose: str,
         dtype: torch.dtype,
     ) -> None:
-        self._whole = runs[0].objective.whole
+        self._whole = runs[0].objective.full_batch
         self._generators = [generator(run.seed, purpose) for run in runs]
         self._tables = [
             np.concatenate(list(run.train)) + s
@@ -110,8 +110,8 @@ class Sampler:
         """Return all training rows of a run, environment by environment."""
         return self._tables[run]
 
-    def places(self, run: int, steps: int) -> np.ndarray:  # [steps, E, B]
-        """Return the next `steps` batches as places in `table`; padding repeats the first row.
+    def indices(self, run: int, steps: int) -> np.ndarray:  # [steps, E, B]
+        """Return the next `steps` batches as indices in `table`; padding repeats the first row.
 
         So nothing can overflow at padding that does not overflow at a row of the batch.
         """
@@ -119,7 +119,7 @@ class Sampler:
         longest = int(taken.max())
         position = np.zeros((steps, len(counts), self.size), dtype=np.int64)
         drawn = self._generators[run].random((steps, len(counts), longest))
-        position[..., :longest] = self._places(run, drawn)
+        position[..., :longest] = self._indices(run, drawn)
         for e in self._used_whole(run):
             position[:, e] = 0
             own = drawn[:, e, : counts[e]]
@@ -132,29 +132,29 @@ class Sampler:
         position += starts[:, None]
         return position
 
-    def _places(self, run: int, drawn: np.ndarray) -> np.ndarray:  # [steps, E, B]
-        """Return places in each environment from numbers drawn in [0, 1)."""
+    def _indices(self, run: int, drawn: np.ndarray) -> np.ndarray:  # [steps, E, B]
+        """Return indices in each environment from numbers drawn in [0, 1)."""
         weights = self._row_weights[run]
         if weights is None:
             return drawn * self._counts[run][:, None]
-        places = np.empty_like(drawn)
+        indices = np.empty_like(drawn)
         for e, own in enumerate(weights):
             ends = own.cumsum()
-            places[:, e] = np.searchsorted(ends / ends[-1], drawn[:, e], "right")
-        return places
+            indices[:, e] = np.searchsorted(ends / ends[-1], drawn[:, e], "right")
+        return indices
 
     def stream(self, steps: int) -> Iterator[DrawnRows]:
         """Yield the batches of all runs, step by step."""
         runs, environments = self._counts.shape
         ahead = max(1, AHEAD // (runs * environments * self.size))
         for start in range(0, steps, ahead):
-            own = [self.places(run, min(ahead, steps - start)) for run in range(runs)]
-            found = [table[places] for table, places in zip(self._tables, own, strict=True)]
-            rows, places = (
+            own = [self.indices(run, min(ahead, steps - start)) for run in range(runs)]
+            found = [table[indices] for table, indices in zip(self._tables, own, strict=True)]
+            rows, indices = (
                 torch.from_numpy(np.stack(part, axis=1)).to(self._device) for part in (found, own)
             )
             for step in range(len(rows)):
-                yield DrawnRows(rows[step], places[step], self.weight)
+                yield DrawnRows(rows[step], indices[step], self.weight)
 
 
 class StackDraws(Draws):
@@ -176,7 +176,7 @@ class StackDraws(Draws):
         return self._sampler.size * len(self._runs[0].train)
 
     def density_rows(self, runs: Sequence[int], steps: Sequence[int]) -> Iterator[DrawnRows]:
-        places = [self._sampler.places(run, n) for run, n in zip(runs, steps, strict=True)]
+        indices = [self._sampler.indices(run, n) for run, n in zip(runs, steps, strict=True)]
         weight = self._sampler.weight
         if weight is not None:
             weight = weight[list(runs)]
@@ -184,7 +184,7 @@ class StackDraws(Draws):
         while start < steps[0]:
             n = sum(count > start for count in steps)
             stop = min(steps[n - 1], start + max(1, AT_ONCE // self.rows_per_step))
-            parts = [own[start:stop] for own in places[:n]]
+            parts = [own[start:stop] for own in indices[:n]]
             rows = [self._sampler.table(run)[own] for run, own in zip(runs, parts, strict=False)]
             yield DrawnRows(
                 self._on_device(rows),
@@ -215,12 +215,12 @@ class StackDraws(Draws):
             )
 
     def environments(self, run: int) -> list[np.ndarray]:
-        return [self._runs[run].see(rows)[0] for rows in self._whole(run)]
+        return [self._runs[run].view(rows)[0] for rows in self._whole(run)]
 
     def targets(self, run: int) -> list[np.ndarray]:
         chosen = self._runs[run]
         kind = np.float64 if chosen.bank.n_classes is None else np.int64
-        return [chosen.see(rows)[1].astype(kind) for rows in self._whole(run)]
+        return [chosen.view(rows)[1].astype(kind) for rows in self._whole(run)]
 
     def _whole(self, run: int) -> Sequence[np.ndarray]:
         """Return row numbers of each training environment, repeated by their weights."""
@@ -232,5 +232,5 @@ class StackDraws(Draws):
     def split(self, run: int) -> Hashable:
         return self._runs[run].split
 
-    def once(self, run: int, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
+    def cached(self, run: int, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
         return cached_for(self._runs[run], key, make)

@@ -170,17 +170,12 @@ class LinearRun:
 
     def scale(self, weight: float) -> float:
         """Return the divisor of the objective for L-BFGS."""
-        return 1.0 if self._divided else max(1.0, weight)
+        return 1.0 if self.objective.divided else max(1.0, weight)
 
     def _points(self, weights: Sequence[float]) -> list[float]:
         """Return λ through which the path goes."""
         largest = max(weights)
         return sorted({0.0, *weights, *(point for point in PATH if point < largest)})
-
-    @property
-    def _divided(self) -> bool:
-        """Whether the objective itself is divided by max(1, λ)."""
-        return bool(getattr(self.objective, "divided", False))
 
     def _differentiate(self, weight: float) -> Differentiate:
         if self.form is None:
@@ -189,7 +184,7 @@ class LinearRun:
 
     def combine(self, weight: float) -> Combine:
         """Return mean_e R_e + λ · penalty with its slopes."""
-        divisor, form = max(1.0, weight) if self._divided else 1.0, self.form or RowForm()
+        divisor, form = max(1.0, weight) if self.objective.divided else 1.0, self.form or RowForm()
 
         def combine(sums: Sums) -> tuple[float, Sums]:
             value, slopes = float(sums.losses[:, 0].mean()), np.zeros_like(sums.losses)
@@ -227,7 +222,7 @@ class AutomaticLoss:
         sampler = Sampler([run], features, [rows], "batches", torch.float64)
         drawn = next(iter(sampler.stream(1)))
         self._batch: Batch = features.batch(drawn.rows)._replace(
-            weight=drawn.weight, places=drawn.places
+            weight=drawn.weight, indices=drawn.indices
         )
         start = Start(
             seeds=[run.seed],

@@ -38,15 +38,7 @@ class SampleRun(Run):
 
 
 def solve_in_chunks(run: SampleRun, open_chunks: Callable[[RowsAsTable], SumChunks]) -> Record:
-    """Solve a run on all rows, of which its own are a sample.
-
-    Parameters
-    ----------
-    run
-        Sample and specification. λ is that of the specification.
-    open_chunks
-        Takes the rules by which rows become a table; returns a function that sums over the chunks.
-    """
+    """Solve a run on all rows, of which its own are a sample; chunks become tables by its rules."""
     sample = LinearRun(run)
     if sample.form is None:
         raise InputError(

@@ -203,7 +203,7 @@ class Algorithm(nn.Module):
                 f"{objective.name} needs {objective.least_environments} training environments, but "
                 f"num_domains is {num_domains}; hold out fewer"
             )
-        density = getattr(objective, "density", None)
+        density = objective.density
         if density is not None and density.learning == "refit":
             raise InputError(
                 f"{type(density).__name__} is fitted on whole environments, but a training loop "

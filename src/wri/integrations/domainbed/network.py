@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from wri.errors import InputError
-from wri.stacked import Seen, Views
+from wri.stacked import View, Views
 
 HIDDEN = 64  # units of the default featurizer's layers
 
@@ -49,7 +49,7 @@ class ModuleNetwork:
             None
         ]
 
-    def width_seen(self, what: Seen) -> int:
+    def view_width(self, what: View) -> int:
         if what != "phi":
             raise InputError(f"densities see the featurizer's output here, 'phi', not {what!r}")
         return self.width

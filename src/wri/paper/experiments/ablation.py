@@ -272,7 +272,7 @@ def penalty(
     rows = [data.rows[e][:count] for e in TRAINING]
     x = torch.as_tensor(np.stack([data.bank.features[own] for own in rows]))[None]  # [1, E, B, D]
     flat = torch.as_tensor(record.parameters)[None]
-    seen = record.network.views(flat, x).seen(objective.density_on)
+    seen = record.network.views(flat, x).view(objective.density_on)
     numbers = complete(objective.hyperparameters(), variant.spec.hyper, variant.spec.preset)
     hyper = {key: torch.tensor([value]) for key, value in numbers.items()}
     logs = objective.density.log_density(torch.as_tensor(record.state), seen, len(rows), hyper)
