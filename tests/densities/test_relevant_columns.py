@@ -21,10 +21,10 @@ def _rows(seed, classes, lacking=None):
 
 
 def test_the_cause_is_seen_and_what_changes_or_tells_nothing_is_not():
-    shares = column_shares(*_rows(0, classes=2))
-    assert shares[0] > 0.9
-    assert shares[1] == 0
-    assert shares[2] < 0.5
+    shares = np.stack([column_shares(*_rows(seed, classes=2)) for seed in range(10)])
+    assert (shares[:, 0] > 0.9).all()
+    assert (shares[:, 1] == 0).all()
+    assert shares[:, 2].mean() < 0.3  # chance may tell something now and then
 
 
 def test_an_environment_may_lack_a_class():
