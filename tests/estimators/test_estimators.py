@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hospitals import hospitals, new_hospital
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 import wri
+from hospitals import hospitals, new_hospital
 from wri.datasets.hospitals import TRAINING
 from wri.densities import Gaussian
 from wri.errors import InputError

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hospitals import hospitals
 from sklearn.exceptions import NotFittedError
 
 import wri
+from hospitals import hospitals
 from wri.boosting import TreeSettings
 from wri.diagnosis import changing_features
 from wri.errors import InputError

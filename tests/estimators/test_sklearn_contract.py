@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from hospitals import hospitals
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, cross_validate
@@ -16,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import wri
+from hospitals import hospitals
 from wri.densities import FittedClassifier
 from wri.objectives import OBJECTIVES
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from hospitals import hospitals
 
 import wri
+from hospitals import hospitals
 from wri.densities import Gaussian, Mixture
 from wri.errors import InputError
 from wri.estimators import ESTIMATORS

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from hospitals import hospitals
 from sklearn.metrics import roc_auc_score
 
 import wri
+from hospitals import hospitals
 from wri.datasets import hospitals as simulation
 from wri.datasets import joined
 from wri.errors import InputError

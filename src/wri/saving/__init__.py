@@ -18,6 +18,5 @@ followed, sizes are checked before contents are read, and every name, type and s
 that `model.json` implies.
 """
 
-from wri.saving.models import load, save
-
-__all__ = ["load", "save"]
+from wri.saving.models import load as load
+from wri.saving.models import save as save
