@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from wri.datasets import hospitals
 from wri.errors import InputError
-from wri.estimators.row_split import hash_rows
+from wri.estimators.inputs import hash_rows
 from wri.evaluation.futures import FUTURES, future_rows
 from wri.tables.candidates import FitOptions
 from wri.tables.fit_report import future_table

@@ -103,7 +103,7 @@ def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tu
     from sklearn.pipeline import Pipeline
 
     from wri.estimators import load
-    from wri.estimators.folders import SavedInFolders
+    from wri.estimators.base import SavedInFolders
     from wri.tables.diagnosing import NamedColumns
     from wri.tables.fitting import find_schema, last_step, name_columns, prepared_columns
     from wri.tables.held_out import SiteData

@@ -277,7 +277,7 @@ def _load(folder: Path) -> Any:
     if not folder.exists():
         raise InputError(f"{shorten(folder)} does not exist; give the folder that wri fit wrote")
     from wri.estimators import load
-    from wri.estimators.folders import SavedInFolders
+    from wri.estimators.base import SavedInFolders
 
     return load(folder, SavedInFolders)  # without the backbone of a model of pictures
 

@@ -163,7 +163,7 @@ def _fit(
 def _print_best_json(
     kept: StoreContents, models: "Sequence[BestModel]", folder: Path | None
 ) -> None:
-    from wri.estimators.specs import python_line
+    from wri.estimators.network import python_line
 
     best = [
         {
@@ -198,7 +198,7 @@ def _choice_rows(kept: StoreContents, model: "BestModel") -> list[dict[str, Any]
 
 
 def _show_best(kept: StoreContents, models: "Sequence[BestModel]", folder: Path | None) -> None:
-    from wri.estimators.specs import python_line
+    from wri.estimators.network import python_line
 
     for model in models:
         label = f"{model.algorithm} on {model.dataset}, {model.selection}, {model.measure}"

@@ -23,9 +23,8 @@ from scipy.stats import binomtest, t
 from wri.diagnosis.inputs import listed, short_labels
 from wri.errors import InputError
 from wri.number_text import write_number
-from wri.ood.evidence import FAR, UNSURE, Evidence, HeldOutRows, RowEvidence
-from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
-from wri.ood.ranges import USUAL_BEYOND
+from wri.ood.evidence import FAR, UNSURE, Evidence, RowEvidence
+from wri.ood.held_out import USUAL_BEYOND, ExpectedLoss, HeldOutRows, LeftOutSites
 from wri.ood.unseen import UnseenCells
 from wri.report import style
 from wri.rows import refuse_infinite

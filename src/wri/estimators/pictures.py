@@ -17,9 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from wri.datasets import ImageFolder
 from wri.errors import InputError, shorten
-from wri.estimators.classifiers import Classifier
-from wri.estimators.derived import ESTIMATORS
-from wri.estimators.verdicts import Assessment
+from wri.estimators.derived import ESTIMATORS, Classifier
+from wri.estimators.evidence import Assessment
 from wri.features.backbones import Backbone, as_backbone
 from wri.features.extraction import PathLike, PictureFeatures, extract
 from wri.progress import progress_bar

@@ -19,15 +19,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from wri.errors import InputError
+from wri.estimators.base import EnvironmentEstimator, SavedInFolders
 from wri.estimators.columns import ColumnReader
-from wri.estimators.common import EnvironmentEstimator
-from wri.estimators.environments import read_environments, without_column
-from wri.estimators.folders import SavedInFolders
+from wri.estimators.inputs import read_environments, without_column
 from wri.ood.unseen import UnseenCells, flag_unseen
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
-    from wri.estimators.verdicts import Assessment
+    from wri.estimators.evidence import Assessment
 
 METADATA = ("groups", "sample_weight")
 """Arguments of the last step's `fit` besides rows and targets."""

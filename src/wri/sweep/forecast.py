@@ -11,7 +11,7 @@ from wri.sweep.store import Store
 from wri.sweep.sweep import Sweep
 from wri.training import Run, train_stack
 from wri.training.memory import resident_bytes
-from wri.training.stacks import stack_cost
+from wri.training.scheduling import stack_cost
 
 PROBE = 5  # steps that are timed
 LIBRARIES = 5e7  # bytes that PyTorch takes when it first trains

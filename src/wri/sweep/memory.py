@@ -15,7 +15,7 @@ import torch
 
 from wri.training import Run
 from wri.training.runs import LARGE_BANK
-from wri.training.stacks import MOST_ROWS, overhead_of
+from wri.training.scheduling import MOST_ROWS, overhead_of
 
 COPIES = 12  # numbers per unit and row of a batch that a step keeps
 INPUTS = 3  # numbers per input and row of a batch

@@ -15,7 +15,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from wri.diagnosis.left_out import plain_model
 from wri.errors import InputError, check_option
 from wri.estimators import ESTIMATORS
-from wri.estimators.specs import has_penalty_weight
+from wri.estimators.choice import has_penalty_weight
 from wri.jobs import RUNNERS
 from wri.registry import ALGORITHMS
 

@@ -18,10 +18,9 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from wri.errors import InputError
-from wri.estimators.base import Estimator
+from wri.estimators.network import Estimator, make_spec
 from wri.estimators.pipeline import make_pipeline
-from wri.estimators.search import Problem
-from wri.estimators.specs import make_spec
+from wri.estimators.problem import Problem
 from wri.progress import Progress, silent
 from wri.rows import ROUNDING, Scaling
 from wri.stacked.linear import MemoryTable, SumChunks

@@ -22,7 +22,7 @@ from scipy.stats import binomtest, t
 
 from wri.diagnosis.changing_features import flagged_columns
 from wri.errors import InputError, shorten
-from wri.estimators.row_split import hash_rows
+from wri.estimators.inputs import hash_rows
 from wri.evaluation.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future, future_rows
 from wri.jobs import LocalRunner, Runner
 from wri.ood.measures import auroc

@@ -25,8 +25,8 @@ from sklearn.metrics import roc_auc_score
 from wri.diagnosis.new_site import SiteLoss, expect_loss
 from wri.errors import InputError, shorten
 from wri.estimators.columns import DistinctCells, as_category, as_number
+from wri.estimators.evidence import Assessment
 from wri.estimators.pipeline import last_step
-from wri.estimators.verdicts import Assessment
 from wri.number_text import write_number, write_percent
 from wri.tables.fit_summary import FitSummary, read_summary
 from wri.tables.verdict import SiteWord
@@ -74,7 +74,7 @@ class Outcomes:
     def __init__(self, model: Any, target: str) -> None:
         last = last_step(model)
         self.summary: FitSummary | None = read_summary(model)
-        self.known, self.left_out = last.known_, last.left_out_
+        self.known, self.left_out = last.held_out_, last.left_out_
         self.classes = getattr(last, "classes_", None)
         self.target = target
         self.missing = 0

@@ -19,8 +19,8 @@ import pandas as pd
 from wri.datasets.table_size import check_memory
 from wri.errors import InputError
 from wri.estimators.columns import listed
+from wri.estimators.evidence import Assessment
 from wri.estimators.pipeline import last_step
-from wri.estimators.verdicts import Assessment
 from wri.ood.unseen import UnseenCount
 from wri.tables.chunks import Chunk, TableFile, as_numbers
 from wri.tables.outcomes import Outcomes

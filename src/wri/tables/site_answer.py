@@ -33,7 +33,7 @@ from wri.diagnosis.new_site import FEWEST_NEW, OFTEN_BEYOND, NewSite
 from wri.errors import shorten
 from wri.evaluation.futures import LIKE, REVERSED
 from wri.number_text import write_number, write_percent
-from wri.ood.ranges import USUAL_BEYOND
+from wri.ood.held_out import USUAL_BEYOND
 from wri.tables.candidates import CONSTANT
 from wri.tables.column_names import readable_names
 from wri.tables.fit_summary import FitSummary, used_columns

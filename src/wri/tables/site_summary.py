@@ -12,7 +12,7 @@ from wri.diagnosis.new_site import NewSite
 from wri.errors import InputError, shorten
 from wri.evaluation.futures import LIKE
 from wri.number_text import write_number, write_percent
-from wri.ood.ranges import USUAL_BEYOND
+from wri.ood.held_out import USUAL_BEYOND
 from wri.report.blocks import (
     Block,
     BulletList,

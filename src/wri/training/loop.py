@@ -14,8 +14,7 @@ from wri.objectives.base import Model, Start, StepContext
 from wri.progress import Progress
 from wri.stacked import Adam, Streams, clip_norm, differentiate
 from wri.training.evaluation import Evaluator
-from wri.training.records import Record
-from wri.training.runs import Run
+from wri.training.runs import Record, Run
 from wri.training.sampler import Sampler, StackDraws, StackedRows
 from wri.training.solver import solve_stack
 

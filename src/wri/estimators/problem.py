@@ -7,12 +7,12 @@ row outside `fit` is used.
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 
-from wri.estimators.row_split import RowSplit
+from wri.estimators.inputs import RowSplit
 from wri.progress import Progress
 from wri.stacked import generator
 from wri.threads import torch_threads
@@ -21,14 +21,6 @@ from wri.training import Bank, ModelSpec, Run, train
 MOST_FOLDS = 5  # most runs that leave environments out, for the spread between sites
 STEP_ROWS = 2**14  # rows per step of all runs together that choose λ only
 FEWEST_CHOOSING = 100  # rows per environment that choose λ, if it has them
-
-
-class LeftOutRun(NamedTuple):
-    """Run that was trained without some environments."""
-
-    environments: list[int]  # those left out
-    run: Run
-    record: Any  # what training left of it
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,6 +36,12 @@ class Problem:
     @property
     def n_environments(self) -> int:
         return len(self.rows.fitted)
+
+    @property
+    def weights(self) -> np.ndarray:  # [N]
+        """Weight of each row."""
+        given = self.bank.weights
+        return np.ones(len(self.bank.targets)) if given is None else given
 
     @property
     def keeps_path(self) -> bool:
@@ -123,7 +121,9 @@ class Problem:
         losses = losses.reshape(self.n_environments, len(specs), -1)
         return losses.swapaxes(0, 1), records[0].steps
 
-    def leave_out(self, spec: ModelSpec, progress: Progress) -> list[LeftOutRun]:
+    def leave_out(
+        self, spec: ModelSpec, progress: Progress
+    ) -> list[tuple[list[int], Run, Any]]:  # environments left out, run, record
         """Train the specification without each environment in turn.
 
         With more than `MOST_FOLDS` environments several are left out at a time, so that the cost
@@ -134,7 +134,7 @@ class Problem:
         others = [[e for e in range(n) if e not in fold] for fold in folds]
         runs = [self.run(spec, kept, held_out=True) for kept in others]
         records = self.train(runs, spec.last_step, progress)
-        return [LeftOutRun(*each) for each in zip(folds, runs, records, strict=True)]
+        return list(zip(folds, runs, records, strict=True))
 
     def for_choosing(self, specs: Sequence[ModelSpec]) -> "Problem":
         """Return the problem with fewer training rows, if trained candidates differ in λ only.
@@ -173,8 +173,3 @@ class Problem:
 def _without_penalty_weight(spec: ModelSpec) -> ModelSpec:
     others = {name: value for name, value in spec.hyper.items() if name != "penalty_weight"}
     return replace(spec, hyper=others)
-
-
-def penalty_weight_of(spec: ModelSpec) -> float | None:
-    """Return λ of a complete specification; None if its objective has none."""
-    return spec.hyper.get("penalty_weight")

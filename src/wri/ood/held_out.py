@@ -1,4 +1,6 @@
-"""Expected loss of rows by their predictions, from rows with known losses.
+"""What is kept of training rows to judge a new site: their losses, and the ranges of columns.
+
+Expected loss of rows by their predictions, from rows with known losses:
 
     m(f) = Σ_{j near f} s_j l_j / Σ_{j near f} s_j
 
@@ -7,17 +9,42 @@ s_j: the share of the row, all environments with the same weight. Predictions ar
 number: the predicted number, the probability of the second of two classes, and for more classes the
 loss expected by the model's own probabilities, −Σ_c p_c log p_c. Sorting and cumulated sums take
 O((n + n_known) log n_known) time and a few numbers per row.
+
+Ranges of columns in the training environments:
+
+    beyond: x_d < q_d(α/2)  or  x_d > q_d(1 − α/2),   α = 1 %
+
+with quantiles of the rows of all training environments, which have the same weight. Evidence on the
+predictor's outputs cannot see an unusual row with an ordinary prediction; ranges find it, column by
+column.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.special import entr
 
-from wri.ood.evidence import HeldOutRows
+from wri.ood.evidence import equal_shares
 
 NEIGHBOURS = 10  # smallest k; the square root of the known rows if that is larger
+USUAL_BEYOND = 0.01  # α
+
+
+class HeldOutRows(NamedTuple):
+    """Held-out rows of the training environments with predictions and losses."""
+
+    predictions: np.ndarray  # [n, C], class probabilities, or [n, 1] numbers
+    losses: np.ndarray  # [n]
+    environment: np.ndarray  # [n]
+    shares: np.ndarray  # [n], sum to one, every environment counted alike
+
+    @classmethod
+    def of(cls, predictions: np.ndarray, losses: np.ndarray, weights: Sequence[np.ndarray]) -> Self:
+        """Make the record of rows in the order of environments, with the weights of each."""
+        environment = np.repeat(np.arange(len(weights)), [len(own) for own in weights])
+        return cls(predictions, losses, environment, np.concatenate(equal_shares(weights)))
 
 
 class LeftOutSites(NamedTuple):
@@ -91,3 +118,29 @@ def _cumulated(values: np.ndarray) -> np.ndarray:  # [n] -> [n + 1]
 
 def _between(cumulated: np.ndarray, window: NearRows) -> np.ndarray:
     return cumulated[window.end] - cumulated[window.start]
+
+
+class ColumnRanges(NamedTuple):
+    """Range of nearly all training rows per column."""
+
+    low: np.ndarray  # [D]
+    high: np.ndarray  # [D]
+
+    @classmethod
+    def of(cls, environments: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> Self:
+        """Compute the ranges from rows `[n, D]` of each environment and their weights."""
+        shares = np.concatenate(equal_shares(weights))
+        rows = np.concatenate(environments)
+        low, high = np.empty(rows.shape[1]), np.empty(rows.shape[1])
+        for d, column in enumerate(rows.T):
+            order = column.argsort()
+            cumulated = shares[order].cumsum()
+            ends = np.searchsorted(cumulated, [USUAL_BEYOND / 2, 1 - USUAL_BEYOND / 2])
+            low[d], high[d] = column[order[ends.clip(max=len(order) - 1)]]
+        return cls(low, high)
+
+    def beyond(self, rows: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
+        """Return which values lie beyond their column's range."""
+        found = rows < self.low
+        found |= rows > self.high
+        return found

@@ -3,41 +3,185 @@
     predict:  X ─► categories as codes ─► start + mean of the forests' scores
 
 Trees split on columns without standardising them, and missing values stay missing. LightGBM is an
-optional requirement and is imported when trees are grown or loaded.
+optional requirement and is imported when trees are grown or loaded. It takes a category as a whole
+number from 0: in a pandas column of the type `category` each label is replaced by its place among
+the categories of `fit`, and a new category counts as missing.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from sklearn.utils import Tags
 
-from wri.boosting import ColumnView, TreeRecord, TreeRun, Trees, TreeSpec, class_outputs, fill_gaps
-from wri.boosting.runs import train_trees
-from wri.boosting.spec import PRESET
-from wri.boosting.trees import load_lightgbm
-from wri.estimators.choice import DEFAULT_RULE, Rule
-from wri.estimators.common import EnvironmentEstimator
-from wri.estimators.row_split import RowSplit
-from wri.estimators.search import Problem
-from wri.estimators.specs import AUTO, PenaltyWeight, preset_penalty_weight
-from wri.estimators.tree_columns import (
-    FROM_DTYPE,
-    check_codes,
-    encode_categories,
-    find_categories,
-    find_columns,
-    forget_unknown,
+from wri.boosting import (
+    ColumnView,
+    TreeRecord,
+    TreeRun,
+    Trees,
+    TreeSettings,
+    TreeSpec,
+    class_outputs,
+    fill_gaps,
+    train_trees,
 )
-from wri.estimators.tree_specs import TreeProblem, make_tree_spec, make_tree_specs
+from wri.boosting.spec import OF_NETWORKS, PRESET
+from wri.boosting.trees import load_lightgbm
+from wri.errors import InputError, shorten
+from wri.estimators.base import EnvironmentEstimator
+from wri.estimators.choice import AUTO, DEFAULT_RULE, PenaltyWeight, Rule, preset_penalty_weight
+from wri.estimators.inputs import FLAG, NUMBER, Constraint, RowSplit
+from wri.estimators.problem import Problem
 from wri.evaluation.futures import Future
 from wri.objectives import OBJECTIVES
-from wri.progress import silent
+from wri.progress import Progress, silent
 from wri.rows import refuse_gaps
 from wri.stacked import View
 from wri.training import Bank, ModelSpec
 
+GROWTH = tuple(each.name for each in fields(TreeSettings))
+LADDER = (0.0, 1.0, 5.0)
+"""λ that "auto" chooses from, as multiples of the default: few, because trees are not solved."""
+MOST_CHOOSING = 1000  # rows per environment that choose λ only
 MOST_EXPLAINED = 2000  # largest number of rows for importances
+FROM_DTYPE = "from_dtype"
+LARGEST_CODE = 2**16 - 1
+"""Largest code of a category: LightGBM keeps a bit for each number up to the largest."""
+
+
+def find_categories(X: Any) -> dict[str, np.ndarray]:
+    """Return the categories of a DataFrame's columns of the type `category`, by name."""
+    if not isinstance(X, pd.DataFrame):
+        return {}
+    found = {}
+    for name, dtype in X.dtypes.items():
+        if isinstance(dtype, pd.CategoricalDtype):
+            labels = dtype.categories.to_numpy()
+            if len(labels) > LARGEST_CODE + 1:
+                raise InputError(
+                    f"column {shorten(name)!r} has {len(labels)} categories; at most "
+                    f"{LARGEST_CODE + 1} are taken: join rare ones, or leave it out"
+                )
+            found[str(name)] = labels
+    return found
+
+
+def encode_categories(X: Any, categories: Mapping[str, np.ndarray]) -> Any:
+    """Replace labels by their places among the known categories; new labels become NaN."""
+    if not categories or not isinstance(X, pd.DataFrame):
+        return X
+    X = X.copy(deep=False)
+    for name, labels in categories.items():
+        if name in X.columns:
+            place = pd.Index(labels).get_indexer(pd.Index(X[name].to_numpy(dtype=object)))
+            X[name] = np.where(place < 0, np.nan, place.astype(float))
+    return X
+
+
+def find_columns(
+    asked: Any, names: np.ndarray | None, width: int, categories: Mapping[str, np.ndarray]
+) -> tuple[int, ...]:
+    """Return the numbers of the columns that hold categories: by type, and those asked for."""
+    places = {} if names is None else {str(name): place for place, name in enumerate(names)}
+    found = {places[name] for name in categories}
+    given: Sequence[Any] = () if isinstance(asked, str) and asked == FROM_DTYPE else asked
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+        raise InputError(
+            f"categorical must be {FROM_DTYPE!r}, or a list of names or numbers of columns, not "
+            f"{shorten(repr(asked))}"
+        )
+    for each in given:
+        place: Any = places.get(each) if isinstance(each, str) else each
+        whole = isinstance(place, int | np.integer) and not isinstance(place, bool)
+        if not whole or not 0 <= int(place) < width:
+            raise InputError(f"categorical names {shorten(repr(each))}, which is no column of X")
+        found.add(int(place))
+    return tuple(sorted(found))
+
+
+def check_codes(X: np.ndarray, columns: Sequence[int], names: np.ndarray | None) -> None:
+    """Refuse codes that LightGBM cannot take: they are whole numbers from 0."""
+    for column in columns:
+        own = X[:, column]
+        wrong = np.flatnonzero(
+            ~np.isnan(own) & ((own != np.floor(own)) | (own < 0) | (own > LARGEST_CODE))
+        )
+        if len(wrong):
+            name = f"column {column}" if names is None else f"column {shorten(names[column])!r}"
+            raise InputError(
+                f"{name} is categorical and holds {own[wrong[0]]:g} in row {wrong[0]}; codes are "
+                f"whole numbers from 0 to {LARGEST_CODE}: make it a pandas column of the type "
+                "'category'"
+            )
+
+
+def forget_unknown(X: np.ndarray, columns: Sequence[int]) -> np.ndarray:
+    """Replace impossible codes by NaN."""
+    if not columns:
+        return X
+    X = X.copy()
+    for column in columns:
+        own = X[:, column]
+        own[(own != np.floor(own)) | (own < 0) | (own > LARGEST_CODE)] = np.nan
+    return X
+
+
+def make_tree_spec(asked: "TreeEstimator", candidate: Mapping[str, Any]) -> TreeSpec:
+    """Make the specification of a constructor, changed by a candidate.
+
+    A candidate's keys are settings of the trees, hyper-parameters or options of the objective.
+    """
+    kind = OBJECTIVES[asked._objective]
+    growth = {name: getattr(asked, name) for name in GROWTH}
+    options: dict[str, Any] = dict(asked.options or {})
+    hyper: dict[str, Any] = dict(asked.hyper or {})
+    if asked.penalty_weight not in (None, AUTO):
+        hyper["penalty_weight"] = asked.penalty_weight
+    known = {each.name for each in kind.hyperparameters()} - set(OF_NETWORKS)
+    own_options = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    for name, value in candidate.items():
+        if name in GROWTH:
+            growth[name] = value
+        elif name in own_options:
+            options[name] = value
+        elif name in known:
+            hyper[name] = value
+        else:
+            possible = ", ".join([*GROWTH, *sorted(own_options | known)])
+            raise InputError(f"unknown setting {name!r} in candidates; choose from {possible}")
+    return TreeSpec.grown(asked._objective, TreeSettings(**growth), hyper=hyper, options=options)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TreeProblem(Problem):
+    """What all runs of trees of one fit share."""
+
+    categorical: tuple[int, ...] = ()
+
+    @property
+    def trusts_preset(self) -> bool:
+        """Whether the preset's λ costs little where nothing changes; not on small tables."""
+        return False
+
+    def _make_run(
+        self, spec: ModelSpec, rows: Sequence[np.ndarray], evaluate: Mapping[str, np.ndarray]
+    ) -> TreeRun:
+        return TreeRun(
+            spec,
+            self.bank,
+            rows,
+            seed=self.seed,
+            evaluate=evaluate,
+            categorical=self.categorical,
+        )
+
+    def train(self, runs: Sequence[TreeRun], every: int, progress: Progress) -> list[TreeRecord]:
+        return train_trees(runs, every=every, n_jobs=self.n_jobs, progress=progress)
+
+    def _most_choosing(self, candidates: int) -> int:
+        return MOST_CHOOSING
 
 
 class TreeEstimator(EnvironmentEstimator):
@@ -155,7 +299,7 @@ class TreeEstimator(EnvironmentEstimator):
         Densities of the training environments with the thresholds of `verdict`.
     evidence_on_ : str
         What the evidence sees of a row.
-    known_ : HeldOutRows
+    held_out_ : HeldOutRows
         Predictions and losses of the held-out rows.
     left_out_ : LeftOutSites or None
         Loss of each environment when it was left out; None if none was.
@@ -183,6 +327,13 @@ class TreeEstimator(EnvironmentEstimator):
     erm_importances_: np.ndarray | None
     categorical_: tuple[int, ...]
     categories_: dict[str, np.ndarray]
+
+    _ladder = LADDER
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **EnvironmentEstimator._constraints,
+        "learning_rate": NUMBER,
+        "compare_erm": FLAG.required,
+    }
 
     def __init__(
         self,
@@ -281,18 +432,15 @@ class TreeEstimator(EnvironmentEstimator):
             bank=bank, rows=rows, seed=seed, n_jobs=self.n_jobs, categorical=self.categorical_
         )
 
+    def _spec(self, candidate: Mapping[str, Any]) -> TreeSpec:
+        return make_tree_spec(self, candidate)
+
+    def _plain_erm(self, spec: ModelSpec) -> TreeSpec:
+        return TreeSpec.grown("erm", make_tree_spec(self, {}).trees)
+
     def _default_penalty_weight(self) -> float | None:
         own = OBJECTIVES[self._objective].tree_penalty_weight
         return preset_penalty_weight(self._objective, self.preset) if own is None else own
-
-    def _specs(self, can_choose: bool) -> list[ModelSpec]:
-        asked = make_tree_specs(self)
-        if len(asked) > 1 and not can_choose:
-            asked = [make_tree_spec(self)]
-        if self.n_environments_ < asked[0].objective.least_environments:
-            first = make_tree_spec(self)
-            return [TreeSpec.grown("erm", first.trees)]
-        return asked
 
     def _train(self, problem: Problem, specs: Sequence[ModelSpec]) -> None:
         super()._train(problem, specs)
