@@ -36,7 +36,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
-from wri.experiments.heart import split
+from wri.paper.experiments.heart import split
 
 from insured_sites import KINDS, STRENGTHS, Design, sample_table
 from peer_models import PEERS, PLAIN, Fitted, Rows, future_loss, least_worst_regret, mean_loss
