@@ -34,7 +34,7 @@ from insured_sites import KINDS, STRENGTHS, Design, sample_table
 from public_tables import TABLES, Rows, read_public
 from wri.datasets import load_heart
 from wri.estimators.choice import CandidateLosses, penalty_ladder, pick
-from wri.evaluation.futures import FUTURES
+from wri.futures import FUTURES
 from wri.paper.experiments.heart import split
 from wri.report.intervals import interval
 

@@ -52,7 +52,7 @@ from wri.estimators.inputs import (
     without_column,
 )
 from wri.estimators.problem import Problem
-from wri.evaluation.futures import FUTURES, Future
+from wri.futures import FUTURES, Future
 from wri.objectives import Objective
 from wri.ood.evidence import Evidence, RowEvidence
 from wri.ood.held_out import ColumnRanges, HeldOutRows, LeftOutSites

@@ -8,7 +8,7 @@
 
 Futures: "like", the left-out environment as it is; "unrelated", the columns whose relation to the
 target changes between the other environments tell nothing there; "reversed", they tell the
-opposite (`wri.evaluation.futures`). "regret" insures against a future as far as it does not cost
+opposite (`wri.futures`). "regret" insures against a future as far as it does not cost
 more in another. With the first two futures alone it stops where the marker still decides: on the
 simulated hospitals even the λ with the least regret at the new hospitals themselves has 58 % at a
 reversed marker (`docs/results/insurance.md`), so all three are the default. Where no column is
@@ -33,7 +33,7 @@ from wri.diagnosis.changing_features import flagged_columns
 from wri.errors import InputError
 from wri.estimators.inputs import hash_rows
 from wri.estimators.problem import Problem
-from wri.evaluation.futures import FUTURES, LIKE, SENTENCES, Future, future_rows
+from wri.futures import FUTURES, LIKE, SENTENCES, Future, future_rows
 from wri.number_text import write_number
 from wri.objectives import OBJECTIVES
 from wri.progress import Progress

@@ -28,7 +28,7 @@ from wri.estimators.choice import (
 )
 from wri.estimators.inputs import NUMBER, WHOLE, WIDTHS, Constraint, RowSplit
 from wri.estimators.problem import Problem
-from wri.evaluation.futures import Future
+from wri.futures import Future
 from wri.objectives import OBJECTIVES
 from wri.registry import OBJECTIVES as ENTRIES
 from wri.rows import Scaling, refuse_gaps

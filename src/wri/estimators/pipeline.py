@@ -18,9 +18,9 @@ from sklearn.pipeline import Pipeline, _name_estimators
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from wri.datasets.columns import ColumnReader
 from wri.errors import InputError
 from wri.estimators.base import EnvironmentEstimator, SavedInFolders
-from wri.estimators.columns import ColumnReader
 from wri.estimators.inputs import read_environments, without_column
 from wri.ood.unseen import UnseenCells, flag_unseen
 

@@ -34,7 +34,7 @@ from wri.estimators.base import EnvironmentEstimator
 from wri.estimators.choice import AUTO, DEFAULT_RULE, PenaltyWeight, Rule, preset_penalty_weight
 from wri.estimators.inputs import FLAG, NUMBER, Constraint, RowSplit
 from wri.estimators.problem import Problem
-from wri.evaluation.futures import Future
+from wri.futures import Future
 from wri.objectives import OBJECTIVES
 from wri.progress import Progress, silent
 from wri.rows import refuse_gaps

@@ -10,7 +10,7 @@ again. Worker processes, and a Ray that was started here, end with their runner 
 from wri.errors import check_option
 from wri.jobs.local import LocalRunner
 from wri.jobs.on_ray import RayRunner
-from wri.jobs.runner import WORKER, Ended, Jobs, Report, Runner
+from wri.jobs.runner import WORKER, Ended, Jobs, Report, Runner, run_calls
 
 __all__ = [
     "RUNNERS",
@@ -22,6 +22,7 @@ __all__ = [
     "Report",
     "Runner",
     "open_runner",
+    "run_calls",
 ]
 
 RUNNERS: dict[str, type[LocalRunner] | type[RayRunner]] = {"local": LocalRunner, "ray": RayRunner}
