@@ -31,11 +31,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, la
 
 import wri
 from wri.diagnosis.changing_features import flagged_columns
-<<<<<<< HEAD
-from wri.evaluation.futures import LIKE, UNRELATED, Future, future_rows
-=======
-from wri.futures import DEFAULT_FUTURES, Future, future_rows
->>>>>>> r-tables
+from wri.futures import LIKE, UNRELATED, Future, future_rows
 
 MOST_TESTED = 8  # columns of which ICP tests all subsets
 PLAIN = "plain regression"

@@ -42,12 +42,8 @@ from peer_models import PEERS, PLAIN, Fitted, Rows, future_loss, least_worst_reg
 from public_tables import TABLES, read_public
 from wri.cache import cache_folder
 from wri.datasets import load_heart
-<<<<<<< HEAD
-from wri.evaluation.futures import FUTURES
-from wri.paper.experiments.heart import split
-=======
 from wri.futures import FUTURES
->>>>>>> r-tables
+from wri.paper.experiments.heart import split
 
 TASKS = ("classes", "numbers")
 LAYOUTS = ((4, "partial", 300), (4, "full", 300), (6, "none", 200))  # sites, overlap, rows of each
