@@ -2,7 +2,7 @@
 
     L̂ = 1/n Σ_i m(f_i) + mean_e r_e,        r_e = L_e − L̂_e
 
-m(f): mean loss of held-out training rows with predictions like f (`wri.ood.expected_loss`). L_e is
+m(f): mean loss of held-out training rows with predictions like f (`wri.ood.held_out`). L_e is
 the mean loss of training site e for a model trained without it, and L̂_e the loss that m of that
 model, from the other sites, expects there: each training site is treated as new once. The next site
 has the same spread of r_e:

@@ -7,6 +7,7 @@ row outside `fit` is used.
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class Problem:
     def n_environments(self) -> int:
         return len(self.rows.fitted)
 
-    @property
+    @cached_property
     def weights(self) -> np.ndarray:  # [N]
         """Weight of each row."""
         given = self.bank.weights
