@@ -1,8 +1,14 @@
 """Training of stacks of runs: model specification, runs, batch sampling and the loop."""
 
-from wri.training.loop import choose_device, train_stack
 from wri.training.runs import Bank, Record, Run, Units
-from wri.training.scheduling import FinishedStack, finished_stacks, plan_stacks, train
+from wri.training.scheduling import (
+    FinishedStack,
+    choose_device,
+    finished_stacks,
+    plan_stacks,
+    train,
+    train_stack,
+)
 from wri.training.spec import ModelSpec
 
 __all__ = [

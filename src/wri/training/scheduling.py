@@ -1,4 +1,4 @@
-"""Stacks of runs: which runs share one, and where they train.
+"""Stacks of runs: which runs share one, and where they are trained or solved.
 
 Runs of one bucket differ in batch size, and a stack pads every batch to its largest. Sorted by
 size, the bucket is cut where the cost is smallest:
@@ -24,18 +24,20 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from math import sqrt
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from wri.errors import InputError
 from wri.jobs import Ended, Jobs, LocalRunner, Report, Runner
+from wri.measures import applicable_measures
 from wri.progress import Progress, silent
 from wri.threads import torch_threads
-from wri.training.loop import Measures, choose_device, train_stack
+from wri.training.loop import train_in_steps
 from wri.training.memory import give_back_freed_memory, keep_freed_memory
 from wri.training.runs import Record, Run
+from wri.training.solver import solve_stack
 
 OVERHEAD = 2_500  # rows whose arithmetic takes as long as a step's fixed cost
 SIDE_OVERHEAD = 0.2  # fixed cost of a side step, relative to that of a step
@@ -45,6 +47,9 @@ SHARES = 5  # no stack has more than one fifth of all work,
 WORTH = 4  # unless its work is less than 4 times its overhead
 ROW_SECONDS = 1e-6  # of a core for a stack's step, per row of `stack_cost`
 LEAST_SECONDS = 30  # of work per worker, below which its start costs more than it gains
+
+Measures = Sequence[str] | Literal["all"] | None
+"""Names in `wri.measures`, "all" that the targets allow, or None for the first of these."""
 
 
 def plan_stacks(runs: Sequence[Run], most_rows: int = MOST_ROWS) -> list[list[int]]:
@@ -157,6 +162,96 @@ def cheapest_cuts(
         groups.append((start_of[stop], stop))
         stop = start_of[stop]
     return groups[::-1]
+
+
+def choose_device(device: str = "auto") -> str:
+    """Return the PyTorch device to use.
+
+    Parameters
+    ----------
+    device : str, default="auto"
+        Device; "auto" is CUDA if it is available, otherwise the CPU.
+
+    Returns
+    -------
+    device : str
+        The device.
+
+    Raises
+    ------
+    InputError
+        If the device cannot be used.
+
+    Examples
+    --------
+    >>> from wri.training import choose_device
+    >>> choose_device("cpu")
+    'cpu'
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {device!r} cannot be used here: {error}") from error
+    return device
+
+
+def train_stack(
+    runs: Sequence[Run],
+    *,
+    checkpoint_every: int = 10,
+    measures: Measures = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> list[Record]:
+    """Train runs of one bucket together, or solve them, in the calling thread.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        Runs with the same `bucket`.
+    checkpoint_every : int, default=10
+        Steps between checkpoints; measured after steps 0, n, 2n, … and the last.
+    measures : sequence of str, "all" or None, default=None
+        Names in `wri.measures`, or "all" that the targets allow. None: the first of these.
+    device : str, default="auto"
+        PyTorch device.
+    progress : callable or None, default=None
+        Called with (steps done, steps in all).
+
+    Returns
+    -------
+    records : list of Record
+        One per run.
+
+    Raises
+    ------
+    InputError
+        If the runs cannot share a stack.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.training import Bank, ModelSpec, Run, train_stack
+    >>> bank = Bank(np.arange(8.0)[:, None] / 8, np.array([0, 1] * 4))
+    >>> runs = [Run(ModelSpec.of("erm", steps=5), bank, [np.arange(8)], seed=s) for s in (0, 1)]
+    >>> [record.steps.tolist() for record in train_stack(runs)]
+    [[0, 4], [0, 4]]
+    """
+    if checkpoint_every < 1:
+        raise InputError(f"checkpoint_every must be at least 1, not {checkpoint_every}")
+    if not runs:
+        raise InputError("there are no runs to train")
+    if len({run.bucket for run in runs}) != 1:
+        raise InputError("these runs cannot share a stack; let plan_stacks() sort them")
+    if measures is None or measures == "all":
+        possible = applicable_measures(runs[0].bank.n_classes)
+        measures = possible if measures == "all" else possible[:1]
+    device = choose_device(device)
+    if runs[0].spec.is_solved:
+        return solve_stack(runs, measures, device, progress)
+    return train_in_steps(runs, measures, device, checkpoint_every, progress)
 
 
 class FinishedStack(NamedTuple):
