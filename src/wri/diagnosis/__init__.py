@@ -3,7 +3,7 @@
 from wri.diagnosis.changing_features import ChangingFeatures, changing_features
 from wri.diagnosis.design import DesignPosition, design_position
 from wri.diagnosis.environment_odds import environment_logs
-from wri.diagnosis.left_out import LeftOutLosses
+from wri.diagnosis.losses import LeftOutLosses
 from wri.diagnosis.overlap import Overlap, environment_overlap
 from wri.diagnosis.position import GeneralPosition, general_position
 from wri.diagnosis.risk_gaps import RiskGaps, risk_gaps

@@ -49,7 +49,7 @@ from wri.diagnosis.inputs import (
     short_labels,
     standardised,
 )
-from wri.diagnosis.left_out import LeftOutLosses, drop_columns, losses_left_out, plain_model
+from wri.diagnosis.losses import LeftOutLosses, drop_columns, losses_left_out, plain_model
 from wri.diagnosis.slope_bootstrap import SlopeSpread, compare_slopes
 from wri.errors import InputError
 from wri.number_text import write_number

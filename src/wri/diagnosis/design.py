@@ -44,8 +44,7 @@ from wri.diagnosis.inputs import (
     short,
     standardised,
 )
-from wri.diagnosis.left_out import take_rows
-from wri.diagnosis.losses import model_losses
+from wri.diagnosis.losses import model_losses, take_rows
 from wri.diagnosis.position import EXACT, GeneralPosition, general_position, smallest_spurious_gap
 from wri.diagnosis.weighted_moments import WeightedMoments, empirical_moments, row_weights
 from wri.errors import InputError
