@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from wri.diagnosis.environment_odds import environment_logs
 from wri.diagnosis.inputs import (
     amount,
     find_column,
@@ -46,7 +45,8 @@ from wri.diagnosis.inputs import (
 )
 from wri.diagnosis.losses import model_losses, take_rows
 from wri.diagnosis.position import EXACT, GeneralPosition, general_position, smallest_spurious_gap
-from wri.diagnosis.weighted_moments import WeightedMoments, empirical_moments, row_weights
+from wri.diagnosis.weighted_moments import WeightedMoments, empirical_moments
+from wri.diagnosis.weights import environment_logs, row_weights
 from wri.errors import InputError
 from wri.number_text import write_number
 from wri.report import style

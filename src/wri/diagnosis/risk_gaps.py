@@ -16,12 +16,11 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from wri.diagnosis.blocks import check_blocks, make_cells, number_blocks
-from wri.diagnosis.environment_odds import environment_logs
 from wri.diagnosis.inputs import amount, listed, refuse_weights, short_labels
 from wri.diagnosis.losses import LeftOutLosses, ModelLosses, losses_left_out, model_losses
-from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP, pair_overlap
+from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP
 from wri.diagnosis.resampled_risks import compare, weighted_risks
-from wri.diagnosis.weighted_moments import overlap_logs
+from wri.diagnosis.weights import environment_logs, overlap_logs, pair_overlap
 from wri.errors import InputError, check_option
 from wri.number_text import write_number
 from wri.report import style
