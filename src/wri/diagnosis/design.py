@@ -263,13 +263,13 @@ def design_position(
     logs = _read_logs(logs, z[:, others], sites, seed)
     used = _predict_target(z[:, others], target)  # [n, 1 or 0]
     columns = np.concatenate([used, z[:, chosen]], 1)  # [n, 1 + d_spu]
-    places = range(used.shape[1], columns.shape[1])
+    last = range(used.shape[1], columns.shape[1])
     moments, number = partial(_weigh_moments, columns, target, logs), sites.environments.number
     permuted = _permute_moments(moments, number, logs, permutations, seed)
-    chance = smallest_spurious_gap(permuted, places, seed=seed).value
+    chance = smallest_spurious_gap(permuted, last, seed=seed).value
     most = max(float(chance.max()), EXACT)
     return DesignPosition(
-        position=general_position(moments(number), places, seed=seed, tolerance=most),
+        position=general_position(moments(number), last, seed=seed, tolerance=most),
         spurious=tuple(sites.names[k] for k in chosen),
         others=tuple(sites.names[k] for k in others),
         chance=chance,

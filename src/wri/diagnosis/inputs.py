@@ -104,4 +104,4 @@ def short_labels(labels: Iterable[object], most: int = 24) -> list[str]:
     found = [short(label, most) for label in labels]
     if len(set(found)) == len(found):
         return found
-    return [f"{text} ({place})" for place, text in enumerate(found, 1)]
+    return [f"{text} ({number})" for number, text in enumerate(found, 1)]

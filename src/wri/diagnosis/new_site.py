@@ -292,7 +292,7 @@ class NewSite:
         ax.set_title(f"most common at{hidden}", loc="left")
 
 
-def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> places
+def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> indices
     """Return columns with more rows beyond their range than usual and than by chance."""
     order = np.argsort(-beyond, kind="stable")
     often = [d for d in order if beyond[d] > OFTEN_BEYOND]

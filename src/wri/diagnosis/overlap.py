@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from wri.diagnosis.blocks import BlockCells, make_cells, number_blocks
+from wri.diagnosis.block_cells import BlockCells, make_cells, number_blocks
 from wri.diagnosis.inputs import listed, refuse_weights, short_labels
 from wri.diagnosis.weights import SmoothTerms, environment_logs, overlap_logs, pair_overlap
 from wri.number_text import write_number
@@ -197,10 +197,10 @@ class Overlap:
         labels = short_labels(self.labels, 20)
         names = [labels[k] for k in order]
         wide = max(map(len, names)) > 4 or len(names) > _ANNOTATED
-        places = np.arange(0, len(names), max(1, -(-len(names) // _NAMED)))
+        indices = np.arange(0, len(names), max(1, -(-len(names) // _NAMED)))
         size: dict[str, Any] = {"fontsize": 9 if len(names) <= _ANNOTATED else 7}
-        ax.set_xticks(places, [names[k] for k in places], rotation=90 if wide else 0, **size)
-        ax.set_yticks(places, [names[k] for k in places], **size)
+        ax.set_xticks(indices, [names[k] for k in indices], rotation=90 if wide else 0, **size)
+        ax.set_yticks(indices, [names[k] for k in indices], **size)
         ax.set_title(title)
         ax.set_xlabel("weighted towards")
         if len(names) <= _ANNOTATED:
@@ -316,9 +316,9 @@ def _permuted(
     """Return random orders of the cells, permuted within strata."""
     if not stratum.any():
         return np.stack([random.permutation(len(stratum)) for _ in range(times)])
-    orders, places = np.empty((times, len(stratum)), int), np.argsort(stratum, kind="stable")
+    orders, indices = np.empty((times, len(stratum)), int), np.argsort(stratum, kind="stable")
     for order in orders:
-        order[places] = np.lexsort([random.random(len(places)), stratum])
+        order[indices] = np.lexsort([random.random(len(indices)), stratum])
     return orders
 
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wri.diagnosis.blocks import BlockCells
+from wri.diagnosis.block_cells import BlockCells
 from wri.diagnosis.losses import ModelLosses
 
 MOST_SCALES = 5
@@ -182,8 +182,8 @@ def compare(
     return ResampledGaps(gaps, errors, gaps[:, None] + half[:, None] * [-1, 1])
 
 
-def _at(entries: Entries, places: slice) -> Entries:
-    return entries[0][places], entries[1][places]
+def _at(entries: Entries, indices: slice) -> Entries:
+    return entries[0][indices], entries[1][indices]
 
 
 def _weighted_means(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from wri.diagnosis.blocks import check_blocks, make_cells, number_blocks
+from wri.diagnosis.block_cells import check_blocks, make_cells, number_blocks
 from wri.diagnosis.inputs import amount, listed, refuse_weights, short_labels
 from wri.diagnosis.losses import LeftOutLosses, ModelLosses, losses_left_out, model_losses
 from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP
@@ -236,11 +236,11 @@ class RiskGaps:
         )
         axes.axvline(0, color=style.GREY, linewidth=0.8)
         for name, line, face, offset, gaps, intervals, chosen in series:
-            places = np.flatnonzero(chosen) + offset
-            if len(places):
-                axes.hlines(places, *(factor * intervals[chosen]).T, color=line)
+            heights = np.flatnonzero(chosen) + offset
+            if len(heights):
+                axes.hlines(heights, *(factor * intervals[chosen]).T, color=line)
                 at = factor * gaps[chosen]
-                axes.scatter(at, places, 18, face, edgecolors=line, label=name, zorder=3)
+                axes.scatter(at, heights, 18, face, edgecolors=line, label=name, zorder=3)
         axes.set_yticks(range(len(names)), names, parse_math=False)
         axes.set_ylim(len(names) - 0.5, -0.5)
         unit = "nats" if factor == 1 else "% of the variance of the target"
@@ -248,8 +248,8 @@ class RiskGaps:
         hidden = len(self.pairs) - len(shown)
         if hidden:
             axes.set_title(f"{hidden} pairs whose gaps are less clear are not shown", loc="left")
-        place = (0, 1.06 if hidden else 1.01)
-        axes.legend(loc="lower left", bbox_to_anchor=place, ncols=2, borderaxespad=0)
+        above = (0, 1.06 if hidden else 1.01)
+        axes.legend(loc="lower left", bbox_to_anchor=above, ncols=2, borderaxespad=0)
 
 
 def risk_gaps(
