@@ -41,6 +41,7 @@ from wri.diagnosis.environment_slopes import (
     number_slopes,
 )
 from wri.diagnosis.inputs import (
+    drop_columns,
     holds_classes,
     listed,
     numbers,
@@ -50,7 +51,7 @@ from wri.diagnosis.inputs import (
     short_labels,
     standardised,
 )
-from wri.diagnosis.losses import LeftOutLosses, drop_columns, losses_left_out, plain_model
+from wri.diagnosis.losses import LeftOutLosses, losses_left_out, plain_model
 from wri.errors import InputError
 from wri.number_text import write_number
 from wri.report import style

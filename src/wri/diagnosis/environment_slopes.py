@@ -11,8 +11,8 @@ so few. Distances are counted in units of the median distance of rows that are n
 rare categories keep u = 1. u depends on x alone and is the same function in all environments: a
 relation that is linear and the same everywhere stays so (Mallows, 1975).
 
-From here on a fit is quadratic. Of a cell b (the rows of a block in e, see `blocks`) only the sums
-A_b = Σ w x xᵀ and c_b = A_b β° + Σ u x (y − ŷ) are needed, w = u ŷ(1 − ŷ) or u, ŷ at β°:
+From here on a fit is quadratic. Of a cell b (the rows of a block in e, see `block_cells`) only the
+sums A_b = Σ w x xᵀ and c_b = A_b β° + Σ u x (y − ŷ) are needed, w = u ŷ(1 − ŷ) or u, ŷ at β°:
 
     M = (Σ_b A_b + ρ)⁻¹,   M_b = (Σ A − A_b + ρ)⁻¹ and β_b without the cell
     v_k = Σ_b (0.4 M s_b + 0.6 (β_e − β_b))_k² + ρ σ² (M²)_kk,   s_b = c_b − A_b β_e

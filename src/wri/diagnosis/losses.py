@@ -11,7 +11,6 @@ over environments, so it includes the spread between them. More than 20 environm
 20 groups. Fits use at most 24,000 rows, drawn at random.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -23,9 +22,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from wri.diagnosis.inputs import amount, numbers, read_target
+from wri.diagnosis.inputs import numbers, read_target, take_rows
 from wri.errors import InputError
-from wri.number_text import write_number
+from wri.number_text import write_loss, write_number
 from wri.report.intervals import Interval, interval
 from wri.rows import Environments
 
@@ -156,8 +155,8 @@ class LeftOutLosses:
         mean, low, high = (write_number(each, 2, sign=True) for each in ends)
         return (
             f"the loss at sites left out in turn goes from "
-            f"{amount(float(self.before.mean()), self.unit)} to "
-            f"{amount(float(self.after.mean()), self.unit)} (change {mean}, 95 % "
+            f"{write_loss(float(self.before.mean()), self.unit)} to "
+            f"{write_loss(float(self.after.mean()), self.unit)} (change {mean}, 95 % "
             f"interval over sites {low} to {high}; lower at "
             f"{better} of {len(self.labels)}; {self.model})"
         )
@@ -190,17 +189,6 @@ def losses_left_out(
             rows = random.permutation(np.flatnonzero(number == e))[:FIT_ROWS]
             losses[e] = _mean_loss(fitted, take_rows(X, rows), y[rows]) / scale
     return losses
-
-
-def take_rows(X: Any, rows: np.ndarray) -> Any:
-    """Return some rows of a DataFrame or an array."""
-    return X.iloc[rows] if isinstance(X, pd.DataFrame) else np.asarray(X)[rows]
-
-
-def drop_columns(X: Any, columns: Sequence[int]) -> Any:
-    """Return a DataFrame or an array without some columns, given by number."""
-    kept = [k for k in range(np.shape(X)[1]) if k not in set(columns)]
-    return X.iloc[:, kept] if isinstance(X, pd.DataFrame) else np.asarray(X)[:, kept]
 
 
 def _fit(model: Any, X: Any, y: np.ndarray, groups: np.ndarray) -> Any:

@@ -6,7 +6,7 @@ for any h of what the weights see: both sides have the same cases, so h has the 
 With h = E[l | x] by the model's own probabilities, errors of the weights matter only as far as the
 model is miscalibrated; with h = 0 cases that the weights do not match count as a gap.
 
-    ψ_b = Σ_{rows of b} w (l − h − R) / Σ w        what cell b adds to a risk (`blocks`)
+    ψ_b = Σ_{rows of b} w (l − h − R) / Σ w        what cell b adds to a risk
     SE² = max(Σ_b (ψ_ij − ψ_ji)² m / (m − 1), Σ w_ij² v / (Σ w_ij)² + the same of ji)
 
 with v = Var[l | x]: the variance that the model's probabilities predict for failures not yet seen.

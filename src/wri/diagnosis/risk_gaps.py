@@ -16,13 +16,13 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from wri.diagnosis.block_cells import check_blocks, make_cells, number_blocks
-from wri.diagnosis.inputs import amount, listed, refuse_weights, short_labels
+from wri.diagnosis.inputs import listed, refuse_weights, short_labels
 from wri.diagnosis.losses import LeftOutLosses, ModelLosses, losses_left_out, model_losses
 from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP
 from wri.diagnosis.resampled_risks import compare, weighted_risks
 from wri.diagnosis.weights import environment_logs, overlap_logs, pair_overlap
 from wri.errors import InputError, check_option
-from wri.number_text import write_number
+from wri.number_text import write_loss, write_number
 from wri.report import style
 from wri.rows import Environments, number_environments, read_sites, refuse_gaps
 
@@ -150,8 +150,8 @@ class RiskGaps:
         most = np.abs(self.weighted_intervals[self.judged]).max()
         bound = (
             f"at {write_number(100 * self.level)} % confidence no weighted gap exceeds "
-            f"{amount(most, self.unit)}, beside a mean risk of "
-            f"{amount(float(self.risks.mean()), self.unit)}"
+            f"{write_loss(most, self.unit)}, beside a mean risk of "
+            f"{write_loss(float(self.risks.mean()), self.unit)}"
         )
         if self.weighted_risk_invariant and self.risk_invariant:
             return (
@@ -190,7 +190,7 @@ class RiskGaps:
             i, j, low, high = j, i, -high, -low
         factor = 1 if self.unit == "nats" else 100
         return (
-            f"{i} than at {j} by {amount((low + high) / 2, self.unit)} "
+            f"{i} than at {j} by {write_loss((low + high) / 2, self.unit)} "
             f"({write_number(factor * low, 2)} to {write_number(factor * high, 2)})"
         )
 

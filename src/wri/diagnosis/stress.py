@@ -16,6 +16,7 @@ from wri.diagnosis.inputs import (
     find_column,
     holds_classes,
     listed,
+    move_columns,
     numbers,
     read_target,
     refuse_weights,
@@ -25,6 +26,7 @@ from wri.errors import InputError, shorten
 from wri.evaluation.futures import reverse_classes, reverse_numbers
 from wri.number_text import write_number
 from wri.report import style
+from wri.report.intervals import standard_error
 from wri.rows import Environments, number_environments
 
 if TYPE_CHECKING:
@@ -277,7 +279,7 @@ def _measure(
         losses = np.empty((len(models), 3, len(environments.labels)))
         losses[:, 0] = unchanged
         for r, taken in enumerate((broken, turned), 1):
-            moved = _move_columns(table, indices, taken)
+            moved = move_columns(table, indices, taken)
             for m, model in enumerate(models.values()):
                 losses[m, r] = _site_means(model_losses(model, moved, y).losses, environments)
         losses[:, 2, _find_unreversed_sites(turned, environments)] = np.nan
@@ -346,18 +348,6 @@ def _find_unreversed_sites(turned: np.ndarray, environments: Environments) -> li
     return [e for e, rows in enumerate(environments.rows) if (turned[rows] == rows).all()]
 
 
-def _move_columns(table: Any, indices: list[int], rows: np.ndarray) -> Any:
-    """Return the table with some columns taken from other rows, types unchanged."""
-    if not isinstance(table, pd.DataFrame):
-        moved = table.copy()
-        moved[:, indices] = table[:, indices][rows]
-        return moved
-    moved = table.copy(deep=False)
-    for index in indices:
-        moved.isetitem(index, table.iloc[:, index].take(rows).set_axis(table.index))
-    return moved
-
-
 def _site_means(losses: np.ndarray, environments: Environments) -> np.ndarray:  # [n] -> [E]
     counts = np.bincount(environments.number)
     return np.bincount(environments.number, losses) / counts
@@ -365,5 +355,5 @@ def _site_means(losses: np.ndarray, environments: Environments) -> np.ndarray:  
 
 def _mean_error(values: np.ndarray) -> tuple[float, float]:  # [E]
     """Return the mean and its standard error; NaN for a single site."""
-    error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan
-    return float(values.mean()), float(error)
+    error = standard_error(values)
+    return float(values.mean()), np.nan if error is None else error
