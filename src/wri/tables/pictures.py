@@ -13,8 +13,7 @@ from wri.features.backbones import as_backbone
 from wri.features.extraction import extract
 from wri.features.picture_files import read_picture
 from wri.progress import Progress, silent
-from wri.report.blocks import Notice, Section, Thumbnail, ThumbnailGallery
-from wri.report.pictures import make_thumbnail
+from wri.report.blocks import Notice, Section, Thumbnail, ThumbnailGallery, make_thumbnail
 from wri.tables.candidates import FitOptions
 from wri.tables.fitting import TableFit, fit_sites
 from wri.tables.held_out import SiteData
