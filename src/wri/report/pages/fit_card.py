@@ -18,7 +18,8 @@ from wri.evaluation.picture_fit import PictureFit
 from wri.features.picture_files import read_picture
 from wri.number_text import write_number, write_percent
 from wri.report.blocks import (
-    Block,
+    make_thumbnail,
+)    Block,
     BulletList,
     CommandBlock,
     FactList,
@@ -28,7 +29,6 @@ from wri.report.blocks import (
     Thumbnail,
     ThumbnailGallery,
 )
-from wri.report.pictures import make_thumbnail
 
 VERDICTS = ("supported", "rare", "outside")
 MOST_EFFECTS = 15  # columns in the table of effects
