@@ -9,8 +9,8 @@ import pytest
 from helpers import make_data
 from wri.errors import InputError
 from wri.objectives import make_objective
+from wri.sweep.data import seed_hash
 from wri.sweep.plan import FORMAT, RunSpec, SweepSpec
-from wri.sweep.spaces import seed_hash
 from wri.training import ModelSpec
 
 

@@ -142,8 +142,6 @@ def _fit(
     if len(models) > 1:
         names = ", ".join(f"{model.algorithm} on {model.dataset}" for model in models)
         raise InputError(f"--fit saves one model; name --algorithm and --dataset: {names}")
-    import pandas as pd
-
     from wri.estimators import ESTIMATORS
     from wri.registry import OBJECTIVES
     from wri.sweep import reload
@@ -152,10 +150,9 @@ def _fit(
     fingerprint, info = next((f, i) for f, i in kept.infos.items() if i.name == model.dataset)
     rows = reload(info, fingerprint, data)
     estimator = ESTIMATORS[f"{OBJECTIVES[model.algorithm].label}{_kind(model)}"]
-    x: Any = rows.x if rows.columns is None else pd.DataFrame(rows.x, columns=list(rows.columns))
     with make_progress() as bar:
         bar.add_task("training on all environments", total=None)
-        fitted = estimator.from_spec(model.model, random_state=seed).fit(x, rows.y, rows.site)
+        fitted = estimator.from_spec(model.model, random_state=seed).fit(*rows)
     fitted.save(folder)
     return folder
 

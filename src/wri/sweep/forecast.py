@@ -6,9 +6,8 @@ from time import perf_counter
 
 import torch
 
-from wri.sweep.memory import count_side_by_side, stack_memory
 from wri.sweep.store import Store
-from wri.sweep.sweep import Sweep
+from wri.sweep.sweep import Sweep, count_side_by_side, stack_memory
 from wri.training import Run, train_stack
 from wri.training.memory import resident_bytes
 from wri.training.stacks import stack_cost
