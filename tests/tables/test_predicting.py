@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import wri
 from helpers import forked
 from wri.cli import app
-from wri.datasets.table_size import reading_bytes
+from wri.datasets.table_files import reading_bytes
 from wri.datasets.text_tables import Dialect, reading_options
 from wri.errors import InputError
 from wri.estimators import load

@@ -98,7 +98,7 @@ def sweep(
 
 def _check_size(path: Path, gigabytes: float) -> None:
     """Refuse a table that would not fit in memory, before it is read."""
-    from wri.datasets.table_size import reading_bytes
+    from wri.datasets.table_files import reading_bytes
 
     needed = reading_bytes(path)
     if needed > gigabytes * 1e9:

@@ -19,8 +19,7 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 
 from wri.datasets.labels import listed_names
-from wri.datasets.table_files import check_names
-from wri.datasets.table_size import count_parquet, reading_bytes
+from wri.datasets.table_files import check_names, count_parquet, reading_bytes
 from wri.errors import InputError, shorten
 from wri.jobs import Runner
 from wri.number_text import write_number

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from wri.datasets.table_size import check_memory
+from wri.datasets.table_files import check_memory
 from wri.errors import InputError
 from wri.estimators.columns import listed
 from wri.estimators.pipeline import last_step
