@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -63,6 +65,12 @@ def test_every_package_imports_only_packages_below_it():
     for package, below in table.items():
         for path in (ROOT / package).rglob("*.py"):
             assert set(imported_packages(path)) <= below | {package, *below_all()}, path
+
+
+def test_modules_below_all_packages_do_not_import_pytorch():
+    modules = ", ".join(f"wri.{name}" for name in sorted(below_all()))
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_library_never_imports_the_paper():
