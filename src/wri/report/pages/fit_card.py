@@ -18,8 +18,7 @@ from wri.evaluation.picture_fit import PictureFit
 from wri.features.picture_files import read_picture
 from wri.number_text import write_number, write_percent
 from wri.report.blocks import (
-    make_thumbnail,
-)    Block,
+    Block,
     BulletList,
     CommandBlock,
     FactList,
@@ -28,6 +27,7 @@ from wri.report.blocks import (
     Section,
     Thumbnail,
     ThumbnailGallery,
+    make_thumbnail,
 )
 
 VERDICTS = ("supported", "rare", "outside")
