@@ -19,7 +19,7 @@ from wri.cli.console import (
     show_plain_table,
     update,
 )
-from wri.cli.fit import check_columns, kinds_of
+from wri.cli.fit import check_columns, command_line, kinds_of
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
@@ -143,8 +143,7 @@ def _write(rows: "TableRows", answers: "dict[str, Answer]", folder: Path, ahead:
         ("Versions", describe_versions()),
     ]
     title = f"What changes about '{rows.target}' between {word.many}?"
-    command = shlex.join(["wri", *sys.argv[1:]])
-    page = build_diagnosis_page(title, facts, answers, command, ahead)
+    page = build_diagnosis_page(title, facts, answers, command_line(), ahead)
     for name, answer in answers.items():
         figure = answer.plot()
         if figure is not None:

@@ -163,7 +163,7 @@ def _check_folder(output: Path) -> None:
         say(f"{output} holds a model; it is replaced when this fit is done")
 
 
-def _command() -> str:
+def command_line() -> str:
     """Return the command line, for the report."""
     return shlex.join(["wri", *sys.argv[1:]])
 
@@ -213,7 +213,7 @@ def _fit_rows(
         answers, sampled = _diagnose(fitted)
         describe(bar, task, "report")
         files = {each.described: each.sha256 for each in rows.files}
-        page = build_fit_page(fitted, files, _command(), answers, sampled=sampled)
+        page = build_fit_page(fitted, files, command_line(), answers, sampled=sampled)
         attach_summary(fitted)
         report = write_model(fitted.model, page, output)
     finish(fitted, output, report, as_json, {"files": [asdict(each) for each in rows.files]})
@@ -342,7 +342,7 @@ def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_jso
         )
         describe(bar, task, "report")
         read = {f"{files[0]}: {len(found.folder):,} pictures": found.backbone}
-        page = build_fit_page(found.fit, read, _command(), {}, more=picture_sections(found))
+        page = build_fit_page(found.fit, read, command_line(), {}, more=picture_sections(found))
         report = write_model(found.model, page, output)
     finish(
         found.fit, output, report, as_json, {"broken": {str(k): v for k, v in found.broken.items()}}

@@ -1,8 +1,6 @@
 """The commands `wri predict` and `wri site`."""
 
 import json
-import shlex
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from wri.cli.console import WIDTH, echo, ending_cleanly, messages, say, show_plain_table
+from wri.cli.fit import command_line
 from wri.cli.fit_options import PageFolder
 from wri.errors import InputError, shorten
 
@@ -262,7 +261,7 @@ def _write_site(answer: "SiteAnswer", folder: Path, ahead: str, model: Path, row
         ("Made", date.today().isoformat()),
         ("Versions", describe_versions()),
     ]
-    page = build_site_page(answer, facts, ahead, shlex.join(["wri", *sys.argv[1:]]))
+    page = build_site_page(answer, facts, ahead, command_line())
     return write_page(page, folder / "site.html")
 
 

@@ -114,21 +114,7 @@ def scan_folder(
     leave_out: Sequence[str] = (),
     progress: Progress = silent,
 ) -> TableRows:
-    """Read a sample of a folder's rows, and count the rows of each site.
-
-    Parameters
-    ----------
-    folder
-        The files.
-    target, environment
-        Columns of targets and of sites.
-    task
-        "classes" or "numbers"; found out from the sample when None.
-    leave_out
-        Columns that are not read.
-    progress
-        Called with the files read and in all.
-    """
+    """Read a sample of a folder's rows, and count the rows of each site."""
     if target == environment:
         raise InputError(f"target and site must be different columns, not {target!r} twice")
     columns = LabelColumns(target, environment, tuple(leave_out))

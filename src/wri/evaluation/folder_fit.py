@@ -219,21 +219,7 @@ def fit_folder(
     schema: TableSchema,
     progress: Progress = silent,
 ) -> TableFit:
-    """Fit models to all rows of a folder, of which `rows` are a sample.
-
-    Parameters
-    ----------
-    rows
-        From `scan_folder`.
-    options
-        What is trained; no site is left out.
-    folder
-        The files.
-    schema
-        What the columns hold.
-    progress
-        Called with the files of a pass that are done and in all.
-    """
+    """Fit models to all rows of a folder, of which `rows` are a sample (`scan_folder`)."""
     start, total = perf_counter(), sum(rows.environments.values())
     fitting, models = FolderFit(folder, rows, schema, progress), {}
     kept = options.kept_by_name() or keep_candidate(None, options)

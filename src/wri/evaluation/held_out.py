@@ -163,25 +163,12 @@ class SiteResult(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutWork:
-    """What is done with one site held out; it can be sent to a worker.
-
-    Parameters
-    ----------
-    candidates : tuple of FitCandidate
-        Models that are fitted.
-    make_model : callable
-        Makes the unfitted model of a candidate.
-    make_preprocessing : callable or None
-        Makes an unfitted pipeline, fitted on the training sites; None for rows of numbers, whose
-        columns are not flagged.
-    seed : int
-        Of the bootstrap of blocks.
-    """
+    """What is done with one site held out; it can be sent to a worker."""
 
     candidates: tuple[FitCandidate, ...]
-    make_model: Callable[[FitCandidate], Any]
-    make_preprocessing: Callable[[], Any] | None
-    seed: int
+    make_model: Callable[[FitCandidate], Any]  # unfitted
+    make_preprocessing: Callable[[], Any] | None  # None: rows of numbers, never flagged
+    seed: int  # of the bootstrap of blocks
 
     def __call__(self, rows: TableRows, name: str) -> SiteResult:
         """Fit on all sites but one, and score that one."""
