@@ -153,12 +153,8 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-class SiteResult(NamedTuple):
-    """What one site tells when it is held out."""
-
-    flagged: tuple[str, ...]
-    scores: list[SiteScore]
-    rows: list[ScoredRows]
+SiteResult = tuple[tuple[str, ...], list[tuple[SiteScore, ScoredRows]]]
+"""Columns flagged without a site, and the score and rows of each model there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +182,7 @@ class HeldOutWork:
             fold = _Fold(training, site, columns, _order(site, columns))
             results = [self._score(each, fold, name) for each in self.candidates]
         flagged = tuple(dict.fromkeys(training.owners[k] for k in columns))
-        return SiteResult(flagged, [each[0] for each in results], [each[1] for each in results])
+        return flagged, results
 
     def _score(
         self, candidate: FitCandidate, fold: "_Fold", name: str
@@ -251,7 +247,7 @@ def hold_out_sites(
     progress(0, len(sites))
     for site, result in run_calls(runner or LocalRunner(), work, rows, sites, _describe_fit):
         inside = rows.groups == site
-        for name, seen in zip(names, result.rows, strict=True):
+        for name, (_, seen) in zip(names, result[1], strict=True):
             for every, own in zip(held[name], seen, strict=True):
                 every[inside] = own
         found[site] = result
@@ -260,9 +256,9 @@ def hold_out_sites(
         environments=sites,
         candidates=work.candidates,
         classes=rows.classes,
-        scores=tuple(score for site in sites for score in found[site].scores),
+        scores=tuple(score for site in sites for score, _ in found[site][1]),
         rows=held,
-        flagged={site: found[site].flagged for site in sites},
+        flagged={site: found[site][0] for site in sites},
     )
 
 
