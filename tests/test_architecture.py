@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -81,6 +83,12 @@ def test_packages_import_one_way():
         ready = {name for name, below in table.items() if below <= done} - done
         assert ready, f"these packages import each other: {sorted(set(table) - done)}"
         done |= ready
+
+
+def test_modules_below_all_packages_do_not_import_pytorch():
+    modules = ", ".join(f"wri.{name}" for name in sorted(below_all()))
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_library_never_imports_the_paper():

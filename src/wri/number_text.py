@@ -35,3 +35,10 @@ def write_share(share: float) -> str:
 def write_percent(share: float, digits: int = 3) -> str:
     """Write a share as a percentage: 1.1 is "110 %"."""
     return f"{write_number(100 * share, digits)} %"
+
+
+def write_loss(value: float, unit: str) -> str:
+    """Write a loss in nats, or else as a share of the variance of the target."""
+    if unit == "nats":
+        return f"{write_number(value, 2)} nats"
+    return f"{write_percent(value, 2)} of the variance of the target"

@@ -18,7 +18,7 @@ from wri.cli.writing import TextWriter
 from wri.datasets import table_chunks as chunks
 from wri.datasets.schema import TableSchema
 from wri.datasets.table_chunks import TableFile, open_table
-from wri.datasets.table_size import reading_bytes
+from wri.datasets.table_files import reading_bytes
 from wri.datasets.text_tables import Dialect, reading_options
 from wri.errors import InputError
 from wri.estimators import load

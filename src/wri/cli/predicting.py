@@ -21,7 +21,7 @@ from wri.datasets.columns import listed
 from wri.datasets.image_folder import SUFFIXES
 from wri.datasets.schema import TableSchema
 from wri.datasets.table_chunks import Chunk, TableFile, as_numbers
-from wri.datasets.table_size import check_memory
+from wri.datasets.table_files import check_memory
 from wri.errors import InputError
 from wri.estimators.pipeline import last_step
 from wri.estimators.verdicts import Assessment

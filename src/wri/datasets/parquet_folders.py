@@ -21,9 +21,8 @@ from sklearn.pipeline import Pipeline
 
 from wri.datasets.labels import listed_names
 from wri.datasets.table_chunks import open_table
-from wri.datasets.table_files import check_names
+from wri.datasets.table_files import check_names, count_parquet, reading_bytes
 from wri.datasets.table_rows import SourceFile, TableRows, digest_file, leave_columns_out, separate
-from wri.datasets.table_size import count_parquet, reading_bytes
 from wri.errors import InputError, shorten
 from wri.jobs import Runner, run_calls
 from wri.number_text import write_number

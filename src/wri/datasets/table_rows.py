@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from wri.datasets.labels import TASKS, listed_names, read_labels, read_targets
-from wri.datasets.table_files import FileFrame, check_names, read_frame
-from wri.datasets.table_size import check_memory
+from wri.datasets.table_files import FileFrame, check_memory, check_names, read_frame
 from wri.errors import InputError, check_option, shorten, suggest
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import binomtest, t
+from scipy.stats import binomtest
 
 from wri.diagnosis.inputs import listed, short_labels
 from wri.errors import InputError
@@ -28,6 +28,7 @@ from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
 from wri.ood.ranges import USUAL_BEYOND
 from wri.ood.unseen import UnseenCells
 from wri.report import style
+from wri.report.intervals import half_width
 from wri.rows import refuse_infinite
 
 if TYPE_CHECKING:
@@ -292,7 +293,7 @@ class NewSite:
         ax.set_title(f"most common at{hidden}", loc="left")
 
 
-def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> places
+def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> indices
     """Return columns with more rows beyond their range than usual and than by chance."""
     order = np.argsort(-beyond, kind="stable")
     often = [d for d in order if beyond[d] > OFTEN_BEYOND]
@@ -314,33 +315,7 @@ def describe_new_site(
     evidence_on: str,
     level: float = 0.95,
 ) -> NewSite:
-    """Compare a site's rows with the training; `model.score_new_site(X)` calls this.
-
-    All rows of the new site count the same. To give rows weights, repeat them.
-
-    Parameters
-    ----------
-    evidence : Evidence
-        Densities and thresholds of the training environments.
-    known : HeldOutRows
-        Their held-out rows.
-    left_out : LeftOutSites or None
-        Loss of each environment when it was left out.
-    labels : ndarray of shape (E,)
-        Labels of the training environments.
-    judged : RowEvidence
-        Evidence of the new rows.
-    predictions : ndarray of shape (n_rows, C)
-        Predictions of the model.
-    beyond : ndarray of shape (n_rows, D)
-        Which values lie beyond their column's range in training.
-    columns : tuple of str
-        Names of the columns.
-    evidence_on : str
-        What the evidence sees.
-    level : float, default=0.95
-        Level of the interval.
-    """
+    """Compare a site's rows with the training; `model.score_new_site(X)` calls this."""
     _check_site(predictions, level)
     held_out = len(known.losses) > 0
     shares = beyond.mean(0)
@@ -395,7 +370,7 @@ def expect_loss(
         sites = len(strayed)
         new = max(0.0, new + float(strayed.mean()))
         spread = float(strayed.var(ddof=1)) * (1 + 1 / sites)
-        half = float(t.ppf((1 + level) / 2, sites - 1)) * (spread + chance) ** 0.5
+        half = half_width((spread + chance) ** 0.5, sites - 1, level)
         low, high = max(0.0, new - half), new + half
     return SiteLoss(
         training=float(known.shares @ known.losses),

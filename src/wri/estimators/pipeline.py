@@ -359,9 +359,9 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         """
         X, unseen = self._read(X)
         site = self._last().score_new_site(X, **options)
-        names = self[:-1].get_feature_names_out() if len(self.steps) > 1 else site.columns
+        names = self[:-1].get_feature_names_out() if len(self.steps) > 1 else None
+        columns = site.columns if names is None else tuple(map(str, names))  # "passthrough" alone
         verdicts, reasons = flag_unseen(site.verdicts, site.reasons, unseen)
-        columns = tuple(map(str, names))
         return replace(site, columns=columns, verdicts=verdicts, reasons=reasons, unseen=unseen)
 
     def _last(self) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sklearn.dummy import DummyClassifier, DummyRegressor
 
-from wri.diagnosis.left_out import plain_model
+from wri.diagnosis.losses import plain_model
 from wri.errors import InputError, check_option
 from wri.estimators import ESTIMATORS
 from wri.estimators.specs import has_penalty_weight

@@ -27,8 +27,8 @@ from wri.report.blocks import (
     Section,
     Thumbnail,
     ThumbnailGallery,
+    make_thumbnail,
 )
-from wri.report.pictures import make_thumbnail
 
 VERDICTS = ("supported", "rare", "outside")
 MOST_EFFECTS = 15  # columns in the table of effects

@@ -1,20 +1,39 @@
-"""Odds of environments per row: multinomial logistic regression on smooth terms of the columns.
+"""Weights of rows towards other environments, and the number of rows that they are worth.
 
-    log p_e(x) − log Σ_k p_k(x) = a_e + b_eᵀφ(x)
+    log p_e(x) − log Σ_k p_k(x) = a_e + b_eᵀφ(x)                        odds of environments
 
 φ are the columns, cut at four standard deviations, their normal scores (ranks mapped to a Gaussian)
 with squares and products, and a spline of the score for a single column. All environments have the
 same weight; scores limit the influence of single extreme rows. Odds of a row come from a fit
 without the row and its block, because a fit takes its own rows for rarer elsewhere than they are.
+
+Weights α_ij of the rows of i towards j, with α_ij p_i = α_ji p_j:
+
+    density   p_j
+    overlap   p_j / (p_i + p_j)
+    ratio     p_1 / p_i for every j: all environments are weighted to look like the first
+    uniform   1
+
+Their worth (appendix B), for losses in [0, 1], M the largest weight and σ² the variance of α·l:
+
+    n_eff = (Σ α)² / Σ α²                                                    (Kish)
+    |R − R̂| ≤ 2·M·log(2/δ)/(3n) + √(2·σ²·log(2/δ)/n)     with probability 1 − δ   (Bernstein)
+
+The paper uses M = max(1, sup α); sup α is enough, since |α·l − R| ≤ sup α, and does not depend on a
+unit. The paper prints log(1/δ), which bounds one side only.
 """
+
+from math import log, sqrt
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax, ndtri
 
-from wri.errors import InputError
+from wri.errors import InputError, check_option
 from wri.rows import Environments, Scaling
 
+Weighting = Literal["density", "overlap", "ratio", "uniform"]
 FIT_ROWS = 24_000
 """Largest number of rows per fit, all environments together; more rows add little."""
 PRODUCTS = 10
@@ -191,3 +210,156 @@ def _fit(environments: list[np.ndarray], start: np.ndarray | None) -> np.ndarray
 
 def _outputs(x: np.ndarray, weights: np.ndarray) -> np.ndarray:  # [n, p], [p + 1, E] -> [n, E]
     return np.asarray(x @ weights[:-1] + weights[-1])
+
+
+def row_weights(
+    log_densities: np.ndarray, environment: np.ndarray, weighting: Weighting = "density"
+) -> np.ndarray:
+    """Return the weights α_ij of each row of i for every j.
+
+    Parameters
+    ----------
+    log_densities : ndarray of shape (n_rows, k)
+        Log density of each environment at each row.
+    environment : ndarray of shape (n_rows,)
+        Environment of each row, 0 to k − 1.
+    weighting : {"density", "overlap", "ratio", "uniform"}, default="density"
+        Kind of weights: p_j, p_j / (p_i + p_j), p_1 / p_i or 1.
+
+    Returns
+    -------
+    weights : ndarray of shape (n_rows, k)
+        α_ij.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit or an environment has no row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import row_weights
+    >>> logs = np.log([[0.2, 0.6], [0.5, 0.5]])
+    >>> row_weights(logs, np.array([0, 1]), "overlap").round(2)
+    array([[0.5 , 0.75],
+           [0.5 , 0.5 ]])
+    """
+    check_option("weighting", weighting, get_args(Weighting))
+    if log_densities.ndim != 2:
+        raise InputError(f"log_densities must be a table [n, k], not {log_densities.shape}")
+    check_environments(environment, *log_densities.shape)
+    own = np.take_along_axis(log_densities, environment[:, None], 1)  # [n, 1]
+    if weighting == "density":
+        return np.exp(log_densities)
+    if weighting == "overlap":
+        return np.exp(overlap_logs(log_densities, environment))
+    towards = log_densities[:, :1] if weighting == "ratio" else own
+    return np.broadcast_to(np.exp(towards - own), log_densities.shape)
+
+
+def overlap_logs(log_densities: np.ndarray, environment: np.ndarray) -> np.ndarray:
+    """Return log overlap weights of the rows of i for every j, `[n, k]`; log ½ for j = i."""
+    own = np.take_along_axis(log_densities, environment[:, None], 1)  # [n, 1]
+    return log_densities - np.logaddexp(log_densities, own)
+
+
+def pair_overlap(logs: np.ndarray, environments: Environments) -> tuple[np.ndarray, np.ndarray]:
+    """Return ρ_ij and the effective rows of i towards j, both `[E, E]`, from log w_ij `[n, E]`."""
+    each = [logs[rows].T for rows in environments.rows]  # E of [E, n_i]
+    sides = np.stack([2 * np.exp(own).mean(1) for own in each])  # [E, E]
+    worth = [effective_sample_size(np.exp(own - own.max(1, keepdims=True))) for own in each]
+    return np.minimum((sides + sides.T) / 2, 1), np.stack(worth)  # chance may pass the bound of 1
+
+
+def effective_sample_size(weights: np.ndarray) -> np.ndarray:  # [..., n] -> [...]
+    """Return Kish's effective sample size of weights.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (..., n)
+        Finite weights, not negative, not all zero.
+
+    Returns
+    -------
+    size : ndarray of shape (...)
+        Number of rows with equal weights that have the same information; n for equal weights.
+
+    Raises
+    ------
+    InputError
+        If weights are negative, not finite or all zero.
+
+    References
+    ----------
+    L. Kish, "Survey Sampling", Wiley, 1965.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import effective_sample_size
+    >>> float(effective_sample_size(np.array([1.0, 1.0, 0.0, 0.0])))
+    2.0
+    """
+    if weights.shape[-1] == 0 or (weights < 0).any() or not np.isfinite(weights).all():
+        raise InputError("weights must be finite, not negative, and at least one")
+    largest = weights.max(-1, keepdims=True)
+    if (largest == 0).any():
+        raise InputError("all weights are zero: these environments have nothing in common")
+    relative = weights / largest
+    return np.asarray(relative.sum(-1) ** 2 / np.square(relative).sum(-1))
+
+
+def bernstein_bound(largest: float, variance: float, n: int, probability: float = 0.05) -> float:
+    """Bound the distance between a weighted risk of n rows and its expectation.
+
+    Parameters
+    ----------
+    largest : float
+        M, the largest weight. Truncate weights without a bound.
+    variance : float
+        σ² of weight times loss, for losses in [0, 1].
+    n : int
+        Number of rows.
+    probability : float, default=0.05
+        δ, the probability that the bound fails.
+
+    Returns
+    -------
+    bound : float
+        Largest distance with probability 1 − δ.
+
+    Raises
+    ------
+    InputError
+        If `probability` or `n` is out of range.
+
+    Examples
+    --------
+    >>> from wri.diagnosis import bernstein_bound
+    >>> round(bernstein_bound(largest=2.0, variance=0.25, n=1000), 4)
+    0.0479
+    """
+    if not 0 < probability < 1:
+        raise InputError(f"probability must lie between 0 and 1, not {probability}")
+    if n < 1:
+        raise InputError(f"n must be at least 1, not {n}")
+    chance = log(2 / probability)
+    return 2 * largest * chance / (3 * n) + sqrt(2 * variance * chance / n)
+
+
+def check_environments(environment: np.ndarray, n: int, k: int) -> None:
+    check_shape("environment", environment, (n,))
+    if environment.dtype.kind not in "iu" or not np.array_equal(
+        np.unique(environment), np.arange(k)
+    ):
+        raise InputError(
+            f"environment must hold each number from 0 to {k - 1}, one per row: "
+            f"there are {k} columns of weights or densities"
+        )
+
+
+def check_shape(name: str, values: np.ndarray, shape: tuple[int, ...]) -> None:
+    found = values.shape[values.ndim - len(shape) :] if values.ndim >= len(shape) else values.shape
+    if found != shape:
+        raise InputError(f"{name} must have the shape {shape} at the end, not {values.shape}")

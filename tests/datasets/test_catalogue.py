@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from wri.datasets.builtin import BUILTIN, load_builtin
+from wri.datasets.catalogue import BUILTIN, load_builtin
 from wri.errors import InputError
 
 

@@ -68,8 +68,8 @@ def make_cells(
             block = random.integers(most, size=block.max() + 1)[block]
     both = number * (block.max() + 1) + block
     cells, of_row = np.unique(both, return_inverse=True)
-    environment, place = np.divmod(cells, block.max() + 1)
-    return BlockCells(of_row, environment, np.unique(place, return_inverse=True)[1], independent)
+    environment, own = np.divmod(cells, block.max() + 1)
+    return BlockCells(of_row, environment, np.unique(own, return_inverse=True)[1], independent)
 
 
 def check_blocks(cells: BlockCells, environments: Environments, fewest: int) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from wri.datasets.table_size import COPIES, NUMBER, reading_bytes
+from wri.datasets.table_files import COPIES, NUMBER, reading_bytes
 
 
 @pytest.fixture
