@@ -15,7 +15,7 @@ from wri.cli.console import (
     echo,
     ending_cleanly,
     make_progress,
-    say,
+    print_note,
     show_plain_table,
     update,
 )
@@ -101,7 +101,7 @@ def _prepare(
     if folder is None:
         schema = find_schema(rows, kinds)
         for note in schema.notes:
-            say(note)
+            print_note(note)
         return encode(rows, make_head(schema).fit(rows.X)), None
     model: Any = load(folder, SavedInFolders)
     kind = "classes" if hasattr(model, "classes_") else "numbers"

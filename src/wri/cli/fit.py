@@ -17,7 +17,7 @@ from wri.cli.console import (
     echo,
     ending_cleanly,
     make_progress,
-    say,
+    print_note,
     show_plain_table,
     update,
 )
@@ -146,8 +146,8 @@ def _fit_folder(
 
     check_folder_options(options)
     with open_runner(options.backend) as runner:
-        folder = Folder(path, find_files(path), runner, say)
-        say(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
+        folder = Folder(path, find_files(path), runner, print_note)
+        print_note(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
         with make_progress() as bar:
             step = partial(update, bar, bar.add_task("reading", total=None))
             rows = scan_folder(folder, progress=step, **columns)
@@ -160,7 +160,7 @@ def _check_folder(output: Path) -> None:
 
     check_model_output(output)
     if output.exists() and any(output.iterdir()):
-        say(f"{output} holds a model; it is replaced when this fit is done")
+        print_note(f"{output} holds a model; it is replaced when this fit is done")
 
 
 def command_line() -> str:
@@ -274,7 +274,7 @@ def finish(
         return
     show_verdict(fitted)
     for text in fitted.warnings:
-        say(f"warning: {text}")
+        print_note(f"warning: {text}")
     folder = shlex.quote(str(output))
     rows = "new-pictures/" if "broken" in more else "new.csv"
     before = "predict" if "broken" in more else "site"

@@ -50,7 +50,7 @@ class Folder:
     path: Path
     files: tuple[Path, ...]
     runner: Runner
-    say: Callable[[str], None]
+    print_note: Callable[[str], None]
 
     def read(
         self, what: str, rows: int, work: Callable[[Path], Any], progress: Progress
@@ -62,7 +62,7 @@ class Folder:
             yield found
             progress(done, len(self.files))
         seconds = perf_counter() - start
-        self.say(f"{what}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
+        self.print_note(f"{what}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
 
 
 def _read_file(work: Callable[[Path], Any], path: Path) -> Any:

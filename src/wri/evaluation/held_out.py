@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import binomtest, t
+from scipy.stats import binomtest
 
 from wri.datasets.schema import owners_of
 from wri.datasets.table_rows import TableRows
@@ -30,6 +30,7 @@ from wri.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future, future_rows
 from wri.jobs import LocalRunner, Runner, run_calls
 from wri.ood.measures import auroc
 from wri.progress import Progress, silent
+from wri.report.intervals import half_width
 
 LEVEL = 0.95
 DRAWS = 500  # of the bootstrap
@@ -145,8 +146,9 @@ class HeldOutScores:
 def _over_sites(values: Sequence[float] | np.ndarray, own: float) -> SiteInterval:
     """Return the mean with the interval of the mean (own = 0) or of one more value (own = 1)."""
     mean, count = float(np.mean(values)), len(values)
-    half = t.ppf((1 + LEVEL) / 2, count - 1) * np.std(values, ddof=1) * np.sqrt(own + 1 / count)
-    return SiteInterval(mean, mean - float(half), mean + float(half))
+    error = float(np.std(values, ddof=1) * np.sqrt(own + 1 / count))
+    half = half_width(error, count - 1, LEVEL)
+    return SiteInterval(mean, mean - half, mean + half)
 
 
 def _finite(value: Any) -> Any:
