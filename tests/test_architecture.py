@@ -12,8 +12,13 @@ import pytest
 
 import wri
 from wri import datasets, features
+from wri import tables as old_tables
+from wri.datasets import schema, table_rows
+from wri.evaluation import fitting
 from wri.paper import features as paper_features
 from wri.paper import simulations
+from wri.tables import fitting as old_fitting
+from wri.tables import reading as old_reading
 
 ROOT = Path(wri.__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
@@ -102,6 +107,13 @@ def test_names_that_moved_to_the_paper_are_found_where_they_were(old, new):
     assert all(getattr(old, name) is getattr(new, name) for name in new.__all__)
     with pytest.raises(AttributeError, match=f"module '{old.__name__}' has no attribute 'other'"):
         _ = old.other
+
+
+def test_names_that_left_tables_are_found_where_they_were():
+    assert old_tables.TableSchema is schema.TableSchema
+    assert old_reading.read_rows is table_rows.read_rows
+    assert old_fitting.fit_table is fitting.fit_table
+    assert old_fitting.FitOptions is fitting.FitOptions
 
 
 def imported_names(node):

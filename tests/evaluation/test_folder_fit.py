@@ -188,10 +188,10 @@ def test_what_cannot_be_summed_is_refused_before_the_first_pass(command, options
 
 
 def test_an_interrupted_pass_leaves_nothing(command, monkeypatch):
-    def interrupted(*args):
+    def interrupted(*args, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wri.evaluation.folder_fit._sum_file", interrupted)
+    monkeypatch.setattr("wri.evaluation.folder_fit._sum_moments", interrupted)
     write(table(60), Path("rows"))
     done = command("fit", "rows", *FIT, "--fast")
     assert done.returncode == 130

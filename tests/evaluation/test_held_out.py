@@ -60,7 +60,7 @@ def test_preprocessing_and_models_never_see_the_site_held_out():
             return super().fit(X, y, groups, sample_weight)
 
     frame = pd.DataFrame(data.X, columns=["number", "value"])
-    held = hold_out(data._replace(X=frame), lambda name: Spy(steps=5), Watching)
+    held = hold_out(replace(data, X=frame), lambda name: Spy(steps=5), Watching)
     for site, fitted, groups in zip(SITES, Watching.fitted, seen, strict=True):
         own = set(np.flatnonzero(data.groups == site).astype(float))
         assert not own & fitted
@@ -77,7 +77,7 @@ def test_a_class_that_one_site_alone_has_is_wrong_there_and_finite():
     data = rows()
     y = data.y.copy()
     y[:5] = 2  # at u only
-    held = hold_out(data._replace(y=y), lambda name: ESTIMATORS["ERMClassifier"](steps=5))
+    held = hold_out(replace(data, y=y), lambda name: ESTIMATORS["ERMClassifier"](steps=5))
     assert held.rows["erm"].right[:5].tolist() == [0] * 5
     assert np.isfinite([each.loss for each in held.scores]).all()
 

@@ -136,14 +136,14 @@ def describe(bar: Progress, task: TaskID, text: str) -> None:
     bar.update(task, description=text)
 
 
-def say(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a line beside the results."""
     messages.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def show_warning(message: Warning | str, *place: object, **more: object) -> None:
     """Print a warning as one line, without the place in the code."""
-    say(f"warning: {message}")
+    print_note(f"warning: {message}")
 
 
 def print_error(text: str) -> None:
@@ -156,7 +156,7 @@ def ending_cleanly() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say("stopped; nothing was written")
+        print_note("stopped; nothing was written")
         raise
 
 

@@ -15,11 +15,11 @@ from wri.cli.console import (
     echo,
     ending_cleanly,
     make_progress,
-    say,
+    print_note,
     show_plain_table,
     update,
 )
-from wri.cli.fit import check_columns, kinds_of
+from wri.cli.fit import check_columns, command_line, kinds_of
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _prepare(
     if folder is None:
         schema = find_schema(rows, kinds)
         for note in schema.notes:
-            say(note)
+            print_note(note)
         return encode(rows, make_head(schema).fit(rows.X)), None
     model: Any = load(folder, SavedInFolders)
     kind = "classes" if hasattr(model, "classes_") else "numbers"
@@ -143,8 +143,7 @@ def _write(rows: "TableRows", answers: "dict[str, Answer]", folder: Path, ahead:
         ("Versions", describe_versions()),
     ]
     title = f"What changes about '{rows.target}' between {word.many}?"
-    command = shlex.join(["wri", *sys.argv[1:]])
-    page = build_diagnosis_page(title, facts, answers, command, ahead)
+    page = build_diagnosis_page(title, facts, answers, command_line(), ahead)
     for name, answer in answers.items():
         figure = answer.plot()
         if figure is not None:

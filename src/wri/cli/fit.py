@@ -17,7 +17,7 @@ from wri.cli.console import (
     echo,
     ending_cleanly,
     make_progress,
-    say,
+    print_note,
     show_plain_table,
     update,
 )
@@ -146,8 +146,8 @@ def _fit_folder(
 
     check_folder_options(options)
     with open_runner(options.backend) as runner:
-        folder = Folder(path, find_files(path), runner, say)
-        say(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
+        folder = Folder(path, find_files(path), runner, print_note)
+        print_note(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
         with make_progress() as bar:
             step = partial(update, bar, bar.add_task("reading", total=None))
             rows = scan_folder(folder, progress=step, **columns)
@@ -160,10 +160,10 @@ def _check_folder(output: Path) -> None:
 
     check_model_output(output)
     if output.exists() and any(output.iterdir()):
-        say(f"{output} holds a model; it is replaced when this fit is done")
+        print_note(f"{output} holds a model; it is replaced when this fit is done")
 
 
-def _command() -> str:
+def command_line() -> str:
     """Return the command line, for the report."""
     return shlex.join(["wri", *sys.argv[1:]])
 
@@ -213,7 +213,7 @@ def _fit_rows(
         answers, sampled = _diagnose(fitted)
         describe(bar, task, "report")
         files = {each.described: each.sha256 for each in rows.files}
-        page = build_fit_page(fitted, files, _command(), answers, sampled=sampled)
+        page = build_fit_page(fitted, files, command_line(), answers, sampled=sampled)
         attach_summary(fitted)
         report = write_model(fitted.model, page, output)
     finish(fitted, output, report, as_json, {"files": [asdict(each) for each in rows.files]})
@@ -274,7 +274,7 @@ def finish(
         return
     show_verdict(fitted)
     for text in fitted.warnings:
-        say(f"warning: {text}")
+        print_note(f"warning: {text}")
     folder = shlex.quote(str(output))
     rows = "new-pictures/" if "broken" in more else "new.csv"
     before = "predict" if "broken" in more else "site"
@@ -342,7 +342,7 @@ def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_jso
         )
         describe(bar, task, "report")
         read = {f"{files[0]}: {len(found.folder):,} pictures": found.backbone}
-        page = build_fit_page(found.fit, read, _command(), {}, more=picture_sections(found))
+        page = build_fit_page(found.fit, read, command_line(), {}, more=picture_sections(found))
         report = write_model(found.model, page, output)
     finish(
         found.fit, output, report, as_json, {"broken": {str(k): v for k, v in found.broken.items()}}

@@ -1,8 +1,6 @@
 """The commands `wri predict` and `wri site`."""
 
 import json
-import shlex
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from wri.cli.console import WIDTH, echo, ending_cleanly, messages, say, show_plain_table
+from wri.cli.console import WIDTH, echo, ending_cleanly, messages, print_note, show_plain_table
+from wri.cli.fit import command_line
 from wri.cli.fit_options import PageFolder
 from wri.errors import InputError, shorten
 
@@ -92,11 +91,11 @@ def predict(
     if as_json:
         echo(json.dumps({"output": str(output), **done.as_dict()}))
         return
-    _say_ignored(done.ignored)
+    _print_ignored(done.ignored)
     if done.outcomes is not None:
         _show_outcomes(done.outcomes)
     for found in done.unseen_counts:
-        say(f"warning: {found.sentence}; these rows are not supported")
+        print_note(f"warning: {found.sentence}; these rows are not supported")
     total = max(1, done.rows)
     shares = ", ".join(
         f"{done.verdicts[name] / total:.1%} {name}" for name in ("supported", "rare", "outside")
@@ -109,7 +108,7 @@ def predict(
     if done.positive is not None:
         echo(f"{prefix}probability is that of class {shorten(repr(done.positive))}")
     spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in done.seconds.items())
-    say(spent)
+    print_note(spent)
     echo(f"written to {output}")
     if done.outcomes is not None and done.outcomes.verdict().answer in ("no", "care"):
         echo(
@@ -228,7 +227,7 @@ def site(
         ignored = {"ignored_columns": list(columns.ignored), "next": ahead}
         echo(json.dumps({**site_document(answer), **ignored, **written}))
         return
-    _say_ignored(columns.ignored)
+    _print_ignored(columns.ignored)
     _show_site(answer)
     for path in filter(None, (page, plot)):
         echo(f"written to {path}")
@@ -262,15 +261,15 @@ def _write_site(answer: "SiteAnswer", folder: Path, ahead: str, model: Path, row
         ("Made", date.today().isoformat()),
         ("Versions", describe_versions()),
     ]
-    page = build_site_page(answer, facts, ahead, shlex.join(["wri", *sys.argv[1:]]))
+    page = build_site_page(answer, facts, ahead, command_line())
     return write_page(page, folder / "site.html")
 
 
-def _say_ignored(names: tuple[str, ...]) -> None:
+def _print_ignored(names: tuple[str, ...]) -> None:
     if names:
         from wri.datasets.columns import listed
 
-        say(f"columns that were not in training are ignored: {listed(names)}")
+        print_note(f"columns that were not in training are ignored: {listed(names)}")
 
 
 def _load(folder: Path) -> Any:
@@ -294,4 +293,4 @@ def _bar(what: str) -> Iterator[Any]:
         task = bar.add_task(what, total=1.0)
         yield lambda share: bar.update(task, completed=share)
     for text in dict.fromkeys(str(each.message) for each in caught):
-        say(text)
+        print_note(text)

@@ -103,18 +103,10 @@ class ModelColumns:
     def of(
         cls, model: Any, table: TableFile, aside: Collection[str] = (), *, fill: bool = False
     ) -> "ModelColumns":
-        """Find a model's features in a table; missing columns are an error.
+        """Find a model's features in a table; `aside` are columns that are no features.
 
-        Parameters
-        ----------
-        model
-            One of wri's estimators or pipelines.
-        table
-            The file.
-        aside
-            Columns that are no features: target and others.
-        fill
-            Whether up to half of the columns may be missing, if the model has a schema.
+        Missing columns are an error; with `fill` up to half of them may be missing, if the model
+        has a schema.
         """
         schema = TableSchema.of(model)
         last = last_step(model)
@@ -166,29 +158,11 @@ def predict_file(
     prefix: str = "",
     progress: Share = lambda share: None,
 ) -> PredictionSummary:
-    """Write a file of predictions.
+    """Write a file's rows with predictions, chunk by chunk; `output` is replaced when complete.
 
-    Parameters
-    ----------
-    model
-        One of wri's estimators, or a pipeline that ends in one.
-    table
-        The file of rows, from `open_table`.
-    output
-        A .csv or .parquet; it is replaced when everything has been written.
-    keep
-        Columns of the input that the output has too; all when None.
-    target
-        Column of outcomes, where the file has them: then it is measured how well the model holds.
-    prefix
-        Before the names of the columns that are added.
-    progress
-        Called with the share that is done.
-
-    Returns
-    -------
-    prediction
-        Counts, times, and how well the model held.
+    `keep` are the input's columns that the output has too, all when None. With `target`, a column
+    of outcomes, it is measured how well the model holds. `prefix` comes before the names of added
+    columns.
     """
     kept = _check_kept(table, keep)
     features = ModelColumns.of(model, table, [target] if target is not None else [])
@@ -301,21 +275,7 @@ def _measure_time(done: PredictionSummary, what: str) -> Iterator[None]:
 def predict_pictures(
     model: "PictureClassifier", folder: Path, output: Path, prefix: str = "", progress: Any = None
 ) -> PredictionSummary:
-    """Write a table with one row per picture in a folder and its subfolders.
-
-    Parameters
-    ----------
-    model
-        A fitted classifier of pictures.
-    folder
-        Pictures, in folders or not.
-    output
-        A .csv or .parquet.
-    prefix
-        Before the names of the columns that are added to `picture`.
-    progress
-        Called with the share that is done.
-    """
+    """Write a table with one row per picture in a folder and its subfolders, in their order."""
     report: Share = progress or (lambda share: None)
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
     if not paths:

@@ -10,7 +10,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from wri.cli import options
-from wri.cli.console import console, echo, make_progress, say
+from wri.cli.console import console, echo, make_progress, print_note
 from wri.cli.options import DOMAINBED_SELECTIONS, NEED_PAIRS, SELECTIONS
 from wri.errors import InputError, check_option
 from wri.number_text import write_number
@@ -283,9 +283,9 @@ def export(
         return
     echo(f"{done.written} runs written to {done.folder}")
     for run, reason in done.left_out:
-        say(f"left out: {run}: {reason}")
+        print_note(f"left out: {run}: {reason}")
     if done.unregistered:
-        say(
+        print_note(
             f"DomainBed shows no tables of {', '.join(done.unregistered)}: register them there, or "
             "rename them with --name"
         )
@@ -331,7 +331,7 @@ def import_(
         return
     echo({"text": as_text, "latex": as_latex, "csv": as_csv}[form](tables))
     for line in _list_notes(sweep.notes):
-        say(line)
+        print_note(line)
 
 
 def _list_notes(notes: "Iterable[FolderNote]") -> list[str]:

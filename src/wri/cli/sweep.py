@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wri.cli import options
-from wri.cli.console import describe, echo, make_progress, say, update
+from wri.cli.console import describe, echo, make_progress, print_note, update
 from wri.cli.options import ALGORITHMS, ON_REQUEST, SELECTIONS
 from wri.errors import InputError, shorten
 from wri.number_text import write_number
@@ -152,7 +152,7 @@ def _train(
 
     with Store(store, write=True, repair=repair) as kept, backend, make_progress() as bar:
         for run in kept.dropped:
-            say(f"dropped a damaged run: {run}")
+            print_note(f"dropped a damaged run: {run}")
         task = bar.add_task("sweep", total=None)
         backend.status = partial(describe, bar, task)
         try:
@@ -185,7 +185,7 @@ def _describe(data: "SweepData", preset: str) -> str:
 
 
 def _say_stopped(store: "Store") -> None:
-    say(
+    print_note(
         f"stopped; {len(store.finished())} finished runs are in {store.path}; run the same "
         "command to continue"
     )

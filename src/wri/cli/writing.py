@@ -78,12 +78,7 @@ def _never_null(column: Any, pa: Any) -> Any:
 def writer_for(output: Path, table: TableFile | None = None) -> Iterator[TableWriter]:
     """Open a writer whose file appears when it is complete; on errors nothing is left.
 
-    Parameters
-    ----------
-    output
-        A .csv, .tsv, .txt or .parquet.
-    table
-        The input, whose delimiter a text takes; it is not overwritten.
+    A text takes the delimiter of `table`, the input, which is not overwritten.
     """
     check_output(output, table)
     try:
@@ -137,10 +132,7 @@ def _open(part: Path, ending: str, table: TableFile | None) -> TableWriter:
 def check_model_output(folder: Path) -> None:
     """Refuse a folder that cannot take a model, before the training.
 
-    Parameters
-    ----------
-    folder
-        A new or empty folder, or one with a saved model and its report and nothing else.
+    It may be new, empty, or hold a saved model and its report and nothing else.
     """
     try:
         target = folder.resolve()
@@ -156,22 +148,7 @@ def check_model_output(folder: Path) -> None:
 
 
 def write_model(model: Any, page: Page, folder: Path) -> Path:
-    """Write a model and its report, completely or not at all.
-
-    Parameters
-    ----------
-    model
-        With a method `save`.
-    page
-        The report.
-    folder
-        As `check_model_output` allows.
-
-    Returns
-    -------
-    Path
-        The report.
-    """
+    """Write a model and its report, completely or not at all; return the report's path."""
     target = folder.resolve()
     data = render_page(page).encode("utf-8", errors="replace")
     with open_stage(target) as aside:

@@ -47,17 +47,7 @@ WORDS = 3  # mean number of words from which mostly different texts are free tex
 
 
 def find_column(cells: pd.Series, name: str, kind: Kind | None = None) -> Column:
-    """Find the kind of a column.
-
-    Parameters
-    ----------
-    cells
-        Raw cells: numbers, texts, booleans, dates; missing ones as NaN, None or NA.
-    name
-        Its name.
-    kind
-        The kind, where somebody has said it.
-    """
+    """Find the kind of a column of raw cells, unless somebody has said it."""
     if kind in (None, "number") and _is_measured(cells):
         return Column(name, "number", int(cells.isna().sum()))
     distinct = DistinctCells(cells)

@@ -10,6 +10,7 @@ the division into files. A pass is one job per file, here or in Ray's workers.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -33,14 +34,6 @@ SAMPLE_CELLS = 5_000_000
 FEWEST = 50  # rows of a site in the sample
 
 
-class LabelColumns(NamedTuple):
-    """Columns that are no features."""
-
-    target: str
-    environment: str
-    left_out: tuple[str, ...]
-
-
 class Scan(NamedTuple):
     """First pass over some files."""
 
@@ -57,24 +50,23 @@ class Folder:
     path: Path
     files: tuple[Path, ...]
     runner: Runner
-    say: Callable[[str], None]
+    print_note: Callable[[str], None]
 
     def read(
-        self,
-        what: str,
-        rows: int,
-        work: Callable[[Any, Path], Any],
-        shared: Any,
-        progress: Progress,
+        self, what: str, rows: int, work: Callable[[Path], Any], progress: Progress
     ) -> Iterator[tuple[Path, Any]]:
         """Make one pass: yield files with what they give, as they finish."""
         start = perf_counter()
-        results = run_calls(self.runner, work, shared, self.files, _describe_pass)
+        results = run_calls(self.runner, _read_file, work, self.files, _describe_pass)
         for done, found in enumerate(results, start=1):
             yield found
             progress(done, len(self.files))
         seconds = perf_counter() - start
-        self.say(f"{what}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
+        self.print_note(f"{what}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
+
+
+def _read_file(work: Callable[[Path], Any], path: Path) -> Any:
+    return work(path)
 
 
 def _describe_pass(path: Path) -> str:
@@ -113,28 +105,16 @@ def scan_folder(
     leave_out: Sequence[str] = (),
     progress: Progress = silent,
 ) -> TableRows:
-    """Read a sample of a folder's rows, and count the rows of each site.
-
-    Parameters
-    ----------
-    folder
-        The files.
-    target, environment
-        Columns of targets and of sites.
-    task
-        "classes" or "numbers"; found out from the sample when None.
-    leave_out
-        Columns that are not read.
-    progress
-        Called with the files read and in all.
-    """
+    """Read a sample of a folder's rows, and count the rows of each site."""
     if target == environment:
         raise InputError(f"target and site must be different columns, not {target!r} twice")
-    columns = LabelColumns(target, environment, tuple(leave_out))
+    scan_file = partial(_scan, target=target, environment=environment, leave_out=leave_out)
     rows = sum(int(count_parquet(path)[0]) for path in folder.files)
     found, scans = Scan(Counter(), pd.DataFrame(), ()), {}
-    for path, scan in folder.read("pass 1, counts and sample", rows, _scan, columns, progress):
-        found = _merge(columns, [found, scan])  # at once, because samples of all files are large
+    for path, scan in folder.read("pass 1, counts and sample", rows, scan_file, progress):
+        found = _merge(
+            environment, [found, scan]
+        )  # at once, because samples of all files are large
         scans[path] = scan._replace(sample=scan.sample.iloc[:0])
     first = scans[folder.files[0]]
     for path, scan in scans.items():
@@ -159,27 +139,27 @@ def scan_folder(
     )
 
 
-def _scan(columns: LabelColumns, path: Path) -> Scan:
+def _scan(path: Path, *, target: str, environment: str, leave_out: Sequence[str]) -> Scan:
     table = open_table(path)
-    check_names(path, table.names, target=columns.target, environment=columns.environment)
-    wanted = [name for name in table.names if name not in columns.left_out]
+    check_names(path, table.names, target=target, environment=environment)
+    wanted = [name for name in table.names if name not in leave_out]
     found = Scan(Counter(), pd.DataFrame(), ())
     for chunk in table.chunks(wanted, ()):
         frame = chunk.frame
-        codes, names = _label_codes(path, frame[columns.environment])
+        codes, names = _label_codes(path, frame[environment])
         counts = Counter(dict(zip(names, np.bincount(codes).tolist(), strict=True)))
         frame.index = pd.Index(pd.util.hash_pandas_object(frame, index=False).to_numpy())
-        found = _merge(columns, [found, Scan(counts, frame, table.names)])
+        found = _merge(environment, [found, Scan(counts, frame, table.names)])
     return found._replace(digest=digest_file(path))
 
 
-def _merge(columns: LabelColumns, scans: Sequence[Scan]) -> Scan:
+def _merge(environment: str, scans: Sequence[Scan]) -> Scan:
     """Keep the rows with the smallest hashes of each site."""
     counts = sum((scan.counts for scan in scans), Counter[str]())
     samples = [scan.sample for scan in scans if len(scan.sample)]
     joined = pd.concat(samples).sort_index(kind="stable")
     most = max(FEWEST, min(SAMPLE, SAMPLE_CELLS // joined.shape[1]) // len(counts))
-    kept = joined.groupby(columns.environment, sort=False, observed=True).head(most)
+    kept = joined.groupby(environment, sort=False, observed=True).head(most)
     return Scan(counts, kept, scans[-1].names)
 
 
@@ -207,7 +187,8 @@ class PreparedRows(NamedTuple):
 class ChunkReader:
     """Preprocessing of chunks; it is sent to the workers."""
 
-    columns: LabelColumns
+    target: str
+    environment: str
     head: Pipeline  # fitted to the sample
     features: tuple[str, ...]
     sites: Mapping[str, int]  # numbers by name
@@ -215,12 +196,12 @@ class ChunkReader:
 
     def read(self, path: Path) -> Iterator[PreparedRows]:
         """Yield the rows of a file, chunk by chunk."""
-        wanted = {*self.features, self.columns.target, self.columns.environment}
+        wanted = {*self.features, self.target, self.environment}
         for chunk in open_table(path).chunks(wanted, ()):
             frame = chunk.frame
-            codes, names = _label_codes(path, frame.pop(self.columns.environment))
+            codes, names = _label_codes(path, frame.pop(self.environment))
             site = np.array([self.sites[name] for name in names])[codes]
-            y = self._targets(path, frame.pop(self.columns.target))
+            y = self._targets(path, frame.pop(self.target))
             order = np.argsort(site, kind="stable")
             try:
                 x = np.asarray(self.head.transform(frame))

@@ -44,15 +44,7 @@ class TableFile:
         return "." if self.dialect is None else self.dialect.decimal
 
     def chunks(self, wanted: Collection[str], texts: Collection[str]) -> Iterator[Chunk]:
-        """Yield the rows of some columns, chunk by chunk.
-
-        Parameters
-        ----------
-        wanted
-            Names of the columns; others are not read.
-        texts
-            Those whose cells stay as they are written.
-        """
+        """Yield the rows of some columns in chunks; cells of `texts` stay as they are written."""
         rows = min(MOST_ROWS, max(FEWEST_ROWS, CELLS // max(1, len(wanted))))
         start = 1
         with _name_file_in_errors(self.path):
@@ -104,15 +96,7 @@ class TableFile:
 def open_table(
     path: str | Path, delimiter: str | None = None, encoding: str | None = None
 ) -> TableFile:
-    """Open a file and read its header.
-
-    Parameters
-    ----------
-    path
-        A .csv, .tsv, .txt or .parquet.
-    delimiter, encoding
-        Of a text; found when None.
-    """
+    """Open a .csv, .tsv, .txt or .parquet and read its header; how a text is written is found."""
     path = check_file(path)
     ending = path.suffix.lower()
     with _name_file_in_errors(path):

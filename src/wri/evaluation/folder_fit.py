@@ -13,11 +13,11 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from wri.datasets.parquet_folders import ChunkReader, Folder, LabelColumns
+from wri.datasets.parquet_folders import ChunkReader, Folder
 from wri.datasets.schema import TableSchema
 from wri.datasets.table_rows import TableRows
 from wri.errors import InputError
@@ -54,46 +54,32 @@ def check_folder_options(options: FitOptions) -> None:
         )
 
 
-class Moments(NamedTuple):
-    """Reads a chunk as sums of the rows and of their squares, about a centre."""
-
-    reader: ChunkReader
-    inputs: Scaling  # of the sample
-    target: Scaling
-
-    def sums(self, path: Path) -> Arrays:
-        """Return sums over a file."""
-        parts: list[Arrays] = []
-        for rows in self.reader.read(path):
-            y = rows.y if self.reader.classes is None else np.zeros(len(rows.y))
-            z = np.column_stack([self.inputs.apply(rows.x), self.target.apply(y)])
-            parts.append((np.array(len(z)), z.sum(0), np.square(z).sum(0)))
-        return _add(parts)
+def _sum_moments(path: Path, *, reader: ChunkReader, inputs: Scaling, target: Scaling) -> Arrays:
+    """Return sums over a file of the rows and of their squares, about a centre."""
+    parts: list[Arrays] = []
+    for rows in reader.read(path):
+        y = rows.y if reader.classes is None else np.zeros(len(rows.y))
+        z = np.column_stack([inputs.apply(rows.x), target.apply(y)])
+        parts.append((np.array(len(z)), z.sum(0), np.square(z).sum(0)))
+    return _add(parts)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TableChunks:
-    """Reads a chunk as a table of the solver."""
-
-    reader: ChunkReader
-    units: Units
-    shares: np.ndarray  # [E], of one row
-    as_table: RowsAsTable
-    work: Callable[[MemoryTable], Arrays]
-
-    def sums(self, path: Path) -> Arrays:
-        """Return the sums of `work` over a file."""
-        parts = []
-        for rows in self.reader.read(path):
-            y = self.units.target.apply(rows.y) if self.reader.classes is None else rows.y
-            shares = np.repeat(self.shares, rows.counts)
-            x = self.units.inputs.apply(rows.x)
-            parts.append(self.work(self.as_table(x, y, rows.counts.tolist(), shares)))
-        return _add(parts)
-
-
-def _sum_file(shared: Moments | TableChunks, path: Path) -> Arrays:
-    return shared.sums(path)
+def _sum_tables(
+    path: Path,
+    *,
+    reader: ChunkReader,
+    units: Units,
+    shares: np.ndarray,  # [E], of one row
+    as_table: RowsAsTable,
+    work: Callable[[MemoryTable], Arrays],
+) -> Arrays:
+    """Return the sums of `work` over a file, each chunk a table of the solver."""
+    parts = []
+    for rows in reader.read(path):
+        y = units.target.apply(rows.y) if reader.classes is None else rows.y
+        x, weights = units.inputs.apply(rows.x), np.repeat(shares, rows.counts)
+        parts.append(work(as_table(x, y, rows.counts.tolist(), weights)))
+    return _add(parts)
 
 
 def _add(parts: list[Arrays]) -> Arrays:
@@ -151,7 +137,8 @@ class FolderFit:
         if rows.classes:
             classes = {str(each): number for number, each in enumerate(np.unique(rows.y))}
         self._reader = ChunkReader(
-            columns=LabelColumns(rows.target, str(rows.environment), rows.left_out),
+            target=rows.target,
+            environment=str(rows.environment),
             head=self.head,
             features=schema.features,
             sites={name: number for number, name in enumerate(self._sizes)},
@@ -164,7 +151,9 @@ class FolderFit:
         numbers = self._reader.classes is None
         inputs = Scaling.of(self.x)
         target = Scaling.of(self._rows.y) if numbers else Units.plain(1).target
-        n, total, squares = self._sum("units", Moments(self._reader, inputs, target))
+        n, total, squares = self._sum(
+            "units", partial(_sum_moments, reader=self._reader, inputs=inputs, target=target)
+        )
         centre, spread = np.append(inputs.mean, target.mean), np.append(inputs.scale, target.scale)
         middle = total / n
         scale = spread * np.sqrt(np.maximum(squares / n - np.square(middle), 0))
@@ -174,10 +163,10 @@ class FolderFit:
             return Units(Scaling(mean[:-1], scale[:-1]), target)
         return Units(Scaling(mean[:-1], scale[:-1]), Scaling(mean[-1], scale[-1]))
 
-    def _sum(self, what: str, shared: Moments | TableChunks) -> Arrays:
+    def _sum(self, what: str, sum_file: Callable[[Path], Arrays]) -> Arrays:
         name = f"pass {next(self._numbers)}, {what}"
         rows = sum(self._sizes.values())
-        found = dict(self._folder.read(name, rows, _sum_file, shared, self._progress))
+        found = dict(self._folder.read(name, rows, sum_file, self._progress))
         return _add([found[path] for path in self._folder.files])  # rounded alike in any order
 
     def fit(self, model: Estimator) -> Any:
@@ -186,13 +175,13 @@ class FolderFit:
 
         def open_chunks(as_table: RowsAsTable) -> SumChunks:
             chunks = partial(
-                TableChunks,
+                _sum_tables,
                 reader=self._reader,
                 units=self._units,
                 shares=1 / np.array([*self._sizes.values()]),
                 as_table=as_table,
             )
-            return lambda work: self._sum(type(model).__name__, chunks(work=work))
+            return lambda work: self._sum(type(model).__name__, partial(chunks, work=work))
 
         def make_problem(
             X: np.ndarray, targets: np.ndarray, weights: None, split: Any, seed: int
@@ -218,21 +207,7 @@ def fit_folder(
     schema: TableSchema,
     progress: Progress = silent,
 ) -> TableFit:
-    """Fit models to all rows of a folder, of which `rows` are a sample.
-
-    Parameters
-    ----------
-    rows
-        From `scan_folder`.
-    options
-        What is trained; no site is left out.
-    folder
-        The files.
-    schema
-        What the columns hold.
-    progress
-        Called with the files of a pass that are done and in all.
-    """
+    """Fit models to all rows of a folder, of which `rows` are a sample (`scan_folder`)."""
     start, total = perf_counter(), sum(rows.environments.values())
     fitting, models = FolderFit(folder, rows, schema, progress), {}
     kept = options.kept_by_name() or keep_candidate(None, options)

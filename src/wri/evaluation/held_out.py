@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import binomtest, t
+from scipy.stats import binomtest
 
 from wri.datasets.schema import owners_of
 from wri.datasets.table_rows import TableRows
@@ -30,6 +30,7 @@ from wri.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future, future_rows
 from wri.jobs import LocalRunner, Runner, run_calls
 from wri.ood.measures import auroc
 from wri.progress import Progress, silent
+from wri.report.intervals import half_width
 
 LEVEL = 0.95
 DRAWS = 500  # of the bootstrap
@@ -145,43 +146,27 @@ class HeldOutScores:
 def _over_sites(values: Sequence[float] | np.ndarray, own: float) -> SiteInterval:
     """Return the mean with the interval of the mean (own = 0) or of one more value (own = 1)."""
     mean, count = float(np.mean(values)), len(values)
-    half = t.ppf((1 + LEVEL) / 2, count - 1) * np.std(values, ddof=1) * np.sqrt(own + 1 / count)
-    return SiteInterval(mean, mean - float(half), mean + float(half))
+    error = float(np.std(values, ddof=1) * np.sqrt(own + 1 / count))
+    half = half_width(error, count - 1, LEVEL)
+    return SiteInterval(mean, mean - half, mean + half)
 
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-class SiteResult(NamedTuple):
-    """What one site tells when it is held out."""
-
-    flagged: tuple[str, ...]
-    scores: list[SiteScore]
-    rows: list[ScoredRows]
+SiteResult = tuple[tuple[str, ...], list[tuple[SiteScore, ScoredRows]]]
+"""Columns flagged without a site, and the score and rows of each model there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutWork:
-    """What is done with one site held out; it can be sent to a worker.
-
-    Parameters
-    ----------
-    candidates : tuple of FitCandidate
-        Models that are fitted.
-    make_model : callable
-        Makes the unfitted model of a candidate.
-    make_preprocessing : callable or None
-        Makes an unfitted pipeline, fitted on the training sites; None for rows of numbers, whose
-        columns are not flagged.
-    seed : int
-        Of the bootstrap of blocks.
-    """
+    """What is done with one site held out; it can be sent to a worker."""
 
     candidates: tuple[FitCandidate, ...]
-    make_model: Callable[[FitCandidate], Any]
-    make_preprocessing: Callable[[], Any] | None
-    seed: int
+    make_model: Callable[[FitCandidate], Any]  # unfitted
+    make_preprocessing: Callable[[], Any] | None  # None: rows of numbers, never flagged
+    seed: int  # of the bootstrap of blocks
 
     def __call__(self, rows: TableRows, name: str) -> SiteResult:
         """Fit on all sites but one, and score that one."""
@@ -199,7 +184,7 @@ class HeldOutWork:
             fold = _Fold(training, site, columns, _order(site, columns))
             results = [self._score(each, fold, name) for each in self.candidates]
         flagged = tuple(dict.fromkeys(training.owners[k] for k in columns))
-        return SiteResult(flagged, [each[0] for each in results], [each[1] for each in results])
+        return flagged, results
 
     def _score(
         self, candidate: FitCandidate, fold: "_Fold", name: str
@@ -264,7 +249,7 @@ def hold_out_sites(
     progress(0, len(sites))
     for site, result in run_calls(runner or LocalRunner(), work, rows, sites, _describe_fit):
         inside = rows.groups == site
-        for name, seen in zip(names, result.rows, strict=True):
+        for name, (_, seen) in zip(names, result[1], strict=True):
             for every, own in zip(held[name], seen, strict=True):
                 every[inside] = own
         found[site] = result
@@ -273,9 +258,9 @@ def hold_out_sites(
         environments=sites,
         candidates=work.candidates,
         classes=rows.classes,
-        scores=tuple(score for site in sites for score in found[site].scores),
+        scores=tuple(score for site in sites for score, _ in found[site][1]),
         rows=held,
-        flagged={site: found[site].flagged for site in sites},
+        flagged={site: found[site][0] for site in sites},
     )
 
 

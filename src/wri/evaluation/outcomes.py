@@ -29,7 +29,7 @@ from wri.estimators.evidence import Assessment
 from wri.estimators.pipeline import last_step
 from wri.evaluation.changes import SiteWord
 from wri.evaluation.summary import FitSummary, read_summary
-from wri.number_text import write_number, write_percent
+from wri.number_text import write_number, write_percent, write_share
 
 LEVEL = 0.025  # of each alarm
 FEWEST = 30  # rows that an alarm needs
@@ -294,5 +294,5 @@ def _chance(p: float) -> str:
 
 def _write(key: str, value: float) -> str:
     if key == "accuracy":
-        return f"{100 * value:.1f} %"
+        return write_share(value)
     return write_number(value, 4) if key == "loss" else f"{value:.3f}"

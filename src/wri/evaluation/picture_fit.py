@@ -37,23 +37,9 @@ def fit_pictures(
     progress: Progress = silent,
     status: Callable[[str], None] = lambda text: None,
 ) -> PictureFit:
-    """Fit a classifier to a folder of pictures, with each domain held out in turn.
+    """Fit a classifier to a folder ROOT/SITE/CLASS/*.jpg or *.png, each site held out in turn.
 
-    Parameters
-    ----------
-    root
-        ROOT/SITE/CLASS/*.jpg or *.png.
-    options
-        What is trained.
-    progress
-        Called with parts done and in all, of the features and then of the fits.
-    status
-        Called with what is being done.
-
-    Returns
-    -------
-    PictureFit
-        `model` can be saved; `fit` holds what is known about it.
+    `status` is called with what is being done.
     """
     options.check()
     folder, backbone = ImageFolder(root), as_backbone(BACKBONE)

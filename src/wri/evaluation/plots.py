@@ -59,16 +59,9 @@ def _short(candidate: FitCandidate, columns: tuple[str, ...], kept: bool) -> str
 
 
 def plot_scores(held: HeldOutScores, models: dict[str, str], kept: str) -> Figure:
-    """Draw the score of some models at each site held out, the kept one's worst site on top.
+    """Draw the score of some models (labels by name) at each site held out.
 
-    Parameters
-    ----------
-    held
-        Scores by site.
-    models
-        Labels by name.
-    kept
-        The model by whose scores sites are ordered.
+    Sites are ordered by the score of the kept model, the worst on top.
     """
     order = np.argsort([each.score for each in held.of(kept)])[:MOST_SITES]
     names = [held.environments[k] for k in order]

@@ -126,19 +126,7 @@ def _capital(text: str) -> str:
 def answer_site(
     site: NewSite, model: Any, summary: FitSummary | None, missing: Sequence[str] = ()
 ) -> SiteAnswer:
-    """Decide by the rules above.
-
-    Parameters
-    ----------
-    site : NewSite
-        From `score_new_site`.
-    model : estimator
-        The model.
-    summary : FitSummary or None
-        What its fit measured.
-    missing : sequence of str, default=()
-        Columns of the model that the file lacks, all of whose cells count as missing.
-    """
+    """Decide by the rules above; `missing` are columns of the model that the file lacks."""
     used = () if summary is None else used_columns(summary, model)
     beyond = {
         name: share

@@ -136,15 +136,7 @@ _TABLES = {"overlap": _overlap, "gaps": _gaps, "stress": _stress}
 
 
 def next_step(answers: Mapping[str, Answer], command: str) -> str:
-    """Return what to do next.
-
-    Parameters
-    ----------
-    answers : mapping
-        By question.
-    command : str
-        `wri fit` with the same columns.
-    """
+    """Return what to do next, with the command of `wri fit` for the same columns."""
     changes = answers["changes"].changes
     if not changes:
         return f"{command} (measures how models hold at sites held out)"
@@ -159,21 +151,7 @@ def build_diagnosis_page(
     command: str,
     next_command: str,
 ) -> Page:
-    """Build the report page of a diagnosis.
-
-    Parameters
-    ----------
-    title
-        Heading.
-    facts
-        What was looked at, when, with which versions.
-    answers
-        By question; what changes is on the first screen.
-    command
-        What made the page.
-    next_command
-        What to do next.
-    """
+    """Build the report page of a diagnosis; what changes is on the first screen."""
     first, *others = ([*_blocks(answer)] for answer in answers.values())
     questions = [answer.question for answer in answers.values()]
     sections = [
