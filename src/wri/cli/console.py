@@ -21,7 +21,7 @@ from rich.progress import Task as BarTask
 from rich.table import Table
 from rich.text import Text
 
-from wri.cli.names import SELECTIONS
+from wri.cli.options import SELECTIONS
 from wri.errors import InputError
 from wri.number_text import write_number
 
@@ -146,7 +146,7 @@ def show_warning(message: Warning | str, *place: object, **more: object) -> None
     say(f"warning: {message}")
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     messages.print(f"[bold red]wri:[/] {escape(text)}", soft_wrap=True, highlight=False)
 
 

@@ -19,9 +19,9 @@ from wri.cli.fit_options import PageFolder
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
-    from wri.tables.outcomes import Outcomes
-    from wri.tables.predicting import PredictionSummary
-    from wri.tables.site_answer import SiteAnswer
+    from wri.cli.predicting import PredictionSummary
+    from wri.evaluation.outcomes import Outcomes
+    from wri.evaluation.site_answer import SiteAnswer
 
 Model = Annotated[Path, typer.Argument(help="Folder of a saved model.", show_default=False)]
 Rows = Annotated[
@@ -141,9 +141,9 @@ def _predict(
     delimiter: str | None,
     encoding: str | None,
 ) -> "PredictionSummary":
-    from wri.tables.chunks import open_table
-    from wri.tables.predicting import predict_file
-    from wri.tables.writing import check_output
+    from wri.cli.predicting import predict_file
+    from wri.cli.writing import check_output
+    from wri.datasets.table_chunks import open_table
 
     check_output(output)
     loaded = _load(folder)
@@ -166,8 +166,8 @@ def _predict_pictures(
         raise InputError(f"{rows} is a folder, but {folder} is a model of tables; name a file")
     if target is not None:
         raise InputError("--target names a column, but a folder of pictures has none")
+    from wri.cli.predicting import predict_pictures
     from wri.estimators.pictures import PictureClassifier
-    from wri.tables.picture_files import predict_pictures
 
     with _bar("predicting") as progress:
         return predict_pictures(PictureClassifier.load(folder), rows, output, prefix, progress)
@@ -199,11 +199,11 @@ def site(
     Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted, 143
     terminated.
     """
-    from wri.tables.chunks import open_table
-    from wri.tables.fit_summary import read_summary
-    from wri.tables.predicting import read_features
-    from wri.tables.site_answer import answer_site
-    from wri.tables.site_summary import check_plot, draw_site, next_step, site_document
+    from wri.cli.predicting import read_features
+    from wri.datasets.table_chunks import open_table
+    from wri.evaluation.site_answer import answer_site
+    from wri.evaluation.summary import read_summary
+    from wri.report.pages.site_page import check_plot, draw_site, next_step, site_document
 
     if plot is not None:
         check_plot(plot)
@@ -237,7 +237,7 @@ def site(
 
 def _show_site(answer: "SiteAnswer") -> None:
     """Print the answer, the losses and what the rows look like."""
-    from wri.tables.site_summary import describe_nearest, loss_table, row_table
+    from wri.report.pages.site_page import describe_nearest, loss_table, row_table
 
     echo(fill(f"{answer.question} {answer.first_sentence}", WIDTH, break_on_hyphens=False))
     for reason in answer.reasons[1:]:
@@ -253,8 +253,8 @@ def _show_site(answer: "SiteAnswer") -> None:
 
 def _write_site(answer: "SiteAnswer", folder: Path, ahead: str, model: Path, rows: Path) -> Path:
     from wri.report.page import write_page
-    from wri.tables.fit_card import describe_versions
-    from wri.tables.site_summary import build_site_page
+    from wri.report.pages.fit_card import describe_versions
+    from wri.report.pages.site_page import build_site_page
 
     facts = [
         ("Model", f"{model}" if answer.summary is None else f"{answer.summary.label}, {model}"),
@@ -268,7 +268,7 @@ def _write_site(answer: "SiteAnswer", folder: Path, ahead: str, model: Path, row
 
 def _say_ignored(names: tuple[str, ...]) -> None:
     if names:
-        from wri.estimators.columns import listed
+        from wri.datasets.columns import listed
 
         say(f"columns that were not in training are ignored: {listed(names)}")
 

@@ -1,7 +1,7 @@
 """Stress test: losses of models if the relation of some columns to the target breaks or reverses.
 
 The relations unchanged, broken and reversed are the futures like, unrelated and reversed of
-`wri.evaluation.futures`. All sites have the same weight.
+`wri.futures`. All sites have the same weight.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from wri.diagnosis.inputs import (
 )
 from wri.diagnosis.losses import model_losses
 from wri.errors import InputError, shorten
-from wri.evaluation.futures import reverse_classes, reverse_numbers
+from wri.futures import reverse_classes, reverse_numbers
 from wri.number_text import write_number
 from wri.report import style
 from wri.report.intervals import standard_error

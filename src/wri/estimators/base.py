@@ -28,7 +28,7 @@ from wri.estimators.specs import (
     plain_erm,
     preset_penalty_weight,
 )
-from wri.evaluation.futures import Future
+from wri.futures import Future
 from wri.rows import Scaling, refuse_gaps
 from wri.stacked import Network, View
 from wri.training import Bank, ModelSpec, Record, Run

@@ -30,7 +30,7 @@ from wri.estimators.tree_columns import (
     forget_unknown,
 )
 from wri.estimators.tree_specs import TreeProblem, make_tree_spec, make_tree_specs
-from wri.evaluation.futures import Future
+from wri.futures import Future
 from wri.objectives import OBJECTIVES
 from wri.progress import silent
 from wri.rows import refuse_gaps

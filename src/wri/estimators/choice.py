@@ -8,7 +8,7 @@
 
 Futures: "like", the left-out environment as it is; "unrelated", the columns whose relation to the
 target changes between the other environments tell nothing there; "reversed", they tell the
-opposite (`wri.evaluation.futures`). "regret" insures against a future as far as it does not cost
+opposite (`wri.futures`). "regret" insures against a future as far as it does not cost
 more in another. With the first two futures alone it stops where the marker still decides: on the
 simulated hospitals even the λ with the least regret at the new hospitals themselves has 58 % at a
 reversed marker (`docs/results/insurance.md`), so all three are the default. Where no column is
@@ -23,7 +23,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from wri.errors import InputError
-from wri.evaluation.futures import LIKE, SENTENCES, Future
+from wri.futures import LIKE, SENTENCES, Future
 from wri.number_text import write_number
 
 Rule = Literal["average", "regret"]

@@ -36,7 +36,7 @@ from wri.estimators.warn import (
     warn_of_one_environment,
     warn_of_small_weights,
 )
-from wri.evaluation.futures import FUTURES, Future
+from wri.futures import FUTURES, Future
 from wri.objectives import OBJECTIVES, Objective
 from wri.progress import progress_bar, silent
 from wri.rows import Environments, Scaling, name_large_numbers, without_gradient

@@ -2,7 +2,7 @@
 
 Every candidate is trained without each environment in turn. The columns whose relation to the
 target changes are flagged without the environment that judges, and their cells at its rows are
-taken from other rows of it (`wri.evaluation.futures`). Rows are drawn in the order of their
+taken from other rows of it (`wri.futures`). Rows are drawn in the order of their
 contents, so that the order of the table does not matter.
 """
 
@@ -17,7 +17,7 @@ from wri.diagnosis.changing_features import flagged_columns
 from wri.estimators.choice import CandidateLosses, describe, pick
 from wri.estimators.row_split import hash_rows
 from wri.estimators.search import Problem, penalty_weight_of
-from wri.evaluation.futures import FUTURES, LIKE, Future, future_rows
+from wri.futures import FUTURES, LIKE, Future, future_rows
 from wri.progress import Progress
 from wri.training import ModelSpec
 

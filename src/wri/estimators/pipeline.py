@@ -18,8 +18,8 @@ from sklearn.pipeline import Pipeline, _name_estimators
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from wri.datasets.columns import ColumnReader
 from wri.errors import InputError
-from wri.estimators.columns import ColumnReader
 from wri.estimators.common import EnvironmentEstimator
 from wri.estimators.environments import read_environments, without_column
 from wri.estimators.folders import SavedInFolders

@@ -15,6 +15,7 @@ from wri.jobs.runner import Ended as Ended
 from wri.jobs.runner import Jobs as Jobs
 from wri.jobs.runner import Report as Report
 from wri.jobs.runner import Runner as Runner
+from wri.jobs.runner import run_calls as run_calls
 
 RUNNERS: dict[str, type[LocalRunner] | type[RayRunner]] = {"local": LocalRunner, "ray": RayRunner}
 

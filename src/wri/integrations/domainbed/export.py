@@ -23,7 +23,7 @@ from wri.integrations.domainbed.hparams import write_hparams
 from wri.registry import OBJECTIVES
 from wri.sweep.data import HOLDOUT
 from wri.sweep.outcomes import Outcome
-from wri.sweep.spaces import run_seed
+from wri.sweep.plan import run_seed
 
 RECORDS = "results.jsonl"
 DONE = "done"
