@@ -16,7 +16,7 @@ from wri.evaluation.candidates import WITHOUT
 from wri.evaluation.fitting import TableFit, encode, preprocessing_of
 from wri.evaluation.picture_fit import PictureFit
 from wri.features.picture_files import read_picture
-from wri.number_text import write_number, write_percent
+from wri.number_text import write_number, write_percent, write_share
 from wri.report.blocks import (
     Block,
     BulletList,
@@ -104,7 +104,7 @@ def verdict_section(fit: TableFit) -> Section:
     rows = []
     for name in fit.rows.environments:
         own = found.verdicts[fit.rows.groups == name]
-        shares = [f"{100 * np.mean(own == verdict):.1f} %" for verdict in VERDICTS]
+        shares = [write_share(np.mean(own == verdict)) for verdict in VERDICTS]
         rows.append([name, *shares])
     rare, outside = model.evidence_.usual
     unsure = "with a class less certain than in others, or " if fit.classes else ""
@@ -192,7 +192,7 @@ def _target_cells(fit: TableFit, name: str) -> list[str]:
         return [write_number(own.mean(), 4), write_number(own.std(), 4)]
     classes = fit.estimator.classes_
     if len(classes) == 2:
-        return [f"{100 * np.mean(own == classes[-1]):.1f} %"]
+        return [write_share(np.mean(own == classes[-1]))]
     return [str(len(np.unique(own)))]
 
 

@@ -13,7 +13,7 @@ from wri.evaluation.fitting import TableFit
 from wri.evaluation.held_out import HeldOutScores, SiteInterval
 from wri.evaluation.plots import plot_risk_coverage, plot_scores, risk_of
 from wri.evaluation.verdict import beside, name_candidate, when
-from wri.number_text import write_number
+from wri.number_text import write_number, write_share
 from wri.report.blocks import (
     Block,
     Notice,
@@ -134,7 +134,7 @@ def show(held: HeldOutScores, value: float) -> str:
     """Format a score: per cent of right classes, or R²."""
     if not np.isfinite(value):
         return "–"
-    return f"{100 * value:.1f} %" if held.classes else f"{value:.3f}"
+    return write_share(value) if held.classes else f"{value:.3f}"
 
 
 def show_interval(held: HeldOutScores, found: SiteInterval) -> str:
@@ -238,7 +238,7 @@ def _coverage(fit: TableFit) -> Section:
     for verdict in VERDICTS:
         own = verdicts == verdict
         lost = write_number(risk[own].mean()) if own.any() else "–"
-        rows.append([verdict, f"{own.sum():,}", f"{100 * own.mean():.1f} %", lost])
+        rows.append([verdict, f"{own.sum():,}", write_share(own.mean()), lost])
     name = "share of errors" if held.classes else "mean squared error"
     said = ", ".join(f"{row[0]} {row[3]}" for row in rows)
     return Section(

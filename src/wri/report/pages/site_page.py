@@ -14,7 +14,7 @@ from wri.evaluation.candidates import CONSTANT
 from wri.evaluation.site_answer import SiteAnswer
 from wri.evaluation.verdict import when
 from wri.futures import LIKE
-from wri.number_text import write_number, write_percent
+from wri.number_text import write_number, write_percent, write_share
 from wri.ood.ranges import USUAL_BEYOND
 from wri.report.blocks import (
     Block,
@@ -65,22 +65,18 @@ def row_table(answer: SiteAnswer) -> tuple[list[str], list[list[str]]]:
     rare, outside = site.usual
     lines = [
         ["rows", f"{len(site.verdicts):,}", ""],
-        ["rare", _percent(site.rare), _percent(rare)],
-        ["outside the evidence", _percent(site.outside), _percent(outside)],
+        ["rare", write_share(site.rare), write_share(rare)],
+        ["outside the evidence", write_share(site.outside), write_share(outside)],
     ]
     lines += [
-        [f"not supported: {reason}", _percent(count / len(site.verdicts)), ""]
+        [f"not supported: {reason}", write_share(count / len(site.verdicts)), ""]
         for reason, count in count_reasons(site.reasons)[:SHOWN]
     ]
     for name, share in list(answer.beyond.items())[:SHOWN]:
         lines.append(
-            [f"beyond the range of {shorten(name)}", _percent(share), _percent(USUAL_BEYOND)]
+            [f"beyond the range of {shorten(name)}", write_share(share), write_share(USUAL_BEYOND)]
         )
     return ["rows of this file", "here", "usual"], lines
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def describe_nearest(answer: SiteAnswer) -> str:
