@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import wri
-from wri.number_text import write_loss, write_number, write_percent
+from wri.number_text import write_loss, write_number, write_percent, write_share
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,7 @@ def test_percentages_have_no_exponent():
         "88 %",
         "110 %",
     ]
+    assert [write_share(share) for share in (0.5, 0.0004, 1.0)] == ["50.0 %", "0.0 %", "100.0 %"]
     assert write_loss(1.1, "variance") == "110 % of the variance of the target"
 
 

@@ -37,6 +37,11 @@ def write_percent(share: float, digits: int = 3) -> str:
     return f"{write_number(100 * share, digits)} %"
 
 
+def write_share(share: float) -> str:
+    """Write a share of rows in a table, with one decimal: 0.5 is "50.0 %"."""
+    return f"{100 * share:.1f} %"
+
+
 def write_loss(value: float, unit: str) -> str:
     """Write a loss in nats, or else as a share of the variance of the target."""
     if unit == "nats":

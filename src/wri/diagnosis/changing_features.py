@@ -414,28 +414,22 @@ def changing_features(
 
 
 def flagged_columns(
-    x: np.ndarray,
-    y: np.ndarray,
-    site: np.ndarray,
+    x: np.ndarray,  # [n, D], without missing values
+    y: np.ndarray,  # [n], codes of classes, or numbers
+    site: np.ndarray,  # [n], whole numbers
     classes: bool,
-    level: float = LEVEL,
     blocks: Iterable[Any] | None = None,
 ) -> np.ndarray:
-    """Return the numbers of the columns that `changing_features` flags, without its other results.
-
-    `x` is `[n, D]` without missing values, `y` holds codes of classes or numbers, `site` whole
-    numbers. The result does not depend on the order of rows, sites or columns. It is empty where
-    fewer than two sites can be compared.
-    """
+    """Return the indices of flagged columns, whatever the order of rows, sites and columns."""
     labels, number = np.unique(site, return_inverse=True)
     block = number_blocks(blocks, len(y))
     slopes, natural = _estimate_slopes(x, y, Environments(labels, number), block, classes)
     if not slopes:
         return np.empty(0, int)
     spread = compare_slopes(list(slopes.values()), DRAWS, 0)
-    if not (spread.p <= level).any():
+    if not (spread.p <= LEVEL).any():
         return np.empty(0, int)
-    return np.flatnonzero(_largest_p(spread, natural, DRAWS, 0) <= level)
+    return np.flatnonzero(_largest_p(spread, natural, DRAWS, 0) <= LEVEL)
 
 
 def _estimate_slopes(
@@ -463,10 +457,7 @@ def _estimate_slopes(
 
 
 def _order_by_content(z: np.ndarray, y: np.ndarray, number: np.ndarray) -> np.ndarray:  # [n]
-    """Return an order of rows, those of a site together, whatever the order of sites and columns.
-
-    Random signs are drawn in this order.
-    """
+    """Return the order for drawing signs: rows of a site together, whatever the order of sites."""
     codes = pd.factorize(y, sort=True)[0]
     content = np.lexsort([codes, np.sort(np.abs(z), 1).sum(1).round(9)])
     sites, first = np.unique(number[content], return_index=True)

@@ -263,7 +263,7 @@ def _shrunk_fits(
     slopes, variances = [], []
     for e, own in rows.items():
         x = with_offset(z[own])
-        beta = fit_logistic(x, y[own], trust[own], centres[e], free=1)
+        beta = fit_logistic(x, y[own], trust[own], centres[e], offsets=1)
         chance = expit(x @ beta)
         curvature = (x * (trust[own] * chance * (1 - chance))[:, None]).T @ x
         curvature += PULL * np.diag(np.arange(len(beta)) > 0)

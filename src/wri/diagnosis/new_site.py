@@ -308,14 +308,20 @@ def describe_new_site(
     labels: np.ndarray,
     *,
     judged: RowEvidence,
-    predictions: np.ndarray,
-    beyond: np.ndarray,
-    columns: tuple[str, ...],
+    predictions: np.ndarray,  # [n, C]
+    beyond: np.ndarray,  # [n, D], which values lie beyond their column's range in training
+    columns: tuple[str, ...],  # [D]
     evidence_on: str,
     level: float = 0.95,
 ) -> NewSite:
     """Compare a site's rows with the training; `model.score_new_site(X)` calls this."""
-    _check_site(predictions, level)
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, not {level}")
+    if len(predictions) < 2:
+        raise InputError(
+            f"{len(predictions)} row is not enough to describe a site; use verdict for single rows"
+        )
+    refuse_infinite(predictions)
     held_out = len(known.losses) > 0
     shares = beyond.mean(0)
     strange = beyond[:, flag_columns(shares, len(beyond))].any(1)
@@ -336,17 +342,6 @@ def describe_new_site(
         beyond=shares,
         beyond_supported=supported / max(1, strange.sum()),
     )
-
-
-def _check_site(predictions: np.ndarray, level: float) -> None:
-    """Refuse sites with one row or predictions that are not finite."""
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, not {level}")
-    if len(predictions) < 2:
-        raise InputError(
-            f"{len(predictions)} row is not enough to describe a site; use verdict for single rows"
-        )
-    refuse_infinite(predictions)
 
 
 def expect_loss(

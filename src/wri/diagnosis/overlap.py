@@ -323,10 +323,8 @@ def _permuted(
 
 
 def _smaller_p(values: np.ndarray) -> float:  # [1 + R, 2]
-    """Return the P-value of the first row among all, by the smaller of its two P-values.
-
-    Values that differ by rounding only count as equal.
-    """
+    """Return the P-value of the first row among all, by the smaller of its two P-values."""
+    # values that differ by rounding only count as equal
     values = np.where(values > 0, np.round(np.log(np.maximum(values, 1e-300)), 9), -np.inf)
     ranks = np.stack([(own[:, None] <= own).sum(1) for own in values.T])  # [2, 1 + R]
     smaller = ranks.min(0)

@@ -189,35 +189,25 @@ def pool_classes(
     design[:, len(parts) :] = z[own]
     means = np.array([y[of].mean() for of in rows.values()])
     start = np.concatenate([logit(means), np.zeros(z.shape[1])])
-    found = fit_logistic(
-        design, y[own], trust[own], start, len(parts), pull_to=np.zeros(z.shape[1])
-    )
+    found = fit_logistic(design, y[own], trust[own], start, len(parts))
     return found[: len(parts)], found[len(parts) :]
 
 
 def fit_logistic(
-    design: np.ndarray,
-    y: np.ndarray,
-    trust: np.ndarray,
-    start: np.ndarray,
-    free: int,
-    pull_to: np.ndarray | None = None,
+    design: np.ndarray, y: np.ndarray, trust: np.ndarray, start: np.ndarray, offsets: int
 ) -> np.ndarray:
-    """Fit offsets and slopes by Newton's method, pulled to `start` or to `pull_to`."""
-    pull = np.where(np.arange(design.shape[1]) < free, 0, PULL)
-    towards = start if pull_to is None else np.concatenate([start[:free], pull_to])
+    """Fit offsets, which come first, and slopes, pulled to `start`, by Newton's method."""
+    pull = np.where(np.arange(design.shape[1]) < offsets, 0, PULL)
     at = start
 
     def loss(at: np.ndarray) -> float:
         margin = design @ at
-        return float(
-            trust @ (np.logaddexp(0, margin) - y * margin) + pull @ (at - towards) ** 2 / 2
-        )
+        return float(trust @ (np.logaddexp(0, margin) - y * margin) + pull @ (at - start) ** 2 / 2)
 
     height = loss(at)
     for _ in range(100):
         chance = expit(design @ at)
-        slope = design.T @ (trust * (chance - y)) + pull * (at - towards)
+        slope = design.T @ (trust * (chance - y)) + pull * (at - start)
         weights = trust * chance * (1 - chance)
         curvature = (design * weights[:, None]).T @ design + np.diag(pull)
         step = np.linalg.solve(curvature, slope)
