@@ -350,4 +350,4 @@ def test_runs_with_balanced_rows_are_exported_without_them(tmp_path):
     assert (done.written, done.left_out) == (1, [])
     assert len(read_sweep(tmp_path / "out").runs) == 1
     (records,) = (tmp_path / "out").glob("*/results.jsonl")
-    assert "balanced" not in records.read_text()
+    assert "balanced_acc" not in records.read_text()
