@@ -27,11 +27,6 @@ def write_number(value: float, digits: int = 3, sign: bool = False) -> str:
     return text.rstrip("0").rstrip(".") if places else text
 
 
-def write_share(share: float) -> str:
-    """Write a share as a percentage with one decimal, for columns of a table: "12.0 %"."""
-    return f"{100 * share:.1f} %"
-
-
 def write_percent(share: float, digits: int = 3) -> str:
     """Write a share as a percentage: 1.1 is "110 %"."""
     return f"{write_number(100 * share, digits)} %"

@@ -47,6 +47,6 @@ def test_spurious_columns_help_in_training_and_mislead_in_the_last_environment(n
 
 def test_an_unknown_name_lists_the_known_ones_and_the_way_for_files():
     with pytest.raises(
-        InputError, match=r"'rows.csv', only simulation, gaussian2d, hospitals; .* --data"
+        InputError, match=r"'rows.csv', only simulation, gaussian2d, hospitals.*; .* --data"
     ):
         load_builtin("rows.csv")
