@@ -13,6 +13,7 @@ from wri.cli.names import (
     PRESETS,
     SELECTIONS,
 )
+from wri.registry import PAPER
 
 StoreFile = Annotated[Path, typer.Option(help="File of the runs; created if it does not exist.")]
 OldStore = Annotated[Path, typer.Argument(help="File that a sweep wrote.")]
@@ -30,7 +31,10 @@ Task = Annotated[
 ]
 Algorithms = Annotated[
     list[str] | None,
-    typer.Option(help=f"Algorithms out of {', '.join(ALGORITHMS)}; all by default."),
+    typer.Option(
+        help=f"Algorithms out of {', '.join(ALGORITHMS)}; by default those of the paper: "
+        f"{', '.join(PAPER)}."
+    ),
 ]
 Plugins = Annotated[
     list[str] | None,
