@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from wri.errors import InputError
-from wri.integrations.domainbed.hparams import domainbed_name, read_hparams
+from wri.integrations.domainbed.hparams import LABELS, domainbed_name, read_hparams
 from wri.integrations.domainbed.minibatches import MinibatchDraws, Minibatches, as_batch
 from wri.integrations.domainbed.network import ModuleNetwork, make_featurizer, output_width
 from wri.integrations.domainbed.state import fill, separate
@@ -271,5 +271,7 @@ def derive(entry: ObjectiveEntry) -> type[Algorithm]:
     return type(f"{entry.label}Algorithm", (Algorithm,), namespace)
 
 
-ALGORITHMS: dict[str, type[Algorithm]] = {entry.label: derive(entry) for entry in ENTRIES.values()}
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    label: derive(ENTRIES[name]) for label, name in LABELS.items()
+}
 """Algorithms by DomainBed's names: "ERM", "IRM", …, "WRI"."""

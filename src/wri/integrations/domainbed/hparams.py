@@ -19,7 +19,10 @@ from wri.presets import FALLBACK
 from wri.registry import OBJECTIVES as ENTRIES
 from wri.training import ModelSpec
 
-LABELS = {entry.label: name for name, entry in ENTRIES.items()}
+SPELLED = {"iberm": "IB_ERM", "ibirm": "IB_IRM"}
+"""DomainBed's spelling where it is not our label."""
+
+LABELS = {SPELLED.get(name, entry.label): name for name, entry in ENTRIES.items()}
 """DomainBed's spelling of an algorithm to our name: GroupDRO to groupdro."""
 
 SHARED = {"learning_rate": "lr", "weight_decay": "weight_decay", "batch_size": "batch_size"}
