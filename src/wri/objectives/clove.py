@@ -7,15 +7,14 @@ r is the probability of the predicted class and c whether it is right (Kumar et 
 output c is the target: r = σ(f) for log-odds; for squared loss c − r is the residual y − f, and the
 kernel sees σ(f). A predictor that is calibrated in every environment has no penalty.
 
-As exp(−|r_a − r_b|/w) is exp(−r_a/w) exp(r_b/w) for r_b ≤ r_a, all sums follow from two running sums
-over the rows in the order of r, in n log n time. c jumps where another class becomes the likeliest
-and the kernel has a kink, so the objective is trained, not solved.
+As exp(−|r_a − r_b|/w) is exp(−r_a/w) exp(r_b/w) for r_b ≤ r_a, the double sum follows from a
+running sum over the rows in the order of r, in n log n time. c jumps where another class becomes
+the likeliest and the kernel has a kink, so the objective is trained, not solved.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from wri.objectives.base import Batch, Model, Objective, StepContext

@@ -25,7 +25,9 @@ from wri.objectives.hyperparameters import (
 )
 
 
-def head_gradient_variance(slopes: Tensor, features: Tensor, weight: Tensor | None = None) -> Tensor:
+def head_gradient_variance(
+    slopes: Tensor, features: Tensor, weight: Tensor | None = None
+) -> Tensor:
     """Compute the variances of the rows' gradients in a linear head.
 
     Parameters
