@@ -36,7 +36,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
-from wri.experiments.heart import split
 
 from insured_sites import KINDS, STRENGTHS, Design, sample_table
 from peer_models import PEERS, PLAIN, Fitted, Rows, future_loss, least_worst_regret, mean_loss
@@ -44,6 +43,7 @@ from public_tables import TABLES, read_public
 from wri.cache import cache_folder
 from wri.datasets import load_heart
 from wri.evaluation.futures import FUTURES
+from wri.paper.experiments.heart import split
 
 TASKS = ("classes", "numbers")
 LAYOUTS = ((4, "partial", 300), (4, "full", 300), (6, "none", 200))  # sites, overlap, rows of each

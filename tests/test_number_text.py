@@ -36,7 +36,7 @@ def test_percentages_have_no_exponent():
         "88 %",
         "110 %",
     ]
-    assert amount(1.1, "variance") == "110 % of the variance of y"
+    assert amount(1.1, "variance") == "110 % of the variance of the target"
 
 
 def test_no_other_module_rounds_to_significant_digits():
