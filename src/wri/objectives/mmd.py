@@ -23,7 +23,7 @@ from wri.objectives.base import Batch, Model, Objective, StepContext
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
 
 RATES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
-AT_ONCE = 2**22  # pairs of rows
+AT_ONCE = 2**16  # pairs of rows
 
 
 class _Discrepancy(Function):
