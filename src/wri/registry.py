@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#8C8C8C"
+# further colours, at least as far from these and from each other as sky from blue with trees
+INDIGO, WINE, OLIVE, TEAL, ROSE = "#3B1F8C", "#7A1440", "#8A8A1E", "#5FD3BC", "#FF4D6D"
+SAND, BROWN, LILAC, LIME = "#E0CDA9", "#6B3E1B", "#B9A3FF", "#9BE22D"
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,23 @@ OBJECTIVES = {
         ObjectiveEntry("mixup", "Mixup", YELLOW, "interpolation between environments"),
         ObjectiveEntry("mldg", "MLDG", BLACK, "meta-learning for domain generalisation"),
         ObjectiveEntry("coral", "CORAL", BLUE, "alignment of means and covariances of Φ(x)"),
+        ObjectiveEntry("sd", "SD", SAND, "spectral decoupling"),
+        ObjectiveEntry("eqrm", "EQRM", TEAL, "empirical quantile risk minimisation"),
+        ObjectiveEntry("iga", "IGA", INDIGO, "inter-environmental gradient alignment"),
+        ObjectiveEntry("iberm", "IBERM", LILAC, "information bottleneck ERM"),
+        ObjectiveEntry("ibirm", "IBIRM", BROWN, "information bottleneck IRM"),
+        ObjectiveEntry("fishr", "Fishr", LIME, "invariant variances of gradients"),
+        ObjectiveEntry("mmd", "MMD", OLIVE, "maximum mean discrepancy of Φ(x)"),
+        ObjectiveEntry("clove", "CLOvE", ROSE, "calibration loss over environments"),
+        ObjectiveEntry("anchor", "Anchor", WINE, "anchor regression on environments"),
         ObjectiveEntry("wri", "WRI", VERMILLION, "weighted risk invariance"),
     )
 }
 
-BOOSTED = ("erm", "irm", "vrex", "groupdro", "wri")
+PAPER = ("erm", "irm", "vrex", "groupdro", "mixup", "mldg", "coral", "wri")
+"""Objectives that the paper compares; `wri sweep` trains them unless told otherwise."""
+
+BOOSTED = ("erm", "irm", "vrex", "groupdro", "eqrm", "wri")
 """Objectives of boosted trees: those whose penalty depends on the losses only."""
 
 

@@ -178,7 +178,7 @@ def _without_penalty_is_erm(objective: Objective, off: Mapping[str, float] | Non
     if off is None:
         if "penalty_weight" not in names:
             return
-        off = {"penalty_weight": 0.0} | ({"anneal_steps": 0} if "anneal_steps" in names else {})
+        off = {name: 0.0 for name in names if name.endswith(("penalty_weight", "anneal_steps"))}
     bank, common = make_bank(), {"batch_size": 16, "learning_rate": 0.02}
     count = max(3, objective.least_environments)
     train = [np.arange(180 // count * e, 180 // count * e + 40 - 5 * (e % 2)) for e in range(count)]
@@ -201,10 +201,18 @@ def _without_penalty_is_erm(objective: Objective, off: Mapping[str, float] | Non
 
 def _lowers_losses(objective: Objective) -> None:
     for name, loss in LOSSES.items():
-        for record in _train(seven_runs(objective, loss)[:2], steps=60):
+        runs = [_with_little_penalty(run) for run in seven_runs(objective, loss)[:2]]
+        for record in _train(runs, steps=60):
             found = record.measures["loss"]["a"]
             assert np.isfinite(found).all(), f"training with the loss {name!r} diverges"
             assert found[-1] < found[0], f"60 steps do not lower the loss {name!r} on new rows"
+
+
+def _with_little_penalty(run: Run) -> Run:
+    """Return a run whose penalty does not outweigh the risk."""
+    if "penalty_weight" not in run.hyper:
+        return run
+    return replace(run, spec=replace(run.spec, hyper={**run.spec.hyper, "penalty_weight": 0.01}))
 
 
 OBJECTIVE_CHECKS: Mapping[str, Callable[[Objective], None]] = {

@@ -18,8 +18,9 @@ import wri
 from hospitals import hospitals
 from wri.densities import FittedClassifier
 from wri.objectives import OBJECTIVES
+from wri.registry import OBJECTIVES as ENTRIES
 
-NAMES = ("ERM", "IRM", "VREx", "GroupDRO", "Mixup", "MLDG", "CORAL", "WRI")
+NAMES = [entry.label for entry in ENTRIES.values()]
 KINDS = ("Classifier", "Regressor")
 QUICK = {"steps": 20, "learning_rate": 0.05, "hidden": (16,), "penalty_weight": None}
 TREES = {"rounds": 30, "learning_rate": 0.2, "site_spread": False}

@@ -12,6 +12,7 @@ from torch import nn
 from wri.densities import EnvironmentClassifier, FittedClassifier
 from wri.errors import InputError
 from wri.integrations.domainbed import ALGORITHMS, WRIAlgorithm, hparam_settings
+from wri.integrations.domainbed.hparams import LABELS
 from wri.integrations.domainbed.one_run import fill, separate
 from wri.objectives.base import Batch, Model, StepContext
 from wri.registry import OBJECTIVES
@@ -30,6 +31,13 @@ HPARAMS = {
     "mldg_beta": 0.7,
     "n_meta_test": 1,
     "mmd_gamma": 2.0,
+    "eqrm_burnin_iters": 2,
+    "penalty": 0.1,
+    "ib_lambda": 0.5,
+    "ib_penalty_anneal_iters": 1,
+    "lambda": 5.0,
+    "penalty_anneal_iters": 2,
+    "ema": 0.9,
     "wri_lambda": 3.0,
     "wri_density_steps": 3,
     "resnet18": False,  # not ours: ignored
@@ -242,7 +250,8 @@ def test_missing_hparams_have_defaults_and_bad_ones_are_named():
 
 
 def test_hparams_are_ours_under_domainbeds_names():
-    for label, name in {entry.label: n for n, entry in OBJECTIVES.items()}.items():
+    assert {*LABELS.values()} == {*OBJECTIVES}
+    for label, name in LABELS.items():
         settings = hparam_settings(label)
         assert len(settings) == len(OBJECTIVES[name].objective.own_hyperparameters)
         for default, draw in settings.values():

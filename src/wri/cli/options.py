@@ -12,7 +12,7 @@ import typer
 from wri.measures import MEASURES as _MEASURES
 from wri.presets import PRESETS as _PRESETS
 from wri.registry import ALGORITHMS as _ALGORITHMS
-from wri.registry import OBJECTIVES
+from wri.registry import OBJECTIVES, PAPER
 
 ALGORITHMS = tuple(OBJECTIVES)
 FIT_ALGORITHMS = tuple(_ALGORITHMS)  # with boosted trees
@@ -47,7 +47,10 @@ Task = Annotated[
 ]
 Algorithms = Annotated[
     list[str] | None,
-    typer.Option(help=f"Algorithms out of {', '.join(ALGORITHMS)}; all by default."),
+    typer.Option(
+        help=f"Algorithms out of {', '.join(ALGORITHMS)}; by default those of the paper: "
+        f"{', '.join(PAPER)}."
+    ),
 ]
 Plugins = Annotated[
     list[str] | None,

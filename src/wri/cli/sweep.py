@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from wri.cli import options
 from wri.cli.console import describe, echo, make_progress, print_note, update
-from wri.cli.options import ALGORITHMS, ON_REQUEST, SELECTIONS
+from wri.cli.options import ON_REQUEST, SELECTIONS
 from wri.errors import InputError, shorten
 from wri.number_text import write_number
+from wri.registry import PAPER
 
 if TYPE_CHECKING:
     from wri.sweep import Backend, Store, Sweep, SweepData
@@ -75,7 +76,7 @@ def sweep(
         _check_size(data, memory)
     rows = load_data(datasets or [], data, target, env, task)
     spec = SweepSpec(
-        tuple(name.lower() for name in algorithms or ALGORITHMS),
+        tuple(name.lower() for name in algorithms or PAPER),
         draws=draws,
         trials=trials,
         steps=steps,

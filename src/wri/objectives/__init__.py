@@ -1,4 +1,4 @@
-"""Objectives of training: ERM, IRM, VREx, GroupDRO, Mixup, MLDG, CORAL and WRI.
+"""Objectives of training: WRI and its baselines, by the table in `wri.registry`.
 
 `from wri.objectives import WRI` imports a class by its label.
 """

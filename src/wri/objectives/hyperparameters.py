@@ -32,9 +32,11 @@ class Uniform:
 
     low: float
     high: float
+    whole: bool = False
 
     def __call__(self, random: np.random.RandomState, default: float) -> float:
-        return float(random.uniform(self.low, self.high))
+        value = random.uniform(self.low, self.high)
+        return int(value) if self.whole else float(value)
 
 
 @dataclass(frozen=True)

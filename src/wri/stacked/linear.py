@@ -254,7 +254,7 @@ class LinearSolver:
         """Choose coordinates for another curvature, if it has changed much."""
         if self._table.loss == "squared":
             return
-        chance = np.exp(-max(loss, 1e-5))  # of the class that is right
+        chance = np.exp(-np.clip(loss, 1e-5, 5.0))  # of the class that is right; more is penalty
         curvature = chance * (1 - chance)
         if not 0.4 < curvature / self._curvature < 2.5:
             self._choose_coordinates(curvature)

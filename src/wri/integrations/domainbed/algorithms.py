@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from wri.errors import InputError
-from wri.integrations.domainbed.hparams import domainbed_name, read_hparams
+from wri.integrations.domainbed.hparams import LABELS, domainbed_name, read_hparams
 from wri.integrations.domainbed.one_run import (
     MinibatchDraws,
     Minibatches,
@@ -278,5 +278,7 @@ def derive(entry: ObjectiveEntry) -> type[Algorithm]:
     return type(f"{entry.label}Algorithm", (Algorithm,), namespace)
 
 
-ALGORITHMS: dict[str, type[Algorithm]] = {entry.label: derive(entry) for entry in ENTRIES.values()}
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    label: derive(ENTRIES[name]) for label, name in LABELS.items()
+}
 """Algorithms by DomainBed's names: "ERM", "IRM", …, "WRI"."""

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wri.errors import InputError, shorten
-from wri.integrations.domainbed.hparams import write_hparams
+from wri.integrations.domainbed.hparams import SPELLED, write_hparams
 from wri.registry import OBJECTIVES
 from wri.sweep.data import HOLDOUT
 from wri.sweep.outcomes import Outcome
@@ -199,10 +199,11 @@ def _describe(run: Outcome) -> str:
 
 def _arguments(run: Outcome, dataset: str) -> dict[str, Any]:
     place = (run.dataset, run.algorithm, run.test_envs, run.hparams_seed, run.trial_seed)
-    known = run.algorithm in OBJECTIVES
+    entry = OBJECTIVES.get(run.algorithm)
+    label = run.algorithm if entry is None else SPELLED.get(run.algorithm, entry.label)
     return {
         "dataset": dataset,
-        "algorithm": OBJECTIVES[run.algorithm].label if known else run.algorithm,
+        "algorithm": label,
         "test_envs": list(run.test_envs),
         "hparams_seed": run.hparams_seed,
         "trial_seed": run.trial_seed,

@@ -19,7 +19,10 @@ from wri.presets import FALLBACK
 from wri.registry import OBJECTIVES as ENTRIES
 from wri.training import ModelSpec
 
-LABELS = {entry.label: name for name, entry in ENTRIES.items()}
+SPELLED = {"iberm": "IB_ERM", "ibirm": "IB_IRM"}
+"""DomainBed's spelling where it is not our label."""
+
+LABELS = {SPELLED.get(name, entry.label): name for name, entry in ENTRIES.items()}
 """DomainBed's spelling of an algorithm to our name: GroupDRO to groupdro."""
 
 SHARED = {"learning_rate": "lr", "weight_decay": "weight_decay", "batch_size": "batch_size"}
@@ -32,6 +35,22 @@ OWN = {
     "mixup": {"alpha": "mixup_alpha"},
     "mldg": {"beta": "mldg_beta", "meta_test": "n_meta_test"},
     "coral": {"penalty_weight": "mmd_gamma"},
+    "sd": {"penalty_weight": "sd_reg"},
+    "eqrm": {"quantile": "eqrm_quantile", "anneal_steps": "eqrm_burnin_iters"},
+    "iga": {"penalty_weight": "penalty"},
+    "iberm": {"penalty_weight": "ib_lambda", "anneal_steps": "ib_penalty_anneal_iters"},
+    "ibirm": {
+        "penalty_weight": "irm_lambda",
+        "anneal_steps": "irm_penalty_anneal_iters",
+        "bottleneck_penalty_weight": "ib_lambda",
+        "bottleneck_anneal_steps": "ib_penalty_anneal_iters",
+    },
+    "fishr": {
+        "penalty_weight": "lambda",
+        "anneal_steps": "penalty_anneal_iters",
+        "momentum": "ema",
+    },
+    "mmd": {"penalty_weight": "mmd_gamma"},
     "wri": {"penalty_weight": "wri_lambda", "anneal_steps": "wri_penalty_anneal_iters"},
 }
 

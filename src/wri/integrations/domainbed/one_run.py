@@ -45,9 +45,9 @@ class ModuleNetwork:
         ]
 
     def view_width(self, what: View) -> int:
-        if what != "phi":
-            raise InputError(f"densities see the featurizer's output here, 'phi', not {what!r}")
-        return self.width
+        if what == "x":
+            raise InputError("densities see the featurizer's output here, 'phi', not 'x'")
+        return self.width if what == "phi" else output_width(self.classifier, (self.width,))
 
     def represent(self, flat: Tensor, x: Tensor) -> Tensor:  # [K, …, D] -> [K, …, F]
         self.latest = (x, None)

@@ -1,0 +1,89 @@
+"""Information bottleneck ERM: a penalty on the variance of Φ(x).
+
+    mean_e R_e + λ · mean_e mean_k Var_e Φ_k(x)           (Ahuja et al., 2021)
+
+The variance stands for the entropy of Φ: of the predictors with the least risk, the one whose
+representation holds least is preferred. Φ is the last hidden layer. Before the annealing step λ is
+0, as in DomainBed.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from wri.densities.base import HyperValues
+from wri.objectives.base import Batch, Model, Objective, StepContext, scheduled
+from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, annealing
+
+
+def bottleneck_penalty(features: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Compute the mean variance of the features of each environment.
+
+    Parameters
+    ----------
+    features : Tensor of shape (..., B, F)
+        Representations Φ(x) of rows.
+    weight : Tensor of shape (..., B) or None, default=None
+        Weights of the rows, which sum to one over B. None: equal weights.
+
+    Returns
+    -------
+    penalty : Tensor of shape (...)
+        Unbiased variance, averaged over the features.
+
+    References
+    ----------
+    K. Ahuja et al., "Invariance Principle Meets Information Bottleneck for Out-of-Distribution
+    Generalization", NeurIPS, 2021.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from wri.objectives.functional import bottleneck_penalty
+    >>> bottleneck_penalty(torch.tensor([[0.0], [2.0]])).item()
+    2.0
+    """
+    if weight is None:
+        return features.var(-2).mean(-1)
+    share = weight[..., None]
+    centred = features - (share * features).sum(-2, keepdim=True)
+    freedom = 1 - weight.square().sum(-1)  # (n − 1)/n for n equal weights
+    return (share * centred.square()).sum(-2).mean(-1) / freedom
+
+
+@dataclass(frozen=True)
+class IBERM(Objective):
+    """Information bottleneck ERM.
+
+    References
+    ----------
+    K. Ahuja et al., "Invariance Principle Meets Information Bottleneck for Out-of-Distribution
+    Generalization", NeurIPS, 2021.
+    """
+
+    name = "iberm"
+    least_environments = 1
+    needs_hidden = True
+    own_hyperparameters = (
+        HyperParameter(
+            name="penalty_weight",
+            meaning="λ, weight of the variance of Φ(x)",
+            settings={"domainbed": Setting(1e2, LogUniform(1e-1, 1e5))},
+        ),
+        *annealing(
+            domainbed=Setting(50, LogUniform(1, 1e3, whole=True)),
+            cmnist=Setting(500, LogUniform(1, 1e4, whole=True)),
+        ),
+    )
+
+    def loss(
+        self, model: Model, batch: Batch, state: Any, context: StepContext
+    ) -> tuple[Tensor, Any]:
+        phi = model.represent(batch.x)  # [R, E, B, F]
+        risks = batch.mean(model.loss.per_example(model.head(phi), batch.y))  # [R, E]
+        penalty = bottleneck_penalty(phi, batch.weight).mean(-1)
+        return risks.mean(-1) + scheduled(context, 0.0) * penalty, state
+
+    def resets_at(self, hyper: HyperValues) -> Tensor:
+        return hyper["anneal_steps"]
