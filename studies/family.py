@@ -60,7 +60,9 @@ def draw_hospitals(seed: int) -> Sites:
 
 
 def draw_gaussians(seed: int) -> Sites:
-    seen, new = (Gaussian2D().sample(n, offset + seed) for n, offset in ((ROWS, 0), (TESTED, 10**6)))
+    seen, new = (
+        Gaussian2D().sample(n, offset + seed) for n, offset in ((ROWS, 0), (TESTED, 10**6))
+    )
     return Sites(seen[:2], {"like": new[:2], "reversed": new[2:]})
 
 
