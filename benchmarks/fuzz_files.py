@@ -33,11 +33,11 @@ import pandas as pd
 from fuzz_models import BAD, KINDS, fuzz_models
 from wri import ERMClassifier, WRIClassifier, make_pipeline, saving
 from wri.datasets import hospitals
+from wri.datasets.schema import TableSchema
 from wri.errors import InputError
 from wri.sweep import Store, Sweep, SweepSpec, run_sweep
 from wri.sweep.data import gather
 from wri.sweep.tables import as_rows, build
-from wri.tables import TableSchema
 
 TABLES = ("setting", "datasets", "runs", "results", "measured", "seal")
 Read = Callable[[Path], object]

@@ -39,11 +39,11 @@ from torch import nn
 import wri
 from wri import saving
 from wri.datasets import ImageFolder, hospitals
+from wri.datasets.schema import TableSchema
 from wri.errors import InputError
 from wri.features import Backbone, Preprocessing
 from wri.saving.folder import tensors_name
 from wri.saving.values import record_digest
-from wri.tables import TableSchema
 from wri.training.memory import resident_bytes
 
 BAD = ("foreign", "crash", "heavy", "slow", "nan")

@@ -2,8 +2,8 @@
 
 A model with the standard preprocessing is fitted to 20 columns (16 numbers with gaps, 2 yes/no, 2
 categories) of 6 sites and saved; a file of many rows is written piece by piece; then
-`wri.tables.predict_file` runs in a process of its own, whose largest memory is measured. Reading,
-evaluation (preprocessing, predictor, densities, verdicts) and writing are reported apart.
+`wri.cli.predicting.predict_file` runs in a process of its own, whose largest memory is measured.
+Reading, evaluation (preprocessing, predictor, densities, verdicts) and writing are reported apart.
 
     python benchmarks/predict_speed.py --rows 5000000 --json
 """
@@ -44,7 +44,7 @@ def draw(n: int, seed: int) -> pd.DataFrame:
 
 def prepare(home: Path, fitted: int, rows: int, ending: str) -> None:
     import wri
-    from wri.tables import TableSchema
+    from wri.datasets.schema import TableSchema
 
     train = draw(fitted, 0)
     schema = TableSchema.infer(train, "sick", "site")
@@ -71,9 +71,9 @@ def prepare(home: Path, fitted: int, rows: int, ending: str) -> None:
 
 def measure(home: Path, ending: str, keep: str) -> None:
     """In a process of its own."""
+    from wri.cli.predicting import predict_file
+    from wri.datasets.table_chunks import open_table
     from wri.estimators import load
-    from wri.tables.chunks import open_table
-    from wri.tables.predicting import predict_file
 
     kept = None if keep == "all" else []
     table = open_table(home / f"rows{ending}")

@@ -5,7 +5,7 @@
 
 answers: tables of 8 training sites with 300 rows (a cause, a marker, a category, noise) are fitted
 as `wri fit` does, and new sites of several kinds are judged by the rules of
-`wri.tables.site_answer`. alarms: predictions that are as good as a constant, on average, and
+`wri.evaluation.site_answer`. alarms: predictions that are as good as a constant, on average, and
 predictions unrelated to the outcome; every alarm is false.
 """
 
@@ -18,13 +18,13 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 
+from wri.datasets.table_rows import read_rows
+from wri.evaluation.candidates import FitOptions
+from wri.evaluation.fitting import fit_table
+from wri.evaluation.outcomes import LEVEL, loss_p, ranking_p
+from wri.evaluation.site_answer import answer_site
+from wri.evaluation.summary import attach_summary, read_summary
 from wri.number_text import write_percent
-from wri.tables.candidates import FitOptions
-from wri.tables.fit_summary import attach_summary, read_summary
-from wri.tables.fitting import fit_table
-from wri.tables.outcomes import LEVEL, loss_p, ranking_p
-from wri.tables.reading import read_rows
-from wri.tables.site_answer import answer_site
 
 WARDS = ("A", "B", "C")
 ANSWERS = ("yes", "care", "no")

@@ -33,9 +33,8 @@ import wri
 from insured_sites import KINDS, STRENGTHS, Design, sample_table
 from public_tables import TABLES, Rows, read_public
 from wri.datasets import load_heart
-from wri.estimators.choice import CandidateLosses, pick
-from wri.estimators.specs import penalty_ladder
-from wri.evaluation.futures import FUTURES
+from wri.estimators.choice import CandidateLosses, penalty_ladder, pick
+from wri.futures import FUTURES
 from wri.paper.experiments.heart import split
 from wri.report.intervals import interval
 

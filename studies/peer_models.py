@@ -31,7 +31,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, la
 
 import wri
 from wri.diagnosis.changing_features import flagged_columns
-from wri.evaluation.futures import LIKE, UNRELATED, Future, future_rows
+from wri.futures import LIKE, UNRELATED, Future, future_rows
 
 MOST_TESTED = 8  # columns of which ICP tests all subsets
 PLAIN = "plain regression"

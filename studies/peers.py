@@ -42,7 +42,7 @@ from peer_models import PEERS, PLAIN, Fitted, Rows, future_loss, least_worst_reg
 from public_tables import TABLES, read_public
 from wri.cache import cache_folder
 from wri.datasets import load_heart
-from wri.evaluation.futures import FUTURES
+from wri.futures import FUTURES
 from wri.paper.experiments.heart import split
 
 TASKS = ("classes", "numbers")

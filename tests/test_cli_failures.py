@@ -128,8 +128,8 @@ TABLE = ("rows.csv", "--target", "y", "--env", "site")
     ("arguments", "at"),
     [
         (("reproduce", "figure1"), "wri.cli.reproduce.run_experiment"),
-        (("diagnose", *TABLE), "wri.tables.reading.read_rows"),
-        (("fit", *TABLE, "-o", "m"), "wri.tables.reading.read_rows"),
+        (("diagnose", *TABLE), "wri.datasets.table_rows.read_rows"),
+        (("fit", *TABLE, "-o", "m"), "wri.datasets.table_rows.read_rows"),
         (("predict", "model", "rows.csv", "-o", "o.csv"), "wri.estimators.load"),
         (("site", "model", "rows.csv"), "wri.estimators.load"),
         (SMALL, "wri.sweep.run_sweep"),

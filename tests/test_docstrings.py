@@ -18,7 +18,7 @@ ROOT = Path(wri.__file__).parent
 PUBLIC = (
     *("wri", "wri.objectives", "wri.objectives.functional", "wri.densities", "wri.training"),
     *("wri.datasets", "wri.features", "wri.ood", "wri.diagnosis", "wri.estimators", "wri.sweep"),
-    *("wri.tables", "wri.integrations.domainbed", "wri.boosting", "wri.testing"),
+    *("wri.datasets.schema", "wri.integrations.domainbed", "wri.boosting", "wri.testing"),
     *("wri.paper.simulations", "wri.paper.features"),
 )
 EXAMPLES_NOT_RUN = {

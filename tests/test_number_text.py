@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import wri
-from wri.diagnosis.inputs import amount
-from wri.number_text import write_number, write_percent
+from wri.number_text import write_loss, write_number, write_percent, write_share
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,8 @@ def test_percentages_have_no_exponent():
         "88 %",
         "110 %",
     ]
-    assert amount(1.1, "variance") == "110 % of the variance of the target"
+    assert [write_share(share) for share in (0.5, 0.0004, 1.0)] == ["50.0 %", "0.0 %", "100.0 %"]
+    assert write_loss(1.1, "variance") == "110 % of the variance of the target"
 
 
 def test_no_other_module_rounds_to_significant_digits():

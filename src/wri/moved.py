@@ -1,4 +1,4 @@
-"""Names that moved to `wri.paper`: for one version they are found where they were."""
+"""Names that moved: for one version they are found where they were."""
 
 from collections.abc import Callable
 from importlib import import_module

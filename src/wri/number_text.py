@@ -30,3 +30,15 @@ def write_number(value: float, digits: int = 3, sign: bool = False) -> str:
 def write_percent(share: float, digits: int = 3) -> str:
     """Write a share as a percentage: 1.1 is "110 %"."""
     return f"{write_number(100 * share, digits)} %"
+
+
+def write_share(share: float) -> str:
+    """Write a share of rows in a table, with one decimal: 0.5 is "50.0 %"."""
+    return f"{100 * share:.1f} %"
+
+
+def write_loss(value: float, unit: str) -> str:
+    """Write a loss in nats, or else as a share of the variance of the target."""
+    if unit == "nats":
+        return f"{write_number(value, 2)} nats"
+    return f"{write_percent(value, 2)} of the variance of the target"

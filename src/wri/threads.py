@@ -1,10 +1,9 @@
-"""Context managers for the number of threads."""
+"""Context managers for the number of threads; PyTorch is imported when it is used."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 
-import torch
 from threadpoolctl import ThreadpoolController
 
 
@@ -22,13 +21,8 @@ def one_algebra_thread() -> AbstractContextManager[None]:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Use one thread for PyTorch and linear algebra, so that rounding does not depend on it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with one_algebra_thread():
-            yield
-    finally:
-        torch.set_num_threads(before)
+    with torch_threads(1), one_algebra_thread():
+        yield
 
 
 @contextmanager
@@ -37,6 +31,8 @@ def torch_threads(number: int | None) -> Iterator[None]:
     if number is None:
         yield
         return
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

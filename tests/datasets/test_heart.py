@@ -161,7 +161,7 @@ def test_when_they_are_nowhere_the_error_says_where_and_what_to_do(cached, monke
 
 @pytest.mark.slow
 def test_data_sets_do_not_wait_for_pandas():
-    code = "import sys, wri.datasets.locations; sys.exit('pandas' in sys.modules)"
+    code = "import sys, wri.datasets.catalogue; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 

@@ -6,8 +6,7 @@ import torch
 from scipy.stats import multivariate_normal, norm
 
 from wri.datasets import Simulation, SimulationSetting, simulation
-from wri.datasets.gaussians import random_covariances, random_directions
-from wri.datasets.simulation import towards
+from wri.datasets.simulation import random_covariances, random_directions, towards
 from wri.errors import InputError
 
 

@@ -8,9 +8,14 @@ from scipy.special import expit
 
 from wri.diagnosis import changing_features
 from wri.diagnosis.changing_features import flagged_columns
-from wri.diagnosis.environment_slopes import EXTREME, FALL, leverage_weights, weighted_spread
+from wri.diagnosis.environment_slopes import (
+    EXTREME,
+    FALL,
+    leverage_weights,
+    weighted_spread,
+    westfall_young,
+)
 from wri.diagnosis.site_fits import PULL
-from wri.diagnosis.slope_bootstrap import step_down
 from wri.errors import InputError
 
 STRENGTHS = (0.3, 0.8, 1.3, 1.8)
@@ -352,11 +357,15 @@ def test_rows_left_out_by_rank_one_are_cells_of_one_row(numbers):
     np.testing.assert_allclose(there.p, here.p, atol=0.06)  # other coins
 
 
-def test_step_down_by_hand():
+def test_westfall_and_youngs_p_values_by_hand():
     """The largest of three, then of the other two, with four draws."""
     drawn = np.array([[1.0, 9.0, 1.0], [1, 1, 6], [1, 1, 1], [8, 1, 1]])
-    np.testing.assert_allclose(step_down(np.array([7.0, 2.0, 5.0]), drawn), [3 / 5, 3 / 5, 3 / 5])
-    np.testing.assert_allclose(step_down(np.array([10.0, 2.0, 3.0]), drawn), [1 / 5, 3 / 5, 3 / 5])
+    np.testing.assert_allclose(
+        westfall_young(np.array([7.0, 2.0, 5.0]), drawn), [3 / 5, 3 / 5, 3 / 5]
+    )
+    np.testing.assert_allclose(
+        westfall_young(np.array([10.0, 2.0, 3.0]), drawn), [1 / 5, 3 / 5, 3 / 5]
+    )
 
 
 def test_where_every_column_changes_the_remedy_is_another():

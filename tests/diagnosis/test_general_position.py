@@ -14,9 +14,9 @@ from wri.diagnosis import (
     general_position,
     row_weights,
 )
-from wri.diagnosis.bilinear import least_squares
 from wri.diagnosis.position import (
     EXACT,
+    least_squares,
     smallest_singular_value,
     smallest_spurious_gap,
 )

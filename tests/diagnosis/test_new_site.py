@@ -10,8 +10,7 @@ from wri.datasets import joined
 from wri.datasets.hospitals import Hospital, hospitals
 from wri.diagnosis.new_site import expect_loss
 from wri.errors import InputError
-from wri.ood.evidence import HeldOutRows
-from wri.ood.expected_loss import LeftOutSites
+from wri.ood.held_out import HeldOutRows, LeftOutSites
 
 LIGHT, HEAVY = Hospital("light", -1.0, 0.0), Hospital("heavy", 1.0, 0.0)
 MARKED = [Hospital(f"site {k}", m, s) for k, (m, s) in enumerate([(-1, 1.2), (0, 0.2), (1, 0.8)])]

@@ -10,7 +10,7 @@ from matplotlib.text import Text
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from wri.diagnosis import Overlap, environment_logs, environment_odds, environment_overlap
+from wri.diagnosis import Overlap, environment_logs, environment_overlap, weights
 from wri.errors import InputError
 from wri.rows import number_environments
 
@@ -97,9 +97,9 @@ def test_no_row_is_weighed_by_a_fit_that_has_seen_it(monkeypatch, sizes, block_s
         def apply(self, z):
             return z
 
-    monkeypatch.setattr(environment_odds, "_fit", remembers)
-    monkeypatch.setattr(environment_odds, "_outputs", outputs)
-    monkeypatch.setattr(environment_odds, "SmoothTerms", Same)
+    monkeypatch.setattr(weights, "_fit", remembers)
+    monkeypatch.setattr(weights, "_outputs", outputs)
+    monkeypatch.setattr(weights, "SmoothTerms", Same)
     sizes = np.array(sizes) * block_size
     z = np.arange(sizes.sum(), dtype=float)[:, None]
     environments = number_environments(np.repeat([0, 1], sizes), "groups", len(z))

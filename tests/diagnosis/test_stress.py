@@ -11,8 +11,8 @@ from sklearn.preprocessing import OneHotEncoder
 
 from wri.datasets import hospitals, joined
 from wri.diagnosis import changing_features, stress_test
-from wri.diagnosis.stress import reverse_classes, reverse_numbers
 from wri.errors import InputError
+from wri.futures import reverse_classes, reverse_numbers
 
 
 @pytest.fixture(scope="module")

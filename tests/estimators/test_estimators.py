@@ -11,7 +11,7 @@ from hospitals import hospitals, new_hospital
 from wri.datasets.hospitals import TRAINING
 from wri.densities import Gaussian
 from wri.errors import InputError
-from wri.estimators.row_split import hold_out
+from wri.estimators.inputs import hold_out
 
 QUICK = {"steps": 30, "penalty_weight": None, "site_spread": False}
 FEATURES = ["cause", "marker", "noise"]

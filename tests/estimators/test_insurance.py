@@ -7,9 +7,9 @@ from scipy.stats import norm
 import wri
 from hospitals import hospitals
 from wri.errors import InputError
-from wri.estimators.choice import CandidateLosses, describe, pick
-from wri.estimators.specs import LADDER, make_specs
-from wri.estimators.warn import overlap_by_means
+from wri.estimators.choice import CandidateLosses, describe, make_specs, pick
+from wri.estimators.inputs import overlap_by_means
+from wri.estimators.network import LADDER
 
 QUICK = {"steps": 60}
 WEIGHTS = (0.0, 1.0, 3.0, 10.0)

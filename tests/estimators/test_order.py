@@ -6,7 +6,7 @@ import pytest
 
 from wri import ERMClassifier, ERMRegressor, VRExClassifier, WRIClassifier, WRIRegressor
 from wri.datasets import hospitals, joined
-from wri.estimators.row_split import hash_rows, hold_out
+from wri.estimators.inputs import hash_rows, hold_out
 
 ESTIMATORS = (ERMClassifier, VRExClassifier, WRIClassifier, ERMRegressor, WRIRegressor)
 

@@ -9,8 +9,8 @@ from sklearn.base import clone
 import wri
 from pictures import make_backbone, make_folder, make_picture
 from wri import ERMClassifier, InputError, PictureClassifier, WRIClassifier, WRIRegressor
+from wri.cli.predicting import predict_pictures
 from wri.datasets import ImageFolder
-from wri.tables.picture_files import predict_pictures
 
 # pictures of two domains, which is true of these
 pytestmark = pytest.mark.filterwarnings("ignore:.*pairs of sites hardly overlap")

@@ -238,6 +238,13 @@ def test_every_known_transformer_comes_back_to_the_last_bit(name, tmp_path):
         assert repr(loaded) == repr(model)
 
 
+def test_a_pipeline_that_only_passes_rows_through_describes_a_new_site():
+    X, y, site = hospitals(20)
+    rows = pd.DataFrame(X, columns=NUMBERS)
+    model = wri.make_pipeline("passthrough", wri.ERMClassifier(**QUICK)).fit(rows, y, groups=site)
+    assert model.score_new_site(rows).columns == tuple(NUMBERS)
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -9,9 +9,9 @@ from sklearn.exceptions import NotFittedError
 import wri
 from hospitals import hospitals
 from wri.boosting import TreeSettings
+from wri.datasets.columns import ColumnReader
 from wri.diagnosis import changing_features
 from wri.errors import InputError
-from wri.estimators.columns import ColumnReader
 from wri.rows import Scaling
 
 QUICK = {"steps": 5, "hidden": (8, 4), "penalty_weight": None}

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from wri.errors import InputError
-from wri.estimators.environments import read_environments, without_column
+from wri.estimators.inputs import read_environments, without_column
 
 
 def test_labels_are_sorted_whatever_the_order_of_rows():

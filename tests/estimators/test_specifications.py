@@ -9,7 +9,7 @@ from hospitals import hospitals
 from wri.densities import Gaussian, Mixture
 from wri.errors import InputError
 from wri.estimators import ESTIMATORS
-from wri.estimators.specs import constructor_parameters, make_spec, python_line
+from wri.estimators.network import constructor_parameters, make_spec, python_line
 from wri.training import ModelSpec
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers import make_outcome, write_run
-from wri.cli import names
+from wri.cli import options
 from wri.errors import InputError
 from wri.integrations.domainbed import METHODS, build_tables, export_runs, read_sweep
 from wri.integrations.domainbed.hparams import read_hparams
@@ -339,4 +339,15 @@ def test_help_names_the_commands_and_the_ways_of_choosing(command):
     assert "wri results export STORE --domainbed DIR" in shown
     assert "wri results import DIR" in shown
     assert "--best" in shown
-    assert names.DOMAINBED_SELECTIONS == METHODS
+    assert options.DOMAINBED_SELECTIONS == METHODS
+
+
+def test_runs_with_balanced_rows_are_exported_without_them(tmp_path):
+    accuracy = {f"env{e}_{part}": np.array([0.6]) for e in (0, 1) for part in ("in", "out")}
+    accuracy["env0_balanced"] = np.array([NAN])  # held out: no such rows
+    run = make_outcome("wards", "erm", (0,), 0, 0, np.array([9]), accuracy)
+    done = export_runs([run], tmp_path / "out")
+    assert (done.written, done.left_out) == (1, [])
+    assert len(read_sweep(tmp_path / "out").runs) == 1
+    (records,) = (tmp_path / "out").glob("*/results.jsonl")
+    assert "balanced_acc" not in records.read_text()

@@ -13,7 +13,7 @@ from wri.densities import EnvironmentClassifier, FittedClassifier
 from wri.errors import InputError
 from wri.integrations.domainbed import ALGORITHMS, WRIAlgorithm, hparam_settings
 from wri.integrations.domainbed.hparams import LABELS
-from wri.integrations.domainbed.state import fill, separate
+from wri.integrations.domainbed.one_run import fill, separate
 from wri.objectives.base import Batch, Model, StepContext
 from wri.registry import OBJECTIVES
 from wri.stacked import CROSS_ENTROPY, Network, Streams

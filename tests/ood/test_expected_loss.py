@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from wri.ood.evidence import HeldOutRows
-from wri.ood.expected_loss import ExpectedLoss, sorting_number
-from wri.ood.ranges import ColumnRanges
+from wri.ood.held_out import ColumnRanges, ExpectedLoss, HeldOutRows, sorting_number
 
 
 @pytest.fixture

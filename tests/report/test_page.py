@@ -20,9 +20,9 @@ from wri.report.blocks import (
     Section,
     Thumbnail,
     ThumbnailGallery,
+    make_thumbnail,
 )
 from wri.report.page import render_page, write_page
-from wri.report.pictures import make_thumbnail
 
 
 @pytest.fixture(scope="module")

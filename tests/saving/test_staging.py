@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from helpers import forked
+from wri.cli import writing
 from wri.saving.staging import open_stage
-from wri.tables import model_output
 
 
 def hold(target):
@@ -60,11 +60,11 @@ class StubModel:
 
 
 def test_the_next_fit_removes_what_a_killed_one_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(model_output, "render_page", lambda page: "report")
+    monkeypatch.setattr(writing, "render_page", lambda page: "report")
     target = tmp_path / "m"
-    with forked(lambda: model_output.write_model(StubModel(killed=True), None, target)) as said:
+    with forked(lambda: writing.write_model(StubModel(killed=True), None, target)) as said:
         assert said == ""
     assert len(os.listdir(tmp_path)) == 1
-    report = model_output.write_model(StubModel(killed=False), None, target)
+    report = writing.write_model(StubModel(killed=False), None, target)
     assert report.read_text() == "report"
     assert os.listdir(tmp_path) == ["m"]

@@ -9,7 +9,7 @@ import pytest
 from helpers import forked, make_data
 from wri.errors import InputError
 from wri.sweep import Store, Sweep, SweepSpec, forecast, run_sweep
-from wri.sweep.memory import stack_memory
+from wri.sweep.sweep import stack_memory
 from wri.sweep.tables import as_rows, build
 from wri.training import train_stack
 

@@ -10,7 +10,7 @@ import torch
 from wri.errors import InputError
 from wri.sweep import Sweep, SweepSpec
 from wri.sweep.data import SweepData
-from wri.sweep.memory import count_side_by_side, stack_memory
+from wri.sweep.sweep import count_side_by_side, stack_memory
 from wri.training import Bank
 
 ROWS, COLUMNS = 800, 10_000

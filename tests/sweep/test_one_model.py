@@ -153,7 +153,7 @@ def test_the_best_model_of_a_sweep_is_shown_trained_and_saved(command, rows, tmp
 
 def fitted_rows(rows, X, y):
     """Rows that the estimator learns from: those it does not hold out."""
-    from wri.estimators.row_split import hold_out
+    from wri.estimators.inputs import hold_out
     from wri.rows import number_environments
 
     environments = number_environments(rows["site"], "site", len(rows)).rows

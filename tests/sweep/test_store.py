@@ -15,9 +15,9 @@ import pytest
 from helpers import forked, make_data, make_info
 from wri.errors import InputError
 from wri.stacked import Network
-from wri.sweep.integrity import digest, result_digest, seal
 from wri.sweep.plan import FORMAT, SweepSpec
 from wri.sweep.store import Store
+from wri.sweep.store_file import digest, result_digest, seal
 from wri.training import Record
 
 

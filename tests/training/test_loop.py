@@ -13,7 +13,7 @@ from wri.errors import InputError
 from wri.objectives import ERM, IRM, MLDG, WRI, GroupDRO, VREx
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED
 from wri.training import Bank, choose_device, plan_stacks, train, train_stack
-from wri.training.stacks import OVERHEAD, SHARES, cheapest_cuts, stack_cost
+from wri.training.scheduling import OVERHEAD, SHARES, cheapest_cuts, stack_cost
 
 SPLITS = {"in": np.arange(0, 90), "out": np.arange(90, 200)}
 

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from wri import __version__
-from wri.cli import data, diagnose, exchange, fit, predict, reproduce, sweep
-from wri.cli.console import checked_output, complain, echo, repeat_lists, show_warning
+from wri.cli import data, diagnose, fit, predict, reproduce, results, sweep
+from wri.cli.console import checked_output, echo, print_error, repeat_lists, show_warning
 from wri.errors import InputError, LostBackendError, shorten
 
 HELP = """Weighted risk invariance: predictors that hold at a new site.
@@ -45,7 +45,7 @@ app.command(rich_help_panel=TABLE)(predict.site)
 app.command(help=diagnose.HELP, rich_help_panel=TABLE)(diagnose.diagnose)
 app.add_typer(reproduce.make_app(), name="reproduce", rich_help_panel=PAPER)
 app.command(help=sweep.HELP, rich_help_panel=PAPER)(sweep.sweep)
-app.add_typer(exchange.make_app(), name="results", rich_help_panel=PAPER)
+app.add_typer(results.make_app(), name="results", rich_help_panel=PAPER)
 app.command(rich_help_panel=DATA)(data.data)
 
 
@@ -83,14 +83,14 @@ def main() -> None:
         code = end.code if isinstance(end, SystemExit) else 130
         sys.exit(143 if terminated else code)
     except InputError as error:
-        complain(str(error))
+        print_error(str(error))
         sys.exit(2)
     except LostBackendError as error:
-        complain(str(error))
+        print_error(str(error))
         sys.exit(3)
     except OSError as error:
         where = "" if error.filename is None else f"{shorten(error.filename)}: "
-        complain(f"{where}{error.strerror or error}; check the path, permissions and the disk")
+        print_error(f"{where}{error.strerror or error}; check the path, permissions and the disk")
         sys.exit(2)
     finally:
         signal.signal(signal.SIGTERM, before)

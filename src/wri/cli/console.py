@@ -21,7 +21,7 @@ from rich.progress import Task as BarTask
 from rich.table import Table
 from rich.text import Text
 
-from wri.cli.names import SELECTIONS
+from wri.cli.options import SELECTIONS
 from wri.errors import InputError
 from wri.number_text import write_number
 
@@ -136,17 +136,17 @@ def describe(bar: Progress, task: TaskID, text: str) -> None:
     bar.update(task, description=text)
 
 
-def say(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a line beside the results."""
     messages.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def show_warning(message: Warning | str, *place: object, **more: object) -> None:
     """Print a warning as one line, without the place in the code."""
-    say(f"warning: {message}")
+    print_note(f"warning: {message}")
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     messages.print(f"[bold red]wri:[/] {escape(text)}", soft_wrap=True, highlight=False)
 
 
@@ -156,7 +156,7 @@ def ending_cleanly() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say("stopped; nothing was written")
+        print_note("stopped; nothing was written")
         raise
 
 

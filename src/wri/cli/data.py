@@ -42,16 +42,21 @@ def data(
 
     Exit codes: 0 done, 2 unknown name, or not here and no network.
     """
-    from wri.datasets.locations import (
+    from wri.datasets.catalogue import (
         as_lines,
         dataset_locations,
+        export_table,
         fetch_dataset,
         one_as_lines,
         one_dataset,
     )
 
     if write is not None:
-        _write(name, write, seed, as_json)
+        if name not in WRITABLE:
+            raise InputError(
+                f"--write is for the tables {', '.join(WRITABLE)}; name one of them before --write"
+            )
+        _show_written(name, export_table(name, write, seed), as_json)
         return
     if name is not None:
         one_dataset(name)  # an unknown name is an error before anything is fetched
@@ -61,14 +66,7 @@ def data(
     echo(json.dumps(found) if as_json else "\n".join(lines(found)))
 
 
-def _write(name: str | None, path: Path, seed: int, as_json: bool) -> None:
-    from wri.datasets.table_export import export_table
-
-    if name not in WRITABLE:
-        raise InputError(
-            f"--write is for the tables {', '.join(WRITABLE)}; name one of them before --write"
-        )
-    files = export_table(name, path, seed)
+def _show_written(name: str, files: list[Path], as_json: bool) -> None:
     if as_json:
         echo(json.dumps({"name": name, "files": [str(file) for file in files]}))
         return

@@ -3,30 +3,29 @@
 import json
 import shlex
 import sys
-from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from wri.cli import fit_options as given
+from wri.cli import fit_options as options
 from wri.cli.console import (
     WIDTH,
     echo,
     ending_cleanly,
     make_progress,
-    say,
+    print_note,
     show_plain_table,
     update,
 )
-from wri.cli.fit import check_columns, given_kinds
+from wri.cli.fit import check_columns, command_line, kinds_of
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
+    from wri.datasets.table_rows import TableRows
+    from wri.evaluation.diagnosing import Answer
     from wri.report.blocks import PageCell, PageTable
-    from wri.tables.diagnosing import Answer
-    from wri.tables.reading import TableRows
 
 MOST_SHOWN = 12  # lines of a table in the terminal
 HELP = """Show what changes between the sites, and what they have in common.
@@ -46,27 +45,27 @@ Exit codes: 0 done, 2 wrong input, 130 interrupted, 143 terminated.
 
 
 def diagnose(
-    files: given.Files,
-    target: given.Target = None,
-    env: given.Env = None,
-    output: given.PageFolder = None,
-    model: given.ModelFolder = None,
-    env_from_file: given.EnvFromFile = False,
-    number: given.Number = None,
-    category: given.Category = None,
-    drop: given.Drop = None,
-    task: given.TaskName = None,
-    blocks: given.Blocks = None,
-    delimiter: given.Delimiter = None,
-    encoding: given.Encoding = None,
-    seed: given.Seed = 0,
-    memory: given.Memory = 4.0,
-    as_json: given.AsJson = False,
+    files: options.Files,
+    target: options.Target = None,
+    env: options.Env = None,
+    output: options.PageFolder = None,
+    model: options.ModelFolder = None,
+    env_from_file: options.EnvFromFile = False,
+    number: options.Number = None,
+    category: options.Category = None,
+    drop: options.Drop = None,
+    task: options.TaskName = None,
+    blocks: options.Blocks = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    seed: options.Seed = 0,
+    memory: options.Memory = 4.0,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show what changes between the sites and what they have in common."""
-    from wri.tables.diagnosing import diagnose_columns
-    from wri.tables.diagnosis_report import next_step
-    from wri.tables.reading import read_rows
+    from wri.datasets.table_rows import read_rows
+    from wri.evaluation.diagnosing import diagnose_rows
+    from wri.report.pages.diagnosis_page import next_step
 
     check_columns(target, env, env_from_file)
     rows = read_rows(
@@ -80,76 +79,59 @@ def diagnose(
         encoding=encoding,
         memory=memory,
     )
-    kinds = given_kinds(number, category)
+    kinds = kinds_of(number, category)
     with ending_cleanly(), make_progress() as bar:
         report = partial(update, bar, bar.add_task("diagnosis", total=None))
-        columns, models = _prepare(rows, kinds, model)
-        answers = diagnose_columns(
-            columns,
-            classes=rows.task == "classes",
-            models=models,
-            seen=False,
-            seed=seed,
-            progress=report,
-        )
+        encoded, models = _prepare(rows, kinds, model)
+        answers = diagnose_rows(encoded, models, seed, report)
     ahead = next_step(answers, _fit_command())
     written = None if output is None else _write(rows, answers, output, ahead)
     _show(answers, written, ahead, as_json)
 
 
-def _prepare(rows: "TableRows", kinds: dict[str, str], model: Path | None) -> tuple[Any, Any]:
-    """Return columns as numbers, by a model's own preprocessing if there is one."""
-    import numpy as np
-    from sklearn.pipeline import Pipeline
-
+def _prepare(
+    rows: "TableRows", kinds: dict[str, str], folder: Path | None
+) -> "tuple[TableRows, dict[str, Any] | None]":
+    """Encode columns, by a model's own preprocessing if there is one."""
     from wri.estimators import load
-    from wri.estimators.folders import SavedInFolders
-    from wri.tables.diagnosing import NamedColumns
-    from wri.tables.fitting import find_schema, last_step, name_columns, prepared_columns
-    from wri.tables.held_out import SiteData
+    from wri.estimators.base import SavedInFolders
+    from wri.estimators.pipeline import last_step
+    from wri.evaluation.fitting import encode, find_schema, make_head, preprocessing_of
 
-    data = SiteData(rows.frame, rows.y, rows.groups, rows.blocks)
-    named = {"target": rows.target, "site": rows.environment}
-    if model is None:
+    if folder is None:
         schema = find_schema(rows, kinds)
         for note in schema.notes:
-            say(note)
-        head = Pipeline([(str(k), step) for k, step in enumerate(schema.make_preprocessing())])
-        x = np.asarray(head.fit_transform(rows.frame))
-        return name_columns(head, x, data, **named), None
-    fitted: Any = load(model, SavedInFolders)
-    kind = "classes" if hasattr(fitted, "classes_") else "numbers"
+            print_note(note)
+        return encode(rows, make_head(schema).fit(rows.X)), None
+    model: Any = load(folder, SavedInFolders)
+    kind = "classes" if hasattr(model, "classes_") else "numbers"
     if kind != rows.task:
         raise InputError(
-            f"{shorten(model)} predicts {kind}, but the target {rows.target!r} holds "
+            f"{shorten(folder)} predicts {kind}, but the target {rows.target!r} holds "
             f"{rows.task}; name another target, or give --task {kind}"
         )
-    models = {type(last_step(fitted)).__name__: last_step(fitted)}
-    x, names = prepared_columns(fitted, rows.frame)
-    if isinstance(fitted, Pipeline):
-        return name_columns(Pipeline(fitted.steps[:-1]), x, data, **named), models
-    columns = NamedColumns(x=x, names=names, owners=names, y=rows.y, groups=rows.groups)
-    return replace(columns, blocks=rows.blocks, target=rows.target, site=rows.environment), models
+    last = last_step(model)
+    return encode(rows, preprocessing_of(model)), {type(last).__name__: last}
 
 
 def _fit_command() -> str:
     """Return the command of a fit with the options of this diagnosis."""
-    given = iter(sys.argv[2:])
+    words = iter(sys.argv[2:])
     kept: list[str] = []
-    for word in given:
+    for word in words:
         if word.split("=")[0] in ("-o", "--output", "--model"):
-            next(given, None) if "=" not in word else None
+            next(words, None) if "=" not in word else None
         elif word != "--json":
             kept.append(word)
     return shlex.join(["wri", "fit", *kept, "-o", "model/"])
 
 
 def _write(rows: "TableRows", answers: "dict[str, Answer]", folder: Path, ahead: str) -> Path:
+    from wri.evaluation.changes import SiteWord
     from wri.report import style
     from wri.report.page import write_page
-    from wri.tables.diagnosis_report import build_diagnosis_page
-    from wri.tables.fit_card import describe_versions
-    from wri.tables.verdict import SiteWord
+    from wri.report.pages.diagnosis_page import build_diagnosis_page
+    from wri.report.pages.fit_card import describe_versions
 
     word = SiteWord.of(rows.environment)
     facts = [
@@ -161,8 +143,7 @@ def _write(rows: "TableRows", answers: "dict[str, Answer]", folder: Path, ahead:
         ("Versions", describe_versions()),
     ]
     title = f"What changes about '{rows.target}' between {word.many}?"
-    command = shlex.join(["wri", *sys.argv[1:]])
-    page = build_diagnosis_page(title, facts, answers, command, ahead)
+    page = build_diagnosis_page(title, facts, answers, command_line(), ahead)
     for name, answer in answers.items():
         figure = answer.plot()
         if figure is not None:
@@ -171,8 +152,8 @@ def _write(rows: "TableRows", answers: "dict[str, Answer]", folder: Path, ahead:
 
 
 def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: bool) -> None:
-    from wri.tables.diagnosis_report import answer_table
-    from wri.tables.verdict import flagged_document
+    from wri.evaluation.changes import flagged_document
+    from wri.report.pages.diagnosis_page import answer_table
 
     if as_json:
         found = {

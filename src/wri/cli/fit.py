@@ -10,14 +10,14 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from wri.cli import fit_options as given
+from wri.cli import fit_options as options
 from wri.cli.console import (
     WIDTH,
     describe,
     echo,
     ending_cleanly,
     make_progress,
-    say,
+    print_note,
     show_plain_table,
     update,
 )
@@ -25,9 +25,10 @@ from wri.cli.sweep import read_hidden
 from wri.errors import InputError
 
 if TYPE_CHECKING:
-    from wri.tables.candidates import FitOptions
-    from wri.tables.fitting import TableFit
-    from wri.tables.reading import TableRows
+    from wri.datasets.table_rows import TableRows
+    from wri.evaluation.candidates import FitOptions
+    from wri.evaluation.diagnosing import Answer
+    from wri.evaluation.fitting import TableFit
 
 MOST_COLUMNS = 30  # listed
 MOST_FILES = 12
@@ -54,36 +55,36 @@ Exit codes: 0 done, 2 wrong input (one sentence names the problem), 3 Ray was lo
 
 
 def fit(
-    files: given.Files,
-    output: given.Output,
-    target: given.Target = None,
-    env: given.Env = None,
-    env_from_file: given.EnvFromFile = False,
-    number: given.Number = None,
-    category: given.Category = None,
-    drop: given.Drop = None,
-    task: given.TaskName = None,
-    blocks: given.Blocks = None,
-    images: given.Images = False,
-    algorithms: given.Algorithms = None,
-    keep: given.Keep = None,
-    former: given.Former = None,
-    predictors: given.Predictors = None,
-    fast: given.Fast = False,
-    hidden: given.Hidden = None,
-    steps: given.Steps = None,
-    delimiter: given.Delimiter = None,
-    encoding: given.Encoding = None,
-    seed: given.Seed = 0,
-    device: given.Device = "auto",
-    memory: given.Memory = 4.0,
-    backend: given.Backend = "local",
-    as_json: given.AsJson = False,
+    files: options.Files,
+    output: options.Output,
+    target: options.Target = None,
+    env: options.Env = None,
+    env_from_file: options.EnvFromFile = False,
+    number: options.Number = None,
+    category: options.Category = None,
+    drop: options.Drop = None,
+    task: options.TaskName = None,
+    blocks: options.Blocks = None,
+    images: options.Images = False,
+    algorithms: options.Algorithms = None,
+    keep: options.Keep = None,
+    former: options.Former = None,
+    predictors: options.Predictors = None,
+    fast: options.Fast = False,
+    hidden: options.Hidden = None,
+    steps: options.Steps = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    memory: options.Memory = 4.0,
+    backend: options.Backend = "local",
+    as_json: options.AsJson = False,
 ) -> None:
     """Fit a model, and answer whether it will hold at a new site."""
-    from wri.tables.candidates import DEFAULT, FitOptions
+    from wri.evaluation.candidates import DEFAULT, FitOptions
 
-    options = FitOptions(
+    asked = FitOptions(
         algorithms=tuple(name.lower() for name in algorithms or DEFAULT),
         keep=keep,
         predictors=None if predictors is None else tuple(predictors),
@@ -94,17 +95,17 @@ def fit(
         device=device,
         backend=backend,
     )
-    options.check()
+    asked.check()
     _check_folder(output)
     with ending_cleanly():
         if images:
-            _fit_pictures(files, output, options, as_json)
+            _fit_pictures(files, output, asked, as_json)
             return
-        kinds = given_kinds(number, category)
+        kinds = kinds_of(number, category)
         _fit_files(
             files,
-            partial(_fit_rows, output=output, options=options, kinds=kinds, as_json=as_json),
-            options,
+            partial(_fit_rows, output=output, options=asked, kinds=kinds, as_json=as_json),
+            asked,
             target=check_columns(target, env, env_from_file),
             environment=env,
             task=task,
@@ -120,9 +121,9 @@ def _fit_files(
     files: list[Path], fit_rows: Callable[..., None], options: "FitOptions", **read: Any
 ) -> None:
     """Read the rows of files or of a folder, in chunks with --fast, and fit them."""
-    from wri.tables.fitting import fit_table
-    from wri.tables.folders import files_in_memory
-    from wri.tables.reading import read_rows
+    from wri.datasets.parquet_folders import files_in_memory
+    from wri.datasets.table_rows import read_rows
+    from wri.evaluation.fitting import fit_table
 
     folder = files[0] if len(files) == 1 and files[0].is_dir() else None
     if folder is None or not options.fast:
@@ -139,14 +140,14 @@ def _fit_folder(
     path: Path, fit_rows: Callable[..., None], options: "FitOptions", **columns: Any
 ) -> None:
     """Fit a folder of Parquet files in chunks."""
+    from wri.datasets.parquet_folders import Folder, find_files, scan_folder
+    from wri.evaluation.folder_fit import check_folder_options, fit_folder
     from wri.jobs import open_runner
-    from wri.tables.folder_fit import check_folder_options, fit_folder
-    from wri.tables.folders import Folder, find_files, scan_folder
 
     check_folder_options(options)
     with open_runner(options.backend) as runner:
-        folder = Folder(path, find_files(path), runner, say)
-        say(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
+        folder = Folder(path, find_files(path), runner, print_note)
+        print_note(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
         with make_progress() as bar:
             step = partial(update, bar, bar.add_task("reading", total=None))
             rows = scan_folder(folder, progress=step, **columns)
@@ -155,14 +156,14 @@ def _fit_folder(
 
 def _check_folder(output: Path) -> None:
     """Refuse a folder with other files; announce that a model in it will be replaced."""
-    from wri.tables.model_output import check_output
+    from wri.cli.writing import check_model_output
 
-    check_output(output)
+    check_model_output(output)
     if output.exists() and any(output.iterdir()):
-        say(f"{output} holds a model; it is replaced when this fit is done")
+        print_note(f"{output} holds a model; it is replaced when this fit is done")
 
 
-def _command() -> str:
+def command_line() -> str:
     """Return the command line, for the report."""
     return shlex.join(["wri", *sys.argv[1:]])
 
@@ -180,7 +181,7 @@ def check_columns(target: str | None, env: str | None, env_from_file: bool) -> s
     return target
 
 
-def given_kinds(number: list[str] | None, category: list[str] | None) -> dict[str, str]:
+def kinds_of(number: list[str] | None, category: list[str] | None) -> dict[str, str]:
     """Return the kinds of columns given by options."""
     both = sorted({*(number or ())} & {*(category or ())})
     if both:
@@ -197,11 +198,10 @@ def _fit_rows(
     as_json: bool,
     fit: "Callable[..., TableFit]",
 ) -> None:
-    from wri.tables.fit_card import FitSource
-    from wri.tables.fit_report import build_fit_page
-    from wri.tables.fit_summary import attach_summary
-    from wri.tables.fitting import find_schema
-    from wri.tables.model_output import diagnose_fit, write_model
+    from wri.cli.writing import write_model
+    from wri.evaluation.fitting import find_schema
+    from wri.evaluation.summary import attach_summary
+    from wri.report.pages.fit_page import build_fit_page
 
     schema = find_schema(rows, kinds)
     if not as_json:
@@ -210,16 +210,10 @@ def _fit_rows(
         task = bar.add_task("fitting", total=None)
         fitted = fit(rows, options, schema=schema, progress=partial(update, bar, task))
         describe(bar, task, "diagnosis")
-        answers, sampled = diagnose_fit(fitted, MOST_DIAGNOSED)
+        answers, sampled = _diagnose(fitted)
         describe(bar, task, "report")
-        source = FitSource(
-            files=[each.described for each in rows.files],
-            digests=[each.sha256 for each in rows.files],
-            target=rows.target,
-            environment=rows.environment,
-            command=_command(),
-        )
-        page = build_fit_page(fitted, source, answers, sampled=sampled)
+        files = {each.described: each.sha256 for each in rows.files}
+        page = build_fit_page(fitted, files, command_line(), answers, sampled=sampled)
         attach_summary(fitted)
         report = write_model(fitted.model, page, output)
     finish(fitted, output, report, as_json, {"files": [asdict(each) for each in rows.files]})
@@ -237,7 +231,7 @@ def show_rows(rows: "TableRows", schema: Any) -> None:
     shown = ", ".join(f"{name} {n:,}" for name, n in list(sizes.items())[:12])
     more = f" and {len(sizes) - 12} more" if len(sizes) > 12 else ""
     echo(f"{len(sizes)} sites in {rows.environment!r}: {shown}{more}")
-    if rows.task == "classes":
+    if rows.classes:
         classes = np.unique(rows.y)
         names = ", ".join(map(str, classes[:8])) + (" …" if len(classes) > 8 else "")
         echo(f"target {rows.target!r}: {len(classes)} classes ({names}), so this is classification")
@@ -251,12 +245,26 @@ def show_rows(rows: "TableRows", schema: Any) -> None:
         echo(f"  and {len(lines) - MOST_COLUMNS} more; all are in the report")
 
 
+def _diagnose(fitted: "TableFit") -> "tuple[dict[str, Answer], int | None]":
+    """Diagnose a fit's rows, or a sample; return the answers and the sample's size."""
+    import numpy as np
+
+    from wri.diagnosis import environment_overlap
+    from wri.evaluation.diagnosing import ask
+    from wri.evaluation.fitting import encode, preprocessing_of
+    from wri.rows import find_constant_columns
+
+    every = encode(fitted.rows, preprocessing_of(fitted.model))
+    seen = every.sample(MOST_DIAGNOSED, fitted.options.seed)
+    x = seen.X.iloc[:, np.flatnonzero(~find_constant_columns(seen.X.to_numpy()))]
+    answers = {"overlap": ask("overlap", lambda: environment_overlap(x, seen.groups))}
+    return answers, len(seen.y) if len(seen.y) < len(every.y) else None
+
+
 def finish(
     fitted: "TableFit", output: Path, report: Path, as_json: bool, more: dict[str, Any]
 ) -> None:
     """Print the results and the paths."""
-    from wri.tables.model_output import fit_document
-
     if as_json:
         echo(
             json.dumps(
@@ -266,16 +274,43 @@ def finish(
         return
     show_verdict(fitted)
     for text in fitted.warnings:
-        say(f"warning: {text}")
+        print_note(f"warning: {text}")
     folder = shlex.quote(str(output))
     rows = "new-pictures/" if "broken" in more else "new.csv"
     before = "predict" if "broken" in more else "site"
     echo(f"Next: wri {before} {folder} {rows} (before deployment), open {report}")
 
 
+def fit_document(fit: "TableFit") -> dict[str, Any]:
+    """Return a fit for JSON: `verdict`, `futures`, `kept`, `held_out` and more."""
+    from wri.evaluation.verdict import verdict_document
+
+    held, kept = fit.held_out, fit.kept
+    new = None if held is None else held.new_site(kept.name)
+    return {
+        **verdict_document(fit.verdict, held),
+        "kept": {
+            "model": kept.name,
+            "algorithm": kept.algorithm,
+            "penalty_weight": fit.estimator.hyper_.get("penalty_weight"),
+            "why": fit.verdict.kept,
+        },
+        "held_out": [] if held is None else [each.as_dict() for each in held.scores],
+        "new_site": None
+        if new is None
+        else {"measure": "accuracy" if fit.classes else "r2", "low": new.low, "high": new.high},
+        "task": fit.rows.task,
+        "environments": dict(fit.rows.environments),
+        "columns": [] if fit.schema is None else [c.as_dict() for c in fit.schema.columns],
+        "warnings": list(fit.warnings),
+        "seed": fit.options.seed,
+        "seconds": round(fit.seconds, 2),
+    }
+
+
 def show_verdict(fitted: "TableFit") -> None:
     """Print the verdict, the table of models against futures, and the kept model."""
-    from wri.tables.fit_report import future_table
+    from wri.report.pages.fit_page import future_table
 
     verdict, held = fitted.verdict, fitted.held_out
     echo("")
@@ -290,10 +325,10 @@ def show_verdict(fitted: "TableFit") -> None:
 
 
 def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_json: bool) -> None:
-    from wri.tables.fit_card import FitSource
-    from wri.tables.fit_report import build_fit_page
-    from wri.tables.model_output import write_model
-    from wri.tables.pictures import fit_pictures, picture_sections
+    from wri.cli.writing import write_model
+    from wri.evaluation.picture_fit import fit_pictures
+    from wri.report.pages.fit_card import picture_sections
+    from wri.report.pages.fit_page import build_fit_page
 
     if len(files) != 1:
         raise InputError(f"--images takes one folder ROOT/SITE/CLASS/*.jpg, not {len(files)} paths")
@@ -306,14 +341,8 @@ def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_jso
             status=partial(describe, bar, task),
         )
         describe(bar, task, "report")
-        source = FitSource(
-            files=[f"{files[0]}: {len(found.folder):,} pictures"],
-            digests=[found.backbone],
-            target="class",
-            environment="folder",
-            command=_command(),
-        )
-        page = build_fit_page(found.fit, source, {}, more=picture_sections(found))
+        read = {f"{files[0]}: {len(found.folder):,} pictures": found.backbone}
+        page = build_fit_page(found.fit, read, command_line(), {}, more=picture_sections(found))
         report = write_model(found.model, page, output)
     finish(
         found.fit, output, report, as_json, {"broken": {str(k): v for k, v in found.broken.items()}}

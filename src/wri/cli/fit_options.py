@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from wri.cli.names import FIT_ALGORITHMS
+from wri.cli.options import FIT_ALGORITHMS
 from wri.errors import InputError
 
 ROWS, MODEL, TEXT, RUN = "Rows and columns", "Model", "Text files", "Running"

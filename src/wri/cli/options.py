@@ -1,19 +1,35 @@
-"""Options of `wri sweep` and of the commands of `wri results`."""
+"""Options of `wri sweep` and of the commands of `wri results`, and the names that their help shows.
+
+Names are from registries that do not import PyTorch. Data sets and selections are in packages with
+slow imports, so their names are repeated here; a test compares them.
+"""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from wri.cli.names import (
-    ALGORITHMS,
-    DATASETS,
-    DOMAINBED_SELECTIONS,
-    MEASURES,
-    PRESETS,
-    SELECTIONS,
+from wri.measures import MEASURES as _MEASURES
+from wri.presets import PRESETS as _PRESETS
+from wri.registry import ALGORITHMS as _ALGORITHMS
+from wri.registry import OBJECTIVES, PAPER
+
+ALGORITHMS = tuple(OBJECTIVES)
+FIT_ALGORITHMS = tuple(_ALGORITHMS)  # with boosted trees
+MEASURES = tuple(_MEASURES)
+PRESETS = tuple(_PRESETS)
+DATASETS = ("simulation", "gaussian2d", "hospitals")
+SELECTIONS = (
+    "training-domain",
+    "leave-one-out",
+    "invariance",
+    "oracle",
+    "oracle-early",
+    "guarded-oracle",
 )
-from wri.registry import PAPER
+NEED_PAIRS = ("leave-one-out",)  # selections that need runs with pairs held out
+ON_REQUEST = (*NEED_PAIRS, "invariance")  # selections that a sweep supports only on request
+DOMAINBED_SELECTIONS = ("training-domain", "leave-one-out", "oracle")  # in DomainBed's order
 
 StoreFile = Annotated[Path, typer.Option(help="File of the runs; created if it does not exist.")]
 OldStore = Annotated[Path, typer.Argument(help="File that a sweep wrote.")]

@@ -1,8 +1,6 @@
 """The commands `wri predict` and `wri site`."""
 
 import json
-import shlex
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,14 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from wri.cli.console import WIDTH, echo, ending_cleanly, messages, say, show_plain_table
+from wri.cli.console import WIDTH, echo, ending_cleanly, messages, print_note, show_plain_table
+from wri.cli.fit import command_line
 from wri.cli.fit_options import PageFolder
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
-    from wri.tables.outcomes import Outcomes
-    from wri.tables.predicting import PredictionSummary
-    from wri.tables.site_answer import SiteAnswer
+    from wri.cli.predicting import PredictionSummary
+    from wri.evaluation.outcomes import Outcomes
+    from wri.evaluation.site_answer import SiteAnswer
 
 Model = Annotated[Path, typer.Argument(help="Folder of a saved model.", show_default=False)]
 Rows = Annotated[
@@ -92,11 +91,11 @@ def predict(
     if as_json:
         echo(json.dumps({"output": str(output), **done.as_dict()}))
         return
-    _say_ignored(done.ignored)
+    _print_ignored(done.ignored)
     if done.outcomes is not None:
         _show_outcomes(done.outcomes)
     for found in done.unseen_counts:
-        say(f"warning: {found.sentence}; these rows are not supported")
+        print_note(f"warning: {found.sentence}; these rows are not supported")
     total = max(1, done.rows)
     shares = ", ".join(
         f"{done.verdicts[name] / total:.1%} {name}" for name in ("supported", "rare", "outside")
@@ -109,7 +108,7 @@ def predict(
     if done.positive is not None:
         echo(f"{prefix}probability is that of class {shorten(repr(done.positive))}")
     spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in done.seconds.items())
-    say(spent)
+    print_note(spent)
     echo(f"written to {output}")
     if done.outcomes is not None and done.outcomes.verdict().answer in ("no", "care"):
         echo(
@@ -141,9 +140,9 @@ def _predict(
     delimiter: str | None,
     encoding: str | None,
 ) -> "PredictionSummary":
-    from wri.tables.chunks import open_table
-    from wri.tables.predicting import predict_file
-    from wri.tables.writing import check_output
+    from wri.cli.predicting import predict_file
+    from wri.cli.writing import check_output
+    from wri.datasets.table_chunks import open_table
 
     check_output(output)
     loaded = _load(folder)
@@ -166,8 +165,8 @@ def _predict_pictures(
         raise InputError(f"{rows} is a folder, but {folder} is a model of tables; name a file")
     if target is not None:
         raise InputError("--target names a column, but a folder of pictures has none")
+    from wri.cli.predicting import predict_pictures
     from wri.estimators.pictures import PictureClassifier
-    from wri.tables.picture_files import predict_pictures
 
     with _bar("predicting") as progress:
         return predict_pictures(PictureClassifier.load(folder), rows, output, prefix, progress)
@@ -199,11 +198,11 @@ def site(
     Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted, 143
     terminated.
     """
-    from wri.tables.chunks import open_table
-    from wri.tables.fit_summary import read_summary
-    from wri.tables.predicting import read_features
-    from wri.tables.site_answer import answer_site
-    from wri.tables.site_summary import check_plot, draw_site, next_step, site_document
+    from wri.cli.predicting import read_features
+    from wri.datasets.table_chunks import open_table
+    from wri.evaluation.site_answer import answer_site
+    from wri.evaluation.summary import read_summary
+    from wri.report.pages.site_page import check_plot, draw_site, next_step, site_document
 
     if plot is not None:
         check_plot(plot)
@@ -228,7 +227,7 @@ def site(
         ignored = {"ignored_columns": list(columns.ignored), "next": ahead}
         echo(json.dumps({**site_document(answer), **ignored, **written}))
         return
-    _say_ignored(columns.ignored)
+    _print_ignored(columns.ignored)
     _show_site(answer)
     for path in filter(None, (page, plot)):
         echo(f"written to {path}")
@@ -237,7 +236,7 @@ def site(
 
 def _show_site(answer: "SiteAnswer") -> None:
     """Print the answer, the losses and what the rows look like."""
-    from wri.tables.site_summary import describe_nearest, loss_table, row_table
+    from wri.report.pages.site_page import describe_nearest, loss_table, row_table
 
     echo(fill(f"{answer.question} {answer.first_sentence}", WIDTH, break_on_hyphens=False))
     for reason in answer.reasons[1:]:
@@ -253,8 +252,8 @@ def _show_site(answer: "SiteAnswer") -> None:
 
 def _write_site(answer: "SiteAnswer", folder: Path, ahead: str, model: Path, rows: Path) -> Path:
     from wri.report.page import write_page
-    from wri.tables.fit_card import describe_versions
-    from wri.tables.site_summary import build_site_page
+    from wri.report.pages.fit_card import describe_versions
+    from wri.report.pages.site_page import build_site_page
 
     facts = [
         ("Model", f"{model}" if answer.summary is None else f"{answer.summary.label}, {model}"),
@@ -262,22 +261,22 @@ def _write_site(answer: "SiteAnswer", folder: Path, ahead: str, model: Path, row
         ("Made", date.today().isoformat()),
         ("Versions", describe_versions()),
     ]
-    page = build_site_page(answer, facts, ahead, shlex.join(["wri", *sys.argv[1:]]))
+    page = build_site_page(answer, facts, ahead, command_line())
     return write_page(page, folder / "site.html")
 
 
-def _say_ignored(names: tuple[str, ...]) -> None:
+def _print_ignored(names: tuple[str, ...]) -> None:
     if names:
-        from wri.estimators.columns import listed
+        from wri.datasets.columns import listed
 
-        say(f"columns that were not in training are ignored: {listed(names)}")
+        print_note(f"columns that were not in training are ignored: {listed(names)}")
 
 
 def _load(folder: Path) -> Any:
     if not folder.exists():
         raise InputError(f"{shorten(folder)} does not exist; give the folder that wri fit wrote")
     from wri.estimators import load
-    from wri.estimators.folders import SavedInFolders
+    from wri.estimators.base import SavedInFolders
 
     return load(folder, SavedInFolders)  # without the backbone of a model of pictures
 
@@ -294,4 +293,4 @@ def _bar(what: str) -> Iterator[Any]:
         task = bar.add_task(what, total=1.0)
         yield lambda share: bar.update(task, completed=share)
     for text in dict.fromkeys(str(each.message) for each in caught):
-        say(text)
+        print_note(text)

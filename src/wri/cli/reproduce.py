@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
-from wri.cli.console import complain, console, echo, make_progress, update
+from wri.cli.console import console, echo, make_progress, print_error, update
 from wri.errors import InputError, shorten
 from wri.paper.experiments import (
     BACKEND,
@@ -195,7 +195,7 @@ def reproduce(
             if len(tasks) == 1:
                 raise
             failed = True
-            complain(f"{task.name}: {error}")
+            print_error(f"{task.name}: {error}")
             continue
         for result in found:
             _show(result, as_json)

@@ -1,20 +1,37 @@
-"""The command `wri results`: tables of a sweep, chosen runs, and the best model."""
+"""The commands `wri results`, `wri results export` and `wri results import`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import typer
 from rich.table import Table
+from typer.core import TyperGroup
 
-from wri.cli import options as given
-from wri.cli.console import console, echo, make_progress
-from wri.cli.names import NEED_PAIRS, SELECTIONS
+from wri.cli import options
+from wri.cli.console import console, echo, make_progress, print_note
+from wri.cli.options import DOMAINBED_SELECTIONS, NEED_PAIRS, SELECTIONS
 from wri.errors import InputError, check_option
 from wri.number_text import write_number
 
 if TYPE_CHECKING:
+    from wri.integrations.domainbed import FolderNote
     from wri.sweep import BestModel, DatasetInfo, Outcome
+
+SHOW = "show"  # hidden: any other first word is a store or an option
+SHOWN_FOLDERS = 3
+
+
+class ResultsGroup(TyperGroup):
+    """Group that treats any unknown first word as a store."""
+
+    def make_context(
+        self, info_name: Any, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        if args and args[0] in self.commands and args[0] != SHOW:
+            return super().make_context(info_name, args, parent, **extra)
+        return self.commands[SHOW].make_context(info_name, args, parent, **extra)
 
 
 class StoreContents(NamedTuple):
@@ -25,17 +42,17 @@ class StoreContents(NamedTuple):
 
 
 def results(
-    store: given.OldStore,
-    selection: given.Selections = None,
-    measure: given.MeasureName = None,
-    form: given.Form = "text",
-    best: given.Best = False,
-    fit: given.FitFolder = None,
-    algorithm: given.Algorithm = None,
-    dataset: given.Dataset = None,
-    data: given.MovedFile = None,
-    seed: given.Seed = 0,
-    as_json: given.AsJson = False,
+    store: options.OldStore,
+    selection: options.Selections = None,
+    measure: options.MeasureName = None,
+    form: options.Form = "text",
+    best: options.Best = False,
+    fit: options.FitFolder = None,
+    algorithm: options.Algorithm = None,
+    dataset: options.Dataset = None,
+    data: options.MovedFile = None,
+    seed: options.Seed = 0,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show a sweep: tables by selection method, chosen runs, and the best model.
 
@@ -142,8 +159,6 @@ def _fit(
     if len(models) > 1:
         names = ", ".join(f"{model.algorithm} on {model.dataset}" for model in models)
         raise InputError(f"--fit saves one model; name --algorithm and --dataset: {names}")
-    import pandas as pd
-
     from wri.estimators import ESTIMATORS
     from wri.registry import OBJECTIVES
     from wri.sweep import reload
@@ -152,10 +167,9 @@ def _fit(
     fingerprint, info = next((f, i) for f, i in kept.infos.items() if i.name == model.dataset)
     rows = reload(info, fingerprint, data)
     estimator = ESTIMATORS[f"{OBJECTIVES[model.algorithm].label}{_kind(model)}"]
-    x: Any = rows.x if rows.columns is None else pd.DataFrame(rows.x, columns=list(rows.columns))
     with make_progress() as bar:
         bar.add_task("training on all environments", total=None)
-        fitted = estimator.from_spec(model.model, random_state=seed).fit(x, rows.y, rows.site)
+        fitted = estimator.from_spec(model.model, random_state=seed).fit(*rows)
     fitted.save(folder)
     return folder
 
@@ -163,7 +177,7 @@ def _fit(
 def _print_best_json(
     kept: StoreContents, models: "Sequence[BestModel]", folder: Path | None
 ) -> None:
-    from wri.estimators.specs import python_line
+    from wri.estimators.network import python_line
 
     best = [
         {
@@ -198,7 +212,7 @@ def _choice_rows(kept: StoreContents, model: "BestModel") -> list[dict[str, Any]
 
 
 def _show_best(kept: StoreContents, models: "Sequence[BestModel]", folder: Path | None) -> None:
-    from wri.estimators.specs import python_line
+    from wri.estimators.network import python_line
 
     for model in models:
         label = f"{model.algorithm} on {model.dataset}, {model.selection}, {model.measure}"
@@ -228,3 +242,119 @@ def _choice_cells(choice: dict[str, Any]) -> list[str]:
         write_number(choice["score"], 4),
         numbers,
     ]
+
+
+def export(
+    store: options.OldStore,
+    domainbed: options.ExportFolder,
+    name: options.DatasetNames = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write a sweep as folders that DomainBed's collect_results reads.
+
+    Runs that diverged or are not finished are left out and listed. DomainBed has tables only for
+    data sets that are registered there: `--name hospitals=PACS` renames a data set.
+
+    Examples:
+
+    `wri results export sweep.db --domainbed out/`
+
+    `wri results export sweep.db --domainbed out/ --name hospitals=PACS`
+    """
+    from wri.integrations.domainbed import export_runs
+    from wri.sweep import Store
+
+    names = dict(_split_name(each) for each in name or ())
+    with Store(store) as opened:
+        outcomes = opened.outcomes()
+    done = export_runs(outcomes, domainbed, names)
+    if as_json:
+        left_out = [each._asdict() for each in done.left_out]
+        echo(
+            json.dumps(
+                {
+                    "folder": str(done.folder),
+                    "written": done.written,
+                    "left_out": left_out,
+                    "unregistered": done.unregistered,
+                }
+            )
+        )
+        return
+    echo(f"{done.written} runs written to {done.folder}")
+    for run, reason in done.left_out:
+        print_note(f"left out: {run}: {reason}")
+    if done.unregistered:
+        print_note(
+            f"DomainBed shows no tables of {', '.join(done.unregistered)}: register them there, or "
+            "rename them with --name"
+        )
+
+
+def _split_name(text: str) -> tuple[str, str]:
+    ours, equals, theirs = text.partition("=")
+    if not (ours and equals and theirs):
+        raise InputError(f"--name {text} must be OURS=THEIRS, such as --name hospitals=PACS")
+    return ours, theirs
+
+
+def import_(
+    folder: options.SweepFolder,
+    selection: options.DomainBedSelections = None,
+    form: options.Form = "text",
+    only_done: options.OnlyDone = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show the tables of a sweep folder of DomainBed, for any data set.
+
+    Uses DomainBed's three selection methods, and otherwise the rules of `wri results`. Damaged
+    lines and missing files are skipped; what could not be used is listed with the reason. A
+    checkpoint whose accuracy is not a number is never chosen here; DomainBed chooses it if it is
+    the first.
+
+    Examples:
+
+    `wri results import sweep/`
+
+    `wri results import sweep/ --selection oracle --format csv --only-done`
+    """
+    from wri.integrations.domainbed import build_tables, read_sweep
+    from wri.sweep.tables import as_csv, as_latex, as_rows, as_text
+
+    for each in selection or ():
+        check_option("--selection", each, DOMAINBED_SELECTIONS)
+    sweep = read_sweep(folder, only_done)
+    tables = build_tables(sweep.outcomes, sweep.infos, tuple(selection or DOMAINBED_SELECTIONS))
+    if as_json:
+        notes = [note._asdict() for note in sweep.notes]
+        echo(json.dumps({"rows": as_rows(tables), "runs": len(sweep.runs), "notes": notes}))
+        return
+    echo({"text": as_text, "latex": as_latex, "csv": as_csv}[form](tables))
+    for line in _list_notes(sweep.notes):
+        print_note(line)
+
+
+def _list_notes(notes: "Iterable[FolderNote]") -> list[str]:
+    """Return one line per reason, with its folders."""
+    folders: dict[tuple[bool, str], list[str]] = {}
+    for note in notes:
+        folders.setdefault((note.used, note.reason), []).append(note.folder)
+    lines = []
+    for (used, reason), names in sorted(folders.items()):
+        more = len(names) - SHOWN_FOLDERS
+        shown = ", ".join(names[:SHOWN_FOLDERS]) + (f" and {more} more" if more > 0 else "")
+        lines.append(f"{'used' if used else 'not used'}: {shown}: {reason}")
+    return lines
+
+
+def make_app() -> typer.Typer:
+    """Make the group of `wri results`."""
+    app = typer.Typer(
+        cls=ResultsGroup,
+        help="Show a sweep, export it to DomainBed, or import one from DomainBed.",
+        rich_markup_mode="markdown",
+    )
+    app.command(SHOW, hidden=True)(results)
+    app.command("export")(export)
+    app.command("import")(import_)
+    return app

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wri.cli import options as given
-from wri.cli.console import describe, echo, make_progress, say, update
-from wri.cli.names import ON_REQUEST, SELECTIONS
+from wri.cli import options
+from wri.cli.console import describe, echo, make_progress, print_note, update
+from wri.cli.options import ON_REQUEST, SELECTIONS
 from wri.errors import InputError, shorten
 from wri.number_text import write_number
 from wri.registry import PAPER
@@ -37,32 +37,32 @@ keep finished runs).
 
 
 def sweep(
-    store: given.StoreFile,
-    datasets: given.Datasets = None,
-    data: given.DataFile = None,
-    target: given.Target = None,
-    env: given.Env = None,
-    task: given.Task = None,
-    algorithms: given.Algorithms = None,
-    plugin: given.Plugins = None,
-    draws: given.Draws = 1,
-    trials: given.Trials = 3,
-    first_trial: given.FirstTrial = 0,
-    steps: given.Steps = None,
-    checkpoint_every: given.CheckpointEvery = 10,
-    test_envs: given.TestEnvs = None,
-    selection: given.Selections = None,
-    preset: given.PresetName = None,
-    hidden: given.Hidden = None,
-    standardise: given.Standardise = None,
-    set_: given.Set = None,
-    measure: given.MeasureName = None,
-    record: given.Recorded = None,
-    memory: given.Memory = 2.0,
-    backend: given.Backend = "local",
-    dry_run: given.DryRun = False,
-    repair: given.Repair = False,
-    as_json: given.AsJson = False,
+    store: options.StoreFile,
+    datasets: options.Datasets = None,
+    data: options.DataFile = None,
+    target: options.Target = None,
+    env: options.Env = None,
+    task: options.Task = None,
+    algorithms: options.Algorithms = None,
+    plugin: options.Plugins = None,
+    draws: options.Draws = 1,
+    trials: options.Trials = 3,
+    first_trial: options.FirstTrial = 0,
+    steps: options.Steps = None,
+    checkpoint_every: options.CheckpointEvery = 10,
+    test_envs: options.TestEnvs = None,
+    selection: options.Selections = None,
+    preset: options.PresetName = None,
+    hidden: options.Hidden = None,
+    standardise: options.Standardise = None,
+    set_: options.Set = None,
+    measure: options.MeasureName = None,
+    record: options.Recorded = None,
+    memory: options.Memory = 2.0,
+    backend: options.Backend = "local",
+    dry_run: options.DryRun = False,
+    repair: options.Repair = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Train algorithms × held-out environments × draws × trials, and keep every checkpoint."""
     from wri.objectives.plugins import load_plugin
@@ -99,7 +99,7 @@ def sweep(
 
 def _check_size(path: Path, gigabytes: float) -> None:
     """Refuse a table that would not fit in memory, before it is read."""
-    from wri.datasets.table_size import reading_bytes
+    from wri.datasets.table_files import reading_bytes
 
     needed = reading_bytes(path)
     if needed > gigabytes * 1e9:
@@ -153,7 +153,7 @@ def _train(
 
     with Store(store, write=True, repair=repair) as kept, backend, make_progress() as bar:
         for run in kept.dropped:
-            say(f"dropped a damaged run: {run}")
+            print_note(f"dropped a damaged run: {run}")
         task = bar.add_task("sweep", total=None)
         backend.status = partial(describe, bar, task)
         try:
@@ -186,7 +186,7 @@ def _describe(data: "SweepData", preset: str) -> str:
 
 
 def _say_stopped(store: "Store") -> None:
-    say(
+    print_note(
         f"stopped; {len(store.finished())} finished runs are in {store.path}; run the same "
         "command to continue"
     )

@@ -8,13 +8,13 @@ sphere, μ_ey ~ N(0, σ_spu² I), Σ_ey = RandCov(½, 3/2). The last environment
 """
 
 from dataclasses import dataclass
+from math import log, pi
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from wri.datasets.environments import Environment
-from wri.datasets.gaussians import log_normal, random_covariances, random_directions
 from wri.errors import InputError
 
 OVERREPRESENTED = 1.5  # multiple of the uniform share above which parameters are drawn again
@@ -311,3 +311,26 @@ def towards(vectors: np.ndarray, axes: np.ndarray, factor: float) -> np.ndarray:
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
     side = np.divide(aside, across, out=np.zeros_like(aside), where=across > 0)
     return length * (np.cos(angle) * axes + np.sin(angle) * side)
+
+
+def random_covariances(
+    n: int, d: int, low: float, high: float, random: np.random.Generator
+) -> np.ndarray:  # [n, d, d]
+    """Draw RandCov(low, high): random rotations, square roots of eigenvalues in [low, high]."""
+    rotations = np.linalg.qr(random.normal(size=(n, d, d)))[0]
+    roots = random.uniform(low, high, (n, 1, d))
+    return (rotations * roots**2) @ rotations.swapaxes(1, 2)
+
+
+def random_directions(n: int, d: int, random: np.random.Generator) -> np.ndarray:  # [n, d]
+    """Draw unit vectors, uniform on the sphere."""
+    vectors = random.normal(size=(n, d))
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def log_normal(x: Tensor, mean: np.ndarray, covariance: np.ndarray) -> Tensor:  # [..., d] -> [...]
+    """Return the log density of a Gaussian."""
+    triangle = np.linalg.inv(np.linalg.cholesky(covariance))
+    standard = (x - x.new_tensor(mean)) @ x.new_tensor(triangle.T)
+    log_volume = np.log(np.diagonal(triangle)).sum() - 0.5 * len(mean) * log(2 * pi)
+    return log_volume - 0.5 * standard.square().sum(-1)

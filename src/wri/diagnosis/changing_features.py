@@ -3,11 +3,10 @@
     β_e: slopes of y on all features in environment e,   τ_k: spread of β_ek between environments
 
 Slopes are log-odds for classes and least squares for numbers; several classes are each compared
-with the most frequent one. `environment_slopes` estimates slopes and their errors,
-`slope_bootstrap` tests whether they differ by more than chance. P-values hold for skewed features,
-unequal noise, unequal sizes and, with `blocks`, for dependent rows, and are corrected for the
-number of features. The null hypothesis is that the best linear slope of a feature is the same
-everywhere.
+with the most frequent one. `environment_slopes` estimates slopes and their errors and tests whether
+they differ by more than chance. P-values hold for skewed features, unequal noise, unequal sizes
+and, with `blocks`, for dependent rows, and are corrected for the number of features. The null
+hypothesis is that the best linear slope of a feature is the same everywhere.
 
 Causes: if causes c lead to y and y leads to markers m, then p_e(y | c, m) ∝ p(y | c) p_e(m | y), so
 the log-odds of causes stay and those of markers change. For numbers the same holds of the natural
@@ -27,32 +26,40 @@ distribution shifts.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from wri.diagnosis.blocks import MOST_CELLS, make_cells, number_blocks
-from wri.diagnosis.changing_plot import ChangingPlot
+from wri.diagnosis.block_cells import MOST_CELLS, make_cells, number_blocks
 from wri.diagnosis.environment_slopes import (
     ContrastSlopes,
+    SlopeSpread,
+    compare_slopes,
     contrast_slopes,
     leverage_weights,
     number_slopes,
 )
 from wri.diagnosis.inputs import (
+    drop_columns,
     holds_classes,
     listed,
     numbers,
     read_target,
     refuse_weights,
+    short,
+    short_labels,
     standardised,
 )
-from wri.diagnosis.left_out import LeftOutLosses, drop_columns, losses_left_out, plain_model
-from wri.diagnosis.slope_bootstrap import SlopeSpread, compare_slopes
+from wri.diagnosis.losses import LeftOutLosses, losses_left_out, plain_model
 from wri.errors import InputError
 from wri.number_text import write_number
+from wri.report import style
 from wri.rows import Environments, NumericTable, read_sites
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LEVEL = 0.05
 """Features with a corrected p-value below this are flagged."""
@@ -62,7 +69,7 @@ _SUMS = 5_000_000  # numbers in the cells' sums of one environment
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class ChangingFeatures(ChangingPlot):
+class ChangingFeatures:
     """Result of `changing_features`: slopes per environment, their spread and its P-values.
 
     Attributes
@@ -117,9 +124,7 @@ class ChangingFeatures(ChangingPlot):
     spreads: np.ndarray  # [C, D], τ of each contrast
     q: np.ndarray  # [C, D], Cochran's
     p: np.ndarray  # [D], corrected
-    without: (
-        LeftOutLosses | None
-    )  # losses at sites left out with all columns and without the flagged
+    without: LeftOutLosses | None  # at sites left out, with all columns and without the flagged
 
     @property
     def change(self) -> np.ndarray:  # [D]
@@ -185,6 +190,16 @@ class ChangingFeatures(ChangingPlot):
     def __repr__(self) -> str:
         return self.meaning
 
+    def widest(self) -> np.ndarray:  # [D]
+        """Return the contrast in which each feature changes most.
+
+        Returns
+        -------
+        contrast : ndarray of shape (D,)
+            Numbers of contrasts.
+        """
+        return np.lexsort([self.q, self.spreads], axis=0)[-1]
+
     def ranking(self) -> pd.DataFrame:
         """Return a table of the features, the largest change first.
 
@@ -207,6 +222,98 @@ class ChangingFeatures(ChangingPlot):
         if len(self.contrasts) > 1:
             table["contrast"] = [self.contrasts[k] for k in widest]
         return table.iloc[self.order].reset_index(drop=True)
+
+    def plot(self, most: int = 20, ax: "Axes | None" = None) -> "Figure":
+        """Draw the slopes per environment ± two standard errors, the largest change on top.
+
+        Beyond six environments a band shows the middle half of the slopes and each environment is a
+        dot; the smallest and the largest have error bars.
+
+        Parameters
+        ----------
+        most : int, default=20
+            Number of features shown, the largest changes first.
+        ax : Axes or None, default=None
+            Axes to draw on. None makes a new figure, at most 9 inches high.
+
+        Returns
+        -------
+        figure : Figure
+            Figure of the axes.
+        """
+        shown = self.order[:most]
+        with style.figure(style.NARROW, min(9, 1.7 + 0.38 * len(shown))) as drawn:
+            axes = drawn.subplots() if ax is None else ax
+            self._draw(axes, shown)
+            if len(self.environments) <= len(style.ENVIRONMENT_COLOURS):
+                if ax is None:
+                    drawn.legend(loc="outside lower center", ncols=3)
+                else:
+                    axes.legend(loc="best")
+        return drawn if ax is None else axes.get_figure(root=True) or drawn
+
+    def _draw(self, axes: "Axes", shown: np.ndarray) -> None:
+        number = len(self.environments)
+        known = number <= len(style.ENVIRONMENT_COLOURS)  # more colours look alike
+        axes.axvline(0, color=style.GREY, linewidth=0.6)
+        for line in range(0, len(shown), 2):
+            axes.axhspan(line - 0.5, line + 0.5, color="black", alpha=0.04, linewidth=0)
+        (self._draw_each if known else self._draw_all)(axes, shown)
+        widest = self.widest()
+        labels = [self._label(k, widest[k]) for k in shown]
+        axes.set_yticks(range(len(shown)), labels, parse_math=False)
+        axes.set_ylim(len(shown) - 0.5, -0.5)
+        for text, k in zip(axes.get_yticklabels(), shown, strict=True):
+            text.set_color(style.VERMILLION if self.is_flagged[k] else style.BLACK)
+        axes.set_xlabel(f"slope, {self.unit}\n(± 2 standard errors)")
+        hidden = len(self.names) - len(shown)
+        title = ["★ changes by more than chance"]
+        title += [] if known else [f"one dot per site ({number}), band: middle half"]
+        title += [f"{hidden} columns that change less are not shown"] if hidden else []
+        axes.set_title("\n".join(title), loc="left")
+
+    def _draw_each(self, axes: "Axes", shown: np.ndarray) -> None:
+        """Draw each environment in its own colour."""
+        widest, shift = self.widest()[shown], np.linspace(-0.3, 0.3, len(self.environments))
+        for e, label in enumerate(short_labels(self.environments)):
+            axes.errorbar(
+                self.slopes[widest, e, shown],
+                np.arange(len(shown)) + shift[e],
+                xerr=2 * self.errors[widest, e, shown],
+                fmt="o",
+                markersize=3.5,
+                elinewidth=0.9,
+                color=style.ENVIRONMENT_COLOURS[e],
+                label=label,
+            )
+
+    def _draw_all(self, axes: "Axes", shown: np.ndarray) -> None:
+        """Draw dots, sorted per feature; error bars at the extremes end with the axis."""
+        seen = self.slopes[self.widest()[shown], :, shown]
+        low, high = np.nanmin(seen), np.nanmax(seen)
+        margin = 0.25 * max(high - low, 1e-9)
+        axes.set_xlim(low - margin, high + margin)
+        for line, k in enumerate(shown):
+            slopes, errors = (x[self.widest()[k], :, k] for x in (self.slopes, self.errors))
+            order = np.argsort(slopes)[: np.isfinite(slopes).sum()]
+            heights = line + np.linspace(-0.32, 0.32, len(order))
+            low, high = np.nanquantile(slopes, [0.25, 0.75])
+            axes.fill_betweenx([line - 0.4, line + 0.4], low, high, color=style.SKY, alpha=0.35)
+            colour = style.VERMILLION if self.is_flagged[k] else style.BLACK
+            axes.scatter(slopes[order], heights, 5, colour, linewidths=0, zorder=3)
+            ends = [0, -1]
+            axes.errorbar(
+                slopes[order][ends],
+                heights[ends],
+                xerr=2 * errors[order][ends],
+                fmt="none",
+                elinewidth=0.7,
+                color=colour,
+            )
+
+    def _label(self, column: int, contrast: int) -> str:
+        among = f"\n({short(self.contrasts[contrast])})" if len(self.contrasts) > 1 else ""
+        return f"{'★ ' if self.is_flagged[column] else ''}{short(self.names[column], 30)}{among}"
 
 
 def changing_features(
@@ -283,19 +390,19 @@ def changing_features(
     as_classes = holds_classes(y, classes)
     block = number_blocks(blocks, len(y))
     target = y if as_classes else numbers(y)
-    compared = _compare(sites.x, target, sites.environments, block, as_classes)
-    if not compared.slopes:
+    slopes, natural = _estimate_slopes(sites.x, target, sites.environments, block, as_classes)
+    if not slopes:
         raise InputError(
             "y has different values within one environment only, or in none, or environments have "
             "fewer than four blocks; at least two are needed to compare: give more rows or smaller "
             "blocks, or join environments in groups"
         )
-    parts = list(compared.slopes.values())
+    parts = list(slopes.values())
     spread = compare_slopes(parts, draws, seed)
-    p = _largest_p(spread, compared, draws, seed)
+    p = _largest_p(spread, natural, draws, seed)
     return ChangingFeatures(
         names=sites.names,
-        contrasts=tuple(compared.slopes),
+        contrasts=tuple(slopes),
         unit="log-odds per SD" if as_classes else "SD of the target per SD",
         **_tabulate(parts, sites.environments),
         average=spread.average,
@@ -307,45 +414,32 @@ def changing_features(
 
 
 def flagged_columns(
-    x: np.ndarray,
-    y: np.ndarray,
-    site: np.ndarray,
+    x: np.ndarray,  # [n, D], without missing values
+    y: np.ndarray,  # [n], codes of classes, or numbers
+    site: np.ndarray,  # [n], whole numbers
     classes: bool,
-    level: float = LEVEL,
     blocks: Iterable[Any] | None = None,
 ) -> np.ndarray:
-    """Return the numbers of the columns that `changing_features` flags, without its other results.
-
-    `x` is `[n, D]` without missing values, `y` holds codes of classes or numbers, `site` whole
-    numbers. The result does not depend on the order of rows, sites or columns. It is empty where
-    fewer than two sites can be compared.
-    """
+    """Return the indices of flagged columns, whatever the order of rows, sites and columns."""
     labels, number = np.unique(site, return_inverse=True)
     block = number_blocks(blocks, len(y))
-    compared = _compare(x, y, Environments(labels, number), block, classes)
-    if not compared.slopes:
+    slopes, natural = _estimate_slopes(x, y, Environments(labels, number), block, classes)
+    if not slopes:
         return np.empty(0, int)
-    spread = compare_slopes(list(compared.slopes.values()), DRAWS, 0)
-    if not (spread.p <= level).any():
+    spread = compare_slopes(list(slopes.values()), DRAWS, 0)
+    if not (spread.p <= LEVEL).any():
         return np.empty(0, int)
-    return np.flatnonzero(_largest_p(spread, compared, DRAWS, 0) <= level)
+    return np.flatnonzero(_largest_p(spread, natural, DRAWS, 0) <= LEVEL)
 
 
-class _ComparedSlopes(NamedTuple):
-    """What is compared between environments."""
-
-    slopes: dict[str, ContrastSlopes]  # by contrast; those that two environments can estimate
-    natural: ContrastSlopes | None  # slopes divided by the residual variance, for numbers
-
-
-def _compare(
+def _estimate_slopes(
     x: np.ndarray,
     y: np.ndarray,
     environments: Environments,
     block: np.ndarray | None,
     classes: bool,
-) -> _ComparedSlopes:
-    """Estimate the slopes of each contrast that at least two environments can estimate."""
+) -> tuple[dict[str, ContrastSlopes], ContrastSlopes | None]:
+    """Return the slopes of each contrast that two environments can estimate; for numbers also θ."""
     z = standardised(x)
     if block is None:
         order = _order_by_content(z, y, environments.number)
@@ -359,14 +453,11 @@ def _compare(
     else:
         slopes, natural = number_slopes(z, y, environments, cells, trust)
         parts = {"y": slopes}
-    return _ComparedSlopes({k: own for k, own in parts.items() if len(own.heard) > 1}, natural)
+    return {name: part for name, part in parts.items() if len(part.usable) > 1}, natural
 
 
 def _order_by_content(z: np.ndarray, y: np.ndarray, number: np.ndarray) -> np.ndarray:  # [n]
-    """Return an order of rows, those of a site together, whatever the order of sites and columns.
-
-    Random signs are drawn in this order.
-    """
+    """Return the order for drawing signs: rows of a site together, whatever the order of sites."""
     codes = pd.factorize(y, sort=True)[0]
     content = np.lexsort([codes, np.sort(np.abs(z), 1).sum(1).round(9)])
     sites, first = np.unique(number[content], return_index=True)
@@ -376,12 +467,12 @@ def _order_by_content(z: np.ndarray, y: np.ndarray, number: np.ndarray) -> np.nd
 
 
 def _largest_p(
-    slopes: SlopeSpread, compared: _ComparedSlopes, draws: int, seed: int
+    spread: SlopeSpread, natural: ContrastSlopes | None, draws: int, seed: int
 ) -> np.ndarray:  # [D]
     """Return the smallest P-value of all contrasts; for numbers, the larger of both tests."""
-    if compared.natural is None:
-        return np.asarray(slopes.p.min(0))
-    return np.maximum(slopes.p[0], compare_slopes([compared.natural], draws, seed).p[0])
+    if natural is None:
+        return np.asarray(spread.p.min(0))
+    return np.maximum(spread.p[0], compare_slopes([natural], draws, seed).p[0])
 
 
 def _tabulate(parts: list[ContrastSlopes], environments: Environments) -> dict[str, Any]:
@@ -389,13 +480,13 @@ def _tabulate(parts: list[ContrastSlopes], environments: Environments) -> dict[s
     labels, columns = environments.labels, parts[0].slopes.shape[1]
     slopes, errors = np.full((2, len(parts), len(labels), columns), np.nan)
     for c, part in enumerate(parts):
-        slopes[c, part.heard], errors[c, part.heard] = part.slopes, part.errors
-    heard = ~np.isnan(slopes).all((0, 2))
+        slopes[c, part.usable], errors[c, part.usable] = part.slopes, part.errors
+    usable = ~np.isnan(slopes).all((0, 2))
     return {
-        "slopes": slopes[:, heard],
-        "errors": errors[:, heard],
-        "environments": labels[heard],
-        "left_out": tuple(labels[~heard].tolist()),
+        "slopes": slopes[:, usable],
+        "errors": errors[:, usable],
+        "environments": labels[usable],
+        "left_out": tuple(labels[~usable].tolist()),
     }
 
 

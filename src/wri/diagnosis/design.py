@@ -23,33 +23,31 @@ it; `models` shows how much: the increase of the loss when the columns are shuff
 environments.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import comb
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from wri.diagnosis.environment_odds import environment_logs
 from wri.diagnosis.inputs import (
-    amount,
     find_column,
     holds_classes,
     listed,
+    move_columns,
     numbers,
     read_target,
     refuse_weights,
     short,
     standardised,
 )
-from wri.diagnosis.left_out import take_rows
 from wri.diagnosis.losses import model_losses
 from wri.diagnosis.position import EXACT, GeneralPosition, general_position, smallest_spurious_gap
-from wri.diagnosis.weighted_moments import WeightedMoments, empirical_moments, row_weights
+from wri.diagnosis.weighted_moments import WeightedMoments, empirical_moments
+from wri.diagnosis.weights import environment_logs, row_weights
 from wri.errors import InputError
-from wri.number_text import write_number
+from wri.number_text import write_loss, write_number
 from wri.report import style
 from wri.rows import NumericTable, Scaling, read_sites
 
@@ -151,7 +149,7 @@ class DesignPosition:
         """Describe the importance of the columns for the given models."""
         if not self.importance:
             return ""
-        each = [f"{name} {amount(rise, self.unit)}" for name, rise in self.importance.items()]
+        each = [f"{name} {write_loss(rise, self.unit)}" for name, rise in self.importance.items()]
         return f" Shuffled within environments, the loss rises by: {', '.join(each)}."
 
     def plot(self, ax: "Axes | None" = None) -> "Figure":
@@ -252,7 +250,9 @@ def design_position(
     >>> design_position(X, y, site, spurious=1, permutations=5).excludes_spurious
     True
     """
-    _check_options(permutations, sample_weight)
+    refuse_weights(sample_weight, THIN_ROWS)
+    if permutations < 1:
+        raise InputError(f"permutations must be at least 1, not {permutations}")
     sites = read_sites(X, groups)
     chosen = _columns(sites, spurious)
     importance, unit = _shuffle(models or {}, X, y, sites, chosen, seed)
@@ -264,13 +264,18 @@ def design_position(
     logs = _read_logs(logs, z[:, others], sites, seed)
     used = _predict_target(z[:, others], target)  # [n, 1 or 0]
     columns = np.concatenate([used, z[:, chosen]], 1)  # [n, 1 + d_spu]
-    places = range(used.shape[1], columns.shape[1])
-    moments, number = partial(_weigh_moments, columns, target, logs), sites.environments.number
-    permuted = _permute_moments(moments, number, logs, permutations, seed)
-    chance = smallest_spurious_gap(permuted, places, seed=seed).value
+    last = range(used.shape[1], columns.shape[1])
+
+    def moments(labels: np.ndarray) -> WeightedMoments:
+        return empirical_moments(columns, target, labels, row_weights(logs, labels, "overlap"))
+
+    number, random = sites.environments.number, np.random.default_rng(seed)
+    each = [moments(_exchanged(number, logs, random)) for _ in range(permutations)]
+    permuted = WeightedMoments(*(np.stack(parts) for parts in zip(*each, strict=True)))
+    chance = smallest_spurious_gap(permuted, last, seed=seed).value
     most = max(float(chance.max()), EXACT)
     return DesignPosition(
-        position=general_position(moments(number), places, seed=seed, tolerance=most),
+        position=general_position(moments(number), last, seed=seed, tolerance=most),
         spurious=tuple(sites.names[k] for k in chosen),
         others=tuple(sites.names[k] for k in others),
         chance=chance,
@@ -278,12 +283,6 @@ def design_position(
         importance=importance,
         unit=unit,
     )
-
-
-def _check_options(permutations: int, sample_weight: Any) -> None:
-    refuse_weights(sample_weight, THIN_ROWS)
-    if permutations < 1:
-        raise InputError(f"permutations must be at least 1, not {permutations}")
 
 
 def _sample(
@@ -314,12 +313,7 @@ def _shuffle(
     order, random = np.arange(len(sites.x)), np.random.default_rng(seed)
     for rows in sites.environments.rows:
         order[rows] = random.permutation(rows)
-    shuffled = X.copy() if isinstance(X, pd.DataFrame) else np.array(X)
-    if isinstance(shuffled, pd.DataFrame):
-        for k in chosen:
-            shuffled.isetitem(k, X.iloc[order, k].to_numpy())
-    else:
-        shuffled[:, chosen] = take_rows(X, order)[:, chosen]
+    shuffled = move_columns(X, chosen, order)
     found, unit = {}, ""
     for name, model in models.items():
         before, after = (model_losses(model, own, y) for own in (X, shuffled))
@@ -348,28 +342,9 @@ def _predict_target(z: np.ndarray, target: np.ndarray) -> np.ndarray:  # [n, 1]
     return prediction[:, None][:, : int(prediction.std() > 1e-9)]
 
 
-def _weigh_moments(
-    columns: np.ndarray, target: np.ndarray, logs: np.ndarray, labels: np.ndarray
-) -> WeightedMoments:
-    return empirical_moments(columns, target, labels, row_weights(logs, labels, "overlap"))
-
-
 def _needed(unknowns: int, uniform: bool) -> int:
     """Return the smallest k with more equations than unknowns; one density for all gives k − 1."""
     return next(k for k in range(2, unknowns + 3) if (k - 1 if uniform else comb(k, 2)) > unknowns)
-
-
-def _permute_moments(
-    moments: Callable[[np.ndarray], WeightedMoments],
-    number: np.ndarray,  # [n]
-    logs: np.ndarray,  # [n, E]
-    permutations: int,
-    seed: int,
-) -> WeightedMoments:  # [permutations, ...]
-    """Return moments of the rows with permuted labels."""
-    random = np.random.default_rng(seed)
-    each = [moments(_exchanged(number, logs, random)) for _ in range(permutations)]
-    return WeightedMoments(*(np.stack(parts) for parts in zip(*each, strict=True)))
 
 
 def _exchanged(number: np.ndarray, logs: np.ndarray, random: np.random.Generator) -> np.ndarray:

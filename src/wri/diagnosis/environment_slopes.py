@@ -1,4 +1,4 @@
-"""Slopes of y on all features per environment, with errors that hold under unequal noise.
+"""Slopes of y on all features per environment, and a test of whether they differ.
 
     logit p_e(y | x) = a_e + β_eᵀx     two classes
     E_e[y | x] = a_e + β_eᵀx           numbers
@@ -11,8 +11,8 @@ so few. Distances are counted in units of the median distance of rows that are n
 rare categories keep u = 1. u depends on x alone and is the same function in all environments: a
 relation that is linear and the same everywhere stays so (Mallows, 1975).
 
-From here on a fit is quadratic. Of a cell b (the rows of a block in e, see `blocks`) only the sums
-A_b = Σ w x xᵀ and c_b = A_b β° + Σ u x (y − ŷ) are needed, w = u ŷ(1 − ŷ) or u, ŷ at β°:
+From here on a fit is quadratic. Of a cell b (the rows of a block in e, see `block_cells`) only the
+sums A_b = Σ w x xᵀ and c_b = A_b β° + Σ u x (y − ŷ) are needed, w = u ŷ(1 − ŷ) or u, ŷ at β°:
 
     M = (Σ_b A_b + ρ)⁻¹,   M_b = (Σ A − A_b + ρ)⁻¹ and β_b without the cell
     v_k = Σ_b (0.4 M s_b + 0.6 (β_e − β_b))_k² + ρ σ² (M²)_kk,   s_b = c_b − A_b β_e
@@ -38,17 +38,43 @@ part is the one in β_e minus θ̄ times the one in σ_e², Σ (r² − σ²) / 
 
 Where rows are independent, leaving out one changes M by a matrix of rank one, so no other inverse
 is needed. Rows are merged to cells only after that, to save signs of the bootstrap.
+
+Whether slopes differ between environments is tested by
+
+    Q = Σ_e (β_e − β̃)² / v_e,   β̃ the mean with weights 1/v_e          (Cochran's)
+
+Without a change Q is χ² with E − 1 degrees of freedom only if v is known. Here Q is compared with
+its values when each cell keeps the size of its score T_b and gets a random sign, one sign per
+block: the wild bootstrap under the null (Liu 1988; Cameron, Gelbach and Miller 2008).
+
+    β*_e = Σ_b ±T_b / G,   v*_e = Σ_b (±T_b − G_b β*_e)² / (1 − G_b/G) / G² + rest,   G = Σ_b G_b
+
+Unequal noise, skewed columns and dependence within blocks are part of T_b and so appear on both
+sides. All columns and contrasts use the same signs. Values of Q are brought to one scale by the χ²
+with their E − 1 degrees of freedom, and P-values are corrected step by step for the largest of the
+remaining ones (Westfall and Young, 1993).
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, logit
+from scipy.special import expit
 from scipy.stats import chi2
 
-from wri.diagnosis.blocks import BlockCells
-from wri.diagnosis.site_fits import PULL, RowFit, SiteFit, fit_site
+from wri.diagnosis.block_cells import BlockCells
+from wri.diagnosis.site_fits import (
+    PULL,
+    RowFit,
+    SiteFit,
+    find_offset,
+    fit_logistic,
+    fit_site,
+    pool_classes,
+    pool_numbers,
+    with_offset,
+)
 from wri.rows import Environments, Scaling
 
 CLEAR = 0.05
@@ -59,14 +85,14 @@ FALL = 1.5
 """Weights of rows farther out fall with this power of their distance."""
 FEWEST_CELLS = 4
 """Cells that an environment needs to say something of chance."""
-POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row, is found from
+_CHUNK = 20_000_000  # signs drawn at once
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContrastSlopes:
     """Slopes, or natural parameters, of one contrast where an environment has enough data."""
 
-    heard: np.ndarray  # [H], places of these environments
+    usable: np.ndarray  # [H], indices of these environments
     slopes: np.ndarray  # [H, D]
     errors: np.ndarray  # [H, D], √v
     information: np.ndarray  # [H, D], 1 / M_kk
@@ -96,13 +122,13 @@ def class_slopes(
     trust: np.ndarray,  # [n], u
 ) -> ContrastSlopes:
     """Return log-odds of y = 1 against 0 per unit of z, `[n, D]`."""
-    rows = _heard(y, environments, cells)
-    offsets, pooled = _pool_classes(z, y, trust, rows)
+    rows = _usable_rows(y, environments, cells)
+    offsets, pooled = pool_classes(z, y, trust, rows)
     centres = {e: np.concatenate([[a], pooled]) for e, a in zip(rows, offsets, strict=True)}
     starts = _shrunk_fits(z, y, trust, cells, rows, centres)
     fits: dict[int, SiteFit] = {}
     for e, own in rows.items():
-        x, beta = _with_offset(z[own]), starts[e]
+        x, beta = with_offset(z[own]), starts[e]
         chance = expit(x @ beta)
         weights, residuals = trust[own] * chance * (1 - chance), trust[own] * (y[own] - chance)
         fits[e] = fit_site(x, weights, residuals, cells.take(own), beta, centres[e])
@@ -117,12 +143,12 @@ def number_slopes(
     trust: np.ndarray,  # [n], u
 ) -> tuple[ContrastSlopes, ContrastSlopes]:
     """Return slopes in SD of y per unit of z, and slopes divided by the residual variance."""
-    rows = _heard(y, environments, cells)
+    rows = _usable_rows(y, environments, cells)
     y = Scaling.of(y).apply(y)
-    centre = np.concatenate([[0.0], _pool_numbers(z, y, trust, rows)])
+    centre = np.concatenate([[0.0], pool_numbers(z, y, trust, rows)])
     fits: dict[int, SiteFit] = {}
     for e, own in rows.items():
-        x, within, weights = _with_offset(z[own]), cells.take(own), trust[own]
+        x, within, weights = with_offset(z[own]), cells.take(own), trust[own]
         fit = fit_site(x, weights, weights * (y[own] - x @ centre), within, centre, centre)
         squares, total = np.square(y[own] - x @ fit.beta), weights.sum()
         mean = float(weights @ squares / total)
@@ -162,7 +188,7 @@ def _score(fits: dict[int, SiteFit], columns: int) -> ContrastSlopes:
     squares = _stack([np.square(fit.influence()).sum(0) for fit in each], columns)
     bound = [fit.bound_scores(common) for fit in each]
     return ContrastSlopes(
-        heard=np.array(list(fits), int),
+        usable=np.array(list(fits), int),
         slopes=slopes,
         errors=np.sqrt(squares + rest),
         information=information,
@@ -187,7 +213,7 @@ def _score_natural(fits: dict[int, SiteFit], columns: int) -> ContrastSlopes:
         scores.append(fit.sum((own[0] - whole * surplus) / fit.noise))
         shares.append(fit.sum(own[1]))
     return ContrastSlopes(
-        heard=np.array(list(fits), int),
+        usable=np.array(list(fits), int),
         slopes=slopes / noise,
         errors=np.sqrt(_stack(squares, columns) + rest) / noise,
         information=information,
@@ -214,7 +240,9 @@ def _mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:  # [H, D] -> [
     return np.asarray((weights * values).sum(0) / np.where(total > 0, total, 1))
 
 
-def _heard(y: np.ndarray, environments: Environments, cells: BlockCells) -> dict[int, np.ndarray]:
+def _usable_rows(
+    y: np.ndarray, environments: Environments, cells: BlockCells
+) -> dict[int, np.ndarray]:
     """Return the rows of the environments in which y varies and there are enough cells."""
     each = enumerate(environments.rows)
     varied = {e: rows for e, rows in each if len(rows) and np.ptp(y[rows]) > 0}
@@ -234,8 +262,8 @@ def _shrunk_fits(
     """Return offset and slopes per environment, shrunk to their mean as far as chance explains."""
     slopes, variances = [], []
     for e, own in rows.items():
-        x = _with_offset(z[own])
-        beta = _logistic(x, y[own], trust[own], centres[e], free=1)
+        x = with_offset(z[own])
+        beta = fit_logistic(x, y[own], trust[own], centres[e], offsets=1)
         chance = expit(x @ beta)
         curvature = (x * (trust[own] * chance * (1 - chance))[:, None]).T @ x
         curvature += PULL * np.diag(np.arange(len(beta)) > 0)
@@ -254,20 +282,8 @@ def _shrunk_fits(
     found = {}
     for (e, own), beta, variance in zip(rows.items(), slopes, variances, strict=True):
         shrunk = mean + tau**2 / (tau**2 + variance) * (beta - mean)
-        found[e] = np.concatenate([[_offset(z[own] @ shrunk, y[own], trust[own])], shrunk])
+        found[e] = np.concatenate([[find_offset(z[own] @ shrunk, y[own], trust[own])], shrunk])
     return found
-
-
-def _offset(margin: np.ndarray, y: np.ndarray, trust: np.ndarray) -> float:
-    """Return the offset at which the probabilities with fixed slopes have the mean of y."""
-    offset = float(logit(y.mean()) - margin.mean())
-    for _ in range(50):
-        chance = expit(offset + margin)
-        step = trust @ (y - chance) / max(trust @ (chance * (1 - chance)), 1e-9)
-        offset += float(np.clip(step, -2, 2))
-        if abs(step) < 1e-9:
-            break
-    return offset
 
 
 def weighted_spread(
@@ -293,73 +309,69 @@ def _stack(values: list[np.ndarray], columns: int) -> np.ndarray:  # [H, D]
     return np.stack(values) if values else np.empty((0, columns))
 
 
-def _with_offset(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D + 1]
-    return np.column_stack([np.ones(len(z)), z])
+class SlopeSpread(NamedTuple):
+    """Spread of the slopes for C contrasts and D columns."""
+
+    average: np.ndarray  # [C, D], β̃
+    tau: np.ndarray  # [C, D]
+    q: np.ndarray  # [C, D]
+    p: np.ndarray  # [C, D], corrected for all of them
 
 
-def _pool_numbers(
-    z: np.ndarray, y: np.ndarray, trust: np.ndarray, rows: dict[int, np.ndarray]
-) -> np.ndarray:  # [D]
-    """Return the slopes of all rows with one offset per environment."""
-    inner, outer = np.zeros((z.shape[1], z.shape[1])), np.zeros(z.shape[1])
-    for own in rows.values():
-        weights = trust[own]
-        apart = z[own] - weights @ z[own] / weights.sum()
-        weighted = apart * weights[:, None]
-        inner += weighted.T @ apart
-        outer += weighted.T @ y[own]
-    return np.asarray(np.linalg.lstsq(inner, outer, rcond=1e-10)[0])
+def compare_slopes(parts: list[ContrastSlopes], draws: int, seed: int) -> SlopeSpread:
+    """Return the spread of the slopes and its P-values from `draws` bootstrap draws."""
+    found = [weighted_spread(part.slopes, np.square(part.errors)) for part in parts]
+    q = np.stack([own[2] for own in found])  # [C, D]
+    blocks = 1 + max(int(own.max()) for part in parts for own in part.blocks)
+    random, step = np.random.default_rng(seed), max(1, _CHUNK // blocks)
+    drawn = []
+    for start in range(0, draws, step):
+        signs = _draw_signs(min(step, draws - start), blocks, random)
+        drawn.append(np.stack([draw_q(part, signs) for part in parts], 1))
+    freedom = np.array([len(part.usable) - 1 for part in parts])[:, None]
+    size = -chi2.logsf(q, freedom)  # [C, D]
+    sizes = -chi2.logsf(np.concatenate(drawn), freedom)  # [draws, C, D]
+    p = westfall_young(size.ravel(), sizes.reshape(draws, -1)).reshape(q.shape)
+    return SlopeSpread(
+        np.stack([own[0] for own in found]), np.stack([own[1] for own in found]), q, p
+    )
 
 
-def _pool_classes(
-    z: np.ndarray, y: np.ndarray, trust: np.ndarray, rows: dict[int, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offset per environment and the slopes of all rows together."""
-    if not rows:
-        return np.empty(0), np.zeros(z.shape[1])
-    random, most = np.random.default_rng(0), POOLED_ROWS // len(rows)
-    parts = [own if len(own) <= most else random.choice(own, most, False) for own in rows.values()]
-    own = np.concatenate(parts)
-    design = np.zeros((len(own), len(parts) + z.shape[1]))  # [n, H + D]
-    design[np.arange(len(own)), np.repeat(np.arange(len(parts)), [len(part) for part in parts])] = 1
-    design[:, len(parts) :] = z[own]
-    means = np.array([y[of].mean() for of in rows.values()])
-    start = np.concatenate([logit(means), np.zeros(z.shape[1])])
-    found = _logistic(design, y[own], trust[own], start, len(parts), pull_to=np.zeros(z.shape[1]))
-    return found[: len(parts)], found[len(parts) :]
+def draw_q(part: ContrastSlopes, signs: np.ndarray) -> np.ndarray:  # [R, blocks] -> [R, D]
+    """Return Q of the wild bootstrap, whose scores have the drawn signs."""
+    slopes, variances = np.empty((2, len(signs), *part.slopes.shape))
+    for e, (scores, shares, own) in enumerate(
+        zip(part.scores, part.shares, part.blocks, strict=True)
+    ):
+        whole = part.information[e]  # [D]
+        loose = 1 / np.maximum(1 - shares / whole, 1e-3)  # [m, D]
+        sums = np.concatenate([scores, scores * shares * loose], 1).astype(np.float32)
+        neighbours = own[-1] - own[0] == len(own) - 1  # a slice is a view and needs no copy
+        coins = signs[:, own[0] : own[-1] + 1] if neighbours else signs[:, own]  # [R, m]
+        moved, mixed = np.hsplit(coins @ sums, 2)  # [R, D]
+        slopes[:, e] = moved / whole
+        squares = (np.square(scores) * loose).sum(0)
+        ones = (np.square(shares) * loose).sum(0)
+        own_squares = squares - 2 * slopes[:, e] * mixed + slopes[:, e] ** 2 * ones
+        floor = 1e-3 * squares + np.finfo(float).tiny
+        variances[:, e] = np.maximum(own_squares, floor) / whole**2 + part.rest[e]
+    return weighted_spread(slopes, variances)[2]
 
 
-def _logistic(
-    design: np.ndarray,
-    y: np.ndarray,
-    trust: np.ndarray,
-    start: np.ndarray,
-    free: int,
-    pull_to: np.ndarray | None = None,
-) -> np.ndarray:
-    """Fit offsets and slopes by Newton's method, pulled to `start` or to `pull_to`."""
-    pull = np.where(np.arange(design.shape[1]) < free, 0, PULL)
-    towards = start if pull_to is None else np.concatenate([start[:free], pull_to])
-    at = start
+def _draw_signs(draws: int, blocks: int, random: np.random.Generator) -> np.ndarray:
+    """Draw −1 or 1, `[draws, blocks]`, eight per random byte."""
+    width = -(-blocks // 8)
+    bytes_ = np.frombuffer(random.bytes(draws * width), np.uint8).reshape(draws, width)
+    bits = np.unpackbits(bytes_, axis=1, count=blocks).astype(np.float32)
+    bits *= 2
+    bits -= 1
+    return bits
 
-    def loss(at: np.ndarray) -> float:
-        margin = design @ at
-        return float(
-            trust @ (np.logaddexp(0, margin) - y * margin) + pull @ (at - towards) ** 2 / 2
-        )
 
-    height = loss(at)
-    for _ in range(100):
-        chance = expit(design @ at)
-        slope = design.T @ (trust * (chance - y)) + pull * (at - towards)
-        weights = trust * chance * (1 - chance)
-        curvature = (design * weights[:, None]).T @ design + np.diag(pull)
-        step = np.linalg.solve(curvature, slope)
-        decrease = slope @ step
-        if decrease < 1e-10 * (1 + height):
-            break
-        size = 1.0
-        while (lower := loss(at - size * step)) > height - 0.1 * size * decrease and size > 1e-8:
-            size /= 2
-        at, height = at - size * step, lower
-    return at
+def westfall_young(found: np.ndarray, drawn: np.ndarray) -> np.ndarray:  # [K], [R, K] -> [K]
+    """Return step-down P-values: of the largest value, then of the next, and so on."""
+    order = np.argsort(-found, kind="stable")
+    largest = np.maximum.accumulate(drawn[:, order[::-1]], 1)[:, ::-1]  # of those left
+    above = (largest >= found[order] - 1e-9).sum(0)
+    p = np.maximum.accumulate((1 + above) / (1 + len(drawn)))
+    return np.asarray(p[np.argsort(order, kind="stable")])

@@ -1,4 +1,4 @@
-"""Columns, targets and labels as users give them, and lists of names for sentences."""
+"""Tables, targets and labels as users give them, and lists of names for sentences."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from wri.errors import InputError
-from wri.number_text import write_number, write_percent
 from wri.rows import Scaling, find_constant_columns, first_gap
 
 MANY = 20
@@ -77,18 +76,34 @@ def find_column(asked: Any, labels: Sequence[Any]) -> list[int]:
     return [int(asked)] if number else []
 
 
+def take_rows(X: Any, rows: np.ndarray) -> Any:
+    """Return some rows of a DataFrame or an array."""
+    return X.iloc[rows] if isinstance(X, pd.DataFrame) else np.asarray(X)[rows]
+
+
+def drop_columns(X: Any, columns: Sequence[int]) -> Any:
+    """Return a DataFrame or an array without some columns, given by number."""
+    kept = [k for k in range(np.shape(X)[1]) if k not in set(columns)]
+    return X.iloc[:, kept] if isinstance(X, pd.DataFrame) else np.asarray(X)[:, kept]
+
+
+def move_columns(X: Any, columns: Sequence[int], rows: np.ndarray) -> Any:
+    """Return a DataFrame or an array with some columns taken from other rows, types unchanged."""
+    if not isinstance(X, pd.DataFrame):
+        moved = np.array(X, order="C")
+        moved[:, columns] = moved[:, columns][rows]
+        return moved
+    moved = X.copy(deep=False)
+    for k in columns:
+        moved.isetitem(k, X.iloc[:, k].take(rows).set_axis(X.index))
+    return moved
+
+
 def listed(names: tuple[str, ...], most: int = 6) -> str:
     """List the first `most` names for a sentence."""
     more = len(names) - most
     shown = [*names[:most], *([f"{more} more"] if more > 0 else [])]
     return " and ".join([", ".join(shown[:-1])] * (len(shown) > 1) + shown[-1:])
-
-
-def amount(value: float, unit: str) -> str:
-    """Format a loss in nats or as a share of the variance of the target."""
-    if unit == "nats":
-        return f"{write_number(value, 2)} nats"
-    return f"{write_percent(value, 2)} of the variance of the target"
 
 
 def short(label: object, most: int = 24) -> str:
@@ -104,4 +119,4 @@ def short_labels(labels: Iterable[object], most: int = 24) -> list[str]:
     found = [short(label, most) for label in labels]
     if len(set(found)) == len(found):
         return found
-    return [f"{text} ({place})" for place, text in enumerate(found, 1)]
+    return [f"{text} ({number})" for number, text in enumerate(found, 1)]

@@ -2,7 +2,7 @@
 
     L̂ = 1/n Σ_i m(f_i) + mean_e r_e,        r_e = L_e − L̂_e
 
-m(f): mean loss of held-out training rows with predictions like f (`wri.ood.expected_loss`). L_e is
+m(f): mean loss of held-out training rows with predictions like f (`wri.ood.held_out`). L_e is
 the mean loss of training site e for a model trained without it, and L̂_e the loss that m of that
 model, from the other sites, expects there: each training site is treated as new once. The next site
 has the same spread of r_e:
@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import binomtest, t
+from scipy.stats import binomtest
 
 from wri.diagnosis.inputs import listed, short_labels
 from wri.errors import InputError
 from wri.number_text import write_number
-from wri.ood.evidence import FAR, UNSURE, Evidence, HeldOutRows, RowEvidence
-from wri.ood.expected_loss import ExpectedLoss, LeftOutSites
-from wri.ood.ranges import USUAL_BEYOND
+from wri.ood.evidence import FAR, UNSURE, Evidence, RowEvidence
+from wri.ood.held_out import USUAL_BEYOND, ExpectedLoss, HeldOutRows, LeftOutSites
 from wri.ood.unseen import UnseenCells
 from wri.report import style
+from wri.report.intervals import half_width
 from wri.rows import refuse_infinite
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ class NewSite:
         ax.set_title(f"most common at{hidden}", loc="left")
 
 
-def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> places
+def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> indices
     """Return columns with more rows beyond their range than usual and than by chance."""
     order = np.argsort(-beyond, kind="stable")
     often = [d for d in order if beyond[d] > OFTEN_BEYOND]
@@ -308,40 +308,20 @@ def describe_new_site(
     labels: np.ndarray,
     *,
     judged: RowEvidence,
-    predictions: np.ndarray,
-    beyond: np.ndarray,
-    columns: tuple[str, ...],
+    predictions: np.ndarray,  # [n, C]
+    beyond: np.ndarray,  # [n, D], which values lie beyond their column's range in training
+    columns: tuple[str, ...],  # [D]
     evidence_on: str,
     level: float = 0.95,
 ) -> NewSite:
-    """Compare a site's rows with the training; `model.score_new_site(X)` calls this.
-
-    All rows of the new site count the same. To give rows weights, repeat them.
-
-    Parameters
-    ----------
-    evidence : Evidence
-        Densities and thresholds of the training environments.
-    known : HeldOutRows
-        Their held-out rows.
-    left_out : LeftOutSites or None
-        Loss of each environment when it was left out.
-    labels : ndarray of shape (E,)
-        Labels of the training environments.
-    judged : RowEvidence
-        Evidence of the new rows.
-    predictions : ndarray of shape (n_rows, C)
-        Predictions of the model.
-    beyond : ndarray of shape (n_rows, D)
-        Which values lie beyond their column's range in training.
-    columns : tuple of str
-        Names of the columns.
-    evidence_on : str
-        What the evidence sees.
-    level : float, default=0.95
-        Level of the interval.
-    """
-    _check_site(predictions, level)
+    """Compare a site's rows with the training; `model.score_new_site(X)` calls this."""
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, not {level}")
+    if len(predictions) < 2:
+        raise InputError(
+            f"{len(predictions)} row is not enough to describe a site; use verdict for single rows"
+        )
+    refuse_infinite(predictions)
     held_out = len(known.losses) > 0
     shares = beyond.mean(0)
     strange = beyond[:, flag_columns(shares, len(beyond))].any(1)
@@ -364,17 +344,6 @@ def describe_new_site(
     )
 
 
-def _check_site(predictions: np.ndarray, level: float) -> None:
-    """Refuse sites with one row or predictions that are not finite."""
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, not {level}")
-    if len(predictions) < 2:
-        raise InputError(
-            f"{len(predictions)} row is not enough to describe a site; use verdict for single rows"
-        )
-    refuse_infinite(predictions)
-
-
 def expect_loss(
     known: HeldOutRows, left_out: LeftOutSites | None, predictions: np.ndarray, level: float = 0.95
 ) -> SiteLoss | None:  # [n, C]
@@ -395,7 +364,7 @@ def expect_loss(
         sites = len(strayed)
         new = max(0.0, new + float(strayed.mean()))
         spread = float(strayed.var(ddof=1)) * (1 + 1 / sites)
-        half = float(t.ppf((1 + level) / 2, sites - 1)) * (spread + chance) ** 0.5
+        half = half_width((spread + chance) ** 0.5, sites - 1, level)
         low, high = max(0.0, new - half), new + half
     return SiteLoss(
         training=float(known.shares @ known.losses),

@@ -3,13 +3,22 @@
     ρ_ij = ∫ 2 p_i p_j / (p_i + p_j) = E_i[2 w_ij] = E_j[2 w_ji],   w_ij = p_j / (p_i + p_j)
 
 ρ is 1 for equal distributions and 0 for disjoint ones. Weights come from a classifier of
-environments that has not seen the row it weights (`environment_odds`). The mean of both sides is
-right for equal distributions, whatever the fit.
+environments that has not seen the row it weights (`weights`). The mean of both sides is right for
+equal distributions, whatever the fit.
 
-Two statements are tests. "The environments differ" has the null that all are identical; its error
-rate there is 5 % (`same_environments`). "Little in common" has the null ρ_ij ≥ 0.3, and is stated
-if ρ_ij + z·SE lies below it, with Bonferroni's z over pairs. SE² is twice the variance of the
-cells' mean weights: the weights are fitted to as many rows, whose chance adds about as much.
+Two statements are tests. "Little in common" has the null ρ_ij ≥ 0.3, and is stated if ρ_ij + z·SE
+lies below it, with Bonferroni's z over pairs. SE² is twice the variance of the cells' mean weights:
+the weights are fitted to as many rows, whose chance adds about as much.
+
+"The environments differ" has the null that all are identical; its error rate there is 5 %:
+
+    S = Σ_e n_e |φ̄_e − φ̄|²,   φ: terms of the columns, uncorrelated (`weights.SmoothTerms`)
+
+S of the first-order terms (normal scores of the columns) and S of all terms are each compared with
+their values under permutations, and the smaller P-value of the two with those of the permutations.
+Cells change their environment as a whole. Between identical environments all orders are equally
+likely, so the level is exact for any distribution, size and dependence within blocks. Cells of a
+block that lies in several environments are permuted only among themselves.
 """
 
 from collections.abc import Iterable
@@ -18,13 +27,11 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
-from wri.diagnosis.blocks import BlockCells, make_cells, number_blocks
-from wri.diagnosis.environment_odds import environment_logs
+from wri.diagnosis.block_cells import BlockCells, make_cells, number_blocks
 from wri.diagnosis.inputs import listed, refuse_weights, short_labels
-from wri.diagnosis.same_environments import identical_p
-from wri.diagnosis.weight_quality import effective_sample_size
-from wri.diagnosis.weighted_moments import overlap_logs
+from wri.diagnosis.weights import SmoothTerms, environment_logs, overlap_logs, pair_overlap
 from wri.number_text import write_number
 from wri.report import style
 from wri.rows import Environments, read_sites
@@ -51,6 +58,7 @@ FEW_ROWS = 30
 
 _ANNOTATED = 16  # most environments with a number in each cell
 _NAMED = 34  # most names on an axis
+_CHUNK = 2_000_000  # largest number of permuted cells held in memory at once
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -189,10 +197,10 @@ class Overlap:
         labels = short_labels(self.labels, 20)
         names = [labels[k] for k in order]
         wide = max(map(len, names)) > 4 or len(names) > _ANNOTATED
-        places = np.arange(0, len(names), max(1, -(-len(names) // _NAMED)))
+        indices = np.arange(0, len(names), max(1, -(-len(names) // _NAMED)))
         size: dict[str, Any] = {"fontsize": 9 if len(names) <= _ANNOTATED else 7}
-        ax.set_xticks(places, [names[k] for k in places], rotation=90 if wide else 0, **size)
-        ax.set_yticks(places, [names[k] for k in places], **size)
+        ax.set_xticks(indices, [names[k] for k in indices], rotation=90 if wide else 0, **size)
+        ax.set_yticks(indices, [names[k] for k in indices], **size)
         ax.set_title(title)
         ax.set_xlabel("weighted towards")
         if len(names) <= _ANNOTATED:
@@ -282,9 +290,69 @@ def _overlap_errors(logs: np.ndarray, environments: Environments, cells: BlockCe
     return np.asarray(np.sqrt((squares + squares.T) / 2))  # twice (a + b)/4: the fit's chance too
 
 
-def pair_overlap(logs: np.ndarray, environments: Environments) -> tuple[np.ndarray, np.ndarray]:
-    """Return ρ_ij and the effective rows of i towards j, both `[E, E]`, from log w_ij `[n, E]`."""
-    each = [logs[rows].T for rows in environments.rows]  # E of [E, n_i]
-    sides = np.stack([2 * np.exp(own).mean(1) for own in each])  # [E, E]
-    worth = [effective_sample_size(np.exp(own - own.max(1, keepdims=True))) for own in each]
-    return np.minimum((sides + sides.T) / 2, 1), np.stack(worth)  # chance may pass the bound of 1
+def identical_p(
+    x: np.ndarray, cells: BlockCells, permutations: int, random: np.random.Generator
+) -> float:
+    """Return the P-value of identical environments."""
+    terms = SmoothTerms(x, random)
+    sums = _cell_sums(x, terms, cells)  # [m, 1 + q]
+    first = _cell_sums(x, SmoothTerms(x, random, order=1), cells)
+    sums = np.concatenate([sums, first[:, 1:]], 1)
+    edge = 1 + terms.width
+    crossing = np.bincount(cells.block)[cells.block] > 1
+    stratum = np.where(crossing, cells.block + 1, 0)
+    starts = np.searchsorted(cells.environment, np.arange(cells.environment[-1] + 1))
+    found = [_spread(sums, np.arange(len(sums))[None], starts, edge)]
+    step = max(1, _CHUNK // len(sums))
+    for start in range(0, permutations, step):
+        orders = _permuted(stratum, min(step, permutations - start), random)
+        found.append(_spread(sums, orders, starts, edge))
+    return _smaller_p(np.concatenate(found))
+
+
+def _permuted(
+    stratum: np.ndarray, times: int, random: np.random.Generator
+) -> np.ndarray:  # [m] -> [times, m]
+    """Return random orders of the cells, permuted within strata."""
+    if not stratum.any():
+        return np.stack([random.permutation(len(stratum)) for _ in range(times)])
+    orders, indices = np.empty((times, len(stratum)), int), np.argsort(stratum, kind="stable")
+    for order in orders:
+        order[indices] = np.lexsort([random.random(len(indices)), stratum])
+    return orders
+
+
+def _smaller_p(values: np.ndarray) -> float:  # [1 + R, 2]
+    """Return the P-value of the first row among all, by the smaller of its two P-values."""
+    # values that differ by rounding only count as equal
+    values = np.where(values > 0, np.round(np.log(np.maximum(values, 1e-300)), 9), -np.inf)
+    ranks = np.stack([(own[:, None] <= own).sum(1) for own in values.T])  # [2, 1 + R]
+    smaller = ranks.min(0)
+    return float((smaller <= smaller[0]).mean())
+
+
+def _cell_sums(x: np.ndarray, terms: SmoothTerms, cells: BlockCells) -> np.ndarray:
+    """Return the number of rows and the sums of terms per cell, computed in chunks of rows."""
+    total = np.zeros((len(cells.block), 1 + terms.width))
+    for start in range(0, len(x), 50_000):
+        own = cells.of_row[start : start + 50_000]
+        values = terms.apply(x[start : start + 50_000])
+        order = np.argsort(own, kind="stable")
+        present, starts = np.unique(own[order], return_index=True)
+        values = np.concatenate([np.ones((len(own), 1)), values], 1)[order]
+        total[present] += np.add.reduceat(values, starts, 0)
+    return total
+
+
+def _spread(
+    sums: np.ndarray, orders: np.ndarray, starts: np.ndarray, edge: int
+) -> np.ndarray:  # [R, m] -> [R, 2]
+    """Return S of all terms and of first-order terms; environments begin at `starts`."""
+    draws, cells = orders.shape
+    ends = np.append((cells * np.arange(draws)[:, None] + starts).ravel(), orders.size)
+    members = csr_matrix((np.ones(orders.size), orders.ravel(), ends), (len(ends) - 1, cells))
+    each = (members @ sums).reshape(draws, len(starts), -1)  # [R, E, 1 + q]
+    rows, total = each[:, :, :1], sums.sum(0)
+    distance = each[:, :, 1:] / rows - total[1:] / total[0]
+    squares = (rows * np.square(distance)).sum(1)  # [R, q]
+    return np.stack([squares[:, : edge - 1].sum(1), squares[:, edge - 1 :].sum(1)], 1)

@@ -38,8 +38,7 @@ def draw_path(
     at = np.arange(len(penalty_weights))
     for d in set(range(len(names))) - set(named.tolist()):
         ax.plot(at, coefficients[:, d], color=style.GREY, lw=0.8, zorder=1)
-    for place, d in enumerate(named):
-        colour = COLOURS[place]
+    for colour, d in zip(COLOURS, named, strict=False):
         ax.plot(at, coefficients[:, d], color=colour, marker="o", ms=3, label=shorten(names[d]))
     ax.axhline(0, color=style.BLACK, lw=0.6)
     own = int(np.abs(penalty_weights - chosen).argmin())

@@ -6,7 +6,7 @@ for any h of what the weights see: both sides have the same cases, so h has the 
 With h = E[l | x] by the model's own probabilities, errors of the weights matter only as far as the
 model is miscalibrated; with h = 0 cases that the weights do not match count as a gap.
 
-    ψ_b = Σ_{rows of b} w (l − h − R) / Σ w        what cell b adds to a risk (`blocks`)
+    ψ_b = Σ_{rows of b} w (l − h − R) / Σ w        what cell b adds to a risk
     SE² = max(Σ_b (ψ_ij − ψ_ji)² m / (m − 1), Σ w_ij² v / (Σ w_ij)² + the same of ji)
 
 with v = Var[l | x]: the variance that the model's probabilities predict for failures not yet seen.
@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wri.diagnosis.blocks import BlockCells
+from wri.diagnosis.block_cells import BlockCells
 from wri.diagnosis.losses import ModelLosses
 
 MOST_SCALES = 5
@@ -182,8 +182,8 @@ def compare(
     return ResampledGaps(gaps, errors, gaps[:, None] + half[:, None] * [-1, 1])
 
 
-def _at(entries: Entries, places: slice) -> Entries:
-    return entries[0][places], entries[1][places]
+def _at(entries: Entries, indices: slice) -> Entries:
+    return entries[0][indices], entries[1][indices]
 
 
 def _weighted_means(

@@ -10,29 +10,33 @@ differ only if a relation to y does. `resampled_risks` computes gaps and simulta
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_classifier
 
-from wri.diagnosis.blocks import check_blocks, make_cells, number_blocks
-from wri.diagnosis.environment_odds import environment_logs
-from wri.diagnosis.gap_plot import GapPlot
-from wri.diagnosis.inputs import amount, listed, refuse_weights
-from wri.diagnosis.left_out import LeftOutLosses, losses_left_out
-from wri.diagnosis.losses import ModelLosses, model_losses
-from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP, pair_overlap
+from wri.diagnosis.block_cells import check_blocks, make_cells, number_blocks
+from wri.diagnosis.inputs import listed, refuse_weights, short_labels
+from wri.diagnosis.losses import LeftOutLosses, ModelLosses, losses_left_out, model_losses
+from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP
 from wri.diagnosis.resampled_risks import compare, weighted_risks
-from wri.diagnosis.weighted_moments import overlap_logs
+from wri.diagnosis.weights import environment_logs, overlap_logs, pair_overlap
 from wri.errors import InputError, check_option
-from wri.number_text import write_number
+from wri.number_text import write_loss, write_number
+from wri.report import style
 from wri.rows import Environments, number_environments, read_sites, refuse_gaps
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_PAIRS = 18
+"""Largest number of pairs in a figure."""
 FEWEST_BLOCKS = 2  # per environment, to estimate chance
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class RiskGaps(GapPlot):
+class RiskGaps:
     """Result of `risk_gaps`: gaps of a model between environments, with simultaneous intervals.
 
     Attributes
@@ -85,7 +89,7 @@ class RiskGaps(GapPlot):
     """
 
     labels: np.ndarray  # [E]
-    pairs: np.ndarray  # [P, 2], places in `labels`
+    pairs: np.ndarray  # [P, 2], indices of `labels`
     risks: np.ndarray  # [E]
     gaps: np.ndarray  # [P], R_i − R_j
     errors: np.ndarray  # [P]
@@ -104,7 +108,7 @@ class RiskGaps(GapPlot):
     @property
     def judged(self) -> np.ndarray:  # [P]
         """Whether each pair overlaps enough to compare its weighted risks."""
-        return (self.effective_rows >= FEW_ROWS) & (self.overlap >= LEAST_OVERLAP)
+        return _can_judge(self.effective_rows, self.overlap)
 
     @property
     def risk_invariant(self) -> bool:
@@ -146,8 +150,8 @@ class RiskGaps(GapPlot):
         most = np.abs(self.weighted_intervals[self.judged]).max()
         bound = (
             f"at {write_number(100 * self.level)} % confidence no weighted gap exceeds "
-            f"{amount(most, self.unit)}, beside a mean risk of "
-            f"{amount(float(self.risks.mean()), self.unit)}"
+            f"{write_loss(most, self.unit)}, beside a mean risk of "
+            f"{write_loss(float(self.risks.mean()), self.unit)}"
         )
         if self.weighted_risk_invariant and self.risk_invariant:
             return (
@@ -186,9 +190,66 @@ class RiskGaps(GapPlot):
             i, j, low, high = j, i, -high, -low
         factor = 1 if self.unit == "nats" else 100
         return (
-            f"{i} than at {j} by {amount((low + high) / 2, self.unit)} "
+            f"{i} than at {j} by {write_loss((low + high) / 2, self.unit)} "
             f"({write_number(factor * low, 2)} to {write_number(factor * high, 2)})"
         )
+
+    def plot(self, most: int = MOST_PAIRS, ax: "Axes | None" = None) -> "Figure":
+        """Draw both gaps of the pairs of environments, the largest on top.
+
+        Parameters
+        ----------
+        most : int, default=18
+            Number of pairs shown. Pairs with the clearest weighted gap come first, then those with
+            the clearest plain gap; pairs with too little overlap come last.
+        ax : Axes or None, default=None
+            Axes to draw on. None makes a new figure, at most 9 inches high.
+
+        Returns
+        -------
+        figure : Figure
+            Figure of the axes.
+        """
+        shown = self._order()[:most]
+        labels = short_labels(self.labels, 20)
+        names = [f"{labels[i]} − {labels[j]}" for i, j in self.pairs[shown]]
+        height = min(9, 1.3 + 0.4 * len(shown))
+        with style.figure(max(style.NARROW, 3.6 + 0.07 * max(map(len, names))), height) as drawn:
+            axes = drawn.subplots() if ax is None else ax
+            self._draw(axes, shown, names)
+        return drawn if ax is None else axes.get_figure(root=True) or drawn
+
+    def _order(self) -> np.ndarray:
+        """Order pairs by the clearness of their weighted gap; pairs that cannot be judged last."""
+        weighted, plain = clearance(self.weighted_intervals), clearance(self.intervals)
+        return np.lexsort([-plain, -np.where(self.judged, weighted, -np.inf)])
+
+    def _draw(self, axes: "Axes", shown: np.ndarray, names: list[str]) -> None:
+        judged, factor = self.judged[shown], 1 if self.unit == "nats" else 100
+        everywhere = np.ones(len(shown), bool)
+        weighted = (0.15, self.weighted_gaps[shown], self.weighted_intervals[shown])
+        plain = (-0.15, self.gaps[shown], self.intervals[shown])
+        series = (
+            ("risks", style.BLUE, style.BLUE, *plain, everywhere),
+            ("weighted risks", style.VERMILLION, style.VERMILLION, *weighted, judged),
+            ("weighted, too little overlap", style.VERMILLION, "white", *weighted, ~judged),
+        )
+        axes.axvline(0, color=style.GREY, linewidth=0.8)
+        for name, line, face, offset, gaps, intervals, chosen in series:
+            heights = np.flatnonzero(chosen) + offset
+            if len(heights):
+                axes.hlines(heights, *(factor * intervals[chosen]).T, color=line)
+                at = factor * gaps[chosen]
+                axes.scatter(at, heights, 18, face, edgecolors=line, label=name, zorder=3)
+        axes.set_yticks(range(len(names)), names, parse_math=False)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        unit = "nats" if factor == 1 else "% of the variance of the target"
+        axes.set_xlabel(f"gap, {unit}\n({write_number(100 * self.level)} % for all pairs together)")
+        hidden = len(self.pairs) - len(shown)
+        if hidden:
+            axes.set_title(f"{hidden} pairs whose gaps are less clear are not shown", loc="left")
+        above = (0, 1.06 if hidden else 1.01)
+        axes.legend(loc="lower left", bbox_to_anchor=above, ncols=2, borderaxespad=0)
 
 
 def risk_gaps(
@@ -263,66 +324,52 @@ def risk_gaps(
     >>> found.weighted_risk_invariant
     True
     """
-    _check_options(level, draws, sample_weight)
+    refuse_weights(sample_weight)
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, not {level}")
+    if draws < 2:
+        raise InputError(f"draws must be at least 2, not {draws}; 999 are enough")
     said, labels = model_losses(model, X, y), list(groups)
-    environments = _number_sites(labels, len(said.losses))
+    environments = number_environments(labels, "groups", len(said.losses))
+    if len(environments.labels) < 2:
+        raise InputError("groups name one environment; at least two are needed to compare")
     block = number_blocks(blocks, len(said.losses))
-    alike = _choose_columns(on, said, X, labels)
+    seen, expected = _choose_columns(on, said, X, labels)
+    cells = make_cells(environments, block, seed=seed)
+    left_out = _leave_out(model, against, X, y, environments, said.unit)
+    check_blocks(cells, environments, FEWEST_BLOCKS)
+    logs = environment_logs(seen, environments, seed=seed, block=block)
+    logs = overlap_logs(logs, environments.number)
+    risks = weighted_risks(said, expected, logs, environments.rows, cells)
+    drawn = risks.permute(draws, np.random.default_rng(seed))
+    i, j = np.triu_indices(len(environments.labels), 1)
+    shared, worth = pair_overlap(logs, environments)  # [E, E] both
+    overlap, effective = shared[i, j], np.minimum(worth[i, j], worth[j, i])  # [P]
+    plain = compare(risks, drawn, (i, i), (j, j), level, np.ones(len(i), bool))
+    weighted = compare(risks, drawn, (i, j), (j, i), level, _can_judge(effective, overlap))
     return RiskGaps(
         labels=environments.labels,
+        pairs=np.stack([i, j], 1),
+        risks=risks.found.diagonal(),
+        gaps=plain.gaps,
+        errors=plain.errors,
+        intervals=plain.intervals,
+        weighted_gaps=weighted.gaps,
+        weighted_errors=weighted.errors,
+        weighted_intervals=weighted.intervals,
+        effective_rows=effective,
+        overlap=overlap,
         level=level,
-        on=alike.on,
+        on=on if isinstance(on, str) else "given",
         unit=said.unit,
         objective=_objective(model),
-        left_out=_leave_out(model, against, X, y, environments, said.unit),
-        **_compare_pairs(said, alike, environments, block, (level, draws, seed)),
+        left_out=left_out,
     )
 
 
-class _Pairs(NamedTuple):
-    """Overlap of pairs of environments."""
-
-    pairs: np.ndarray  # [P, 2]
-    effective_rows: np.ndarray  # [P]
-    overlap: np.ndarray  # [P]
-
-    @classmethod
-    def of(cls, logs: np.ndarray, environments: Environments) -> "_Pairs":
-        overlap, worth = pair_overlap(logs, environments)
-        i, j = np.triu_indices(len(environments.labels), 1)
-        return cls(np.stack([i, j], 1), np.minimum(worth[i, j], worth[j, i]), overlap[i, j])
-
-
-def _compare_pairs(
-    said: ModelLosses,
-    alike: "_ComparisonSpace",
-    environments: Environments,
-    block: np.ndarray | None,
-    options: tuple[float, int, int],  # level, draws, seed
-) -> dict[str, np.ndarray]:
-    """Return risks and both gaps of each pair, with simultaneous intervals."""
-    level, draws, seed = options
-    cells = make_cells(environments, block, seed=seed)
-    check_blocks(cells, environments, FEWEST_BLOCKS)
-    logs = environment_logs(alike.seen, environments, seed=seed, block=block)
-    logs = overlap_logs(logs, environments.number)
-    risks = weighted_risks(said, alike.expected, logs, environments.rows, cells)
-    pairs = _Pairs.of(logs, environments)
-    i, j = pairs.pairs.T
-    drawn = risks.permute(draws, np.random.default_rng(seed))
-    enough = (pairs.effective_rows >= FEW_ROWS) & (pairs.overlap >= LEAST_OVERLAP)
-    plain = compare(risks, drawn, (i, i), (j, j), level, np.ones(len(i), bool))
-    weighted = compare(risks, drawn, (i, j), (j, i), level, enough)
-    return {
-        **pairs._asdict(),
-        "risks": risks.found.diagonal(),
-        "gaps": plain.gaps,
-        "errors": plain.errors,
-        "intervals": plain.intervals,
-        "weighted_gaps": weighted.gaps,
-        "weighted_errors": weighted.errors,
-        "weighted_intervals": weighted.intervals,
-    }
+def _can_judge(effective_rows: np.ndarray, overlap: np.ndarray) -> np.ndarray:  # [P]
+    """Return whether each pair overlaps enough to compare its weighted risks."""
+    return (effective_rows >= FEW_ROWS) & (overlap >= LEAST_OVERLAP)
 
 
 def _objective(model: Any) -> str | None:
@@ -351,39 +398,17 @@ def _leave_out(
     )
 
 
-def _number_sites(labels: list[Any], n_rows: int) -> Environments:
-    environments = number_environments(labels, "groups", n_rows)
-    if len(environments.labels) < 2:
-        raise InputError("groups name one environment; at least two are needed to compare")
-    return environments
-
-
-def _check_options(level: float, draws: int, sample_weight: Any) -> None:
-    refuse_weights(sample_weight)
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, not {level}")
-    if draws < 2:
-        raise InputError(f"draws must be at least 2, not {draws}; 999 are enough")
-
-
-class _ComparisonSpace(NamedTuple):
-    """Columns in which rows must agree to be compared."""
-
-    on: str  # "outputs", "x" or "given"
-    seen: np.ndarray  # [n, F], what the weights see
-    expected: np.ndarray  # [n], h: the part of the loss that follows from it
-
-
-def _choose_columns(on: Any, said: ModelLosses, X: Any, labels: list[Any]) -> _ComparisonSpace:
+def _choose_columns(
+    on: Any, said: ModelLosses, X: Any, labels: list[Any]
+) -> tuple[np.ndarray, np.ndarray]:  # [n, F], [n]
+    """Return what the weights see, and h: the part of the loss that follows from it."""
     if not isinstance(on, str):
-        n = len(said.losses)
-        return _ComparisonSpace("given", _columns(on, n), np.zeros(n))
+        return _read_columns(on, len(said.losses)), np.zeros(len(said.losses))
     check_option("on", on, ("outputs", "x"))
-    seen = said.outputs if on == "outputs" else read_sites(X, labels).x
-    return _ComparisonSpace(on, seen, said.expected)
+    return said.outputs if on == "outputs" else read_sites(X, labels).x, said.expected
 
 
-def _columns(on: Any, n: int) -> np.ndarray:
+def _read_columns(on: Any, n: int) -> np.ndarray:
     try:
         seen = np.asarray(on, np.float64)
     except (TypeError, ValueError) as error:

@@ -1,17 +1,22 @@
-"""Quadratic fit of one environment with all its cells and without each (`environment_slopes`)."""
+"""Regressions of one environment, with all its cells and without each, and of all rows together.
+
+`environment_slopes` has the formulas.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from scipy.special import expit, logit
 
-from wri.diagnosis.blocks import BlockCells
+from wri.diagnosis.block_cells import BlockCells
 
 PULL = 0.25
 """ρ: what one row adds to the curvature of a logistic model."""
 LEFT_OUT = 0.6
 """Share of the jackknife in what a cell adds."""
+POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row, is found from
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -149,3 +154,80 @@ def _sum_cells(
     edges = np.searchsorted(cells.of_row[order], np.arange(len(cells.block) + 1))
     curvature = [weighted[a:b].T @ x[a:b] for a, b in pairwise(edges)]
     return np.stack(curvature), np.add.reduceat(x * residuals[order, None], edges[:-1], 0)
+
+
+def with_offset(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D + 1]
+    """Add a column of ones in front."""
+    return np.column_stack([np.ones(len(z)), z])
+
+
+def pool_numbers(
+    z: np.ndarray, y: np.ndarray, trust: np.ndarray, rows: dict[int, np.ndarray]
+) -> np.ndarray:  # [D]
+    """Return the slopes of all rows with one offset per environment."""
+    inner, outer = np.zeros((z.shape[1], z.shape[1])), np.zeros(z.shape[1])
+    for own in rows.values():
+        weights = trust[own]
+        apart = z[own] - weights @ z[own] / weights.sum()
+        weighted = apart * weights[:, None]
+        inner += weighted.T @ apart
+        outer += weighted.T @ y[own]
+    return np.asarray(np.linalg.lstsq(inner, outer, rcond=1e-10)[0])
+
+
+def pool_classes(
+    z: np.ndarray, y: np.ndarray, trust: np.ndarray, rows: dict[int, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offset per environment and the slopes of all rows together."""
+    if not rows:
+        return np.empty(0), np.zeros(z.shape[1])
+    random, most = np.random.default_rng(0), POOLED_ROWS // len(rows)
+    parts = [own if len(own) <= most else random.choice(own, most, False) for own in rows.values()]
+    own = np.concatenate(parts)
+    design = np.zeros((len(own), len(parts) + z.shape[1]))  # [n, H + D]
+    design[np.arange(len(own)), np.repeat(np.arange(len(parts)), [len(part) for part in parts])] = 1
+    design[:, len(parts) :] = z[own]
+    means = np.array([y[of].mean() for of in rows.values()])
+    start = np.concatenate([logit(means), np.zeros(z.shape[1])])
+    found = fit_logistic(design, y[own], trust[own], start, len(parts))
+    return found[: len(parts)], found[len(parts) :]
+
+
+def fit_logistic(
+    design: np.ndarray, y: np.ndarray, trust: np.ndarray, start: np.ndarray, offsets: int
+) -> np.ndarray:
+    """Fit offsets, which come first, and slopes, pulled to `start`, by Newton's method."""
+    pull = np.where(np.arange(design.shape[1]) < offsets, 0, PULL)
+    at = start
+
+    def loss(at: np.ndarray) -> float:
+        margin = design @ at
+        return float(trust @ (np.logaddexp(0, margin) - y * margin) + pull @ (at - start) ** 2 / 2)
+
+    height = loss(at)
+    for _ in range(100):
+        chance = expit(design @ at)
+        slope = design.T @ (trust * (chance - y)) + pull * (at - start)
+        weights = trust * chance * (1 - chance)
+        curvature = (design * weights[:, None]).T @ design + np.diag(pull)
+        step = np.linalg.solve(curvature, slope)
+        decrease = slope @ step
+        if decrease < 1e-10 * (1 + height):
+            break
+        size = 1.0
+        while (lower := loss(at - size * step)) > height - 0.1 * size * decrease and size > 1e-8:
+            size /= 2
+        at, height = at - size * step, lower
+    return at
+
+
+def find_offset(margin: np.ndarray, y: np.ndarray, trust: np.ndarray) -> float:
+    """Return the offset at which the probabilities with fixed slopes have the mean of y."""
+    offset = float(logit(y.mean()) - margin.mean())
+    for _ in range(50):
+        chance = expit(offset + margin)
+        step = trust @ (y - chance) / max(trust @ (chance * (1 - chance)), 1e-9)
+        offset += float(np.clip(step, -2, 2))
+        if abs(step) < 1e-9:
+            break
+    return offset

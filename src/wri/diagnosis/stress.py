@@ -1,7 +1,7 @@
 """Stress test: losses of models if the relation of some columns to the target breaks or reverses.
 
 The relations unchanged, broken and reversed are the futures like, unrelated and reversed of
-`wri.evaluation.futures`. All sites have the same weight.
+`wri.futures`. All sites have the same weight.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,15 +16,17 @@ from wri.diagnosis.inputs import (
     find_column,
     holds_classes,
     listed,
+    move_columns,
     numbers,
     read_target,
     refuse_weights,
 )
 from wri.diagnosis.losses import model_losses
 from wri.errors import InputError, shorten
-from wri.evaluation.futures import reverse_classes, reverse_numbers
+from wri.futures import reverse_classes, reverse_numbers
 from wri.number_text import write_number
 from wri.report import style
+from wri.report.intervals import standard_error
 from wri.rows import Environments, number_environments
 
 if TYPE_CHECKING:
@@ -172,16 +174,16 @@ class StressTest:
         return drawn
 
     def _draw(self, ax: "Axes") -> None:
-        places = np.arange(len(self.models))[::-1]
+        lines = np.arange(len(self.models))[::-1]
         for r, (relation, colour) in enumerate(zip(RELATIONS, COLOURS, strict=True)):
-            for m, place in enumerate(places):
+            for m, line in enumerate(lines):
                 own = self.losses[m, r][np.isfinite(self.losses[m, r])]
-                at = place + 0.25 * (1 - r)
+                at = line + 0.25 * (1 - r)
                 name = relation if m == 0 else None
                 ax.scatter(own, np.full(len(own), at), s=12, alpha=0.5, color=colour, lw=0)
                 ax.plot(own.mean(), at, "|", ms=13, mew=2.5, color=colour, label=name)
-        ax.set_yticks(places, [shorten(name) for name in self.models])
-        ax.set(ylim=(-0.5, len(places) - 0.5), xlabel=f"loss ({self.unit})")
+        ax.set_yticks(lines, [shorten(name) for name in self.models])
+        ax.set(ylim=(-0.5, len(lines) - 0.5), xlabel=f"loss ({self.unit})")
         ax.set_xlim(left=0)
         ax.set_title(shorten(f"relation of {listed(self.columns, 3)} to the target"), loc="left")
         ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2)
@@ -249,9 +251,9 @@ def stress_test(
         raise InputError(f"draws must be at least 1, not {draws}")
     target, environments = read_target(y, len(X)), number_environments(groups, "groups", len(X))
     table = X if isinstance(X, pd.DataFrame) else np.asarray(X)
-    places, names = _find_columns(table, columns)
+    indices, names = _find_columns(table, columns)
     drawn = _draw_rows(target, environments, holds_classes(target, classes), draws, seed)
-    every, unit = _measure(named, table, y, places, environments, drawn)
+    every, unit = _measure(named, table, y, indices, environments, drawn)
     return StressTest(
         models=tuple(named),
         columns=names,
@@ -265,7 +267,7 @@ def _measure(
     models: Mapping[str, Any],
     table: Any,
     y: Any,
-    places: list[int],
+    indices: list[int],
     environments: Environments,
     drawn: Iterable[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, str]:
@@ -277,7 +279,7 @@ def _measure(
         losses = np.empty((len(models), 3, len(environments.labels)))
         losses[:, 0] = unchanged
         for r, taken in enumerate((broken, turned), 1):
-            moved = _move_columns(table, places, taken)
+            moved = move_columns(table, indices, taken)
             for m, model in enumerate(models.values()):
                 losses[m, r] = _site_means(model_losses(model, moved, y).losses, environments)
         losses[:, 2, _find_unreversed_sites(turned, environments)] = np.nan
@@ -295,8 +297,8 @@ def _name_models(models: Any) -> dict[str, Any]:
         several = [models] if single else list(models)
         kinds = [type(model).__name__ for model in several]
         named = {
-            kind if kinds.count(kind) == 1 else f"{kind} {1 + kinds[:place].count(kind)}": model
-            for place, (kind, model) in enumerate(zip(kinds, several, strict=True))
+            kind if kinds.count(kind) == 1 else f"{kind} {1 + kinds[:index].count(kind)}": model
+            for index, (kind, model) in enumerate(zip(kinds, several, strict=True))
         }
     if not named:
         raise InputError("models is empty; give at least one fitted model")
@@ -313,7 +315,7 @@ def _find_columns(table: Any, columns: Any) -> tuple[list[int], tuple[str, ...]]
     width = table.shape[1]
     is_frame = isinstance(table, pd.DataFrame)
     labels = list(table.columns) if is_frame else [f"column {k}" for k in range(width)]
-    places = []
+    indices = []
     for column in asked:
         found = find_column(column, labels)
         if not found:
@@ -321,8 +323,8 @@ def _find_columns(table: Any, columns: Any) -> tuple[list[int], tuple[str, ...]]
                 f"it has {shorten(', '.join(map(str, labels)))}, or numbers from 0 to {width - 1}"
             )
             raise InputError(f"X has no column {shorten(column)!r}; {have}")
-        places += found[:1]
-    return places, tuple(str(labels[k]) for k in places)
+        indices += found[:1]
+    return indices, tuple(str(labels[k]) for k in indices)
 
 
 def _draw_rows(
@@ -346,18 +348,6 @@ def _find_unreversed_sites(turned: np.ndarray, environments: Environments) -> li
     return [e for e, rows in enumerate(environments.rows) if (turned[rows] == rows).all()]
 
 
-def _move_columns(table: Any, places: list[int], rows: np.ndarray) -> Any:
-    """Return the table with some columns taken from other rows, types unchanged."""
-    if not isinstance(table, pd.DataFrame):
-        moved = table.copy()
-        moved[:, places] = table[:, places][rows]
-        return moved
-    moved = table.copy(deep=False)
-    for place in places:
-        moved.isetitem(place, table.iloc[:, place].take(rows).set_axis(table.index))
-    return moved
-
-
 def _site_means(losses: np.ndarray, environments: Environments) -> np.ndarray:  # [n] -> [E]
     counts = np.bincount(environments.number)
     return np.bincount(environments.number, losses) / counts
@@ -365,5 +355,5 @@ def _site_means(losses: np.ndarray, environments: Environments) -> np.ndarray:  
 
 def _mean_error(values: np.ndarray) -> tuple[float, float]:  # [E]
     """Return the mean and its standard error; NaN for a single site."""
-    error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan
-    return float(values.mean()), float(error)
+    error = standard_error(values)
+    return float(values.mean()), np.nan if error is None else error

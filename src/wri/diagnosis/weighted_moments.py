@@ -3,22 +3,17 @@
     Σ_ij = E_i[α_ij x xᵀ],   κ_ij = E_i[α_ij x y],   c_ij = E_i[α_ij y²]
     R_ij(w) = wᵀ Σ_ij w − 2 wᵀ κ_ij + c_ij,   gap g_ij = R_ij − R_ji,   where α_ij p_i = α_ji p_j
 
-Entry [i, j] belongs to the rows of i weighted towards j. The paper's μ^{i,j} is 2 κ_ij. Weights
-α_ij:
-
-    density   p_j
-    overlap   p_j / (p_i + p_j)
-    ratio     p_1 / p_i for every j: all environments are weighted to look like the first
-    uniform   1
+Entry [i, j] belongs to the rows of i weighted towards j, by one of the weights α_ij of `weights`.
+The paper's μ^{i,j} is 2 κ_ij.
 """
 
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from wri.diagnosis.weights import check_environments, check_shape
 from wri.errors import InputError, check_option
 
-Weighting = Literal["density", "overlap", "ratio", "uniform"]
 ClosedForm = Literal["density", "ratio", "uniform"]
 
 
@@ -184,9 +179,9 @@ def gaussian_moments(
     check_option("weighting", weighting, get_args(ClosedForm))
     k, d_spu = spurious_slope.shape[-2:]
     d_inv = weights.shape[-1]
-    _check_shape("invariant_mean", invariant_mean, (k, d_inv))
-    _check_shape("invariant_covariance", invariant_covariance, (k, d_inv, d_inv))
-    _check_shape("spurious_covariance", spurious_covariance, (k, d_spu, d_spu))
+    check_shape("invariant_mean", invariant_mean, (k, d_inv))
+    check_shape("invariant_covariance", invariant_covariance, (k, d_inv, d_inv))
+    check_shape("spurious_covariance", spurious_covariance, (k, d_spu, d_spu))
     mass, mean, covariance = _weighted_normal(invariant_mean, invariant_covariance, weighting)
     invariant = covariance + mean[..., :, None] * mean[..., None, :]
     invariant = mass[..., None, None] * invariant  # [..., k, k, d_inv, d_inv], E[α x xᵀ]
@@ -226,58 +221,6 @@ def _weighted_normal(
     distance = (apart * np.linalg.solve(spread, apart[..., None])[..., 0]).sum(-1)
     logarithm = np.linalg.slogdet(2 * np.pi * spread)[1]
     return np.exp(-(distance + logarithm) / 2), centre, joined  # ∫ p_i p_j = N(m_i; m_j, C_i + C_j)
-
-
-def row_weights(
-    log_densities: np.ndarray, environment: np.ndarray, weighting: Weighting = "density"
-) -> np.ndarray:
-    """Return the weights α_ij of each row of i for every j.
-
-    Parameters
-    ----------
-    log_densities : ndarray of shape (n_rows, k)
-        Log density of each environment at each row.
-    environment : ndarray of shape (n_rows,)
-        Environment of each row, 0 to k − 1.
-    weighting : {"density", "overlap", "ratio", "uniform"}, default="density"
-        Kind of weights: p_j, p_j / (p_i + p_j), p_1 / p_i or 1.
-
-    Returns
-    -------
-    weights : ndarray of shape (n_rows, k)
-        α_ij.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit or an environment has no row.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from wri.diagnosis import row_weights
-    >>> logs = np.log([[0.2, 0.6], [0.5, 0.5]])
-    >>> row_weights(logs, np.array([0, 1]), "overlap").round(2)
-    array([[0.5 , 0.75],
-           [0.5 , 0.5 ]])
-    """
-    check_option("weighting", weighting, get_args(Weighting))
-    if log_densities.ndim != 2:
-        raise InputError(f"log_densities must be a table [n, k], not {log_densities.shape}")
-    _check_environments(environment, *log_densities.shape)
-    own = np.take_along_axis(log_densities, environment[:, None], 1)  # [n, 1]
-    if weighting == "density":
-        return np.exp(log_densities)
-    if weighting == "overlap":
-        return np.exp(overlap_logs(log_densities, environment))
-    towards = log_densities[:, :1] if weighting == "ratio" else own
-    return np.broadcast_to(np.exp(towards - own), log_densities.shape)
-
-
-def overlap_logs(log_densities: np.ndarray, environment: np.ndarray) -> np.ndarray:
-    """Return log overlap weights of the rows of i for every j, `[n, k]`; log ½ for j = i."""
-    own = np.take_along_axis(log_densities, environment[:, None], 1)  # [n, 1]
-    return log_densities - np.logaddexp(log_densities, own)
 
 
 def empirical_moments(
@@ -320,9 +263,9 @@ def empirical_moments(
     if weights.ndim != 2:
         raise InputError(f"weights must be a table [n, k], not {weights.shape}")
     n, k = weights.shape
-    _check_environments(environment, n, k)
-    _check_shape("x", x, (n, *x.shape[1:2]))
-    _check_shape("y", y, (n,))
+    check_environments(environment, n, k)
+    check_shape("x", x, (n, *x.shape[1:2]))
+    check_shape("y", y, (n,))
     columns = np.concatenate([x, y[:, None]], 1)  # [n, d + 1]
     joint = np.empty((k, k, columns.shape[1], columns.shape[1]))
     for i in range(k):
@@ -330,20 +273,3 @@ def empirical_moments(
         for j in range(k):
             joint[i, j] = (columns[rows] * weights[rows, j, None]).T @ columns[rows] / rows.sum()
     return WeightedMoments(joint[..., :-1, :-1], joint[..., :-1, -1], joint[..., -1, -1])
-
-
-def _check_environments(environment: np.ndarray, n: int, k: int) -> None:
-    _check_shape("environment", environment, (n,))
-    if environment.dtype.kind not in "iu" or not np.array_equal(
-        np.unique(environment), np.arange(k)
-    ):
-        raise InputError(
-            f"environment must hold each number from 0 to {k - 1}, one per row: "
-            f"there are {k} columns of weights or densities"
-        )
-
-
-def _check_shape(name: str, values: np.ndarray, shape: tuple[int, ...]) -> None:
-    found = values.shape[values.ndim - len(shape) :] if values.ndim >= len(shape) else values.shape
-    if found != shape:
-        raise InputError(f"{name} must have the shape {shape} at the end, not {values.shape}")

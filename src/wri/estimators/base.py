@@ -1,275 +1,523 @@
-"""Estimators whose predictor is a network, linear by default.
+"""The estimator that all classifiers and regressors derive from, in the order of its life.
 
-    predict:  X ─► the model's units ─► head(Φ(x)), in float64
+    fit:      rows ─► environments ─► held-out rows aside ─► candidates ─► the chosen one on all
+              ─► densities of the representation, thresholds on the held-out rows
+    predict:  X ─► form that the predictor takes ─► outputs, in float64
+    verdict:  outputs ─► how common such rows were in training, and how sure they are
 
-What is learned is kept as plain arrays in attributes with a trailing underscore.
+A class that users meet has two further bases (`derived.py`): what predicts, networks
+(`network.py`) or boosted trees (`trees.py`), and what is predicted, classes or numbers. Both define
+the methods at the end of this file.
 """
 
-from collections.abc import Mapping, Sequence
-from copy import copy
-from typing import Any, Self
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from wri.errors import InputError
-from wri.estimators.choice import DEFAULT_RULE, CandidateLosses, Rule
-from wri.estimators.common import EnvironmentEstimator
-from wri.estimators.linear import CoefficientsMixin, PenaltyPath
-from wri.estimators.row_split import RowSplit
-from wri.estimators.search import Problem
-from wri.estimators.specs import (
-    PRESET,
+from wri.errors import InputError, check_option
+from wri.estimators.choice import (
+    CandidateLosses,
     PenaltyWeight,
-    constructor_parameters,
-    make_spec,
+    Rule,
+    check_rule,
+    choose,
     make_specs,
-    path_specs,
-    plain_erm,
-    preset_penalty_weight,
 )
-from wri.evaluation.futures import Future
-from wri.rows import Scaling, refuse_gaps
-from wri.stacked import Network, View
-from wri.training import Bank, ModelSpec, Record, Run
-from wri.training.spec import Solver
+from wri.estimators.evidence import Assessment, fit_evidence, leave_sites_out
+from wri.estimators.inputs import (
+    DICTS,
+    FLAG,
+    LABEL,
+    NUMBER,
+    NUMBER_OR_AUTO,
+    NUMBERS_BY_NAME,
+    OPTIONS_BY_NAME,
+    WHOLE,
+    Constraint,
+    RowSplit,
+    check_environments,
+    check_overlap,
+    check_parameters,
+    hold_out,
+    read_environments,
+    read_seed,
+    warn_of_small_weights,
+    without_column,
+)
+from wri.estimators.problem import Problem
+from wri.futures import FUTURES, Future
+from wri.objectives import Objective
+from wri.ood.evidence import Evidence, RowEvidence
+from wri.ood.held_out import ColumnRanges, HeldOutRows, LeftOutSites
+from wri.progress import progress_bar
+from wri.rows import Environments, Scaling, name_large_numbers, refuse_infinite, without_gradient
+from wri.stacked import SQUARED, Loss, View
+from wri.training import ModelSpec
+from wri.training.runs import FEWEST_ROWS
 
-MOST_PATH_COLUMNS = 256  # of a table whose coefficients along λ are kept
+if TYPE_CHECKING:
+    from wri.diagnosis.new_site import NewSite
 
 
-class Estimator(CoefficientsMixin, EnvironmentEstimator):
-    """Base class of estimators whose predictor is a network.
+class SavedInFolders:
+    """Mix-in of models that can be saved to a folder and loaded from it."""
 
-    Parameters
-    ----------
-    environment : str or None, default=None
-        Name of the DataFrame column that holds the environment of each row, in place of `groups`
-        in `fit`. The column is not a feature, and `predict` does not need it.
-    preset : str, default="table"
-        Preset that supplies every setting left at None. "table" has the defaults for tables.
-    hidden : tuple of int or None, default=None
-        Widths of the hidden layers, for instance `(32, 16)`; `()` makes a linear predictor. The
-        preset "table" uses linear predictors, except for CORAL, which aligns hidden layers.
-        Linear predictors performed best at new sites of a few thousand rows.
-    standardise : bool or None, default=None
-        Whether to standardise the inputs, and the target of a regression, with the mean and the
-        standard deviation of the training rows.
-    solver : {"lbfgs", "adam"} or None, default=None
-        "lbfgs" minimises the objective of a linear predictor on all rows, without a seed or a step
-        size; ERM, IRM, VREx and WRI allow it. "adam" trains in steps. None: "lbfgs" where it is
-        possible, unless `steps`, `stop_after`, `learning_rate`, `batch_size` or `early_stopping`
-        asks for steps.
-    steps : int or None, default=None
-        Number of training steps. Schedules are made for this number.
-    stop_after : int or None, default=None
-        Step at which training stops, if it is before `steps`.
-    penalty_weight : float, "auto" or None, default=None
-        λ, the weight of the penalty beside the risk. None takes the preset's value, a moderate
-        one. "auto" chooses among multiples of it, including 0 (ERM), by the rule `choose`. This
-        needs at least three environments; with fewer the preset's value is used. Objectives
-        without a penalty ignore it.
-    learning_rate : float or None, default=None
-        Step size of Adam; the preset's value when None.
-    weight_decay : float or None, default=None
-        Weight decay of Adam; the preset's value when None.
-    batch_size : int or None, default=None
-        Rows per environment and step; the preset's value when None. An environment with at most
-        `batch_size` rows is used completely in every step.
-    hyper : dict or None, default=None
-        Other hyper-parameters of the objective by name (`anneal_steps`, `eta`, …).
-    options : dict or None, default=None
-        Options of the objective, for WRI for instance
-        `{"weighting": "density", "density": Mixture()}`.
-    candidates : list of dict or None, default=None
-        Settings to choose from. The keys are hyper-parameters, options of the objective, or
-        `hidden`. The choice uses the loss on each training environment left out in turn, which
-        needs at least three environments. With `penalty_weight="auto"` each candidate is tried
-        with each λ, unless it names its own.
-    choose : {"regret", "average"}, default="regret"
-        Rule by which candidates and `penalty_weight="auto"` are chosen, at each training
-        environment left out in turn. "regret": the least worst relative regret over `futures`.
-        "average": the smallest mean loss at environments like these.
-    futures : sequence of {"like", "unrelated", "reversed"} or None, default=None
-        Futures that "regret" insures against. "like": an environment like these. "unrelated": the
-        columns whose relation to the target changes between environments tell nothing.
-        "reversed": they tell the opposite. None: all three.
-    early_stopping : bool, default=False
-        Whether to stop where the loss on left-out environments (with fewer than three, on
-        held-out rows) is smallest. Steps before the penalty has its full weight do not count.
-        The step size does not decay then.
-    validation_fraction : float, default=0.2
-        Share of each environment's rows that sets the thresholds of `verdict` and the step of early
-        stopping. A predictor that is trained in steps does not learn from them. One that is solved
-        learns from all rows; the thresholds are set by one that is solved without them. In an
-        environment with fewer than 25 rows all rows are used for both.
-    evidence_on : {"outputs", "phi", "x"}, default="outputs"
-        What distance from training is measured on. "outputs": the log-odds, or the predicted
-        number; far rows are those with extreme predictions. "phi": the last hidden layer. "x": the
-        standardised inputs. "phi" and "x" also find unusual combinations of columns that have
-        ordinary predictions, including combinations that do not matter for the prediction.
-    rare : float, default=0.05
-        Share of the training environments' rows that `verdict` calls rare or outside.
-    outside : float, default=0.005
-        Share of the training environments' rows that `verdict` calls outside; of a classifier's
-        rows fewer are, because those that it is unsure of are rare.
-    site_spread : bool, default=True
-        Whether to train also without each environment in turn (in five groups if there are more
-        than five environments). The interval of `score_new_site` needs it. It takes up to five
-        times as long as the rest of `fit`. Without it, and without a choice among candidates, no
-        `penalty_path_` is kept either.
-    random_state : int, RandomState or None, default=0
-        Seed of the initial weights, batches and held-out rows. A solved predictor does not depend
-        on it.
-    device : str, default="auto"
-        PyTorch device. "auto" is CUDA if it is available, otherwise the CPU.
-    n_jobs : int or None, default=None
-        Number of stacks of candidates trained at the same time on the CPU. None or 1 does not
-        change the number of threads of the process, −1 uses all cores.
-    verbose : bool, default=False
-        Whether to show a progress bar.
-
-    Attributes
-    ----------
-    environments_ : ndarray of shape (n_environments,)
-        Labels of the training environments.
-    n_environments_ : int
-        Number of training environments.
-    n_features_in_ : int
-        Number of columns in `fit`, without the environment column.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of these columns, if `X` was a DataFrame with string names.
-    spec_ : ModelSpec
-        What was trained: objective, hidden layers, units, hyper-parameters, steps.
-    hyper_ : Mapping of str to float
-        Hyper-parameters of the predictor.
-    n_steps_ : int
-        Number of training steps taken; 0 for a solved predictor.
-    selection_ : str
-        How the hyper-parameters were chosen, with the cost and the benefit of the penalty.
-    candidate_losses_ : ndarray of shape (n_candidates, n_environments) or None
-        Loss on each environment when it was left out; None if none was.
-    penalty_weights_ : ndarray of shape (n_candidates,) or None
-        λ of each candidate; None if no environment was left out.
-    penalty_path_ : PenaltyPath or None
-        Coefficients of a solved predictor for several λ, and its losses at environments left out
-        if λ was chosen; None for others and for a loaded model.
-    evidence_ : Evidence
-        Densities of the training environments with the thresholds of `verdict`.
-    evidence_on_ : str
-        What the evidence sees of a row.
-    known_ : HeldOutRows
-        Predictions and losses of the held-out rows.
-    left_out_ : LeftOutSites or None
-        Loss of each environment when it was left out; None if none was.
-    ranges_ : ColumnRanges
-        Range of each column in training.
-    n_held_out_ : int
-        Number of rows that were not used for training.
-    coef_ : ndarray
-        Coefficients of a linear predictor per unit of each column.
-    intercept_ : ndarray or float
-        Intercept of a linear predictor.
-    network_ : Network
-        Architecture of the predictor.
-    parameters_ : ndarray of shape (n_parameters,)
-        Weights and biases of the predictor.
-    state_ : object
-        State of the objective, for instance the densities of WRI.
-    input_scaling_ : Scaling
-        Mean and standard deviation of each column.
-    target_scaling_ : Scaling
-        Mean and standard deviation of the target.
-    """
-
-    network_: Network
-    parameters_: np.ndarray
-    input_scaling_: Scaling
-
-    def __init__(
-        self,
-        *,
-        environment: str | None = None,
-        preset: str = PRESET,
-        hidden: tuple[int, ...] | None = None,
-        standardise: bool | None = None,
-        solver: Solver | None = None,
-        steps: int | None = None,
-        stop_after: int | None = None,
-        penalty_weight: PenaltyWeight = None,
-        learning_rate: float | None = None,
-        weight_decay: float | None = None,
-        batch_size: int | None = None,
-        hyper: Mapping[str, float] | None = None,
-        options: Mapping[str, Any] | None = None,
-        candidates: Sequence[Mapping[str, Any]] | None = None,
-        choose: Rule = DEFAULT_RULE,
-        futures: Sequence[Future] | None = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.2,
-        evidence_on: View = "outputs",
-        rare: float = 0.05,
-        outside: float = 0.005,
-        site_spread: bool = True,
-        random_state: int | np.random.RandomState | None = 0,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.environment = environment
-        self.preset = preset
-        self.hidden = hidden
-        self.standardise = standardise
-        self.solver = solver
-        self.steps = steps
-        self.stop_after = stop_after
-        self.penalty_weight = penalty_weight
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.hyper = hyper
-        self.options = options
-        self.candidates = candidates
-        self.choose = choose
-        self.futures = futures
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.evidence_on = evidence_on
-        self.rare = rare
-        self.outside = outside
-        self.site_spread = site_spread
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    @classmethod
-    def from_spec(cls, spec: ModelSpec, **parameters: Any) -> Self:
-        """Make an estimator that trains a given specification.
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Save the fitted model to a folder, which then holds no code.
 
         Parameters
         ----------
-        spec : ModelSpec
-            What is trained. Its objective must be the objective of the class.
-        **parameters : Any
-            Other parameters of the constructor.
-
-        Returns
-        -------
-        estimator : Estimator
-            The unfitted estimator.
+        folder : path-like
+            A new or empty folder, or the folder of a saved model, which is replaced.
 
         Raises
         ------
         InputError
-            If the specification is for another objective.
+            If the model cannot be saved, or the folder holds other files.
         """
-        if spec.objective.name != cls._objective:
-            raise InputError(f"{cls.__name__} trains {cls._objective}, not {spec.objective.name}")
-        return cls(**constructor_parameters(spec), **parameters)
+        import_module("wri.saving").save(self, folder)  # imported here: it imports all estimators
 
-    def _check_cells(self, X: np.ndarray) -> None:
-        refuse_gaps(X, getattr(self, "feature_names_in_", None))
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
+        """Load a saved model, with the same predictions to the last bit.
 
+        Parameters
+        ----------
+        folder : path-like
+            Folder that `save` wrote. Folders from strangers are safe: a damaged or hostile folder
+            is an error, and nothing in it is run.
+
+        Returns
+        -------
+        model : object of this class
+            The fitted model.
+
+        Raises
+        ------
+        InputError
+            If the folder holds no saved model, a damaged one, or one of another class.
+        """
+        return import_module("wri.saving").load(folder, cls)
+
+
+class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[misc]
+    """Base class of the classifiers and regressors of all objectives and predictors."""
+
+    __metadata_request__fit: ClassVar[Mapping[str, bool]] = {"groups": True}
+    _objective: ClassVar[str]
+    _kind: ClassVar[type[Objective]]
+    _loss: ClassVar[Loss]
+    _sees: ClassVar[tuple[View, ...]] = get_args(View)
+    """What the evidence can see of a row, for `evidence_on`."""
+    _ladder: ClassVar[tuple[float, ...]]
+    """λ that "auto" chooses from, as multiples of the default; 0 is ERM."""
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "environment": LABEL,
+        "penalty_weight": NUMBER_OR_AUTO,
+        "hyper": NUMBERS_BY_NAME,
+        "options": OPTIONS_BY_NAME,
+        "candidates": DICTS,
+        "n_jobs": WHOLE,
+        "validation_fraction": NUMBER.required,
+        "rare": NUMBER.required,
+        "outside": NUMBER.required,
+        "site_spread": FLAG.required,
+    }
+    """Types of the parameters that the constructors of all predictors have."""
+
+    environment: str | None
+    preset: str
+    penalty_weight: PenaltyWeight
+    hyper: Mapping[str, float] | None
+    candidates: Sequence[Mapping[str, Any]] | None
+    choose: Rule
+    futures: Sequence[Future] | None
+    early_stopping: bool
+    validation_fraction: float
+    evidence_on: View
+    rare: float
+    outside: float
+    site_spread: bool
+    random_state: Any
+    n_jobs: int | None
+    verbose: bool
+
+    environments_: np.ndarray
+    n_environments_: int
+    spec_: ModelSpec
+    target_scaling_: Scaling
+    evidence_: Evidence
+    evidence_on_: View
+    held_out_: HeldOutRows
+    left_out_: LeftOutSites | None
+    ranges_: ColumnRanges
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        groups: Iterable[Any] | None = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Train the predictor on all environments and fit the evidence.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Numbers; only trees accept missing values and columns of categories. A DataFrame may
+            hold the environment column.
+        y : array-like of shape (n_rows,)
+            Targets.
+        groups : iterable of shape (n_rows,) or None, default=None
+            Environment of each row, any hashable labels. Without `groups` and without
+            `environment` there is one environment, and plain ERM is trained.
+        sample_weight : array-like of shape (n_rows,) or None, default=None
+            How often each row counts: weight 2 counts a row twice, weight 0 drops it. All
+            environments count the same, whatever the weights of their rows. Exact for ERM, IRM,
+            VREx, GroupDRO and MLDG with up to 2048 rows per environment, and there for WRI with
+            whole weights of at most 10 on average; approximate for other weights with WRI, and for
+            CORAL. Mixup and larger environments draw rows by their weights. Trees are as in
+            LightGBM: the smallest number of rows per leaf and the bins of columns count rows.
+
+        Returns
+        -------
+        self : Estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        InputError
+            If a parameter, a row or an environment cannot be used. The message names it.
+        """
+        return self._fit(X, y, groups, sample_weight, self._problem)
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        groups: Iterable[Any] | None,
+        sample_weight: Any,
+        make_problem: Callable[..., Problem],
+    ) -> Self:
+        """Fit with a problem made by a function with the arguments of `_problem`."""
+        self._check_parameters()
+        X, y, environments, weights = self._read(X, y, groups, sample_weight)
+        targets = self._encode(y)
+        check_environments(self, environments, targets, stacklevel=2)
+        self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
+        self.fit_summary_: Any = None  # what `wri fit` measured; it fills it in
+        seed, share = read_seed(self.random_state), self.validation_fraction
+        rows = hold_out(environments.rows, self._filled(X), targets, weights, share, seed)
+        problem = make_problem(X, targets, weights, rows, seed)
+        specs = self._specs(problem.can_leave_one_out)
+        self._train(problem, [problem.complete(spec) for spec in specs])
+        self.evidence_on_ = self.evidence_on
+        self.n_held_out_ = sum(len(own) for own in rows.held_out)
+        self.evidence_, self.ranges_, self.held_out_ = fit_evidence(self, problem)
+        self.left_out_ = leave_sites_out(self, problem)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+        check_option("evidence_on", self.evidence_on, self._sees)
+        check_rule(self.choose)
+        for future in self.futures or ():
+            check_option("futures", future, FUTURES)
+        if not 0 <= self.validation_fraction < 1:
+            raise InputError(
+                f"validation_fraction must be in [0, 1), not {self.validation_fraction:g}"
+            )
+
+    def _read(
+        self, X: Any, y: Any, groups: Iterable[Any] | None, sample_weight: Any
+    ) -> tuple[np.ndarray, np.ndarray, Environments, np.ndarray | None]:
+        """Return checked arrays and environments of the rows with positive weight."""
+        X, y = without_gradient(X), without_gradient(y)
+        table, X = X, self._read_columns(without_column(X, self.environment))
+        with name_large_numbers(X=X, y=y):
+            X, y = validate_data(
+                self,
+                X,
+                y,
+                dtype=np.float64,
+                ensure_all_finite=False,
+                ensure_min_samples=FEWEST_ROWS,
+                y_numeric=self._loss is SQUARED,
+            )
+        self._check_cells(X)
+        environments = read_environments(table, len(X), groups, self.environment)
+        if sample_weight is None:
+            return X, y, environments, None
+        given = without_gradient(sample_weight)
+        with name_large_numbers(sample_weight=given):
+            weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
+        warn_of_small_weights(weights, stacklevel=3)
+        present = weights > 0
+        return X[present], y[present], environments.take(present), weights[present]
+
+    def _specs(self, can_choose: bool) -> list[ModelSpec]:
+        """Make one specification per candidate, or one where no environment can be left out."""
+        specs = make_specs(self)
+        if len(specs) > 1 and not can_choose:
+            specs = [self._spec({})]
+        if self.n_environments_ < specs[0].objective.least_environments:
+            return [self._plain_erm(specs[0])]
+        return specs
+
+    def _train(self, problem: Problem, specs: Sequence[ModelSpec]) -> None:
+        """Choose a candidate, train it on all environments and keep it."""
+        several = len(specs) > 1 or self.early_stopping
+        with progress_bar("Choosing", self.verbose and several) as progress:
+            chosen = choose(self, problem, specs, progress)
+        self.selection_, found = chosen.sentence, chosen.found
+        self.candidate_losses_ = None if found is None else found.losses[:, 0]
+        tried = found is not None and None not in found.weights
+        self.penalty_weights_ = np.array(found.weights, float) if found and tried else None
+        # along the path of a solved predictor, the others cost little more
+        path = problem.keeps_path and (self.site_spread or several)
+        along = [chosen.spec, *(self._path_specs(chosen.spec) if path else [])]
+        runs = [problem.run(spec, range(self.n_environments_)) for spec in along]
+        with progress_bar("Training", self.verbose) as progress:
+            records = problem.train(runs, chosen.spec.last_step, progress)
+        if records[0].diverged_at is not None:
+            raise InputError(
+                f"training diverged at step {records[0].diverged_at}; lower learning_rate"
+            )
+        self._keep_path(runs, records, found)
+        self._take(runs[0], records[0])
+        check_overlap(self, problem, stacklevel=3)
+
+    @property
+    def hyper_(self) -> Mapping[str, float]:
+        """Hyper-parameters of the predictor."""
+        return self.spec_.hyper
+
+    @property
+    def n_steps_(self) -> int:
+        """Number of training steps taken; 0 for a solved predictor."""
+        return 0 if self.spec_.is_solved else self.spec_.last_step
+
+    def _column_names(self) -> list[str]:
+        """Return the names of the columns, or their numbers."""
+        named = getattr(self, "feature_names_in_", None)
+        if named is not None:
+            return [str(name) for name in named]
+        return [f"column {d}" for d in range(self.n_features_in_)]
+
+    def _prepared(self, X: Any) -> np.ndarray:
+        """Return the checked table in the form that the predictor takes."""
+        check_is_fitted(self, "evidence_")
+        X = self._known_columns(without_column(without_gradient(X), self.environment))
+        with name_large_numbers(X=X):
+            X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
+        self._check_cells(X)
+        return self._prepare(X)
+
+    def _finite_outputs(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
+        """Return the outputs; refuse rows whose predictions are not finite."""
+        outputs = self._outputs(prepared)
+        with np.errstate(over="ignore", invalid="ignore"):
+            predictions = self._predictions(outputs)
+        refuse_infinite(predictions)
+        return outputs
+
+    def _losses(self, outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
+        """Return the loss per row in the units of the target."""
+        targets = targets if self._loss.classes else self.target_scaling_.apply(targets)
+        losses = self._loss.per_example(torch.as_tensor(outputs), torch.as_tensor(targets))
+        return losses.numpy() * float(self.target_scaling_.scale) ** 2
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return the log density of each row in the equal mixture of the training environments.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,)
+            Log densities; higher is more common.
+        """
+        seen = self._seen(X)
+        return self.evidence_.score(seen)
+
+    def score_environments(self, X: Any) -> np.ndarray:
+        """Return the log density of each row in each training environment.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows, n_environments)
+            Log densities; higher is more common.
+        """
+        seen = self._seen(X)
+        return self.evidence_.score_environments(seen)
+
+    def rarity(self, X: Any) -> np.ndarray:
+        """Return the percentage of held-out training rows that score at most as high as each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        rarity : ndarray of shape (n_rows,)
+            Percentages; higher is more common. 3 means that 3 % of the held-out rows were as rare
+            or rarer. For a classifier, rows that it is unsure of are rare as well as far ones.
+        """
+        return self._judge(X).rarity
+
+    def verdict(self, X: Any) -> np.ndarray:
+        """Tell for each row whether training held rows like it.
+
+        A classifier's row is rare if it is less sure of the class than of nearly all training rows,
+        or if the row is far from them. Rare rows are more often wrong than supported ones at sites
+        like those seen. A number is rare if it is far from those of training. A row is outside if
+        it is farther than nearly any training row. What "far" means is said by `evidence_on`: by
+        default, outputs more extreme than in training. `reason` tells which reason holds.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        verdicts : ndarray of shape (n_rows,)
+            "supported", "rare" or "outside".
+        """
+        return self._judge(X).verdicts
+
+    def reason(self, X: Any) -> np.ndarray:
+        """Tell for each row why its verdict is not "supported".
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        reasons : ndarray of shape (n_rows,)
+            "low confidence" or "far from training"; empty for supported rows.
+        """
+        return self._judge(X).reasons
+
+    def nearest_environment(self, X: Any) -> np.ndarray:
+        """Return the training environment in which each row is most common.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        environments : ndarray of shape (n_rows,)
+            Labels out of `environments_`.
+        """
+        seen = self._seen(X)
+        return self.environments_[self.evidence_.nearest(seen)]
+
+    def assess(self, X: Any) -> Assessment:
+        """Return prediction, probabilities, rarity, verdict and nearest environment of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        assessment : Assessment
+            The same numbers as from the single methods, computed in one pass.
+        """
+        prepared = self._prepared(X)
+        outputs = self._finite_outputs(prepared)
+        judged = self.evidence_.judge(self._represent(prepared, outputs), self._confidence(outputs))
+        return Assessment(
+            predictions=self._decide(outputs),
+            probabilities=self._predictions(outputs) if hasattr(self, "classes_") else None,
+            scores=judged.scores,
+            rarity=judged.rarity,
+            verdicts=judged.verdicts,
+            reasons=judged.reasons,
+            nearest=self.environments_[judged.environments.argmax(1)],
+        )
+
+    def score_new_site(self, X: Any, *, level: float = 0.95) -> "NewSite":
+        """Estimate the loss and describe the rows of a site without known outcomes.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Rows of the site, like those in `fit`.
+        level : float, default=0.95
+            Level of the interval for the site's mean loss.
+
+        Returns
+        -------
+        site : NewSite
+            Expected mean loss with an interval that contains the spread between sites, shares of
+            rare and outside rows, nearest training environment, columns beyond their range in
+            training, and the mean prediction. `meaning` describes it in words, `plot()` draws it.
+            The interval needs at least three training sites and `site_spread=True`.
+        """
+        from wri.diagnosis.new_site import describe_new_site  # it draws, and so loads Matplotlib
+
+        x = self._prepared(X)
+        outputs, beyond = self._outputs(x), self.ranges_.beyond(x)
+        z = self._represent(x, outputs)
+        del x  # as large as X
+        return describe_new_site(
+            self.evidence_,
+            self.held_out_,
+            self.left_out_,
+            self.environments_,
+            judged=self.evidence_.judge(z, self._confidence(outputs)),
+            predictions=self._predictions(outputs),
+            beyond=beyond,
+            columns=tuple(self._column_names()),
+            evidence_on=self.evidence_on_,
+            level=level,
+        )
+
+    def _seen(self, X: Any) -> np.ndarray:  # [n, F]
+        """Return what the evidence sees of a table."""
+        return self._represent(self._prepared(X))
+
+    def _represent(
+        self, prepared: np.ndarray, outputs: np.ndarray | None = None
+    ) -> np.ndarray:  # [n, D] -> [n, F]
+        """Return what the evidence sees of prepared rows, or of their known outputs."""
+        if self.evidence_on_ == "outputs":
+            return self._free_outputs(self._outputs(prepared) if outputs is None else outputs)
+        return self._view(prepared)
+
+    def _judge(self, X: Any) -> RowEvidence:
+        """Return the evidence of a table's rows."""
+        prepared = self._prepared(X)
+        outputs = self._outputs(prepared)
+        return self.evidence_.judge(self._represent(prepared, outputs), self._confidence(outputs))
+
+    # What a predictor defines
+
+    @abstractmethod
     def _problem(
         self,
         X: np.ndarray,
@@ -278,64 +526,84 @@ class Estimator(CoefficientsMixin, EnvironmentEstimator):
         rows: RowSplit,
         seed: int,
     ) -> Problem:
-        bank = Bank(X, targets, loss=self._loss, classes=self._n_outputs, weights=weights)
-        return Problem(bank=bank, rows=rows, seed=seed, device=self.device, n_jobs=self.n_jobs)
+        """Make the problem that all runs of this fit share."""
 
-    def _specs(self, can_choose: bool) -> list[ModelSpec]:
-        """Make one specification per candidate."""
-        asked = make_specs(self)
-        if len(asked) > 1 and not can_choose:
-            asked = [make_spec(self)]
-        if self.n_environments_ < asked[0].objective.least_environments:
-            return [plain_erm(asked[0])]
-        return asked
+    @abstractmethod
+    def _spec(self, candidate: Mapping[str, Any]) -> ModelSpec:
+        """Make the specification of the constructor, changed by a candidate."""
 
+    @abstractmethod
+    def _plain_erm(self, spec: ModelSpec) -> ModelSpec:
+        """Make the ERM specification with the settings of another."""
+
+    @abstractmethod
     def _default_penalty_weight(self) -> float | None:
-        return preset_penalty_weight(self._objective, self.preset)
+        """Return λ where none is given or chosen; None without a penalty."""
+
+    @abstractmethod
+    def _take(self, run: Any, record: Any) -> None:
+        """Keep the predictor that a run has trained."""
+
+    @abstractmethod
+    def _check_cells(self, X: np.ndarray) -> None:
+        """Refuse values that the predictor cannot take."""
+
+    @abstractmethod
+    def _prepare(self, features: np.ndarray) -> np.ndarray:
+        """Convert checked rows to the form that the predictor takes."""
+
+    @abstractmethod
+    def _outputs(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
+        """Return the outputs of the predictor."""
+
+    @abstractmethod
+    def _view(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, V]
+        """Return the inputs in units of about one, without missing values."""
 
     def _path_specs(self, spec: ModelSpec) -> list[ModelSpec]:
-        if not spec.is_solved or self.n_features_in_ > MOST_PATH_COLUMNS:
-            return []
-        return path_specs(spec)
+        """Return specifications with other λ whose coefficients are kept; none by default."""
+        return []
 
     def _keep_path(
-        self, runs: Sequence[Run], records: Sequence[Record], found: CandidateLosses | None
+        self, runs: Sequence[Any], records: Sequence[Any], found: CandidateLosses | None
     ) -> None:
-        self.penalty_path_ = None
-        if len(runs) < 2:
-            return
-        solved = []
-        for run, record in zip(runs, records, strict=True):
-            along = copy(self)
-            along._take(run, record)
-            solved.append((float(run.hyper["penalty_weight"]), *along._in_user_units()))
-        solved.sort(key=lambda each: each[0])
-        weights, coefficients, intercepts = zip(*solved, strict=True)
-        self.penalty_path_ = PenaltyPath(
-            np.array(weights), np.stack(coefficients), np.stack(intercepts), found
-        )
+        """Keep the coefficients along the path of λ, if there is one."""
 
-    def _take(self, run: Run, record: Record) -> None:
-        """Keep the predictor that a run has trained."""
-        self.spec_ = run.spec
-        self.input_scaling_, self.target_scaling_ = run.units
-        self.network_ = record.network
-        self.parameters_ = record.parameters.astype(np.float64)
-        self.state_ = record.state
+    def _read_columns(self, X: Any) -> Any:
+        """Return the table for the checks of `fit`; trees learn its categories here."""
+        return X
 
-    def _prepare(self, features: np.ndarray) -> np.ndarray:
-        return self.input_scaling_.apply(features)
+    def _known_columns(self, X: Any) -> Any:
+        """Return the table for the checks of `predict`, with the categories of `fit`."""
+        return X
 
-    def _outputs(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
-        """Return the outputs of the network in float64."""
-        rows = torch.as_tensor(prepared)[None]
-        return self.network_.outputs(torch.as_tensor(self.parameters_)[None], rows)[0].numpy()
+    def _filled(self, X: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
+        """Return rows without missing values, to find equal rows and ranges of columns."""
+        return X
 
-    def _view(self, prepared: np.ndarray) -> np.ndarray:
-        return prepared
+    # What a kind of target defines
 
-    def _represent(self, prepared: np.ndarray, outputs: np.ndarray | None = None) -> np.ndarray:
-        if self.evidence_on_ == "outputs":
-            return super()._represent(prepared, outputs)
-        flat, rows = torch.as_tensor(self.parameters_)[None], torch.as_tensor(prepared)[None]
-        return self.network_.views(flat, rows).view(self.evidence_on_)[0].numpy()
+    @abstractmethod
+    def _encode(self, y: np.ndarray) -> np.ndarray:
+        """Encode targets for the loss."""
+
+    @abstractmethod
+    def _decide(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
+        """Return the most probable classes, or numbers in the unit of the target."""
+
+    @abstractmethod
+    def _predictions(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C]
+        """Return class probabilities, or numbers in the unit of the target."""
+
+    @property
+    def _n_outputs(self) -> int | None:
+        """Number of classes; None for a regression."""
+        return None
+
+    def _confidence(self, outputs: np.ndarray) -> np.ndarray | None:  # [n, C] -> [n]
+        """Return the log-odds of the predicted classes; None for numbers."""
+        return None
+
+    def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:
+        """Drop the part of the outputs that the prediction does not depend on."""
+        return outputs

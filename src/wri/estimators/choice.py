@@ -1,4 +1,4 @@
-"""Rules that choose one of several candidates by their losses at environments left out.
+"""Candidates of an estimator, and the choice of one by its losses at environments left out.
 
     l_cfe     loss of candidate c at environment e in future f, trained without e
     L_cf      mean of l_cfe over e; for f other than "like", over those e without which some column
@@ -8,29 +8,91 @@
 
 Futures: "like", the left-out environment as it is; "unrelated", the columns whose relation to the
 target changes between the other environments tell nothing there; "reversed", they tell the
-opposite (`wri.evaluation.futures`). "regret" insures against a future as far as it does not cost
+opposite (`wri.futures`). "regret" insures against a future as far as it does not cost
 more in another. With the first two futures alone it stops where the marker still decides: on the
 simulated hospitals even the λ with the least regret at the new hospitals themselves has 58 % at a
 reversed marker (`docs/results/insurance.md`), so all three are the default. Where no column is
 flagged, there is nothing to insure against by measurement, and it takes the preset's λ, which costs
 little there.
+
+Every candidate is trained without each environment in turn. The columns whose relation to the
+target changes are flagged without the environment that judges, and their cells at its rows are
+taken from other rows of it. Rows are drawn in the order of their contents, so that the order of the
+table does not matter.
 """
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from wri.diagnosis.changing_features import flagged_columns
 from wri.errors import InputError
-from wri.evaluation.futures import LIKE, SENTENCES, Future
+from wri.estimators.inputs import hash_rows
+from wri.estimators.problem import Problem
+from wri.futures import FUTURES, LIKE, SENTENCES, Future, future_rows
 from wri.number_text import write_number
+from wri.objectives import OBJECTIVES
+from wri.progress import Progress
+from wri.training import ModelSpec
 
+if TYPE_CHECKING:
+    from wri.estimators.base import EnvironmentEstimator
+
+AUTO: Literal["auto"] = "auto"
+PenaltyWeight = float | Literal["auto"] | None
 Rule = Literal["average", "regret"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 DEFAULT_RULE: Rule = "regret"
-FEWEST_FOR_ERRORS = 4  # environments; with fewer a cost or saving is not stated
 FORMER_RULES = ("worst", "insured", "affordable")
+FEWEST_FOR_ERRORS = 4  # environments; with fewer a cost or saving is not stated
+CHECKPOINTS = 20  # evaluations for early stopping
+
+
+def make_specs(model: "EnvironmentEstimator") -> list[ModelSpec]:
+    """Make one specification per candidate; with "auto" one per candidate and λ.
+
+    A candidate that names its own penalty weight keeps it.
+    """
+    if model.candidates is not None and not len(model.candidates):
+        raise InputError("candidates is empty; leave it out for the defaults")
+    given = [dict(candidate) for candidate in model.candidates or [{}]]
+    if chooses_penalty(model):
+        rungs = [{"penalty_weight": weight} for weight in penalty_ladder(model)]
+        given = [{**rung, **candidate} for candidate in given for rung in rungs]
+        given = [each for place, each in enumerate(given) if each not in given[:place]]
+    specs = [model._spec(candidate) for candidate in given]
+    if model.early_stopping and len({spec.steps for spec in specs}) > 1:
+        raise InputError("early_stopping chooses the rounds; leave rounds out of candidates")
+    return specs
+
+
+def chooses_penalty(model: "EnvironmentEstimator") -> bool:
+    """Whether λ is to be chosen: "auto" asks for it, `hyper` has none, and there is a penalty."""
+    given = "penalty_weight" in (model.hyper or {})
+    return model.penalty_weight == AUTO and not given and has_penalty_weight(model._objective)
+
+
+def penalty_ladder(model: "EnvironmentEstimator") -> list[float]:
+    """Return the λ that "auto" chooses from: 0, which is ERM, and multiples of the default."""
+    centre = model._default_penalty_weight() or 0.0
+    return [centre * factor for factor in model._ladder]
+
+
+def has_penalty_weight(objective: str) -> bool:
+    """Return whether an objective adds a weighted penalty to the risk."""
+    return any(each.name == "penalty_weight" for each in OBJECTIVES[objective].hyperparameters())
+
+
+def preset_penalty_weight(objective: str, preset: str) -> float | None:
+    """Return a preset's λ; None if the objective has no penalty."""
+    for each in OBJECTIVES[objective].hyperparameters():
+        if each.name == "penalty_weight":
+            return each.setting(preset).resolve(None)
+    return None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -136,20 +198,131 @@ def _name(weights: Sequence[float | None], number: int) -> str:
     return f"penalty_weight {write_number(weight)}"
 
 
-def describe_without_choice(asked: str | None, environments: int, stopped: bool) -> str:
-    """Describe a fit in which no environment was left out.
+class ChosenSpec(NamedTuple):
+    """Specification to train on all environments."""
 
-    Parameters
-    ----------
-    asked : str or None
-        What needed one to be left out, for instance "candidates need".
-    environments : int
-        Number of environments.
-    stopped : bool
-        Whether training stopped at the smallest loss on held-out rows.
+    spec: ModelSpec
+    sentence: str  # how it was chosen
+    found: CandidateLosses | None = None  # where environments were left out
+
+
+def choose(
+    model: "EnvironmentEstimator", problem: Problem, specs: Sequence[ModelSpec], progress: Progress
+) -> ChosenSpec:
+    """Choose a candidate by the rule of the model.
+
+    With fewer than three environments none can be left out: the first candidate is taken. With
+    early stopping the mean loss at such environments chooses candidate and step.
     """
-    end = ", stopped where the loss on held-out rows was smallest" if stopped else ""
-    if asked is None:
+    if model.early_stopping:
+        return _stop_early(model, problem, specs, progress)
+    if len(specs) < 2 or not problem.can_leave_one_out:
+        return ChosenSpec(specs[0], _describe_defaults(model))
+    futures = tuple(dict.fromkeys((LIKE, *(model.futures or FUTURES))))
+    losses, flagged = left_out_losses(model, problem, specs, futures, progress)
+    named = model._column_names()
+    found = CandidateLosses(
+        losses=losses,
+        futures=futures,
+        weights=[spec.hyper.get("penalty_weight") for spec in specs],
+        default=model._default_penalty_weight() if problem.trusts_preset else None,
+        flagged=tuple(named[d] for d in sorted({int(d) for own in flagged for d in own})),
+        stressed=np.array([len(own) > 0 for own in flagged]),
+    )
+    best = pick(found, model.choose)
+    return ChosenSpec(specs[best], describe(found, model.choose, best), found)
+
+
+def _stop_early(
+    model: "EnvironmentEstimator", problem: Problem, specs: Sequence[ModelSpec], progress: Progress
+) -> ChosenSpec:
+    """Choose candidate and step by the mean loss at environments, or rows, left out."""
+    last = max(spec.last_step for spec in specs)
+    every = max(1, last // CHECKPOINTS)
+    leave_out = problem.can_leave_one_out
+    if leave_out:
+        losses, steps = problem.left_out_losses(specs, every, progress)
+    else:
+        specs = specs[:1]
+        losses, steps = problem.held_out_losses(specs[0], every, progress)
+    mean = np.nan_to_num(losses.mean(1), nan=np.inf, posinf=np.inf)  # [C, T]
+    for c, spec in enumerate(specs):
+        # steps before the penalty has its full weight do not count
+        mean[c, (steps < spec.full_penalty_at) & (steps < steps[-1])] = np.inf
+    at = mean.argmin(1)  # [C]
+    final = losses[np.arange(len(specs)), :, at]  # [C, E]
+    weights = [spec.hyper.get("penalty_weight") for spec in specs]
+    found = CandidateLosses(losses=final[:, None], futures=(LIKE,), weights=weights)
+    best = pick(found, "average")
+    stopped = int(steps[at[best]]) + 1
+    spec = specs[best] if stopped == last else replace(specs[best], stop_after=stopped)
+    if not leave_out:
+        return ChosenSpec(spec, _describe_defaults(model))
+    return ChosenSpec(spec, describe(found, "average", best), found)
+
+
+def _describe_defaults(model: "EnvironmentEstimator") -> str:
+    """Describe a fit in which no environment was left out; warn of unused candidates."""
+    end = ", stopped where the loss on held-out rows was smallest" if model.early_stopping else ""
+    count, has_candidates = model.n_environments_, len(model.candidates or ()) > 1
+    if has_candidates:
+        asked = "candidates need"
+    elif chooses_penalty(model) and count > 1:
+        asked = "penalty_weight='auto' needs"
+    else:
         return f"given or default hyper-parameters{end}"
-    there = "there is one" if environments == 1 else f"there are {environments}"
-    return f"{asked} at least three environments, {there}: default hyper-parameters are used{end}"
+    there = "there is one" if count == 1 else f"there are {count}"
+    reason = f"{asked} at least three environments, {there}: default hyper-parameters are used{end}"
+    if has_candidates:
+        warnings.warn(reason, stacklevel=6 if model.early_stopping else 5)
+    return reason
+
+
+def left_out_losses(
+    model: "EnvironmentEstimator",
+    problem: Problem,
+    specs: Sequence[ModelSpec],
+    futures: Sequence[Future],
+    progress: Progress,
+) -> tuple[np.ndarray, list[np.ndarray]]:  # [C, F, E], E of column numbers
+    """Train every candidate without each environment; return losses there, and flagged columns."""
+    count, bank = problem.n_environments, problem.bank
+    folds = [[e for e in range(count) if e != left_out] for left_out in range(count)]
+    thinned = problem.for_choosing(specs)
+    runs = [thinned.run(spec, others) for others in folds for spec in specs]
+    records = problem.train(runs, max(spec.last_step for spec in specs), progress)
+    losses = np.full((len(specs), len(futures), count), np.nan)
+    flagged = []
+    for left_out, others in enumerate(folds):
+        columns = _flag(model, problem, others) if len(futures) > 1 else np.empty(0, int)
+        flagged.append(columns)
+        rows = problem.rows.every[left_out]
+        total = problem.weights[rows].sum()
+        numbers = hash_rows(model._filled(bank.features[rows]), bank.targets[rows], 0)
+        rows = rows[numbers.argsort(kind="stable")]
+        x, y, shares = bank.features[rows], bank.targets[rows], problem.weights[rows] / total
+        for c in range(len(specs)):
+            number = left_out * len(specs) + c
+            run, record = runs[number], records[number]
+            if record.diverged_at is not None:
+                continue
+            without = copy(model)
+            without._take(run, record)
+            for f, future in enumerate(futures):
+                moved = future_rows(x, y, columns, future, bank.n_classes is not None)
+                outputs = (without._outputs(without._prepare(each)) for each in moved)
+                losses[c, f, left_out] = np.mean(
+                    [shares @ without._losses(each, y) for each in outputs]
+                )
+    return losses, flagged
+
+
+def _flag(
+    model: "EnvironmentEstimator", problem: Problem, environments: Sequence[int]
+) -> np.ndarray:
+    """Return the columns whose relation to the target changes between some environments."""
+    bank, rows = problem.bank, problem.rows.every
+    chosen = np.concatenate([rows[e] for e in environments])
+    site = np.repeat(environments, [len(rows[e]) for e in environments])
+    x = model._filled(bank.features[chosen])
+    return flagged_columns(x, bank.targets[chosen], site, bank.n_classes is not None)

@@ -1,20 +1,171 @@
 """Estimator classes: classifiers and regressors per objective, with networks and with trees."""
 
 from inspect import getdoc
-from typing import Literal
+from typing import Any, Literal
 
-from wri.errors import InputError, check_option
-from wri.estimators.base import Estimator
-from wri.estimators.boosted import TreeEstimator
-from wri.estimators.classifiers import Classifier
-from wri.estimators.common import EnvironmentEstimator
-from wri.estimators.regressors import Regressor
+import numpy as np
+from scipy.special import logsumexp, softmax
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from wri.errors import InputError, check_option, shorten
+from wri.estimators.base import EnvironmentEstimator
+from wri.estimators.network import Estimator
+from wri.estimators.trees import TreeEstimator
 from wri.objectives import Objective, register
 from wri.registry import ALGORITHMS, OBJECTIVES, AlgorithmEntry, ObjectiveEntry
+from wri.stacked import CROSS_ENTROPY, SQUARED
 
+LARGEST = 1e150  # of a target, so that its square is finite
 EXAMPLES = "\nExamples\n--------\n"
 REFERENCES = "\nReferences\n----------\n"
 NETWORK_TO_TREES = ("steps=60", "rounds=20, least_rows=5")
+
+
+class Classifier(ClassifierMixin, EnvironmentEstimator):  # type: ignore[misc]
+    """Classifier with log-loss of the class probabilities, which are the softmax of the outputs.
+
+    Labels may be of any type; two classes or more. The attribute `classes_` holds the labels in the
+    order of the columns of `predict_proba`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri import WRIClassifier
+    >>> X = np.random.default_rng(0).normal(size=(90, 2))
+    >>> y = np.where(X[:, 0] > 0, "ill", "well")
+    >>> site = np.repeat(["north", "east", "south"], 30)
+    >>> model = WRIClassifier(steps=60, site_spread=False).fit(X, y, groups=site)
+    >>> model.predict([[1.5, 0.0], [-1.5, 0.0]]).tolist()
+    ['ill', 'well']
+    >>> model.n_environments_
+    3
+    """
+
+    _loss = CROSS_ENTROPY
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict the most probable class of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        classes : ndarray of shape (n_rows,)
+            Labels out of `classes_`.
+        """
+        return self._decide(self._finite_outputs(self._prepared(X)))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_rows, n_classes)
+            Columns in the order of `classes_`.
+        """
+        return self._predictions(self._finite_outputs(self._prepared(X)))
+
+    @property
+    def _n_outputs(self) -> int:
+        return len(self.classes_)
+
+    def _encode(self, y: np.ndarray) -> np.ndarray:
+        check_classification_targets(y)
+        self.classes_, number = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            only = shorten(repr(self.classes_[0]))
+            raise InputError(f"y holds one class, {only}; a classifier needs two classes")
+        return number
+
+    def _decide(self, outputs: np.ndarray) -> np.ndarray:
+        return self.classes_[outputs.argmax(1)]
+
+    def _predictions(self, outputs: np.ndarray) -> np.ndarray:
+        return softmax(outputs, axis=1)
+
+    def _confidence(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
+        ordered = np.sort(outputs, axis=1)
+        return ordered[:, -1] - logsumexp(ordered[:, :-1], axis=1)
+
+    def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C − 1]
+        """Return log-odds against the last class; a shift of all outputs does not matter."""
+        return outputs[:, :-1] - outputs[:, -1:]
+
+    def _shape_coefficients(
+        self, weight: np.ndarray, bias: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if len(weight) == 2:
+            return weight[1:] - weight[:1], bias[1:] - bias[:1]
+        return weight - weight.mean(0), bias - bias.mean()
+
+
+class Regressor(RegressorMixin, EnvironmentEstimator):  # type: ignore[misc]
+    """Regressor with squared error.
+
+    Penalties scale with y⁴, so λ would depend on the unit of y. Therefore y is standardised with
+    the training rows, and predictions are returned in the unit of y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri import WRIRegressor
+    >>> X = np.random.default_rng(0).normal(size=(90, 2))
+    >>> y = 100 + 10 * X[:, 0]
+    >>> site = np.repeat(["north", "east", "south"], 30)
+    >>> model = WRIRegressor(steps=60, site_spread=False).fit(X, y, groups=site)
+    >>> low, high = model.predict([[-1.5, 0.0], [1.5, 0.0]])
+    >>> bool(low < 100 < high)
+    True
+    >>> model.n_environments_
+    3
+    """
+
+    _loss = SQUARED
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict the target of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        values : ndarray of shape (n_rows,)
+            Predictions in the unit of y.
+        """
+        return self._decide(self._finite_outputs(self._prepared(X)))
+
+    def _decide(self, outputs: np.ndarray) -> np.ndarray:
+        return self._predictions(outputs)[:, 0]
+
+    def _predictions(self, outputs: np.ndarray) -> np.ndarray:
+        return self.target_scaling_.undo(outputs)
+
+    def _encode(self, y: np.ndarray) -> np.ndarray:
+        numbers = np.asarray(y, np.float64)
+        largest = float(np.abs(numbers).max())
+        if largest and not 1 / LARGEST < largest < LARGEST:
+            raise InputError(
+                f"y holds numbers of the order of {largest:.0e}, whose squares do not fit in "
+                "float64; give y in another unit"
+            )
+        return numbers
+
+    def _shape_coefficients(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, float]:
+        unit = self.target_scaling_
+        return weight[0] * unit.scale, float(bias[0] * unit.scale + unit.mean)
+
 
 Kind = type[Classifier] | type[Regressor]
 Predictor = type[Estimator] | type[TreeEstimator]

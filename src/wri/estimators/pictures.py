@@ -8,6 +8,7 @@ other backbone.
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,9 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from wri.datasets import ImageFolder
 from wri.errors import InputError, shorten
-from wri.estimators.classifiers import Classifier
-from wri.estimators.derived import ESTIMATORS
-from wri.estimators.verdicts import Assessment
+from wri.estimators.derived import ESTIMATORS, Classifier
+from wri.estimators.evidence import Assessment
 from wri.features.backbones import Backbone, as_backbone
 from wri.features.extraction import PathLike, PictureFeatures, extract
 from wri.progress import progress_bar
@@ -260,17 +260,8 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         assessment : Assessment
             Arrays with one entry per picture.
         """
-        pictures = pictures if isinstance(pictures, ImageFolder) else list(pictures)
         found = self._checked(pictures)
-        judged = self.estimator_.assess(found.x)
-
-        def fill(values: np.ndarray, otherwise: Any) -> np.ndarray:
-            n = len(found.kept) + len(found.broken)
-            kind = np.result_type(values, np.asarray(otherwise))
-            every = np.full((n, *values.shape[1:]), otherwise, kind)
-            every[found.kept] = values
-            return every
-
+        judged, fill = self.estimator_.assess(found.x), partial(_fill, found)
         return Assessment(
             predictions=fill(judged.predictions.astype(object), None),
             probabilities=fill(judged.probabilities, np.nan),
@@ -400,6 +391,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimator_")
         backbone = self._found_backbone()
         self._check_backbone(backbone.digest)
+        pictures = pictures if isinstance(pictures, ImageFolder) else list(pictures)
         return self._extract(pictures, backbone)
 
     def _judge_each(
@@ -409,15 +401,17 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         otherwise: Any = np.nan,
     ) -> np.ndarray:
         """Apply `judge` to the readable pictures; other files get the value `otherwise`."""
-        pictures = pictures if isinstance(pictures, ImageFolder) else list(pictures)
         found = self._checked(pictures)
-        judged = judge(self.estimator_, found.x)
-        if not found.broken:
-            return judged
-        every = np.full((len(found.kept) + len(found.broken), *judged.shape[1:]), otherwise)
-        every = every.astype(judged.dtype)
-        every[found.kept] = judged
-        return every
+        return _fill(found, judge(self.estimator_, found.x), otherwise)
+
+
+def _fill(found: PictureFeatures, values: np.ndarray, otherwise: Any) -> np.ndarray:
+    """Put the values of readable pictures in their places, and `otherwise` in the others."""
+    kind = np.result_type(values, np.asarray(otherwise))
+    count = len(found.kept) + len(found.broken)
+    every = np.full((count, *values.shape[1:]), otherwise, kind)
+    every[found.kept] = values
+    return every
 
 
 def _labels(pictures: ImageFolder | list[PathLike], y: Any) -> np.ndarray:

@@ -18,16 +18,15 @@ from sklearn.pipeline import Pipeline, _name_estimators
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from wri.datasets.columns import ColumnReader
 from wri.errors import InputError
-from wri.estimators.columns import ColumnReader
-from wri.estimators.common import EnvironmentEstimator
-from wri.estimators.environments import read_environments, without_column
-from wri.estimators.folders import SavedInFolders
+from wri.estimators.base import EnvironmentEstimator, SavedInFolders
+from wri.estimators.inputs import read_environments, without_column
 from wri.ood.unseen import UnseenCells, flag_unseen
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
-    from wri.estimators.verdicts import Assessment
+    from wri.estimators.evidence import Assessment
 
 METADATA = ("groups", "sample_weight")
 """Arguments of the last step's `fit` besides rows and targets."""
@@ -359,9 +358,9 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         """
         X, unseen = self._read(X)
         site = self._last().score_new_site(X, **options)
-        names = self[:-1].get_feature_names_out() if len(self.steps) > 1 else site.columns
+        names = self[:-1].get_feature_names_out() if len(self.steps) > 1 else None
+        columns = site.columns if names is None else tuple(map(str, names))  # "passthrough" alone
         verdicts, reasons = flag_unseen(site.verdicts, site.reasons, unseen)
-        columns = tuple(map(str, names))
         return replace(site, columns=columns, verdicts=verdicts, reasons=reasons, unseen=unseen)
 
     def _last(self) -> Any:

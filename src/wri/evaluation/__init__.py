@@ -1,1 +1,1 @@
-"""How predictors are judged: sites left out, and the futures of a new site."""
+"""How models hold at sites held out, which one is kept, and whether it holds at a new site."""

@@ -6,13 +6,19 @@
 Features of a picture depend on its file and the backbone only: each picture passes through the
 network alone and in one thread. So they are the same to the last bit with one worker and with many.
 Files that are not pictures are named in a warning and left out.
+
+Features are kept in one SQLite file per backbone, keyed by the SHA-256 of the picture. Rows are
+written in transactions, so an interruption loses only unfinished chunks. A damaged file is made
+again; if nothing can be written, nothing is kept.
 """
 
 import hashlib
 import os
+import sqlite3
 import warnings
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +32,6 @@ from wri.datasets import Environment, ImageFolder
 from wri.errors import InputError, shorten
 from wri.features.backbones import Backbone, as_backbone
 from wri.features.picture_files import MOST_PIXELS, UnreadableError
-from wri.features.picture_store import FeatureStore
 from wri.jobs import Jobs, LocalRunner, Report
 from wri.progress import Progress, silent
 from wri.threads import one_thread
@@ -35,6 +40,10 @@ CHUNK = 64  # pictures per chunk; an interruption costs a worker at most one chu
 MOST_BYTES = 8 * MOST_PIXELS  # of a file: 16 bits for each of four channels, not compressed
 MOST_WORKERS = 8  # unless more are asked for: each needs a third of a gigabyte
 MOST_NAMED = 5  # broken pictures in a warning
+AT_ONCE = 500  # keys in one question
+SECONDS = 60.0  # to wait for another process that writes
+TABLE = "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, x BLOB, crc INTEGER)"
+HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'features'"
 
 PathLike = str | os.PathLike[str]
 
@@ -342,3 +351,63 @@ def _listed(broken: Mapping[Path, str]) -> str:
     shown = [f"{path} ({shorten(trouble)})" for path, trouble in [*broken.items()][:MOST_NAMED]]
     more = f" and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
     return ", ".join(shown) + more
+
+
+class FeatureStore:
+    """Arrays of float32 by key, in a file whose folder is made when it is written to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._writes = True
+
+    def read(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, np.ndarray]]:
+        """Yield the stored arrays of some keys."""
+        if not self.path.exists():
+            return
+        try:
+            with closing(self._open()) as file:
+                if file.execute(HAS_TABLE).fetchone() is None:
+                    return  # a process was killed before its first rows
+                for start in range(0, len(keys), AT_ONCE):
+                    some = keys[start : start + AT_ONCE]
+                    marks = ",".join("?" * len(some))
+                    rows = file.execute(
+                        f"SELECT key, x, crc FROM features WHERE key IN ({marks})", some
+                    )
+                    for key, x, crc in rows:
+                        if zlib.crc32(x) == crc:
+                            yield key, np.frombuffer(x, np.float32)
+        except sqlite3.Error as error:
+            self._complain(error)
+
+    def write(self, rows: Mapping[bytes, np.ndarray]) -> None:
+        """Store rows, all of them or none."""
+        if not self._writes or not rows:
+            return
+        data = [(key, x.tobytes()) for key, x in rows.items()]
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(self._open()) as file, file:
+                file.execute(TABLE)
+                file.executemany(
+                    "INSERT OR REPLACE INTO features VALUES (?, ?, ?)",
+                    [(key, x, zlib.crc32(x)) for key, x in data],
+                )
+        except (OSError, sqlite3.Error) as error:
+            self._complain(error)
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=SECONDS)
+
+    def _complain(self, error: Exception) -> None:
+        if isinstance(error, OSError | sqlite3.OperationalError):  # no rights, no space
+            self._writes = False
+            warnings.warn(
+                f"{self.path} cannot be used ({error}), so these features will be made again next "
+                "time; set WRI_CACHE to a folder with free space",
+                stacklevel=4,
+            )
+            return
+        warnings.warn(f"{self.path} is damaged and is made again ({error})", stacklevel=4)
+        with suppress(OSError):
+            self.path.unlink()

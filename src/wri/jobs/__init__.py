@@ -8,21 +8,14 @@ again. Worker processes, and a Ray that was started here, end with their runner 
 """
 
 from wri.errors import check_option
-from wri.jobs.local import LocalRunner
-from wri.jobs.on_ray import RayRunner
-from wri.jobs.runner import WORKER, Ended, Jobs, Report, Runner
-
-__all__ = [
-    "RUNNERS",
-    "WORKER",
-    "Ended",
-    "Jobs",
-    "LocalRunner",
-    "RayRunner",
-    "Report",
-    "Runner",
-    "open_runner",
-]
+from wri.jobs.local import LocalRunner as LocalRunner
+from wri.jobs.on_ray import RayRunner as RayRunner
+from wri.jobs.runner import WORKER as WORKER
+from wri.jobs.runner import Ended as Ended
+from wri.jobs.runner import Jobs as Jobs
+from wri.jobs.runner import Report as Report
+from wri.jobs.runner import Runner as Runner
+from wri.jobs.runner import run_calls as run_calls
 
 RUNNERS: dict[str, type[LocalRunner] | type[RayRunner]] = {"local": LocalRunner, "ray": RayRunner}
 

@@ -3,14 +3,17 @@
 import pickle
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from io import BytesIO
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import cloudpickle
 import numpy as np
+
+from wri.errors import InputError, LostBackendError
 
 RETRIES = 3  # of a job whose worker dies
 WORKER = 3.5e8  # bytes of PyTorch and wri in a worker process
@@ -148,3 +151,39 @@ class Runner(ABC):
             if (category, text) not in self._warned:
                 self._warned.add((category, text))
                 warnings.warn(text, category, stacklevel=3)
+
+
+Job = TypeVar("Job")
+
+
+def run_calls(
+    runner: Runner,
+    work: Callable[[Any, Job], Any],
+    rows: Any,
+    jobs: Sequence[Job],
+    describe: Callable[[Job], str],
+) -> Iterator[tuple[Job, Any]]:
+    """Run `work(rows, job)` for every job, and yield jobs with results as they finish.
+
+    `describe` names a job that was given up. Calls may write to their rows, so rows are part of
+    the work and not shared.
+    """
+    try:
+        with closing(runner.run(Jobs(work=partial(_call, work, rows), jobs=jobs))) as finished:
+            for ended in finished:
+                if ended.lost is not None:
+                    raise InputError(
+                        f"{runner.name} gave up {describe(jobs[ended.number])} after "
+                        f"{runner.retries + 1} tries ({ended.lost}); if memory was short, start "
+                        "fewer workers, or use --backend local"
+                    )
+                yield jobs[ended.number], ended.result
+    except LostBackendError as error:
+        raise LostBackendError(
+            f"Ray was lost ({error}); nothing was written: give the same command again, or "
+            "use --backend local"
+        ) from error
+
+
+def _call(work: Callable[[Any, Job], Any], rows: Any, job: Job, report: Report) -> Any:
+    return work(rows, job)

@@ -551,18 +551,3 @@ def _log_far(tail: ScoreTail, scores: np.ndarray) -> np.ndarray:  # [n] -> [n]
     """Return the logarithm of the share of rows that score at most as high, times the factor."""
     with np.errstate(divide="ignore"):  # rows beyond all bounds have no share
         return np.log(FAR_FACTOR * tail.share(scores))
-
-
-class HeldOutRows(NamedTuple):
-    """Held-out rows of the training environments with predictions and losses."""
-
-    predictions: np.ndarray  # [n, C], class probabilities, or [n, 1] numbers
-    losses: np.ndarray  # [n]
-    environment: np.ndarray  # [n]
-    shares: np.ndarray  # [n], sum to one, every environment counted alike
-
-    @classmethod
-    def of(cls, predictions: np.ndarray, losses: np.ndarray, weights: Sequence[np.ndarray]) -> Self:
-        """Make the record of rows in the order of environments, with the weights of each."""
-        environment = np.repeat(np.arange(len(weights)), [len(own) for own in weights])
-        return cls(predictions, losses, environment, np.concatenate(equal_shares(weights)))

@@ -6,34 +6,25 @@ in the name of a column or a site is shown as it is written.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
+    from PIL.Image import Image
 
 Tone = Literal["warning", "note", "good"]
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Highlighted paragraph; its tone is shown in words and by an icon, not by colour alone.
-
-    Parameters
-    ----------
-    text : str
-        What the reader must know.
-    tone : {"warning", "note", "good"}, default="warning"
-        Sections with warnings are marked in the table of contents.
-    title : str, default=""
-        Words in front of the text; by default "Warning", "Note" or "Good".
-    """
+    """Highlighted paragraph; its tone is shown in words and by an icon, not by colour alone."""
 
     kind: ClassVar = "notice"
     text: str
-    tone: Tone = "warning"
-    title: str = ""
+    tone: Tone = "warning"  # sections with warnings are marked in the table of contents
+    title: str = ""  # words in front of the text; by default "Warning", "Note" or "Good"
 
     @property
     def label(self) -> str:
@@ -42,94 +33,52 @@ class Notice:
 
 @dataclass(frozen=True)
 class PageCell:
-    """Cell of a table with more than a plain text.
-
-    Parameters
-    ----------
-    text : str
-        What is shown.
-    detail : str, default=""
-        A second, smaller line: an interval, a number to compare with.
-    best : bool, default=False
-        Whether the cell stands out as the best of those it is compared with.
-    tone : {"", "warning"}, default=""
-        "warning" marks the cell with a sign, for numbers that need attention.
-    """
+    """Cell of a table with more than a plain text."""
 
     text: str
-    detail: str = ""
-    best: bool = False
-    tone: Literal["", "warning"] = ""
+    detail: str = ""  # second, smaller line: an interval, a number to compare with
+    best: bool = False  # whether the cell stands out among those it is compared with
+    tone: Literal["", "warning"] = ""  # "warning" marks numbers that need attention with a sign
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageTable:
-    """Table whose first column names the rows.
-
-    Parameters
-    ----------
-    caption : str
-        What the table shows.
-    columns : sequence of str
-        Names of the columns, that of the row names included.
-    rows : sequence of sequences of str or PageCell
-        As long as `columns`; the first one of each is the row's name. Columns of numbers are
-        aligned to the right by themselves.
-    note : str, default=""
-        A line below: how intervals were made, what bold means.
-    summary : int, default=0
-        How many of the last rows sum up the others (means, worst cases); a line sets them apart.
-    """
+    """Table whose first column names the rows."""
 
     kind: ClassVar = "table"
     caption: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str | PageCell]]
-    note: str = ""
-    summary: int = 0
+    columns: Sequence[str]  # names, that of the row names included
+    rows: Sequence[Sequence[str | PageCell]]  # columns of numbers are aligned to the right
+    note: str = ""  # line below: how intervals were made, what bold means
+    summary: int = 0  # number of last rows that sum up the others; a line sets them apart
 
 
 @dataclass(frozen=True, kw_only=True)
 class PagePicture:
-    """Figure with its text alternative.
-
-    Parameters
-    ----------
-    figure : Figure or Path
-        Drawn by `style.figure`, or an SVG file that `style.save` wrote; goes into the page as SVG.
-    alternative : str
-        What the figure shows, for people who do not see it: the main finding with its numbers,
-        such as the `meaning` of a diagnosis. `style.describe` tells titles, axes and legends.
-    caption : str, default=""
-        A line below the figure, for everybody; the section's title names a figure without one.
-    data : PageTable, default=None
-        The numbers behind the figure, folded away until asked for.
-    """
+    """Figure with its text alternative."""
 
     kind: ClassVar = "picture"
-    figure: "Figure | Path"
-    alternative: str
-    caption: str = ""
-    data: PageTable | None = None
+    figure: "Figure | Path"  # from `style.figure`, or an SVG file that `style.save` wrote
+    alternative: str  # what it shows, for people who do not see it: the finding with its numbers
+    caption: str = ""  # line below; the section's title names a figure without one
+    data: PageTable | None = None  # numbers behind the figure, folded away until asked for
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """Small photograph.
+    """Small photograph."""
 
-    Parameters
-    ----------
-    image : bytes
-        PNG or JPEG, such as `pictures.make_thumbnail` gives.
-    alternative : str
-        What it shows, as far as it is known: label, environment, file.
-    caption : str
-        A line or two below it.
-    """
+    image: bytes  # PNG or JPEG, such as `make_thumbnail` gives
+    alternative: str  # what it shows, as far as it is known: label, environment, file
+    caption: str  # a line or two below it
 
-    image: bytes
-    alternative: str
-    caption: str
+
+def make_thumbnail(picture: "Image", size: int = 192) -> bytes:
+    """Return an RGB picture as JPEG, at most `size` pixels wide and high; it is made smaller."""
+    picture.thumbnail((size, size))
+    file = BytesIO()
+    picture.save(file, "JPEG", quality=80)
+    return file.getvalue()
 
 
 @dataclass(frozen=True)
@@ -186,27 +135,11 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Self-contained page.
+    """Self-contained page."""
 
-    Parameters
-    ----------
-    title : str
-        The page's heading and the title of the browser's window.
-    lead : str or sequence of str
-        What the reader must know if they read no more than this; paragraphs.
-    sections : sequence of Section
-        Each has a line in the table of contents.
-    facts : sequence of (str, str), default=()
-        Three to six key numbers, large, below the lead.
-    notices : sequence of Notice, default=()
-        What concerns the whole page, above the first section.
-    opening : sequence of Block, default=()
-        Blocks on the first screen, beside each other where there is room.
-    """
-
-    title: str
-    lead: str | Sequence[str]
-    sections: Sequence[Section]
-    facts: Sequence[tuple[str, str]] = ()
-    notices: Sequence[Notice] = ()
-    opening: Sequence[Block] = ()
+    title: str  # heading, and title of the browser's window
+    lead: str | Sequence[str]  # what the reader must know if they read no more; paragraphs
+    sections: Sequence[Section]  # each has a line in the table of contents
+    facts: Sequence[tuple[str, str]] = ()  # three to six key numbers, large, below the lead
+    notices: Sequence[Notice] = ()  # what concerns the whole page, above the first section
+    opening: Sequence[Block] = ()  # on the first screen, beside each other where there is space

@@ -15,6 +15,11 @@ def standard_error(values: Sequence[float] | np.ndarray) -> float | None:
     return float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else None
 
 
+def half_width(error: float, freedom: int, level: float = 0.95) -> float:
+    """Return half the width of Student's interval."""
+    return float(t.ppf((1 + level) / 2, freedom)) * error
+
+
 @dataclass(frozen=True, kw_only=True)
 class Interval:
     """Mean of the groups' means with its standard error and Student's 95 % interval."""
@@ -41,7 +46,7 @@ def interval(groups: Sequence[np.ndarray]) -> Interval:
     mean = float(np.mean([np.mean(group) for group in groups]))
     pooled = sum(float(np.sum((group - np.mean(group)) ** 2)) for group in groups) / freedom
     error = float(np.sqrt(pooled * sum(1 / n for n in sizes))) / len(groups)
-    half = float(t.ppf(0.975, freedom)) * error
+    half = half_width(error, freedom)
     return Interval(mean=mean, error=error, low=mean - half, high=mean + half, n=sum(sizes))
 
 

@@ -5,36 +5,35 @@
 
 import os
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree import ElementTree
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from wri import __version__
+from wri.errors import InputError
 from wri.report import style
 from wri.report.blocks import Block, Page, PageCell, PagePicture, PageTable, Section
-from wri.report.pictures import data_uri, inline_svg
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SVG = "http://www.w3.org/2000/svg"
+XLINK = "http://www.w3.org/1999/xlink"
+DESCRIPTION = ".//{http://purl.org/dc/elements/1.1/}description"
+
+_KINDS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg"}
+_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_REFERENCE = re.compile(r"url\(#([^)]+)\)")
 _NUMBER = re.compile(r"[+\-−±<>≤≥~≈]?\s?\d|[–—-]?$|not finite$")
 
 
 def write_page(page: Page, path: Path) -> Path:
-    """Write a page to a file, completely or not at all.
-
-    Parameters
-    ----------
-    page : Page
-        What is shown.
-    path : Path
-        An HTML file; its folder is made where it is missing.
-
-    Returns
-    -------
-    Path
-        The file written.
-    """
+    """Write a page to a file, completely or not at all."""
     data = render_page(page).encode("utf-8", errors="replace")  # lone surrogates
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
@@ -155,8 +154,8 @@ def _label(block: Any) -> str:
 def _show_table(table: PageTable, heading: str, names: _Names) -> ShownTable:
     rows = [_cells(row) for row in table.rows]
     numeric = [
-        place > 0 and all(_NUMBER.match(row[place].text.strip()) for row in rows)
-        for place in range(len(table.columns))
+        k > 0 and all(_NUMBER.match(row[k].text.strip()) for row in rows)
+        for k in range(len(table.columns))
     ]
     label = names.make_label(f"Table: {table.caption or heading}")
     return ShownTable(table, label, numeric, rows)
@@ -164,3 +163,76 @@ def _show_table(table: PageTable, heading: str, names: _Names) -> ShownTable:
 
 def _cells(row: Sequence[str | PageCell]) -> list[PageCell]:
     return [each if isinstance(each, PageCell) else PageCell(each) for each in row]
+
+
+def inline_svg(figure: "Figure | Path", prefix: str, title: str, description: str) -> str:
+    """Return a figure as an SVG element that can be in one page with others."""
+    text = figure.read_text("utf-8") if isinstance(figure, Path) else style.as_svg(figure)
+    root = ElementTree.fromstring(_NO_XML.sub("", text))  # drops comments, too
+    for name in ("metadata", "defs"):  # the first <defs> holds a style sheet for the whole page
+        found = root.find(f"{{{SVG}}}{name}")
+        if found is not None and (name == "metadata" or found.find(f"{{{SVG}}}style") is not None):
+            root.remove(found)
+    for group in root.iter(f"{{{SVG}}}g"):
+        for child in list(group):
+            if child.get("id") == "patch_1":  # the figure's background; the page has its own
+                group.remove(child)
+    _prefix_ids(root, prefix)
+    _name(root, prefix, title, description)
+    width = _pixels(root.attrib.pop("width", ""))
+    root.attrib.pop("height", None)  # follows from the width and the view box
+    if width:
+        root.set("style", f"--width: {width:g}px")
+    ElementTree.register_namespace("", SVG)
+    ElementTree.register_namespace("xlink", XLINK)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def read_description(path: Path) -> str:
+    """Return the description in an SVG file; empty if there is none."""
+    return ElementTree.fromstring(path.read_text("utf-8")).findtext(DESCRIPTION, "").strip()
+
+
+def data_uri(image: bytes) -> str:
+    """Return PNG or JPEG as an address that holds the image itself."""
+    for start, kind in _KINDS.items():
+        if image.startswith(start):
+            return f"data:image/{kind};base64,{b64encode(image).decode()}"
+    raise InputError("a thumbnail must be a PNG or a JPEG image")
+
+
+def _prefix_ids(root: ElementTree.Element, prefix: str) -> None:
+    """Rename ids and everything that refers to them.
+
+    Equal images in a figure share an id, which only the first one keeps.
+    """
+    known: set[str] = set()
+    for element in root.iter():
+        if element.get("id") in known:
+            del element.attrib["id"]
+        known.add(element.get("id", ""))
+        for key, value in element.attrib.items():
+            if key == "id":
+                element.set(key, prefix + value)
+            elif key in ("href", f"{{{XLINK}}}href") and value.startswith("#"):
+                element.set(key, f"#{prefix}{value[1:]}")
+            else:
+                element.set(key, _REFERENCE.sub(rf"url(#{prefix}\1)", value))
+
+
+def _name(root: ElementTree.Element, prefix: str, title: str, description: str) -> None:
+    """Add title and description as elements, to which the figure refers."""
+    for old in root.findall(f"{{{SVG}}}title"):
+        root.remove(old)
+    for index, (tag, text) in enumerate((("title", title), ("desc", description))):
+        element = ElementTree.Element(f"{{{SVG}}}{tag}", {"id": f"{prefix}{tag}"})
+        element.text = _NO_XML.sub("", text)
+        root.insert(index, element)
+    root.set("role", "img")
+    root.set("aria-labelledby", f"{prefix}title")
+    root.set("aria-describedby", f"{prefix}desc")
+
+
+def _pixels(length: str) -> float:
+    """Return the CSS pixels of a length in points."""
+    return float(length.removesuffix("pt")) * 96 / 72 if length.endswith("pt") else 0.0

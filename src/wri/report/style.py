@@ -112,10 +112,10 @@ def describe(drawn: "Figure") -> str:
     """Describe titles, axes and legends in words, as the start of a text alternative."""
     panels = [axes for axes in drawn.axes if axes.get_label() != "<colorbar>"]
     parts = [f"{len(panels)} panels."] if len(panels) > 1 else []
-    for place, axes in enumerate(panels, 1):
+    for number, axes in enumerate(panels, 1):
         title = " ".join(filter(None, (axes.get_title(side) for side in _SIDES)))
         said = [
-            f"Panel {place}" if len(panels) > 1 else "",
+            f"Panel {number}" if len(panels) > 1 else "",
             f"“{title}”" if title else "",
             f"horizontal axis “{axes.get_xlabel()}”" if axes.get_xlabel() else "",
             f"vertical axis “{axes.get_ylabel()}”" if axes.get_ylabel() else "",

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from wri.densities import Mixture
-from wri.estimators.classifiers import Classifier
-from wri.ood.evidence import ConfidenceTails, Densities, Evidence, HeldOutRows, ScoreTail
-from wri.ood.expected_loss import LeftOutSites
-from wri.ood.ranges import ColumnRanges
+from wri.estimators.derived import Classifier
+from wri.ood.evidence import ConfidenceTails, Densities, Evidence, ScoreTail
+from wri.ood.held_out import ColumnRanges, HeldOutRows, LeftOutSites
 from wri.saving.folder import require
 from wri.saving.predictors import Implied, Shapes, read_scaling
 
@@ -43,7 +42,7 @@ def encode_evidence(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "target": np.stack(model.target_scaling_),
         "densities.units": np.stack([evidence.densities.mean, evidence.densities.scale]),
         "densities": evidence.densities.parameters,
-        "known": np.column_stack(model.known_),
+        "known": np.column_stack(model.held_out_),
         "ranges": np.stack(model.ranges_),
         "left_out": None if model.left_out_ is None else np.stack(model.left_out_),
         **{name: np.stack([tail.scores, tail.shares]) for name, tail in tails.items()},
@@ -85,7 +84,7 @@ def fill_evidence(model: Any, record: Mapping[str, Any], arrays: Mapping[str, np
         scale=scale,
         n_environments=model.n_environments_,
     )
-    model.known_ = _decode_held_out(arrays["known"], model)
+    model.held_out_ = _decode_held_out(arrays["known"], model)
     model.ranges_ = ColumnRanges(*arrays["ranges"])
     require(bool(np.less_equal(*model.ranges_).all()), "ranges must have low <= high")
     left_out = arrays.get("left_out")  # [2, E]

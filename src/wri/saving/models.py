@@ -23,12 +23,10 @@ from sklearn.utils.validation import check_is_fitted
 
 import wri
 from wri.errors import InputError, check_option
-from wri.estimators.classifiers import Classifier
-from wri.estimators.derived import ESTIMATORS
-from wri.estimators.folders import SavedInFolders
-from wri.estimators.parameters import check_parameters
+from wri.estimators.base import SavedInFolders
+from wri.estimators.derived import ESTIMATORS, Classifier
+from wri.estimators.inputs import check_parameters
 from wri.estimators.pipeline import EnvironmentPipeline
-from wri.estimators.specs import plain_parameter
 from wri.saving import folder as files
 from wri.saving.evidence import encode_evidence, fill_evidence, implied_shapes
 from wri.saving.folder import LARGEST, RECORD, named, require, tensors_name
@@ -52,7 +50,7 @@ from wri.saving.values import (
     record_digest,
 )
 from wri.training import ModelSpec
-from wri.training.spec import decode_option
+from wri.training.spec import decode_option, encode_option
 
 if TYPE_CHECKING:
     from wri.features import Backbone
@@ -378,3 +376,15 @@ def _decode_tensors(data: bytes, implied: Shapes) -> dict[str, np.ndarray]:
         finite = name == "candidate_losses" or bool(np.isfinite(array).all())
         require(finite, f"{name} holds NaN or infinity")
     return {name: array.copy() for name, array in found.items()}  # writable, as torch wants them
+
+
+def plain_parameter(value: Any) -> Any:
+    """Convert a constructor's argument to plain values; densities become kind and fields."""
+    if isinstance(value, Mapping):
+        return {name: plain_parameter(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_parameter(each) for each in value]
+    try:
+        return encode_option(value)
+    except InputError as error:
+        raise TypeError(str(error)) from error

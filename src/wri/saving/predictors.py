@@ -10,8 +10,7 @@ import numpy as np
 
 from wri.boosting import ColumnView, Trees, TreeSpec
 from wri.boosting.model_text import MOST_BYTES
-from wri.estimators.boosted import TreeEstimator
-from wri.estimators.tree_columns import LARGEST_CODE
+from wri.estimators.trees import LARGEST_CODE, TreeEstimator
 from wri.rows import Scaling
 from wri.saving.folder import require
 from wri.saving.values import Types, check_entries, check_names, decode_labels, encode_labels

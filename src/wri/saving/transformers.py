@@ -19,8 +19,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, RobustScaler, StandardScaler
 
+from wri.datasets.columns import READ, ColumnReader
 from wri.errors import InputError
-from wri.estimators.columns import READ, ColumnReader
 from wri.estimators.pipeline import EnvironmentPipeline
 from wri.saving.folder import require
 from wri.saving.values import NUMBER_TYPES, check_entries, check_names, check_texts, pack, unpack

@@ -3,8 +3,7 @@
 from wri.stacked.adam import Adam, clip_norm
 from wri.stacked.by_hand import OneHiddenLayer, Pullback
 from wri.stacked.losses import CROSS_ENTROPY, LOGISTIC, LOSSES, SQUARED, Loss
-from wri.stacked.network import AnyNetwork, Network, View, Views
-from wri.stacked.packing import Packing, differentiate
+from wri.stacked.network import AnyNetwork, Network, Packing, View, Views, differentiate
 from wri.stacked.seeds import Streams, generator
 
 __all__ = [

@@ -3,12 +3,16 @@
 Shapes are written `[R, E, B, features]`, but activations are stored with the features before the
 rows, `[R, features, rows]`: with few classes and many rows the last product and the softmax are
 several times faster in this order.
+
+All parameters of a run are one row `[R, P]`: gradients, Adam, clipping, freezing and saving are a
+few operations, whatever the number of layers.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from math import prod
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +20,6 @@ import torch
 from torch import Tensor
 
 from wri.errors import InputError, shorten
-from wri.stacked.packing import Packing
 from wri.stacked.seeds import generator
 
 MOST_WEIGHTS = 2**27  # one gigabyte in double precision
@@ -35,6 +38,30 @@ class Views(NamedTuple):
         """Return the view of that name."""
         found: Tensor = getattr(self, what)
         return found
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Division of a row of numbers into tensors of given shapes."""
+
+    shapes: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Number of entries of each tensor."""
+        return [prod(shape) for shape in self.shapes]
+
+    @property
+    def size(self) -> int:
+        """Number of entries of all tensors."""
+        return sum(self.sizes)
+
+    def views(self, flat: Tensor) -> list[Tensor]:  # [R, P] -> [R, *shape] each
+        """Return the tensors; they share memory with `flat` and its gradient."""
+        return [
+            piece.view(len(flat), *shape)
+            for piece, shape in zip(flat.split(self.sizes, dim=1), self.shapes, strict=True)
+        ]
 
 
 class AnyNetwork(Protocol):
@@ -149,3 +176,9 @@ def _columns(x: Tensor) -> Tensor:  # [R, …, F] -> [R, F, N], without a copy w
     if x.dim() > 2 and x.stride(-1) != 1:
         return x.movedim(-1, 1).flatten(2)
     return x.flatten(1, -2).transpose(1, 2)
+
+
+def differentiate(losses: Tensor, flat: Tensor) -> Tensor:  # [R], [R, P] -> [R, P]
+    """Return the gradient of each run's loss with respect to its own parameters."""
+    (gradient,) = torch.autograd.grad(losses.sum(), flat)
+    return gradient

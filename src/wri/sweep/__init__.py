@@ -1,14 +1,12 @@
 """Sweeps: hyper-parameter draws, plan, store, back ends, selection and tables."""
 
-from wri.sweep.backend import Backend
+from wri.sweep.backend import Backend, open_backend, run_sweep
 from wri.sweep.best import BestModel, best_model
-from wri.sweep.data import SweepData, gather, load_data, reload
+from wri.sweep.data import SweepData, gather, load_data, reload, seed_hash
 from wri.sweep.forecast import Forecast, forecast
 from wri.sweep.outcomes import DatasetInfo, Outcome
-from wri.sweep.plan import RunSpec, SweepSpec
-from wri.sweep.running import open_backend, run_sweep
+from wri.sweep.plan import RunSpec, SweepSpec, draw, run_seed
 from wri.sweep.selection import SELECTIONS, SelectedCheckpoint, beats_constant, choose
-from wri.sweep.spaces import draw, run_seed, seed_hash
 from wri.sweep.store import Store
 from wri.sweep.sweep import Sweep
 

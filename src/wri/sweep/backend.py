@@ -12,36 +12,21 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import torch
 
 import wri
-from wri.errors import InputError
-from wri.jobs import WORKER, Report, Runner
+from wri.errors import InputError, LostBackendError
+from wri.jobs import WORKER, Report, Runner, open_runner
 from wri.progress import Progress, silent
 from wri.sweep.data import SweepData
-from wri.sweep.memory import stack_memory
-from wri.sweep.outcomes import Checkpoints, Values
+from wri.sweep.outcomes import RunResult
 from wri.sweep.plan import RunSpec
-from wri.sweep.sweep import Sweep
+from wri.sweep.store import Store
+from wri.sweep.sweep import Sweep, stack_memory
 from wri.training.scheduling import StackJob, run_stacks, share_threads, train_stack_job
-
-
-class TrainedStack(NamedTuple):
-    """Trained stack: its runs and their results in the same order."""
-
-    runs: Sequence[RunSpec]
-    results: Sequence[Checkpoints]
-
-
-class RunResult(NamedTuple):
-    """Results of a run for the store; parameters stay in the worker."""
-
-    steps: np.ndarray  # [T]
-    measures: Mapping[str, Values]
-    diverged_at: int | None
 
 
 class Backend:
@@ -74,7 +59,7 @@ class Backend:
 
     def train(
         self, sweep: Sweep, stacks: Sequence[Sequence[RunSpec]], progress: Progress | None = None
-    ) -> Generator[TrainedStack, None, None]:
+    ) -> Generator[tuple[Sequence[RunSpec], list[RunResult]], None, None]:
         """Train stacks on one thread each, and yield each when it is done.
 
         An error or an interruption, here or where the stacks are consumed, ends the others.
@@ -90,8 +75,10 @@ class Backend:
 
         Yields
         ------
-        stack : TrainedStack
-            A trained stack.
+        runs : sequence of RunSpec
+            Runs of a trained stack.
+        results : list of RunResult
+            Their results in the same order.
         """
         if not stacks:
             return
@@ -117,7 +104,7 @@ class Backend:
         with closing(trained):
             for ended in trained:
                 if ended.lost is None:
-                    yield TrainedStack(stacks[ended.number], ended.result)
+                    yield stacks[ended.number], ended.result
                 else:
                     lost.append((stacks[ended.number], ended.lost))
         if lost:
@@ -196,3 +183,92 @@ def _describe_lost(lost: Sequence[tuple[Sequence[RunSpec], str]], runner: Runner
         "same command tries these again. If memory was short, give more --memory or start fewer "
         "workers"
     )
+
+
+def open_backend(name: str = "local") -> Backend:
+    """Open a back end by its name, for a `with` statement.
+
+    Parameters
+    ----------
+    name : {"local", "ray"}, default="local"
+        "local" trains in threads of this process. "ray" trains in processes that Ray starts on this
+        machine, or on the cluster that `RAY_ADDRESS` names.
+
+    Returns
+    -------
+    backend : Backend
+        The back end.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown or Ray is not installed.
+
+    Examples
+    --------
+    >>> from wri.sweep import open_backend
+    >>> with open_backend() as backend:
+    ...     backend.overhead([])
+    0.0
+    """
+    runner = open_runner(name, "backend")
+    return Backend(None if name == "local" else runner)
+
+
+def run_sweep(
+    sweep: Sweep,
+    store: Store,
+    progress: Progress | None = None,
+    backend: Backend | None = None,
+) -> int:
+    """Train all runs that the store does not hold yet.
+
+    Stacks are fixed in the store before they are trained, so that an interrupted sweep continues as
+    if it had not been interrupted, on any back end. Each stack trains on one thread, so that sums
+    have the same order whatever else trains.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The sweep.
+    store : Store
+        Store that is open for writing. Only this process writes to it.
+    progress : callable or None, default=None
+        Called with (steps done, steps in all) of the unfinished stacks.
+    backend : Backend or None, default=None
+        From `open_backend`. None: threads of this process.
+
+    Returns
+    -------
+    trained : int
+        Number of trained runs.
+
+    Raises
+    ------
+    LostBackendError
+        If Ray ends on the way; finished runs are in the store.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from wri.datasets import hospitals
+    >>> from wri.sweep import Store, Sweep, SweepSpec, gather, run_sweep
+    >>> sweep = Sweep(SweepSpec(("erm",), steps=2), [gather("hospitals", hospitals(20, seed=0))])
+    >>> with TemporaryDirectory() as folder, Store(Path(folder, "s.db"), write=True) as store:
+    ...     first, second = run_sweep(sweep, store), run_sweep(sweep, store)
+    >>> first, second
+    (4, 0)
+    """
+    store.plan(sweep.spec.setting, sweep.infos, sweep.new_stacks(store))
+    pending = sweep.old_stacks(store)
+    try:
+        with closing((backend or Backend()).train(sweep, pending, progress)) as trained:
+            for runs, results in trained:
+                store.finish(runs, results)
+    except LostBackendError as error:
+        raise LostBackendError(
+            f"Ray was lost ({error}); {len(store.finished())} finished runs are in {store.path}: "
+            "run the same command to continue"
+        ) from error
+    return sum(map(len, pending))

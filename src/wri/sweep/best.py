@@ -11,7 +11,6 @@ The best one is trained on all environments. A model must have run with every en
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -71,13 +70,6 @@ class BestModel:
     step: int
     value: float  # mean of the selection's values
     model: ModelSpec  # stops after the step
-
-
-class _TriedModel(NamedTuple):
-    """Model with its candidates, one per held-out environment and trial."""
-
-    draw: int
-    found: list[Candidate]  # one for each held-out environment and trial
 
 
 def best_model(
@@ -173,9 +165,12 @@ def _find_tried_models(
     selection: str,
     measure: str,
     held_out: Sequence[int],
-) -> list[_TriedModel]:
-    """Return models that ran with every environment held out, in the order of their draws."""
-    groups: dict[str, _TriedModel] = {}
+) -> list[tuple[int, list[Candidate]]]:
+    """Return models that ran with every environment held out, in the order of their draws.
+
+    Each with its draw, and a candidate per held-out environment and trial.
+    """
+    groups: dict[str, tuple[int, list[Candidate]]] = {}
     environments: dict[str, set[int]] = {}
     for trial in sorted({run.trial_seed for run in runs}):
         for k in held_out:
@@ -196,7 +191,7 @@ def _find_tried_models(
             for draw, candidate in found.items():
                 model = candidate.run.model
                 key = json.dumps(model.differences(), sort_keys=True) if model else str(draw)
-                groups.setdefault(key, _TriedModel(draw, [])).found.append(candidate)
+                groups.setdefault(key, (draw, []))[1].append(candidate)
                 environments.setdefault(key, set()).add(k)
     whole = [group for key, group in groups.items() if environments[key] == set(held_out)]
-    return sorted(whole, key=lambda group: group.draw)
+    return sorted(whole, key=lambda group: group[0])

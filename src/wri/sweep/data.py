@@ -2,24 +2,47 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from wri.datasets import Environment, LabelledFile, load_builtin, read_table
+from wri.datasets import Environment, LabelledFile, joined, load_builtin, read_table
+from wri.datasets.environments import SiteRows
 from wri.errors import InputError, shorten
 from wri.measures import applicable_measures
 from wri.presets import FALLBACK
 from wri.stacked import SQUARED
 from wri.sweep.outcomes import DatasetInfo
-from wri.sweep.spaces import seed_hash
 from wri.training import Bank
 from wri.training.memory import give_back_freed_memory
 
 HOLDOUT = 0.2  # share of an environment's rows that is never used for training
+
+
+def seed_hash(*parts: int | str) -> int:
+    """Return DomainBed's hash of its arguments.
+
+    Parameters
+    ----------
+    *parts : int or str
+        Values to hash.
+
+    Returns
+    -------
+    seed : int
+        Number below 2³¹.
+
+    Examples
+    --------
+    >>> from wri.sweep import seed_hash
+    >>> seed_hash(0, "lr") == seed_hash(0, "lr") < 2**31
+    True
+    """
+    plain = tuple(part if isinstance(part, str) else int(part) for part in parts)
+    return int(hashlib.md5(str(plain).encode(), usedforsecurity=False).hexdigest(), 16) % 2**31
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -179,35 +202,19 @@ def gather(name: str, environments: Sequence[Environment], classes: int | None =
     >>> gather("hospitals", hospitals(20, seed=0)).bank.features.shape
     (80, 3)
     """
-    return _join(name, environments, Bank(*_stack(environments), classes=classes))
-
-
-def _stack(environments: Sequence[Environment]) -> tuple[np.ndarray, np.ndarray]:
-    x, y = ([getattr(e, part) for e in environments] for part in ("x", "y"))
-    return np.concatenate(x), np.concatenate(y)
-
-
-def _join(
-    name: str,
-    environments: Sequence[Environment],
-    bank: Bank,
-    preset: str = FALLBACK,
-    source: Mapping[str, str] | None = None,
-) -> SweepData:
+    rows = joined(environments)
     return SweepData(
         name=name,
-        names=tuple(e.name for e in environments),
-        bank=bank,
-        sizes=tuple(len(e.y) for e in environments),
-        preset=preset,
-        source=source or {},
+        names=tuple(each.name for each in environments),
+        bank=Bank(rows.x, rows.y, classes=classes),
+        sizes=tuple(len(each.y) for each in environments),
     )
 
 
 def builtin_data(name: str) -> SweepData:
     """Return a built-in table by its name."""
-    environments = load_builtin(name)
-    return _join(name, environments, Bank(*_stack(environments)), "table", {"builtin": name})
+    found = gather(name, load_builtin(name))
+    return replace(found, preset="table", source={"builtin": name})
 
 
 def load_file(path: Path, target: str, environment: str, task: str | None = None) -> SweepData:
@@ -218,16 +225,19 @@ def load_file(path: Path, target: str, environment: str, task: str | None = None
 
 
 def _from_file(path: Path, table: LabelledFile, target: str, environment: str) -> SweepData:
-    x, y = table.x, table.y
-    numbers = table.classes is None
-    bank = Bank(x, y, loss=SQUARED) if numbers else Bank(x, y, classes=len(table.classes or ()))
-    source = {
-        "path": str(path.resolve()),
-        "target": target,
-        "environment": environment,
-        "task": "numbers" if numbers else "classes",
-    }
-    return _join(path.stem, table.environments, bank, "table", source)
+    if table.classes is None:
+        bank, task = Bank(table.x, table.y, loss=SQUARED), "numbers"
+    else:
+        bank, task = Bank(table.x, table.y, classes=len(table.classes)), "classes"
+    columns = {"target": target, "environment": environment, "task": task}
+    return SweepData(
+        name=path.stem,
+        names=table.names,
+        bank=bank,
+        sizes=table.sizes,
+        preset="table",
+        source={"path": str(path.resolve()), **columns},
+    )
 
 
 def load_data(
@@ -280,28 +290,7 @@ def load_data(
     return found
 
 
-class LabelledRows(NamedTuple):
-    """Rows of a data set for estimators.
-
-    Attributes
-    ----------
-    x : ndarray of shape (n, D)
-        Features.
-    y : ndarray of shape (n,)
-        Class labels or numbers.
-    site : ndarray of shape (n,)
-        Names of environments.
-    columns : tuple of str or None
-        Names of the columns; None if they have none.
-    """
-
-    x: np.ndarray  # [n, D]
-    y: np.ndarray  # [n], class labels or numbers
-    site: np.ndarray  # [n], names of environments
-    columns: tuple[str, ...] | None  # None where they have no names
-
-
-def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> LabelledRows:
+def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> SiteRows:
     """Load the rows that a store's runs were trained on.
 
     Parameters
@@ -315,8 +304,8 @@ def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> Lab
 
     Returns
     -------
-    rows : LabelledRows
-        The rows.
+    rows : SiteRows
+        The rows; x is a DataFrame if its columns have names.
 
     Raises
     ------
@@ -331,7 +320,7 @@ def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> Lab
     (3000, 2)
     """
     source = info.source
-    columns, classes = None, None
+    table = None
     if "builtin" in source:
         data = builtin_data(source["builtin"])
     elif "path" in source:
@@ -339,7 +328,6 @@ def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> Lab
         where = path or Path(source["path"])
         table = read_table(where, target, environment, source["task"])
         data = _from_file(where, table, target, environment)
-        columns, classes = table.features, table.classes
     else:
         raise InputError(f"{info.name!r} cannot be loaded again: its rows came from a program")
     if data.fingerprint != fingerprint:
@@ -347,6 +335,11 @@ def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> Lab
             f"the rows of {info.name!r} differ from those of the sweep; name the file of the "
             "sweep with --data"
         )
-    y = data.bank.targets if classes is None else np.array(classes)[data.bank.targets]
-    site = np.repeat(np.array(data.names), data.sizes)
-    return LabelledRows(data.bank.features, y, site, columns)
+    x: Any = data.bank.features
+    y = data.bank.targets
+    if table is not None:
+        import pandas as pd
+
+        x = pd.DataFrame(x, columns=list(table.features))
+        y = y if table.classes is None else np.array(table.classes)[y]
+    return SiteRows(x, y, np.repeat(np.array(data.names), data.sizes))

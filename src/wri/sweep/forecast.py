@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-import torch
-
-from wri.sweep.memory import count_side_by_side, stack_memory
 from wri.sweep.store import Store
-from wri.sweep.sweep import Sweep
+from wri.sweep.sweep import Sweep, count_side_by_side, stack_memory
+from wri.threads import torch_threads
 from wri.training import Run, train_stack
 from wri.training.memory import resident_bytes
-from wri.training.stacks import stack_cost
+from wri.training.scheduling import stack_cost
 
 PROBE = 5  # steps that are timed
 LIBRARIES = 5e7  # bytes that PyTorch takes when it first trains
@@ -90,14 +88,8 @@ def forecast(sweep: Sweep, store: Store | None) -> Forecast:
     for stack in stacks:
         runs = [sweep.run(planned) for planned in stack]
         by_algorithm.setdefault(stack[0].algorithm, []).append(runs)
-    threads = torch.get_num_threads()
-    work = 0.0
-    torch.set_num_threads(1)
-    try:
-        for alike in by_algorithm.values():
-            work += _seconds(alike, sweep.spec.checkpoint_every)
-    finally:
-        torch.set_num_threads(threads)
+    with torch_threads(1):
+        times = [_seconds(alike, sweep.spec.checkpoint_every) for alike in by_algorithm.values()]
     peaks = sorted(stack_memory(runs) for alike in by_algorithm.values() for runs in alike)
     together = count_side_by_side(peaks, sweep.memory)
     return Forecast(
@@ -105,7 +97,7 @@ def forecast(sweep: Sweep, store: Store | None) -> Forecast:
         finished=sum(run.id in done for run in sweep.planned),
         to_train=sum(map(len, stacks)),
         stacks=len(stacks),
-        seconds=work / together,
+        seconds=sum(times) / together,
         memory=resident + sum(peaks[-together:]),
     )
 

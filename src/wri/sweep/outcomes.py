@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,17 +14,12 @@ Values = Mapping[str, np.ndarray]
 """Values `[T]` by split ("env0_in", "env0_out", "env1_in", …)."""
 
 
-class Checkpoints(Protocol):
-    """Protocol of the results of a trained run."""
+class RunResult(NamedTuple):
+    """Results of a trained run for the store; parameters stay where it was trained."""
 
-    @property
-    def steps(self) -> np.ndarray: ...  # [T]
-
-    @property
-    def measures(self) -> Mapping[str, Values]: ...
-
-    @property
-    def diverged_at(self) -> int | None: ...
+    steps: np.ndarray  # [T]
+    measures: Mapping[str, Values]
+    diverged_at: int | None
 
 
 @dataclass(frozen=True, kw_only=True)

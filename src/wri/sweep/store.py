@@ -4,7 +4,7 @@ The plan (which runs, and which of them share a stack) is written before anythin
 the results of a stack in one transaction when it is done. So a finished run is never lost and never
 trained twice, and an unfinished stack is trained again as planned. After each transaction the file
 itself holds everything, so a copy of it is complete. Each row has a digest
-(`wri.sweep.integrity`), which is compared when a store is opened.
+(`wri.sweep.store_file`), which is compared when a store is opened.
 """
 
 import json
@@ -20,17 +20,21 @@ from typing import Any, Self
 import numpy as np
 
 from wri.errors import InputError, shorten
-from wri.sweep.integrity import TABLES, check_integrity, digest, result_digest, seal
-from wri.sweep.outcomes import Checkpoints, DatasetInfo, Outcome
+from wri.sweep.outcomes import DatasetInfo, Outcome, RunResult
 from wri.sweep.plan import RunSpec
 from wri.sweep.store_file import (
+    TABLES,
     VERSION,
     check_file,
+    check_integrity,
     connect,
     connect_reader,
     create,
     decode_text,
+    digest,
     locked,
+    result_digest,
+    seal,
 )
 
 
@@ -222,14 +226,14 @@ class Store:
                 due.add(stack)
         return [stacks[stack] for stack in sorted(due)]
 
-    def finish(self, runs: Sequence[RunSpec], records: Sequence[Checkpoints]) -> None:
+    def finish(self, runs: Sequence[RunSpec], records: Sequence[RunResult]) -> None:
         """Write the results of a whole stack; runs that are already finished are not changed.
 
         Parameters
         ----------
         runs : sequence of RunSpec
             Runs of the stack.
-        records : sequence of Checkpoints
+        records : sequence of RunResult
             Their results in the same order.
         """
         results, measured = [], []

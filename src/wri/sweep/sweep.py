@@ -1,23 +1,37 @@
-"""Planned and checked sweep: its runs, and which of them share a stack."""
+"""Planned and checked sweep: its runs, which of them share a stack, and the memory of a stack.
+
+Memory is estimated as
+
+    rows as tensors, to train on and to measure, and as doubles while they are standardised
+    + batches of a step + parameters with Adam's moments + what fitting a density takes
+"""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
 
 import numpy as np
+import torch
 
 from wri.errors import InputError
 from wri.jobs import WORKER
 from wri.number_text import write_number
 from wri.sweep.balance import balanced_splits
 from wri.sweep.data import SweepData
-from wri.sweep.memory import count_side_by_side, most_rows, stack_memory
 from wri.sweep.outcomes import DatasetInfo
 from wri.sweep.plan import RunSpec, SweepSpec
 from wri.sweep.store import Store
 from wri.training import Run, plan_stacks
 from wri.training.evaluation import check_measures
+from wri.training.scheduling import MOST_ROWS
 
 MEMORY = 2e9  # bytes
+COPIES = 12  # numbers per unit and row of a batch that a step keeps
+INPUTS = 3  # numbers per input and row of a batch
+ADAM = 4  # numbers per parameter: itself, its gradient and two moments
+BANKS = 2  # copies of the rows: to train on and to measure
+DOUBLES = 2  # copies of the rows while they are standardised
+DOUBLE, SINGLE = 8, 4  # bytes
+FITTED = 3  # copies of a batch while a density is fitted, in single precision
 
 
 class Sweep:
@@ -180,10 +194,18 @@ class Sweep:
         for data in self.datasets:
             new = [run for run in self.planned if run.dataset == data.name and run.id not in known]
             runs = [self.run(planned) for planned in new]
-            if runs:
-                together = plan_stacks(runs, most_rows(runs, self.memory))
-                stacks += [[new[n] for n in stack] for stack in together]
+            stacks += [[new[n] for n in stack] for stack in self._cut_to_fit(runs)]
         return stacks
+
+    def _cut_to_fit(self, runs: Sequence[Run]) -> list[list[int]]:
+        """Divide runs into stacks, smaller ones until one per thread fits into memory."""
+        most, each = MOST_ROWS, self.memory / torch.get_num_threads()
+        while True:
+            stacks = plan_stacks(runs, most)
+            peaks = [stack_memory([runs[n] for n in stack]) for stack in stacks]
+            if most == 1 or max(peaks, default=0.0) <= each:
+                return stacks
+            most //= 2
 
     def side_by_side(self, stacks: Sequence[Sequence[RunSpec]]) -> int:
         """Return how many of some stacks may train at the same time.
@@ -232,3 +254,34 @@ class Sweep:
             The stacks.
         """
         return [] if store is None else store.pending({run.id for run in self.planned})
+
+
+def stack_memory(runs: Sequence[Run]) -> float:
+    """Estimate the peak memory of a stack in bytes."""
+    run, size = runs[0], runs[0].dtype.itemsize
+    inputs, *units = run.network.widths
+    rows = len(runs) * len(run.train) * max(each.batch_rows for each in runs)
+    batches = rows * size * (INPUTS * inputs + COPIES * sum(units))
+    parameters = len(runs) * size * ADAM * run.network.packing.size
+    banks = len({each.source for each in runs}) * size * BANKS * run.bank.features.size
+    doubles = DOUBLE * DOUBLES * run.bank.features.size if run.spec.standardise else 0.0
+    # memory that doubles leave is used again for batches
+    return max(batches, doubles) + parameters + banks + _density_memory(run)
+
+
+def _density_memory(run: Run) -> float:
+    """Return the bytes of fitting a density to whole environments: rows and batches."""
+    density = run.objective.density
+    if density is None or density.learning != "refit":
+        return 0.0
+    width = run.network.view_width(run.objective.density_on)
+    drawn = density.batch_size * len(run.train)
+    kept = SINGLE * len(run.learned) * len(run.train)  # log densities at all rows
+    return kept + width * (len(run.learned) * (DOUBLE + SINGLE) + FITTED * SINGLE * drawn)
+
+
+def count_side_by_side(peaks: Sequence[float], memory: float) -> int:
+    """Return how many stacks may train at the same time: one per thread, if they fit."""
+    largest = sorted(peaks, reverse=True)[: torch.get_num_threads()]
+    fitting = [n for n in range(1, len(largest) + 1) if sum(largest[:n]) <= memory]
+    return max(fitting, default=1)

@@ -1,5 +1,5 @@
-"""Tables of raw columns: schemas, fits, diagnoses and predictions for files of any length."""
+"""Names that moved to `wri.datasets` and `wri.evaluation`, found here for one version."""
 
-from wri.tables.schema import TableSchema
+from wri.moved import find_moved
 
-__all__ = ["TableSchema"]
+__getattr__ = find_moved(__name__, "wri.datasets.schema", ("TableSchema",))

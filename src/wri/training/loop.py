@@ -2,115 +2,28 @@
 
 from collections.abc import Iterator, Sequence
 from math import cos, pi
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wri.errors import InputError
-from wri.measures import applicable_measures
 from wri.objectives.base import Model, Start, StepContext
 from wri.progress import Progress
 from wri.stacked import Adam, Streams, clip_norm, differentiate
 from wri.training.evaluation import Evaluator
-from wri.training.records import Record
-from wri.training.runs import Run
+from wri.training.runs import Record, Run
 from wri.training.sampler import Sampler, StackDraws, StackedRows
-from wri.training.solver import solve_stack
-
-Measures = Sequence[str] | Literal["all"] | None
-"""Names in `wri.measures`, "all" that the targets allow, or None for the first of these."""
 
 
-def choose_device(device: str = "auto") -> str:
-    """Return the PyTorch device to use.
-
-    Parameters
-    ----------
-    device : str, default="auto"
-        Device; "auto" is CUDA if it is available, otherwise the CPU.
-
-    Returns
-    -------
-    device : str
-        The device.
-
-    Raises
-    ------
-    InputError
-        If the device cannot be used.
-
-    Examples
-    --------
-    >>> from wri.training import choose_device
-    >>> choose_device("cpu")
-    'cpu'
-    """
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {device!r} cannot be used here: {error}") from error
-    return device
-
-
-def train_stack(
+def train_in_steps(
     runs: Sequence[Run],
-    *,
-    checkpoint_every: int = 10,
-    measures: Measures = None,
-    device: str = "auto",
-    progress: Progress | None = None,
+    measures: Sequence[str],
+    device: str,
+    checkpoint_every: int,
+    progress: Progress | None,
 ) -> list[Record]:
-    """Train runs of one bucket together, or solve them, in the calling thread.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        Runs with the same `bucket`.
-    checkpoint_every : int, default=10
-        Steps between checkpoints; measured after steps 0, n, 2n, … and the last.
-    measures : sequence of str, "all" or None, default=None
-        Names in `wri.measures`, or "all" that the targets allow. None: the first of these.
-    device : str, default="auto"
-        PyTorch device.
-    progress : callable or None, default=None
-        Called with (steps done, steps in all).
-
-    Returns
-    -------
-    records : list of Record
-        One per run.
-
-    Raises
-    ------
-    InputError
-        If the runs cannot share a stack.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from wri.training import Bank, ModelSpec, Run, train_stack
-    >>> bank = Bank(np.arange(8.0)[:, None] / 8, np.array([0, 1] * 4))
-    >>> runs = [Run(ModelSpec.of("erm", steps=5), bank, [np.arange(8)], seed=s) for s in (0, 1)]
-    >>> [record.steps.tolist() for record in train_stack(runs)]
-    [[0, 4], [0, 4]]
-    """
-    if checkpoint_every < 1:
-        raise InputError(f"checkpoint_every must be at least 1, not {checkpoint_every}")
-    if not runs:
-        raise InputError("there are no runs to train")
-    if len({run.bucket for run in runs}) != 1:
-        raise InputError("these runs cannot share a stack; let plan_stacks() sort them")
-    if measures is None or measures == "all":
-        possible = applicable_measures(runs[0].bank.n_classes)
-        measures = possible if measures == "all" else possible[:1]
-    steps = runs[0].spec.last_step
-    if runs[0].spec.is_solved:
-        return solve_stack(runs, measures, choose_device(device), progress)
-    stack = _Stack(runs, measures, choose_device(device))
+    """Train runs that may share a stack; measure every few steps and after the last."""
+    stack, steps = _Stack(runs, measures, device), runs[0].spec.last_step
     for step in stack.train():
         if step % checkpoint_every == 0 or step == steps - 1:
             stack.checkpoint(step)

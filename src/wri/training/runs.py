@@ -1,11 +1,12 @@
-"""Banks of rows, and runs that train on rows of a bank."""
+"""Banks of rows, runs that train on rows of a bank, and what a run leaves."""
 
 import hashlib
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -392,3 +393,58 @@ class Run:
             (spec.steps, spec.stop_after, spec.precision, spec.is_solved),
             self.source if large else None,
         )
+
+
+_KEPT: WeakKeyDictionary[Bank, dict[Hashable, np.ndarray]] = WeakKeyDictionary()
+"""Results of fits on a bank's rows, kept for later stacks."""
+
+
+def cached_for(run: Run, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """Return the result of `make` for the rows of a run, kept for later stacks."""
+    kept = _KEPT.setdefault(run.bank, {})
+    key = (key, run.split, run.spec.standardise, run.spec.is_solved)
+    if key not in kept:  # stacks that start together may compute the same value twice
+        kept[key] = make()
+    return kept[key]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Record:
+    """Result of a run.
+
+    Attributes
+    ----------
+    steps : ndarray of shape (T,)
+        Step of each checkpoint, counted from 0, after its update.
+    measures : dict of str to dict of str to ndarray
+        Values `[T]` by measure and split.
+    diverged_at : int or None
+        Step whose loss, gradient or update was not finite.
+    network : Network
+        Architecture of the predictor.
+    parameters : ndarray of shape (P,)
+        Trained parameters, for `network.packing`.
+    state : Any
+        State that the objective keeps, for instance WRI's densities.
+    gradient : float or None, default=None
+        Largest component of the gradient where a solved run ended; None for a trained one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.training import Bank, ModelSpec, Run, train_stack
+    >>> bank = Bank(np.arange(8.0)[:, None] / 8, np.array([0, 1] * 4))
+    >>> rows = {"all": np.arange(8)}
+    >>> run = Run(ModelSpec.of("erm", steps=5), bank, [np.arange(8)], evaluate=rows)
+    >>> (record,) = train_stack([run])
+    >>> record.steps, record.measures["accuracy"]["all"].shape, record.diverged_at
+    (array([0, 4]), (2,), None)
+    """
+
+    steps: np.ndarray  # [T], step of each checkpoint, counted from 0, after its update
+    measures: dict[str, dict[str, np.ndarray]]  # measure -> split -> [T]
+    diverged_at: int | None  # step whose loss, gradient or update was not finite
+    network: Network
+    parameters: np.ndarray  # [P], for `network.packing`
+    state: Any  # what the objective keeps, WRI's densities
+    gradient: float | None = None  # where a solved run ended

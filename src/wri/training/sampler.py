@@ -8,7 +8,6 @@ padding has weight zero.
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -17,22 +16,10 @@ from torch import Tensor
 from wri.objectives.base import Batch, DrawnRows, Draws
 from wri.rows import in_proportion
 from wri.stacked import generator
-from wri.training.runs import Bank, Run
+from wri.training.runs import Run, cached_for
 
 AHEAD = 2**20  # row numbers per draw
 AT_ONCE = 2**13  # rows of a run's density steps per lookup
-
-_KEPT: WeakKeyDictionary[Bank, dict[Hashable, np.ndarray]] = WeakKeyDictionary()
-"""Results of fits on a bank's rows, kept for later stacks."""
-
-
-def cached_for(run: Run, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """Return the result of `make` for the rows of a run, kept for later stacks."""
-    kept = _KEPT.setdefault(run.bank, {})
-    key = (key, run.split, run.spec.standardise, run.spec.is_solved)
-    if key not in kept:  # stacks that start together may compute the same value twice
-        kept[key] = make()
-    return kept[key]
 
 
 class StackedRows:

@@ -33,9 +33,8 @@ from wri.stacked.linear import (
     Sums,
 )
 from wri.training.evaluation import Evaluator
-from wri.training.records import Record
-from wri.training.runs import Run
-from wri.training.sampler import Sampler, StackDraws, StackedRows, cached_for
+from wri.training.runs import Record, Run, cached_for
+from wri.training.sampler import Sampler, StackDraws, StackedRows
 
 PATH = (10.0, 100.0, 1e3, 1e4, 1e5)
 """λ through which every path goes."""

@@ -17,8 +17,7 @@ import numpy as np
 
 from wri.errors import InputError
 from wri.stacked.linear import ROUNDING, ChunkedTable, Slope, Solution, SumChunks
-from wri.training.records import Record
-from wri.training.runs import Run, Units
+from wri.training.runs import Record, Run, Units
 from wri.training.solver import LinearRun, RowsAsTable
 
 ACCURACY = 1e-7

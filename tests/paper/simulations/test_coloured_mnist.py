@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wri.datasets import Mnist
-from wri.datasets.locations import dataset_locations
+from wri.datasets.catalogue import dataset_locations
 from wri.errors import InputError
 from wri.paper.simulations import (
     COLOURED_MNIST,

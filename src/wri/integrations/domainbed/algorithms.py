@@ -19,9 +19,16 @@ from torch import Tensor, nn
 
 from wri.errors import InputError
 from wri.integrations.domainbed.hparams import LABELS, domainbed_name, read_hparams
-from wri.integrations.domainbed.minibatches import MinibatchDraws, Minibatches, as_batch
-from wri.integrations.domainbed.network import ModuleNetwork, make_featurizer, output_width
-from wri.integrations.domainbed.state import fill, separate
+from wri.integrations.domainbed.one_run import (
+    MinibatchDraws,
+    Minibatches,
+    ModuleNetwork,
+    as_batch,
+    fill,
+    make_featurizer,
+    output_width,
+    separate,
+)
 from wri.objectives import OBJECTIVES, make_objective
 from wri.objectives.base import Batch, Model, Start, StepContext
 from wri.registry import OBJECTIVES as ENTRIES

@@ -23,7 +23,7 @@ from wri.integrations.domainbed.hparams import SPELLED, write_hparams
 from wri.registry import OBJECTIVES
 from wri.sweep.data import HOLDOUT
 from wri.sweep.outcomes import Outcome
-from wri.sweep.spaces import run_seed
+from wri.sweep.plan import run_seed
 
 RECORDS = "results.jsonl"
 DONE = "done"
@@ -176,11 +176,17 @@ def _find_obstacle(run: Outcome) -> str:
         return f"diverged at step {run.diverged_at}"
     if "accuracy" not in run.measures:
         return "no accuracy was recorded, and DomainBed has no other measure"
-    values = np.array([*run.measures["accuracy"].values()])  # [splits, T]
+    accuracies = run.measures["accuracy"]
+    values = np.array([accuracies[split] for split in _exported(accuracies)])  # [splits, T]
     if not np.isfinite(values).all():
         at = int(run.steps[~np.isfinite(values).all(0)][0])
         return f"its accuracy is not a number at step {at}"
     return ""
+
+
+def _exported(accuracies: Mapping[str, np.ndarray]) -> list[str]:
+    """Return the splits that DomainBed has too; balanced rows are ours, and none where held out."""
+    return [name for name in accuracies if name.endswith(("_in", "_out"))]
 
 
 def _describe(run: Outcome) -> str:
@@ -218,7 +224,7 @@ def _records(run: Outcome, args: Mapping[str, Any], folder: Path) -> str:
         "hparams": write_hparams(run.model),
     }
     accuracies = run.measures["accuracy"]
-    splits = [name for name in accuracies if name.endswith(("_in", "_out"))]
+    splits = _exported(accuracies)
     lines = [
         {**common, "step": int(step)}
         | {f"{split}_acc": float(accuracies[split][t]) for split in splits}

@@ -36,7 +36,7 @@ from wri.estimators import (
     VRExClassifier,
     WRIClassifier,
 )
-from wri.estimators.common import EnvironmentEstimator
+from wri.estimators.base import EnvironmentEstimator
 from wri.objectives import OBJECTIVES
 from wri.paper.experiments.task import ExperimentTask
 from wri.paper.results.result import Result, ResultCell

@@ -28,11 +28,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from wri.diagnosis.bilinear import least_squares
 from wri.diagnosis.position import (
     EXACT,
     SingularValue,
     SpuriousGap,
+    least_squares,
     smallest_singular_value,
     smallest_spurious_gap,
 )

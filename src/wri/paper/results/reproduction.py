@@ -14,8 +14,7 @@ from wri.report.blocks import (
     PageTable,
     Section,
 )
-from wri.report.page import write_page
-from wri.report.pictures import read_description
+from wri.report.page import read_description, write_page
 
 
 def write_results(

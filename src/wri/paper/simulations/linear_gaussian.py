@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from wri.datasets.environments import Environment
-from wri.datasets.gaussians import log_normal, random_covariances
+from wri.datasets.simulation import log_normal, random_covariances
 from wri.errors import InputError
 
 

@@ -1,0 +1,296 @@
+"""Predictions for files of any length and folders of pictures: read, judged, written in chunks.
+
+The output has the input's columns and, for each row, the prediction, its probability, how common
+the row is, the verdict with its reasons and the nearest training environment. It is written
+completely or not at all.
+"""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from wri.cli.writing import writer_for
+from wri.datasets.columns import listed
+from wri.datasets.image_folder import SUFFIXES
+from wri.datasets.schema import TableSchema
+from wri.datasets.table_chunks import Chunk, TableFile, as_numbers
+from wri.datasets.table_files import check_memory
+from wri.errors import InputError
+from wri.estimators.evidence import Assessment
+from wri.estimators.pipeline import last_step
+from wri.evaluation.outcomes import Outcomes
+from wri.ood.unseen import UnseenCount
+from wri.report.pages.site_page import count_reasons
+
+if TYPE_CHECKING:
+    from wri.estimators.pictures import PictureClassifier
+
+AT_ONCE = 512  # pictures
+JUDGED = 10  # columns that take as much memory as the judgement of the rows, measured
+Share = Callable[[float], None]
+
+
+@dataclass(eq=False, kw_only=True)
+class PredictionSummary:
+    """Summary of the predictions for a file."""
+
+    rows: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    nearest: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    unseen: dict[tuple[str, str], UnseenCount] = field(default_factory=dict)
+    seconds: dict[str, float] = field(
+        default_factory=lambda: {"reading": 0.0, "evaluation": 0.0, "writing": 0.0}
+    )
+    cpu_seconds: dict[str, float] = field(
+        default_factory=lambda: defaultdict(float)
+    )  # of all cores, where they are shared
+    ignored: tuple[str, ...] = ()  # columns that were not in training
+    positive: Any = None  # class whose probability is written, if there are two
+    outcomes: Outcomes | None = None
+
+    def count(self, judged: Assessment) -> None:
+        """Add some rows."""
+        self.rows += len(judged.predictions)
+        self.verdicts.update(judged.verdicts.tolist())
+        self.reasons.update(dict(count_reasons(judged.reasons)))
+        for cells in judged.unseen:
+            key, found = (cells.column, cells.kind), cells.counted
+            self.unseen[key] = self.unseen[key].add(found) if key in self.unseen else found
+        self.nearest.update(str(each) for each in judged.nearest.tolist() if each is not None)
+
+    @property
+    def unseen_counts(self) -> list[UnseenCount]:
+        """Cells of kinds that training never had, by column."""
+        return [replace(found, of=self.rows) for found in self.unseen.values()]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary for JSON."""
+        fit = None if self.outcomes is None else self.outcomes.summary
+        return {
+            "verdict": None if self.outcomes is None else self.outcomes.verdict()._asdict(),
+            "futures": {} if fit is None else fit.as_dict()["futures"],
+            "kept": None if fit is None else fit.kept,
+            "rows": self.rows,
+            "verdicts": {name: self.verdicts[name] for name in ("supported", "rare", "outside")},
+            "reasons": dict(self.reasons.most_common()),
+            "unseen": [found.as_dict() for found in self.unseen_counts],
+            "nearest": dict(self.nearest.most_common()),
+            "probability_of": None if self.positive is None else str(self.positive),
+            "ignored_columns": list(self.ignored),
+            "seconds": {name: round(spent, 3) for name, spent in self.seconds.items()},
+            "outcomes": None if self.outcomes is None else self.outcomes.as_dict(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ModelColumns:
+    """Columns of a table that a model takes, and how their cells are read."""
+
+    names: tuple[str, ...]
+    numbers: frozenset[str] | None  # None: whatever reads as numbers
+    ignored: tuple[str, ...]
+    missing: tuple[str, ...] = ()  # names that the table lacks; their cells are missing
+
+    @classmethod
+    def of(
+        cls, model: Any, table: TableFile, aside: Collection[str] = (), *, fill: bool = False
+    ) -> "ModelColumns":
+        """Find a model's features in a table; `aside` are columns that are no features.
+
+        Missing columns are an error; with `fill` up to half of them may be missing, if the model
+        has a schema.
+        """
+        schema = TableSchema.of(model)
+        last = last_step(model)
+        known = {*aside, last.environment} - {None}
+        numbers = None
+        if schema is not None:
+            names = list(schema.features)
+            numbers = frozenset(c.name for c in schema.columns if c.kind == "number")
+            known |= {column.name for column in schema.columns} | {schema.target}
+        elif hasattr(model, "feature_names_in_"):
+            names = [str(name) for name in model.feature_names_in_]
+        else:
+            names = [name for name in table.names if name not in known]
+            if len(names) != model.n_features_in_:
+                raise InputError(
+                    f"the model was trained on {model.n_features_in_} columns without names, but "
+                    f"{table.path} has {len(names)}: {listed(names)}; give a file with only those"
+                )
+        there = frozenset(table.names)
+        missing = [name for name in names if name not in there]
+        known |= {*names}
+        ignored = [name for name in table.names if name not in known]
+        if missing and not (fill and schema is not None and 2 * len(missing) <= len(names)):
+            beside = f"; it has columns that were not in training: {listed(ignored)}"
+            raise InputError(
+                f"{table.path} has no column {listed(missing)}, which the model was trained on"
+                f"{beside if ignored else ''}; add or rename columns"
+            )
+        return cls(tuple(names), numbers, tuple(ignored), tuple(missing))
+
+    def take(self, chunk: pd.DataFrame, decimal: str) -> pd.DataFrame:
+        """Return the features of some rows."""
+        numeric = self.names if self.numbers is None else self.numbers
+        chunk = chunk.assign(**dict.fromkeys(self.missing))
+        read = {
+            name: as_numbers(chunk[name], decimal) if name in numeric else chunk[name]
+            for name in self.names
+        }
+        return pd.DataFrame(read, index=chunk.index, copy=False)
+
+
+def predict_file(
+    model: Any,
+    table: TableFile,
+    output: Path,
+    *,
+    keep: Collection[str] | None = None,
+    target: str | None = None,
+    prefix: str = "",
+    progress: Share = lambda share: None,
+) -> PredictionSummary:
+    """Write a file's rows with predictions, chunk by chunk; `output` is replaced when complete.
+
+    `keep` are the input's columns that the output has too, all when None. With `target`, a column
+    of outcomes, it is measured how well the model holds. `prefix` comes before the names of added
+    columns.
+    """
+    kept = _check_kept(table, keep)
+    features = ModelColumns.of(model, table, [target] if target is not None else [])
+    if target is not None and target not in table.names:
+        raise InputError(f"{table.path} has no column {target!r} for the target")
+    done = PredictionSummary(ignored=features.ignored, positive=positive_class(model))
+    done.outcomes = None if target is None else Outcomes(model, target)
+    wanted = {*kept, *features.names, *([target] if target is not None else [])}
+    texts = {*kept, *([target] if target is not None else [])}
+    texts |= {name for name in features.names if name not in (features.numbers or ())}
+    with writer_for(output, table) as writer:
+        for chunk in _timed(table.chunks(wanted, texts), done):
+            with _measure_time(done, "reading"):
+                rows = features.take(chunk.frame, table.decimal)
+            with _measure_time(done, "evaluation"):
+                judged = model.assess(rows)
+            added = added_columns(model, judged, prefix).set_axis(chunk.frame.index)
+            _check_clash(table, kept, added)
+            with _measure_time(done, "writing"):
+                writer.write(pd.concat([chunk.frame[kept], added], axis=1))
+            done.count(judged)
+            if done.outcomes is not None:
+                done.outcomes.add(chunk.frame[target], judged)
+            progress(chunk.done)
+    return done
+
+
+def positive_class(model: Any) -> Any:
+    """Return the second of two classes; None for more classes and for numbers."""
+    classes = np.asarray(getattr(model, "classes_", ()))
+    return classes.tolist()[1] if len(classes) == 2 else None
+
+
+def added_columns(model: Any, judged: Assessment, prefix: str = "") -> pd.DataFrame:
+    """Return the columns that the output adds; the positive class of two is the second."""
+    columns: dict[str, Any] = {"prediction": judged.predictions}
+    if judged.probabilities is not None:
+        if judged.probabilities.shape[1] == 2:
+            columns["probability"] = judged.probabilities[:, 1].round(6)
+        else:
+            for place, label in enumerate(model.classes_):
+                columns[f"probability_{label}"] = judged.probabilities[:, place].round(6)
+    columns |= {
+        "rarity": judged.rarity.round(4),
+        "verdict": judged.verdicts,
+        "reason": judged.reasons,
+        "nearest": judged.nearest,
+    }
+    return pd.DataFrame({prefix + name: values for name, values in columns.items()}, copy=False)
+
+
+def read_features(
+    model: Any, table: TableFile, progress: Share = lambda share: None, memory: float = 4.0
+) -> tuple[pd.DataFrame, ModelColumns]:
+    """Read all features of a file at once, with missing cells for up to half of its columns.
+
+    A file whose features would take more than `memory` GB is refused unread.
+    """
+    features = ModelColumns.of(model, table, fill=True)
+    check_memory([table.path], memory, len(features.names) + JUDGED)
+    there = [name for name in features.names if name not in features.missing]
+    texts = {name for name in there if name not in (features.numbers or ())}
+    pieces = []
+    for chunk in table.chunks(there, texts):
+        pieces.append(features.take(chunk.frame, table.decimal))
+        progress(chunk.done)
+    return pd.concat(pieces), features
+
+
+def _check_kept(table: TableFile, keep: Collection[str] | None) -> list[str]:
+    if keep is None:
+        return list(table.names)
+    there = frozenset(table.names)
+    unknown = [name for name in keep if name not in there]
+    if unknown:
+        raise InputError(
+            f"{table.path} has no column {listed(unknown)}, which --keep names; it has "
+            f"{listed(table.names)}"
+        )
+    return [name for name in table.names if name in keep]
+
+
+def _check_clash(table: TableFile, kept: list[str], added: pd.DataFrame) -> None:
+    clash = [name for name in added if name in kept]
+    if clash:
+        raise InputError(
+            f"{table.path} has a column {listed(clash)} already; give --prefix, or --keep other "
+            "columns"
+        )
+
+
+def _timed(chunks: Iterator[Chunk], done: PredictionSummary) -> Iterator[Chunk]:
+    """Yield the same chunks and count their time as reading."""
+    while True:
+        with _measure_time(done, "reading"):
+            chunk = next(chunks, None)
+        if chunk is None:
+            return
+        yield chunk
+
+
+@contextmanager
+def _measure_time(done: PredictionSummary, what: str) -> Iterator[None]:
+    start, worked = time.perf_counter(), time.process_time()
+    yield
+    done.seconds[what] += time.perf_counter() - start
+    done.cpu_seconds[what] += time.process_time() - worked
+
+
+def predict_pictures(
+    model: "PictureClassifier", folder: Path, output: Path, prefix: str = "", progress: Any = None
+) -> PredictionSummary:
+    """Write a table with one row per picture in a folder and its subfolders, in their order."""
+    report: Share = progress or (lambda share: None)
+    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+    if not paths:
+        raise InputError(f"{folder} holds no pictures ({', '.join(sorted(SUFFIXES))})")
+    done = PredictionSummary(positive=positive_class(model))
+    with writer_for(output) as writer:
+        for start in range(0, len(paths), AT_ONCE):
+            some, begun = paths[start : start + AT_ONCE], time.perf_counter()
+            judged = model.assess(some)
+            judged_at = time.perf_counter()
+            added = added_columns(model, judged, prefix)
+            added.insert(0, "picture", [str(path.relative_to(folder)) for path in some])
+            writer.write(added)
+            done.count(judged)
+            done.seconds["evaluation"] += judged_at - begun
+            done.seconds["writing"] += time.perf_counter() - judged_at
+            report((start + len(some)) / len(paths))
+    return done

@@ -1,0 +1,232 @@
+"""Data sets by name: small simulations made on the spot, and published ones, found or fetched."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wri.cache import cache_folder
+from wri.datasets import heart, mnist
+from wri.datasets.environments import Environment
+from wri.datasets.gaussian2d import Gaussian2D
+from wri.datasets.heart import load_heart, where_heart
+from wri.datasets.hospitals import REVERSED, TRAINING, hospitals
+from wri.datasets.image_sets import IMAGE_SETS, describe_images, describe_lines, where_images
+from wri.datasets.mnist import load_mnist, where_mnist
+from wri.datasets.simulation import Simulation, SimulationSetting
+from wri.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS = 500  # of each simulated hospital
+COLUMNS = {"hospitals": ("smoking", "marker", "noise"), "gaussian2d": ("invariant", "spurious")}
+TARGETS = {"hospitals": "sick"}
+
+
+class BuiltinDataset(NamedTuple):
+    """Description of a built-in data set and the function that makes it."""
+
+    about: str
+    make: Callable[[int], list[Environment]]  # from a seed
+
+
+def _simulation(seed: int = 0) -> list[Environment]:
+    setting = SimulationSetting(
+        invariant_shift=0.15, parity=85.0, environments=4, classes=3, d_inv=5, d_spu=5
+    )
+    return Simulation.balanced(setting, 500, seed)[1]
+
+
+def _gaussian2d(seed: int = 0) -> list[Environment]:
+    return Gaussian2D().sample(1000, seed)
+
+
+def _hospitals(seed: int = 0) -> list[Environment]:
+    return hospitals(ROWS, seed, (*TRAINING, REVERSED))
+
+
+BUILTIN = {
+    "simulation": BuiltinDataset(
+        "appendix E.2, small: 4 environments × 500 rows, 5 invariant and 5 spurious columns, "
+        "3 classes",
+        _simulation,
+    ),
+    "gaussian2d": BuiltinDataset(
+        "Figure 1: 3 environments × 1000 rows, an invariant and a spurious column, 2 classes",
+        _gaussian2d,
+    ),
+    "hospitals": BuiltinDataset(
+        "the paper's example: 5 environments × 500 rows, smoking, a marker that misleads in the "
+        "last one, and noise, 2 classes",
+        _hospitals,
+    ),
+}
+
+
+def load_builtin(name: str, seed: int = 0) -> list[Environment]:
+    """Make the environments of a built-in data set.
+
+    Parameters
+    ----------
+    name : str
+        Key of `BUILTIN`.
+    seed : int, default=0
+        Seed of parameters and rows.
+
+    Returns
+    -------
+    environments : list of Environment
+        The environments.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown.
+
+    Examples
+    --------
+    >>> from wri.datasets import load_builtin
+    >>> [(each.name, each.x.shape) for each in load_builtin("gaussian2d")][:1]
+    [('environment 1', (1000, 2))]
+    """
+    if name not in BUILTIN:
+        raise InputError(
+            f"there is no built-in data set {name!r}, only {', '.join(BUILTIN)}; for a file give "
+            "--data FILE --target COLUMN --env COLUMN"
+        )
+    return BUILTIN[name].make(seed)
+
+
+def dataset_locations() -> dict[str, Any]:
+    """Return the document of `wri data --json`."""
+    return {
+        "made on the spot": {name: each.about for name, each in BUILTIN.items()},
+        "mnist": {
+            "found": where_mnist(),
+            "for": ["cmnist", "hcmnist", "hcmnist-cs"],
+            "fetch": "wri data mnist",
+            "remedy": mnist.REMEDY,
+            "licence": mnist.LICENCE,
+        },
+        "heart": {
+            "found": where_heart(),
+            "for": ["reproduce heart"],
+            "fetch": "wri data heart",
+            "remedy": heart.REMEDY,
+            "licence": heart.LICENCE,
+        },
+        "pictures": {
+            each.name: {
+                "found": where_images(name),
+                "holds": each.about,
+                "remedy": each.remedy,
+                "licence": each.licence,
+            }
+            for name, each in IMAGE_SETS.items()
+        },
+        "cache": str(cache_folder()),
+    }
+
+
+def as_lines(document: dict[str, Any]) -> list[str]:
+    """Return the document as lines of text, one per data set."""
+    made = document["made on the spot"].items()
+    return [
+        *(
+            f"{name}: {about}; made on the spot, `wri data {name} --write {name}.csv`; licence as "
+            "this package, MIT"
+            for name, about in made
+        ),
+        _published("MNIST", "tables 1 to 3", document["mnist"]),
+        _published("heart disease", "four hospitals", document["heart"]),
+        *(_pictures(name, entry) for name, entry in document["pictures"].items()),
+        f"features and downloads are kept in {document['cache']}",
+    ]
+
+
+def one_dataset(name: str) -> dict[str, Any]:
+    """Return the document of `wri data NAME --json`."""
+    if name.lower() in IMAGE_SETS:
+        return describe_images(name)
+    everything = dataset_locations()
+    if name.lower() in ("mnist", "heart"):
+        return {"name": name.lower(), **everything[name.lower()]}
+    if name in BUILTIN:
+        return {"name": name, "holds": BUILTIN[name].about, "found": "made on the spot"}
+    known = ", ".join([*BUILTIN, "mnist", "heart", *(each.name for each in IMAGE_SETS.values())])
+    raise InputError(f"there is no data set {name!r}, only {known}")
+
+
+def fetch_dataset(name: str) -> str | None:
+    """Fetch a published data set that is not here; return its place, or None for other data sets.
+
+    The data are read completely and compared with their published checksum.
+    """
+    load = {"heart": load_heart, "mnist": load_mnist}.get(name.lower())
+    if load is None:
+        return None
+    load()
+    return where_heart() if name.lower() == "heart" else where_mnist()
+
+
+def one_as_lines(document: dict[str, Any]) -> list[str]:
+    """Return the document of one data set as lines of text."""
+    if "looked_for" in document:
+        return describe_lines(document)
+    if document["name"] == "mnist":
+        return [_published("MNIST", "tables 1 to 3", document)]
+    if document["name"] == "heart":
+        return [_published("heart disease", "four hospitals", document)]
+    return [f"{document['name']}: {document['holds']}; made on the spot"]
+
+
+def _published(title: str, aside: str, entry: dict[str, Any]) -> str:
+    where = (
+        f"in {entry['found']}, verified when it is read"
+        if entry["found"]
+        else f"not here; fetched when needed, or with `{entry['fetch']}`; {entry['remedy']}"
+    )
+    return f"{title}, for {', '.join(entry['for'])} ({aside}): {where}; licence: {entry['licence']}"
+
+
+def _pictures(name: str, entry: dict[str, Any]) -> str:
+    where = f"in {entry['found']}" if entry["found"] else "not here"
+    return f"{name}, pictures: {where}; licence: {entry['licence']}; details: `wri data {name}`"
+
+
+def export_table(name: str, path: Path, seed: int = 0) -> list[Path]:
+    """Write a data set as CSV and return the new files.
+
+    For hospitals a second file, `…-new.csv`, has a hospital whose marker means the opposite.
+    """
+    if path.suffix.lower() != ".csv":
+        raise InputError(f"--write {shorten(path)} must end in .csv")
+    if name == "heart":
+        tables = {path: load_heart()}
+    elif name == "hospitals":
+        beside = path.with_name(f"{path.stem}-new.csv")
+        tables = {
+            path: _frame(name, hospitals(ROWS, seed)),
+            beside: _frame(name, [REVERSED.sample(ROWS, seed)]),
+        }
+    else:
+        tables = {path: _frame(name, load_builtin(name, seed))}
+    for file in tables:
+        if file.exists():
+            raise InputError(f"{shorten(file)} exists; name another file, or remove it")
+    for file, frame in tables.items():
+        frame.to_csv(file, index=False, float_format="%.6g")
+    return list(tables)
+
+
+def _frame(name: str, sites: list[Environment]) -> "pd.DataFrame":
+    import pandas as pd
+
+    width = sites[0].x.shape[1]
+    columns = list(COLUMNS.get(name, [f"x{k}" for k in range(width)]))
+    target, site = TARGETS.get(name, "y"), "hospital" if name == "hospitals" else "site"
+    frames = [
+        pd.DataFrame(each.x, columns=columns).assign(**{target: each.y, site: each.name})
+        for each in sites
+    ]
+    return pd.concat(frames, ignore_index=True)

@@ -1,0 +1,229 @@
+"""Folders of Parquet files, read in chunks: a sample of rows, and prepared rows for sums.
+
+    first pass:  files ─► rows by site, and the rows with the smallest hashes of each site
+    other passes: files ─► chunks ─► preprocessing ─► x, y, number of the site
+
+A row is in the sample by its contents, so the sample depends neither on the order of rows nor on
+the division into files. A pass is one job per file, here or in Ray's workers.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.pipeline import Pipeline
+
+from wri.datasets.labels import listed_names
+from wri.datasets.table_chunks import open_table
+from wri.datasets.table_files import check_names, count_parquet, reading_bytes
+from wri.datasets.table_rows import SourceFile, TableRows, digest_file, leave_columns_out, separate
+from wri.errors import InputError, shorten
+from wri.jobs import Runner, run_calls
+from wri.number_text import write_number
+from wri.progress import Progress, silent
+
+SAMPLE = 100_000
+"""Most rows of the sample; every site has the same share, or all of its rows."""
+SAMPLE_CELLS = 5_000_000
+FEWEST = 50  # rows of a site in the sample
+
+
+class Scan(NamedTuple):
+    """First pass over some files."""
+
+    counts: Counter[str]  # rows by site
+    sample: pd.DataFrame  # the index is the hash
+    names: tuple[str, ...]
+    digest: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """Files of a folder and where they are read."""
+
+    path: Path
+    files: tuple[Path, ...]
+    runner: Runner
+    print_note: Callable[[str], None]
+
+    def read(
+        self, what: str, rows: int, work: Callable[[Path], Any], progress: Progress
+    ) -> Iterator[tuple[Path, Any]]:
+        """Make one pass: yield files with what they give, as they finish."""
+        start = perf_counter()
+        results = run_calls(self.runner, _read_file, work, self.files, _describe_pass)
+        for done, found in enumerate(results, start=1):
+            yield found
+            progress(done, len(self.files))
+        seconds = perf_counter() - start
+        self.print_note(f"{what}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
+
+
+def _read_file(work: Callable[[Path], Any], path: Path) -> Any:
+    return work(path)
+
+
+def _describe_pass(path: Path) -> str:
+    return f"the pass over {path}"
+
+
+def find_files(folder: Path) -> tuple[Path, ...]:
+    """Return the Parquet files of a folder that have rows."""
+    found = sorted(path for path in folder.glob("*.parquet") if path.name[0] not in "._")
+    if not found:
+        raise InputError(f"{shorten(folder)} has no .parquet files; name a folder that has some")
+    files = tuple(path for path in found if open_table(path) and count_parquet(path)[0])
+    if not files:
+        raise InputError(f"the files of {shorten(folder)} have columns but no rows; add rows first")
+    return files
+
+
+def files_in_memory(folder: Path, gigabytes: float) -> tuple[Path, ...]:
+    """Return the files of a folder whose rows fit into memory."""
+    files = find_files(folder)
+    needed = sum(map(reading_bytes, files))
+    if needed > gigabytes * 1e9:
+        raise InputError(
+            f"{shorten(folder)} needs about {write_number(needed / 1e9, 2)} GB of memory, but "
+            f"--memory allows {gigabytes:g}; --fast sums it in chunks, with no site held out"
+        )
+    return files
+
+
+def scan_folder(
+    folder: Folder,
+    *,
+    target: str,
+    environment: str,
+    task: str | None = None,
+    leave_out: Sequence[str] = (),
+    progress: Progress = silent,
+) -> TableRows:
+    """Read a sample of a folder's rows, and count the rows of each site."""
+    if target == environment:
+        raise InputError(f"target and site must be different columns, not {target!r} twice")
+    scan_file = partial(_scan, target=target, environment=environment, leave_out=leave_out)
+    rows = sum(int(count_parquet(path)[0]) for path in folder.files)
+    found, scans = Scan(Counter(), pd.DataFrame(), ()), {}
+    for path, scan in folder.read("pass 1, counts and sample", rows, scan_file, progress):
+        found = _merge(
+            environment, [found, scan]
+        )  # at once, because samples of all files are large
+        scans[path] = scan._replace(sample=scan.sample.iloc[:0])
+    first = scans[folder.files[0]]
+    for path, scan in scans.items():
+        differ = sorted({*scan.names} ^ {*first.names} - {*leave_out})
+        if differ:
+            raise InputError(
+                f"{path} and {folder.files[0]} differ in the column {listed_names(differ)}; add it "
+                f"where it is missing, or leave it out with --drop {differ[0]}"
+            )
+    there = dict.fromkeys(name for path in folder.files for name in scans[path].names)
+    (frame,) = leave_columns_out([found.sample.reset_index(drop=True)], leave_out, there)
+    frame.index = pd.RangeIndex(1, len(frame) + 1)
+    sample = separate(str(folder.path), frame, target, environment, None, task)
+    return replace(
+        sample,
+        files=tuple(
+            SourceFile(str(path), scans[path].counts.total(), scans[path].digest, "")
+            for path in folder.files
+        ),
+        left_out=tuple(name for name in there if name in {*leave_out, environment}),
+        sizes={name: found.counts[name] for name in sample.environments},
+    )
+
+
+def _scan(path: Path, *, target: str, environment: str, leave_out: Sequence[str]) -> Scan:
+    table = open_table(path)
+    check_names(path, table.names, target=target, environment=environment)
+    wanted = [name for name in table.names if name not in leave_out]
+    found = Scan(Counter(), pd.DataFrame(), ())
+    for chunk in table.chunks(wanted, ()):
+        frame = chunk.frame
+        codes, names = _label_codes(path, frame[environment])
+        counts = Counter(dict(zip(names, np.bincount(codes).tolist(), strict=True)))
+        frame.index = pd.Index(pd.util.hash_pandas_object(frame, index=False).to_numpy())
+        found = _merge(environment, [found, Scan(counts, frame, table.names)])
+    return found._replace(digest=digest_file(path))
+
+
+def _merge(environment: str, scans: Sequence[Scan]) -> Scan:
+    """Keep the rows with the smallest hashes of each site."""
+    counts = sum((scan.counts for scan in scans), Counter[str]())
+    samples = [scan.sample for scan in scans if len(scan.sample)]
+    joined = pd.concat(samples).sort_index(kind="stable")
+    most = max(FEWEST, min(SAMPLE, SAMPLE_CELLS // joined.shape[1]) // len(counts))
+    kept = joined.groupby(environment, sort=False, observed=True).head(most)
+    return Scan(counts, kept, scans[-1].names)
+
+
+def _label_codes(path: Path, cells: pd.Series) -> tuple[np.ndarray, list[str]]:
+    """Return the number of each cell's label, and the labels as texts."""
+    codes, found = pd.factorize(cells)
+    lost = np.flatnonzero(codes < 0)
+    if len(lost):
+        raise InputError(
+            f"{path}: column {cells.name!r}, row {cells.index[lost[0]]} is missing; fill in or "
+            "drop such rows"
+        )
+    return codes, [str(each) for each in found]
+
+
+class PreparedRows(NamedTuple):
+    """Rows of a chunk, sorted by site."""
+
+    x: np.ndarray  # [n, D]
+    y: np.ndarray  # [n], class numbers or numbers
+    counts: np.ndarray  # [E], rows of each site
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChunkReader:
+    """Preprocessing of chunks; it is sent to the workers."""
+
+    target: str
+    environment: str
+    head: Pipeline  # fitted to the sample
+    features: tuple[str, ...]
+    sites: Mapping[str, int]  # numbers by name
+    classes: Mapping[str, int] | None  # None where numbers are predicted
+
+    def read(self, path: Path) -> Iterator[PreparedRows]:
+        """Yield the rows of a file, chunk by chunk."""
+        wanted = {*self.features, self.target, self.environment}
+        for chunk in open_table(path).chunks(wanted, ()):
+            frame = chunk.frame
+            codes, names = _label_codes(path, frame.pop(self.environment))
+            site = np.array([self.sites[name] for name in names])[codes]
+            y = self._targets(path, frame.pop(self.target))
+            order = np.argsort(site, kind="stable")
+            try:
+                x = np.asarray(self.head.transform(frame))
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from error
+            yield PreparedRows(x[order], y[order], np.bincount(site, minlength=len(self.sites)))
+
+    def _targets(self, path: Path, cells: pd.Series) -> np.ndarray:
+        if self.classes is None:
+            numbers = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
+            lost = np.flatnonzero(~np.isfinite(numbers))
+            if len(lost):
+                raise InputError(
+                    f"{path}: column {cells.name!r}, row {cells.index[lost[0]]} is no finite "
+                    "number; fill in or drop such rows"
+                )
+            return numbers
+        codes, names = _label_codes(path, cells)
+        unknown = [name for name in names if name not in self.classes]
+        if unknown:
+            raise InputError(
+                f"{path}: class {shorten(unknown[0])!r} of column {cells.name!r} is so rare that "
+                "the sample has no row of it; drop its rows, or merge it with another class"
+            )
+        return np.array([self.classes[name] for name in names])[codes]

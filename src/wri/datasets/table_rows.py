@@ -1,0 +1,269 @@
+"""Rows of a table with target, site and block, read from one or several files."""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from wri.datasets.labels import TASKS, listed_names, read_labels, read_targets
+from wri.datasets.table_files import FileFrame, check_memory, check_names, read_frame
+from wri.errors import InputError, check_option, shorten, suggest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FEWEST_ROWS = 2  # per environment
+BLOCK = 1 << 20  # bytes
+FROM_FILE = "file"  # name of the environment column if each file is an environment
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """File that was read."""
+
+    path: str
+    rows: int
+    sha256: str
+    written: str  # delimiter, encoding and decimal mark where they are unusual
+
+    @property
+    def described(self) -> str:
+        """Description of the file for a person."""
+        return f"{self.path}: {self.rows:,} rows" + (f" ({self.written})" if self.written else "")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TableRows:
+    """Features with target, environment and optional block per row."""
+
+    X: Any  # [n, …], a DataFrame of raw or encoded columns, or an array of numbers
+    y: np.ndarray  # [n], class labels or numbers
+    groups: np.ndarray  # [n], names of environments
+    blocks: np.ndarray | None = None  # [n], rows of one block depend on each other
+    target: str = "class"
+    environment: str | None = None  # column of environments
+    task: Literal["classes", "numbers"]
+    files: tuple[SourceFile, ...] = ()
+    left_out: tuple[str, ...] = ()  # columns of the files that are no features
+    sizes: Mapping[str, int] | None = None  # rows per environment, where these rows are a sample
+    owners: tuple[str, ...] = ()  # raw column of each column, where X is encoded
+
+    @property
+    def classes(self) -> bool:
+        """Whether targets are classes."""
+        return self.task == "classes"
+
+    @property
+    def environments(self) -> dict[str, int]:
+        """Number of rows per environment, in the natural order of names."""
+        if self.sizes is not None:
+            return dict(self.sizes)
+        column = str(self.environment)
+        names, codes = read_labels("groups", column, self.groups, any_text=True)
+        return dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
+
+    def take(self, rows: np.ndarray) -> Self:
+        """Return some of the rows."""
+        X = self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]
+        blocks = None if self.blocks is None else self.blocks[rows]
+        return replace(self, X=X, y=self.y[rows], groups=self.groups[rows], blocks=blocks)
+
+    def take_columns(self, kept: np.ndarray) -> Self:
+        """Return some of the encoded columns."""
+        owners = tuple(self.owners[k] for k in kept)
+        return replace(self, X=self.X.iloc[:, kept], owners=owners)
+
+    def sample(self, most: int, seed: int) -> Self:
+        """Draw at most `most` rows, each site in proportion; blocks may lose rows."""
+        if len(self.y) <= most:
+            return self
+        return self.take(np.sort(np.random.default_rng(seed).permutation(len(self.y))[:most]))
+
+
+def read_rows(
+    paths: Sequence[str | Path],
+    target: str,
+    environment: str | None,
+    *,
+    task: str | None = None,
+    blocks: str | None = None,
+    leave_out: Collection[str] = (),
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    memory: float = 4.0,
+) -> TableRows:
+    """Read files of raw columns.
+
+    Parameters
+    ----------
+    paths
+        Text tables, Parquet or .npz files, or patterns such as `site_*.csv`.
+    target
+        The column of targets.
+    environment
+        The column of environments; None takes each file for one, named by its stem.
+    task
+        "classes" or "numbers"; found out when None.
+    blocks
+        A column whose equal cells mark rows that depend on each other, such as week or patient.
+    leave_out
+        Columns that are not read. Only these may be missing in some of the files.
+    delimiter, encoding
+        Of text tables; found when None.
+    memory
+        GB that reading may take; larger files are refused unread.
+    """
+    if task is not None:
+        check_option("--task", task, TASKS)
+    named = [name for name in (target, environment, blocks) if name is not None]
+    if len({*named}) < len(named):
+        raise InputError(
+            "target, site and blocks must be different columns, not " + ", ".join(named)
+        )
+    found = _find_files(paths)
+    check_memory(found, memory)
+    labels = [name for name in (environment, blocks) if name is not None]
+    check = partial(check_names, target=target, environment=environment, blocks=blocks)
+    options: dict[str, Any] = {"labels": labels, "delimiter": delimiter, "encoding": encoding}
+    parts = [read_frame(path, check, texts=(target,), **options) for path in found]
+    there = dict.fromkeys(str(name) for part in parts for name in part.frame.columns)
+    frames = leave_columns_out([part.frame for part in parts], leave_out, there)
+    where = str(found[0]) if len(found) == 1 else f"{len(found)} files"
+    frame = _join(found, frames, environment is None)
+    rows = separate(where, frame, target, environment or FROM_FILE, blocks, task)
+    return replace(
+        rows,
+        files=tuple(map(_describe, found, parts)),
+        left_out=tuple(name for name in there if name in {*leave_out, environment, blocks}),
+    )
+
+
+def _describe(path: Path, part: FileFrame) -> SourceFile:
+    written = "" if part.dialect is None else part.dialect.described
+    return SourceFile(str(path), len(part.frame), digest_file(path), written)
+
+
+def leave_columns_out(
+    frames: "Sequence[pd.DataFrame]", names: Collection[str], there: Collection[str]
+) -> "list[pd.DataFrame]":
+    """Return frames without columns that the user leaves out; one of them must have each."""
+    for name in names:
+        if name not in there:
+            raise InputError(
+                f"--drop names {name!r}, but there is no such column{suggest(name, there)}; the "
+                f"columns are {listed_names(list(there))}"
+            )
+    return [frame.drop(columns=[*names], errors="ignore") for frame in frames]
+
+
+def _find_files(paths: Sequence[str | Path]) -> list[Path]:
+    """Return paths and the files that match patterns, in this order."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        pattern = any(mark in str(path) for mark in "*?[") and not path.exists()
+        matches = sorted(map(Path, glob(str(path)))) if pattern else [path]
+        if not matches:
+            raise InputError(f"no file matches {shorten(path)}; check the pattern")
+        found += matches
+    twice = [path for place, path in enumerate(found) if path in found[:place]]
+    if twice:
+        raise InputError(f"{shorten(twice[0])} is given twice; leave one out")
+    return found
+
+
+def _join(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]", by_file: bool) -> "pd.DataFrame":
+    """Join the rows of all files; refuse columns that only some files have."""
+    import pandas as pd
+
+    everywhere = set.intersection(*(set(frame.columns) for frame in frames))
+    for frame, path in zip(frames, paths, strict=True):
+        only = [str(name) for name in frame.columns if name not in everywhere]
+        if only:
+            others = next(p for p, f in zip(paths, frames, strict=True) if only[0] not in f.columns)
+            raise InputError(
+                f"{path} has the column {listed_names(only)}, but {others} does not; add it there, "
+                f"or leave it out with --drop {only[0]}"
+            )
+    if by_file:
+        stems = [path.stem for path in paths]
+        twice = [stem for stem in stems if stems.count(stem) > 1]
+        if twice:
+            raise InputError(
+                f"two files are called {shorten(twice[0])!r}, but --env-from-file uses the name as "
+                "site; rename one of them"
+            )
+        if FROM_FILE in everywhere:
+            raise InputError(
+                f"column {FROM_FILE!r} has the name that --env-from-file uses; rename it"
+            )
+        frames = [
+            frame.assign(**{FROM_FILE: stem}) for frame, stem in zip(frames, stems, strict=True)
+        ]
+    joined = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    joined.index = pd.RangeIndex(1, len(joined) + 1)  # rows in messages are counted from 1
+    return joined
+
+
+def separate(
+    where: str,
+    frame: "pd.DataFrame",
+    target: str,
+    environment: str,
+    blocks: str | None,
+    task: str | None,
+) -> TableRows:
+    """Separate target, environment and blocks from the features."""
+    names, codes = read_labels(where, environment, frame.pop(environment), any_text=True)
+    _check_environments(where, environment, names, codes)
+    classes, y = read_targets(where, target, frame.pop(target), task)
+    if not frame.shape[1] - (blocks is not None):
+        raise InputError(f"{where} has no features: columns besides {target!r} and {environment!r}")
+    return TableRows(
+        X=frame,
+        y=y if classes is None else _class_labels(classes)[y],
+        groups=np.array(names, dtype=object)[codes],
+        blocks=None if blocks is None else np.asarray(frame.pop(blocks)),
+        target=target,
+        environment=environment,
+        task="numbers" if classes is None else "classes",
+    )
+
+
+def _check_environments(
+    where: str, environment: str, names: Sequence[str], codes: np.ndarray
+) -> None:
+    sizes = np.bincount(codes)
+    if len(names) < 2:
+        raise InputError(
+            f"{where}: column {environment!r} holds only one site, {shorten(names[0])!r}; "
+            "at least two are needed: name another column or add rows of another site"
+        )
+    if sizes.min() < FEWEST_ROWS:
+        raise InputError(
+            f"{where}: site {shorten(names[int(sizes.argmin())])!r} of {environment!r} "
+            f"has {sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or merge it"
+        )
+
+
+def _class_labels(names: Sequence[str]) -> np.ndarray:
+    """Return labels as whole numbers if all are written as such, else as texts."""
+    try:
+        numbers = [int(name) for name in names]
+    except ValueError:
+        return np.array(names)
+    plain = all(str(number) == name for number, name in zip(numbers, names, strict=True))
+    return np.array(numbers if plain and max(map(abs, numbers)) < 1 << 53 else names)
+
+
+def digest_file(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,327 @@
+"""What `fit` is given: parameters, the environment of each row, rows held out, and warnings.
+
+Environments come from `groups=` or from a column of the table. The column reaches `fit` everywhere:
+through cross-validation and, with `wri.make_pipeline`, through preprocessing. `predict` takes
+tables with and without it.
+
+Which rows are held out must not depend on the order of rows, columns and environments, on names, on
+units or on other environments. So each row gets a number from its contents among the rows of its
+environment, and these are drawn in the order of their numbers:
+
+    signature of a column = Σ over distinct pairs (value, target) of hash(rank of value, of target)
+    number of a row       = Σ over columns of hash(rank of value, signature) + hash(rank of target)
+
+Ranks do not depend on units, and sums not on the order of what is added. In tables of more than
+`RANKED` rows the values themselves take the place of ranks.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+from sklearn.utils import check_random_state
+
+from wri.errors import LARGEST, InputError, check_size, shorten
+from wri.number_text import write_number
+from wri.rows import Environments, number_environments, scramble
+from wri.stacked import SQUARED
+from wri.training.runs import FEWEST_ROWS
+
+if TYPE_CHECKING:
+    from wri.estimators.base import EnvironmentEstimator
+    from wri.estimators.problem import Problem
+
+LARGEST_WHOLE = 2**31 - 1
+FEWEST_SPLIT = 25  # rows of an environment from which some are held out
+FEWEST_HELD = 5  # smallest number of rows to hold out
+MOST_LIGHT = 1.5  # most held-out rows, as a multiple of the share, if they weigh little
+RANKED = 5_000
+SMALL = 0.1  # mean weight below which weights are probably not meant as counts
+NOTHING_SHARED = 0.05  # overlap below which a pair counts as separate
+SHOWN = 4  # pairs in a warning
+
+
+class Constraint(NamedTuple):
+    """Type of a constructor's parameter; its range is checked where it is used."""
+
+    holds: Callable[[Any], bool]
+    kind: str  # for a message: "a whole number"
+    or_none: bool = True
+    largest: float = LARGEST
+
+    @property
+    def required(self) -> "Constraint":
+        """The same without None."""
+        return self._replace(or_none=False)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _are_widths(value: Any) -> bool:
+    return _is_list(value) and all(map(_is_whole, value))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
+LABEL = Constraint(lambda value: isinstance(value, str | int), "the name of a column")
+WIDTHS = Constraint(_are_widths, "a tuple of widths such as (32, 16)")
+WHOLE = Constraint(_is_whole, "a whole number", largest=LARGEST_WHOLE)
+NUMBER = Constraint(_is_number, "a number")
+NUMBER_OR_AUTO = Constraint(
+    lambda value: _is_number(value) or value == "auto", "a number or 'auto'"
+)
+FLAG = Constraint(lambda value: isinstance(value, bool), "True or False")
+NUMBERS_BY_NAME = Constraint(_is_named, "a dict of numbers by name")
+OPTIONS_BY_NAME = Constraint(_is_named, "a dict of options by name")
+DICTS = Constraint(lambda value: _is_list(value) and all(map(_is_named, value)), "a list of dicts")
+
+
+def check_parameters(model: Any) -> None:
+    """Refuse parameters of the wrong type by name."""
+    for name, constraint in model._constraints.items():
+        value = getattr(model, name)
+        check_size(name, value, constraint.largest)
+        if (value is None and constraint.or_none) or constraint.holds(value):
+            continue
+        shown = f"{shorten(repr(value))}, of the type {type(value).__name__}"
+        raise InputError(f"{name} must be {constraint.kind}, not {shown}")
+    for place, candidate in enumerate(model.candidates or ()):
+        hidden = candidate.get("hidden")
+        if not (hidden is None or _are_widths(hidden)):
+            raise InputError(
+                f"hidden in candidate {place} must be {WIDTHS.kind}, not {shorten(repr(hidden))}"
+            )
+
+
+def read_seed(random_state: Any) -> int:
+    """Return an integer `random_state` as the seed; draw a seed from anything else."""
+    try:
+        random = check_random_state(random_state)
+    except ValueError as error:
+        shown = shorten(repr(random_state))
+        raise InputError(
+            f"random_state must be None, a RandomState or a whole number from 0 to {2**32 - 1}, "
+            f"not {shown}"
+        ) from error
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(random.randint(2**31 - 1))
+
+
+def without_column(X: Any, column: str | None) -> Any:
+    """Return the table without its environment column, if it has one."""
+    if column is not None and isinstance(X, pd.DataFrame) and column in X.columns:
+        return X.drop(columns=column)
+    return X
+
+
+def read_environments(
+    X: Any, n_rows: int, groups: Iterable[Any] | None, column: str | None
+) -> Environments:
+    """Read the environments from a column of X or from `groups`; without either there is one."""
+    there = isinstance(X, pd.DataFrame) and column in X.columns
+    if column is not None and not there and groups is None:
+        if not isinstance(X, pd.DataFrame):
+            raise InputError(
+                f"environment={shorten(repr(column))} names a column, but X is a "
+                f"{type(X).__name__}; give a DataFrame, or the environments as groups=. With "
+                "preprocessing use wri.make_pipeline, which reads the column before it"
+            )
+        raise InputError(f"X has no column {shorten(repr(column))}, which environment= names")
+    if column is not None and there:
+        found = number_environments(X[column], f"column {column!r}", n_rows)
+        # with metadata routing on, cross-validation passes groups as well
+        if groups is not None and not found.same_as(number_environments(groups, "groups", n_rows)):
+            raise InputError(
+                f"groups and the column {column!r} name different environments; give one of them"
+            )
+        return found
+    if groups is None:
+        return Environments(np.array(["all"], dtype=object), np.zeros(n_rows, int))
+    return number_environments(groups, "groups", n_rows)
+
+
+class RowSplit(NamedTuple):
+    """Row numbers of each environment: fitted and held out."""
+
+    fitted: list[np.ndarray]  # training rows
+    held_out: list[np.ndarray]  # other rows; empty if an environment is small
+
+    @property
+    def calibrating(self) -> list[np.ndarray]:
+        """Rows that set thresholds: the held-out rows, or the fitted ones if none were held out."""
+        pairs = zip(self.held_out, self.fitted, strict=True)
+        return [held if len(held) else fitted for held, fitted in pairs]
+
+    @property
+    def every(self) -> list[np.ndarray]:
+        """All rows of each environment."""
+        pairs = zip(self.fitted, self.held_out, strict=True)
+        return [np.sort(np.concatenate(both)) for both in pairs]
+
+
+def hold_out(
+    environments: Sequence[np.ndarray],
+    columns: np.ndarray,
+    targets: np.ndarray,
+    weights: np.ndarray | None,
+    share: float,
+    seed: int,
+) -> RowSplit:
+    """Hold out a random share of the rows of each environment.
+
+    Rows with the same contents stay together, so that a repeated row is in one part only and counts
+    like one row with weight 2.
+    """
+    held = np.zeros(len(targets), bool)
+    for rows in environments:
+        numbers = hash_rows(columns[rows], targets[rows], seed)
+        distinct, lots = np.unique(numbers, return_inverse=True)
+        n = len(distinct)
+        weight = np.bincount(lots, None if weights is None else weights[rows])
+        middle = (weight.cumsum() - weight / 2) / weight.sum()
+        # neither a few heavy rows nor many light ones
+        chosen = (middle < share) & (np.arange(n) < min(share * n * MOST_LIGHT, n - FEWEST_ROWS))
+        if n >= FEWEST_SPLIT and chosen.sum() >= FEWEST_HELD:
+            held[rows] = chosen[lots]
+    return RowSplit(
+        [rows[~held[rows]] for rows in environments], [r[held[r]] for r in environments]
+    )
+
+
+def hash_rows(columns: np.ndarray, targets: np.ndarray, seed: int) -> np.ndarray:  # [n] uint64
+    """Return a random number of each row that depends on its contents and the seed only."""
+    target = scramble(_codes(targets)[0])
+    total = target.copy()
+    for column in columns.T:
+        ranks, distinct = _codes(column)
+        codes = scramble(ranks)
+        pairs = codes * np.uint64(3) + target
+        if distinct < len(pairs):  # a row that is repeated counts once
+            pairs.sort()
+            pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])]
+        signature = scramble(pairs).sum(dtype=np.uint64)
+        total += scramble(codes ^ signature)
+    return scramble(total + np.uint64(seed % 2**63))
+
+
+def _codes(values: np.ndarray) -> tuple[np.ndarray, int]:  # [n] -> [n] uint64
+    """Return a number per value, and of how many distinct values, if that was counted."""
+    if len(values) > RANKED:
+        return (np.asarray(values, np.float64) + 0.0).view(np.uint64), 0  # −0.0 becomes 0.0
+    order = values.argsort()
+    new = np.diff(values[order], prepend=values[order[:1]]) != 0
+    ranks = np.empty(len(values), np.uint64)
+    ranks[order] = new.cumsum()
+    return ranks, int(np.count_nonzero(new)) + 1
+
+
+def check_environments(
+    model: "EnvironmentEstimator", environments: Environments, targets: np.ndarray, stacklevel: int
+) -> None:
+    """Refuse environments that are too small; warn of a single environment or a single class."""
+    for label, rows in zip(environments.labels, environments.rows, strict=True):
+        if len(rows) < FEWEST_ROWS:
+            raise InputError(
+                f"environment {shorten(label)!r} has {len(rows)} row; at least {FEWEST_ROWS} "
+                "are needed: drop or merge it"
+            )
+        if model._loss is not SQUARED and len(np.unique(targets[rows])) == 1:
+            warnings.warn(
+                f"site {shorten(label)!r} holds a single class; its risk says little "
+                "about the others",
+                stacklevel=stacklevel + 1,
+            )
+    if len(environments.labels) == 1 and model._kind.least_environments > 1:
+        warnings.warn(
+            f"{type(model).__name__} compares environments and was given one: it trains plain ERM. "
+            "Give fit groups=, or the constructor environment='column'",
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_of_small_weights(weights: np.ndarray, stacklevel: int) -> None:
+    """Warn of small weights, for instance weights that sum to one.
+
+    The weight decay of the predictor would then outweigh all rows.
+    """
+    total = weights.sum()
+    if 0 < total < SMALL * len(weights):
+        warnings.warn(
+            f"sample_weight sums to {write_number(total)} for {len(weights)} rows: a weight is how "
+            "often a row counts, and so few rows hardly train a predictor; multiply the weights by "
+            f"{write_number(len(weights) / total)} to count every row once on average",
+            stacklevel=stacklevel + 1,
+        )
+
+
+def overlap_by_means(inputs: Sequence[np.ndarray]) -> np.ndarray | None:
+    """Return ρ_ij `[E, E]` of Gaussians with the environments' means and a common covariance.
+
+    With Mahalanobis distance Δ, estimated without bias, log p_j/p_i at the rows of i is
+    N(−Δ²/2, Δ²), so
+
+        ρ = E_i[2 p_j / (p_i + p_j)] = 2 E[σ(Δ·z − Δ²/2)],   z ~ N(0, 1)
+
+    Return None if there are too few rows. A classifier with weight decay, as WRI uses, would
+    separate environments less than they are.
+    """
+    counts = np.array([len(rows) for rows in inputs])
+    width, freedom = inputs[0].shape[1], counts.sum() - len(inputs)
+    if freedom <= width + 1:
+        return None
+    means = np.stack([rows.mean(0) for rows in inputs])  # [E, D]
+    spread = np.concatenate(inputs).var(0)
+    within = sum((rows - mean).T @ (rows - mean) for rows, mean in zip(inputs, means, strict=True))
+    # a column that is constant within every site still separates the sites
+    covariance = within / freedom + np.diag(1e-6 * spread + (spread == 0))
+    apart = means[:, None] - means  # [E, E, D]
+    squared = (apart * np.linalg.solve(covariance, apart[..., None])[..., 0]).sum(-1)
+    chance = width * (1 / counts[:, None] + 1 / counts)
+    squared = np.maximum(squared * (freedom - width - 1) / freedom - chance, 0.0)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+    ratio = np.sqrt(squared)[..., None] * nodes - squared[..., None] / 2
+    return 2 * (expit(ratio) * weights).sum(-1) / weights.sum()
+
+
+def check_overlap(model: "EnvironmentEstimator", problem: "Problem", stacklevel: int) -> None:
+    """Warn if an objective compares environments by weights and most pairs hardly overlap."""
+    spec, labels, features = model.spec_, model.environments_, problem.bank.features
+    if spec.objective.weighted_columns(None, 1) is None:
+        return
+    seen = [model._view(model._prepare(features[rows])) for rows in problem.learned(spec)]
+    used = spec.objective.weighted_columns(getattr(model, "state_", None), seen[0].shape[1])
+    if used is None or not used.any():
+        return  # every row has the same weight
+    overlap = overlap_by_means([own[:, used] for own in seen])
+    if overlap is None:
+        return
+    pairs = list(combinations(range(len(labels)), 2))
+    apart = sorted((overlap[i, j], i, j) for i, j in pairs if overlap[i, j] < NOTHING_SHARED)
+    if 2 * len(apart) <= len(pairs):
+        return
+    names = [f"{shorten(labels[i])} and {shorten(labels[j])}" for _, i, j in apart]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    warnings.warn(
+        f"{len(apart)} of {len(pairs)} pairs of sites hardly overlap "
+        f"({'; '.join(names[:SHOWN])}{more}), so WRI has little to compare there and is closer "
+        "to ERM; wri diagnose, or environment_overlap in Python, shows them",
+        stacklevel=stacklevel + 1,
+    )

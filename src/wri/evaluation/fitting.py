@@ -1,0 +1,295 @@
+"""Fit of models to raw rows, with each site held out in turn.
+
+rows ─► schema ─► columns that change ─► each site held out: models on the others, in every future
+     ─► verdict ─► the kept model, and ERM beside it, on all rows
+"""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from wri.datasets.columns import Column
+from wri.datasets.schema import TableSchema, owners_of, readable_names
+from wri.datasets.table_rows import TableRows
+from wri.diagnosis import ChangingFeatures
+from wri.errors import InputError
+from wri.estimators.pipeline import last_step, make_pipeline
+from wri.evaluation.candidates import WITHOUT, FitCandidate, FitOptions
+from wri.evaluation.changes import ColumnChange, SiteWord, compare_slopes
+from wri.evaluation.held_out import HeldOutScores, HeldOutWork, hold_out_sites
+from wri.evaluation.verdict import Verdict, beside, choose_candidate, decide
+from wri.jobs import Runner, open_runner, run_calls
+from wri.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FEWEST_SITES = 3  # one to hold out and two to train on
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TableFit:
+    """The verdict, the kept model on all rows, and scores at sites held out."""
+
+    rows: TableRows
+    options: FitOptions
+    schema: TableSchema | None  # None where rows are features of pictures
+    slopes: ChangingFeatures | None  # None where they cannot be compared
+    held_out: HeldOutScores | None  # None with two sites, or where it was skipped
+    models: Mapping[str, Any]  # the kept one and ERM by name, with their preprocessing
+    kept: FitCandidate
+    verdict: Verdict
+    warnings: tuple[str, ...]
+    seconds: float
+
+    @property
+    def model(self) -> Any:
+        """The kept model."""
+        return self.models[self.kept.name]
+
+    @property
+    def estimator(self) -> Any:
+        """The kept model without its preprocessing."""
+        return last_step(self.model)
+
+    @property
+    def classes(self) -> bool:
+        """Whether targets are classes."""
+        return self.rows.classes
+
+    def plot_insurance(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw each model's loss at sites like these against its loss if flagged columns broke.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on. None: new ones.
+
+        Returns
+        -------
+        ax : matplotlib Axes
+        """
+        from wri.evaluation.plots import draw_insurance  # loads Matplotlib
+
+        if self.held_out is None or not self.held_out.columns:
+            raise InputError("no column was flagged at sites held out, so there is no curve")
+        return draw_insurance(self.held_out, self.kept.name, self.verdict.word, ax)
+
+
+def encode(rows: TableRows, steps: Pipeline | None) -> TableRows:
+    """Return rows with encoded columns, named as a reader knows them, by fitted preprocessing."""
+    import pandas as pd
+
+    if steps is None:
+        x = np.asarray(rows.X)
+        names = owners = tuple(f"feature {k}" for k in range(x.shape[1]))
+    else:
+        x, raw = np.asarray(steps.transform(rows.X)), [str(name) for name in rows.X]
+        encoded = [str(name) for name in steps.get_feature_names_out()]
+        names, owners = readable_names(encoded, raw), owners_of(encoded, raw)
+    return replace(rows, X=pd.DataFrame(x, columns=list(names), copy=False), owners=owners)
+
+
+def preprocessing_of(model: Any) -> Pipeline | None:
+    """Return the fitted preprocessing of a model; None if it has none."""
+    return Pipeline(model.steps[:-1]) if isinstance(model, Pipeline) else None
+
+
+def fit_table(
+    rows: TableRows,
+    options: FitOptions,
+    *,
+    schema: TableSchema | None = None,
+    progress: Progress = silent,
+) -> TableFit:
+    """Fit models to raw rows and measure how they hold at sites held out.
+
+    Parameters
+    ----------
+    rows
+        From `read_rows`.
+    options
+        What is trained.
+    schema
+        What the columns hold, from `find_schema`; found out when None.
+    progress
+        Called with parts of the work done and in all.
+
+    Returns
+    -------
+    TableFit
+        `model` is a fitted pipeline with `predict`, `verdict` and `save`.
+    """
+    options.check()
+    return fit_sites(rows, options, find_schema(rows) if schema is None else schema, progress)
+
+
+def find_schema(rows: TableRows, kinds: Mapping[str, str] | None = None) -> TableSchema:
+    """Find the schema of the columns; raise an error if the user must decide first."""
+    with warnings.catch_warnings():  # `TableFit.warnings` has its notes
+        warnings.simplefilter("ignore")
+        schema = TableSchema.infer(rows.X, kinds=kinds)
+    schema.check()
+    aside = tuple(Column(name, "left out") for name in rows.left_out)  # allowed in new tables
+    columns = (*schema.columns, *aside)
+    return replace(schema, columns=columns, target=rows.target, environment=rows.environment)
+
+
+def fit_sites(
+    rows: TableRows,
+    options: FitOptions,
+    schema: TableSchema | None = None,
+    progress: Progress = silent,
+) -> TableFit:
+    """Fit models to rows, which are numbers if there is no schema."""
+    start, sites = perf_counter(), len(rows.environments)
+    slopes, changes = find_changes(rows, schema)
+    reduced = _without_flagged(schema, changes, options)
+    held = None
+    with open_runner(options.backend) as runner:
+        if sites >= FEWEST_SITES and not options.fast:
+            work = HeldOutWork(
+                candidates=tuple(options.candidates(len(rows.y), sites)),
+                make_model=partial(options.make_model, classes=rows.classes, fold=True),
+                make_preprocessing=None if schema is None else partial(make_head, schema),
+                seed=options.seed,
+            )
+            report = lambda done, _: progress(done, sites + 1)  # noqa: E731
+            held = hold_out_sites(rows, work, progress=report, runner=runner)
+        kept = options.kept_by_name() or keep_candidate(held, options)
+        fit_one = partial(_fit_one, options=options, schema=schema, reduced=reduced)
+        models, said = _fit_models(rows, with_erm(kept, options), fit_one, runner)
+    notes = () if schema is None else schema.notes
+    return conclude(
+        rows,
+        options,
+        schema=schema,
+        slopes=slopes,
+        changes=changes,
+        held_out=held,
+        models=models,
+        kept=kept,
+        said=[*notes, *said],
+        start=start,
+    )
+
+
+def conclude(
+    rows: TableRows,
+    options: FitOptions,
+    *,
+    schema: TableSchema | None,
+    slopes: ChangingFeatures | None,
+    changes: Sequence[ColumnChange],
+    held_out: HeldOutScores | None,
+    models: Mapping[str, Any],
+    kept: FitCandidate,
+    said: Sequence[str],
+    start: float,
+) -> TableFit:
+    """Put what was found into words; `said` are warnings, `start` is when the fit began."""
+    verdict = decide(
+        held_out,
+        options,
+        kept,
+        changes=changes,
+        slopes=slopes,
+        target=rows.target,
+        word=SiteWord.of(rows.environment),
+        sites=len(rows.environments),
+    )
+    return TableFit(
+        rows=rows,
+        options=options,
+        schema=schema,
+        slopes=slopes,
+        held_out=held_out,
+        models=models,
+        kept=kept,
+        verdict=verdict,
+        warnings=tuple(dict.fromkeys(said)),
+        seconds=perf_counter() - start,
+    )
+
+
+def find_changes(
+    rows: TableRows, schema: TableSchema | None
+) -> tuple[ChangingFeatures | None, list[ColumnChange]]:
+    """Compare the columns' slopes between all sites; features of pictures are not compared."""
+    if schema is None:
+        return None, []
+    return compare_slopes(encode(rows, make_head(schema).fit(rows.X)))
+
+
+def _without_flagged(
+    schema: TableSchema | None, changes: Sequence[ColumnChange], options: FitOptions
+) -> TableSchema | None:
+    """Return the schema without the flagged columns; refuse to keep a model that has none left."""
+    flagged = {change.column for change in changes}
+    if options.keep == WITHOUT and not flagged:
+        raise InputError("--keep without: no column is flagged; use --keep erm")
+    if schema is None or options.keep != WITHOUT:
+        return schema
+    columns = tuple(replace(c, kind="left out") if c.name in flagged else c for c in schema.columns)
+    reduced = replace(schema, columns=columns)
+    if not reduced.features:
+        raise InputError("--keep without: every column is flagged, so none would be left")
+    return reduced
+
+
+def keep_candidate(held: HeldOutScores | None, options: FitOptions) -> FitCandidate:
+    """Return the candidate that the rule keeps; the preset's λ where no site was held out."""
+    if held is not None:
+        return choose_candidate(held, options)
+    asked = [each for each in options.candidates() if each.is_asked]
+    default = options.default_weight()
+    return next((each for each in asked if each.penalty_weight == default), asked[0])
+
+
+def with_erm(kept: FitCandidate, options: FitOptions) -> list[FitCandidate]:
+    """Return the models that are fitted on all rows: the kept one, and ERM beside it."""
+    erm = beside(kept, options.candidates())
+    return [kept] if erm is None else [kept, erm]
+
+
+def make_head(schema: TableSchema) -> Pipeline:
+    """Make the unfitted preprocessing of a schema."""
+    return Pipeline([(type(step).__name__.lower(), step) for step in schema.make_preprocessing()])
+
+
+def _fit_models(
+    rows: TableRows,
+    candidates: Sequence[FitCandidate],
+    fit_one: Callable[[TableRows, FitCandidate], tuple[Any, list[str]]],
+    runner: Runner,
+) -> tuple[dict[str, Any], list[str]]:
+    """Fit models on all rows; return them by name, and their warnings."""
+    fits = run_calls(runner, fit_one, rows, candidates, lambda each: f"the fit of {each.name}")
+    found = {each.name: result for each, result in fits}
+    said = [text for each in candidates for text in found[each.name][1]]
+    return {each.name: found[each.name][0] for each in candidates}, said
+
+
+def _fit_one(
+    rows: TableRows,
+    candidate: FitCandidate,
+    *,
+    options: FitOptions,
+    schema: TableSchema | None,
+    reduced: TableSchema | None,
+) -> tuple[Any, list[str]]:
+    """Fit one model on all rows; return it with its warnings."""
+    estimator = options.make_model(candidate, rows.classes)
+    schema = reduced if candidate.name == WITHOUT else schema
+    steps = [] if schema is None else schema.make_preprocessing()
+    model = make_pipeline(*steps, estimator) if steps else estimator
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(rows.X, rows.y, groups=rows.groups)
+    return model, [str(each.message) for each in caught if issubclass(each.category, UserWarning)]

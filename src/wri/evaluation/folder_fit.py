@@ -1,0 +1,236 @@
+"""Fit to a folder of Parquet files beyond memory: sums over chunks of rows.
+
+    sample ─► preprocessing, WRI's weights, thresholds, a first solution
+    all rows ─► units, then passes that correct the solution to that of all rows
+
+No site is left out: λ is given, or the preset's. The model is saved like any other.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from wri.datasets.parquet_folders import ChunkReader, Folder
+from wri.datasets.schema import TableSchema
+from wri.datasets.table_rows import TableRows
+from wri.errors import InputError
+from wri.estimators.network import Estimator, make_spec
+from wri.estimators.pipeline import make_pipeline
+from wri.estimators.problem import Problem
+from wri.evaluation.candidates import FitOptions
+from wri.evaluation.fitting import (
+    TableFit,
+    conclude,
+    find_changes,
+    keep_candidate,
+    make_head,
+    with_erm,
+)
+from wri.progress import Progress, silent
+from wri.rows import ROUNDING, Scaling
+from wri.stacked.linear import MemoryTable, SumChunks
+from wri.training import Bank, ModelSpec, Record, Units
+from wri.training.solver import RowsAsTable
+from wri.training.streaming import SampleRun, solve_in_chunks
+
+Arrays = tuple[np.ndarray, ...]
+
+
+def check_folder_options(options: FitOptions) -> None:
+    """Refuse what cannot be summed in chunks, before the first pass."""
+    kept = options.kept_by_name() or keep_candidate(None, options)
+    model = options.make_model(kept, classes=True)
+    if not (isinstance(model, Estimator) and make_spec(model).is_solved):
+        raise InputError(
+            f"a folder with --fast is summed in chunks, which {kept.name} with these options does "
+            "not allow; name erm, irm, vrex or wri, and leave out --hidden and --steps"
+        )
+
+
+def _sum_moments(path: Path, *, reader: ChunkReader, inputs: Scaling, target: Scaling) -> Arrays:
+    """Return sums over a file of the rows and of their squares, about a centre."""
+    parts: list[Arrays] = []
+    for rows in reader.read(path):
+        y = rows.y if reader.classes is None else np.zeros(len(rows.y))
+        z = np.column_stack([inputs.apply(rows.x), target.apply(y)])
+        parts.append((np.array(len(z)), z.sum(0), np.square(z).sum(0)))
+    return _add(parts)
+
+
+def _sum_tables(
+    path: Path,
+    *,
+    reader: ChunkReader,
+    units: Units,
+    shares: np.ndarray,  # [E], of one row
+    as_table: RowsAsTable,
+    work: Callable[[MemoryTable], Arrays],
+) -> Arrays:
+    """Return the sums of `work` over a file, each chunk a table of the solver."""
+    parts = []
+    for rows in reader.read(path):
+        y = units.target.apply(rows.y) if reader.classes is None else rows.y
+        x, weights = units.inputs.apply(rows.x), np.repeat(shares, rows.counts)
+        parts.append(work(as_table(x, y, rows.counts.tolist(), weights)))
+    return _add(parts)
+
+
+def _add(parts: list[Arrays]) -> Arrays:
+    return tuple(np.sum(same, axis=0) for same in zip(*parts, strict=True))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FolderProblem(Problem):
+    """The problem of a sample whose final predictor is solved on all rows."""
+
+    units: Units
+    sizes: tuple[int, ...]  # rows of each site in all
+    open_chunks: Callable[[RowsAsTable], SumChunks]
+
+    @property
+    def keeps_path(self) -> bool:
+        return False  # every λ takes passes over all rows
+
+    @property
+    def can_leave_one_out(self) -> bool:
+        return False
+
+    def complete(self, spec: ModelSpec) -> ModelSpec:
+        width = self.bank.features.shape[1]
+        return spec.complete(width, float(sum(self.sizes)), max(self.sizes))
+
+    def _make_run(self, spec: ModelSpec, rows: Any, evaluate: Any) -> SampleRun:
+        return SampleRun(
+            spec, self.bank, rows, seed=self.seed, evaluate=evaluate, units_of_all=self.units
+        )
+
+    def train(self, runs: Any, every: int, progress: Progress) -> list[Record]:
+        """Solve runs on all rows; those without the held-out rows on the sample."""
+        whole = [len(run.learned) == len(self.bank.targets) for run in runs]
+        if not all(whole):
+            return super().train(runs, every, progress)
+        return [solve_in_chunks(run, self.open_chunks) for run in runs]
+
+
+class FolderFit:
+    """Passes over the chunks of a folder, for the algorithms of a fit."""
+
+    def __init__(
+        self, folder: Folder, rows: TableRows, schema: TableSchema, progress: Progress
+    ) -> None:
+        self._folder, self._rows, self._progress = folder, rows, progress
+        self._sizes = rows.environments
+        self._numbers = count(2)  # of the passes; the first has made the sample
+        self.head = make_head(schema)
+        try:
+            self.x = np.asarray(self.head.fit_transform(rows.X))
+        except InputError as error:
+            raise InputError(f"sampled rows of {folder.path}: {error}") from error
+        classes = None
+        if rows.classes:
+            classes = {str(each): number for number, each in enumerate(np.unique(rows.y))}
+        self._reader = ChunkReader(
+            target=rows.target,
+            environment=str(rows.environment),
+            head=self.head,
+            features=schema.features,
+            sites={name: number for number, name in enumerate(self._sizes)},
+            classes=classes,
+        )
+        self._units = self._find_units()
+
+    def _find_units(self) -> Units:
+        """Return means and standard deviations of all rows."""
+        numbers = self._reader.classes is None
+        inputs = Scaling.of(self.x)
+        target = Scaling.of(self._rows.y) if numbers else Units.plain(1).target
+        n, total, squares = self._sum(
+            "units", partial(_sum_moments, reader=self._reader, inputs=inputs, target=target)
+        )
+        centre, spread = np.append(inputs.mean, target.mean), np.append(inputs.scale, target.scale)
+        middle = total / n
+        scale = spread * np.sqrt(np.maximum(squares / n - np.square(middle), 0))
+        mean = centre + spread * middle
+        scale = np.where(scale <= ROUNDING * np.abs(mean), 1.0, scale)
+        if not numbers:
+            return Units(Scaling(mean[:-1], scale[:-1]), target)
+        return Units(Scaling(mean[:-1], scale[:-1]), Scaling(mean[-1], scale[-1]))
+
+    def _sum(self, what: str, sum_file: Callable[[Path], Arrays]) -> Arrays:
+        name = f"pass {next(self._numbers)}, {what}"
+        rows = sum(self._sizes.values())
+        found = dict(self._folder.read(name, rows, sum_file, self._progress))
+        return _add([found[path] for path in self._folder.files])  # rounded alike in any order
+
+    def fit(self, model: Estimator) -> Any:
+        """Fit an estimator; return it with its preprocessing."""
+        rows = self._rows
+
+        def open_chunks(as_table: RowsAsTable) -> SumChunks:
+            chunks = partial(
+                _sum_tables,
+                reader=self._reader,
+                units=self._units,
+                shares=1 / np.array([*self._sizes.values()]),
+                as_table=as_table,
+            )
+            return lambda work: self._sum(type(model).__name__, partial(chunks, work=work))
+
+        def make_problem(
+            X: np.ndarray, targets: np.ndarray, weights: None, split: Any, seed: int
+        ) -> Problem:
+            return FolderProblem(
+                bank=Bank(X, targets, loss=model._loss, classes=model._n_outputs),
+                rows=split,
+                seed=seed,
+                units=self._units,
+                sizes=tuple(self._sizes.values()),
+                open_chunks=open_chunks,
+            )
+
+        model._fit(self.x, rows.y, rows.groups, None, make_problem)
+        return make_pipeline(*(step for _, step in self.head.steps), model)
+
+
+def fit_folder(
+    rows: TableRows,
+    options: FitOptions,
+    *,
+    folder: Folder,
+    schema: TableSchema,
+    progress: Progress = silent,
+) -> TableFit:
+    """Fit models to all rows of a folder, of which `rows` are a sample (`scan_folder`)."""
+    start, total = perf_counter(), sum(rows.environments.values())
+    fitting, models = FolderFit(folder, rows, schema, progress), {}
+    kept = options.kept_by_name() or keep_candidate(None, options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for each in with_erm(kept, options):
+            models[each.name] = fitting.fit(options.make_model(each, rows.classes, fold=True))
+    said = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
+    slopes, changes = find_changes(rows, schema)
+    sampled = (
+        f"The model was solved on all {total:,} rows, in chunks. Preprocessing, weights, "
+        f"thresholds and the report's tables are from {len(rows.y):,} rows, drawn by contents. Run "
+        "without --fast on some of the files to measure how it holds at a new site."
+    )
+    return conclude(
+        rows,
+        options,
+        schema=schema,
+        slopes=slopes,
+        changes=changes,
+        held_out=None,
+        models=models,
+        kept=kept,
+        said=[*said, sampled],
+        start=start,
+    )

@@ -1,0 +1,354 @@
+"""Losses and scores of models at sites held out in turn, in every future.
+
+    for each site e:   preprocessing, flagged columns and models are made from all others;
+                       models are scored on e as it is (like), with the flagged columns permuted
+                       (unrelated), and exchanged between outcomes (reversed)
+
+Nothing of e is seen before the score. Two intervals follow:
+
+    of a site's score    chance in its rows (or blocks of rows)
+    of a new site        mean ± t_{E−1} · s · sqrt(1 + 1/E),   s: spread of the E scores
+
+The second holds if a new site differs from these sites as they differ from each other.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import binomtest
+
+from wri.datasets.schema import owners_of
+from wri.datasets.table_rows import TableRows
+from wri.errors import InputError, shorten
+from wri.estimators.inputs import hash_rows
+from wri.evaluation.candidates import CONSTANT, WITHOUT, FitCandidate
+from wri.evaluation.changes import flag_columns, target_codes
+from wri.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future, future_rows
+from wri.jobs import LocalRunner, Runner, run_calls
+from wri.ood.measures import auroc
+from wri.progress import Progress, silent
+from wri.report.intervals import half_width
+
+LEVEL = 0.95
+DRAWS = 500  # of the bootstrap
+MIN_PROBABILITY = 1e-6  # in a log-loss: a class unknown in training costs 14 nats
+
+
+class SiteInterval(NamedTuple):
+    """Number with a 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteScore:
+    """Score of one model at one site held out."""
+
+    environment: str
+    model: str  # name of a candidate
+    n: int
+    score: float  # accuracy, or R²
+    low: float
+    high: float
+    loss: float  # mean log-loss, or mean squared error
+    unrelated: float  # the same if the flagged columns told nothing
+    reversed: float  # the same if they told the opposite
+    auroc: float | None  # of two classes that both occur
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the score for JSON, which has no infinity."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: _finite(value) for name, value in plain.items()}
+
+
+class ScoredRows(NamedTuple):
+    """All rows, each scored by the model that had its site held out."""
+
+    losses: np.ndarray  # [n], log-loss or squared error
+    rarity: np.ndarray  # [n], per cent, higher = more common; NaN for plain models
+    verdicts: np.ndarray  # [n]
+    right: np.ndarray  # [n], whether the class is right; of numbers NaN
+
+
+LOSSES = {LIKE: "loss", UNRELATED: "unrelated", REVERSED: "reversed"}  # fields of SiteScore
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeldOutScores:
+    """Scores of all models at all sites held out."""
+
+    environments: tuple[str, ...]
+    candidates: tuple[FitCandidate, ...]
+    classes: bool
+    scores: tuple[SiteScore, ...]
+    rows: Mapping[str, ScoredRows]  # by model
+    flagged: Mapping[str, tuple[str, ...]]  # columns flagged without each site
+
+    @property
+    def measure(self) -> str:
+        """Name of the score."""
+        return "accuracy" if self.classes else "R²"
+
+    @property
+    def loss_name(self) -> str:
+        return "log-loss" if self.classes else "squared error"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns flagged without some site, the most often flagged first."""
+        names = [name for own in self.flagged.values() for name in own]
+        return tuple(sorted({*names}, key=lambda name: -names.count(name)))
+
+    @property
+    def futures(self) -> tuple[Future, ...]:
+        """Futures that differ: all, or only "like" if nothing is flagged."""
+        return FUTURES if self.columns else (LIKE,)
+
+    def of(self, model: str) -> list[SiteScore]:
+        """Return the scores of one model, by site."""
+        return [each for each in self.scores if each.model == model]
+
+    def losses(self, model: str, future: Future = LIKE) -> np.ndarray:  # [E]
+        """Return the mean loss of a model at each site in a future."""
+        return np.array([getattr(each, LOSSES[future]) for each in self.of(model)])
+
+    def mean_losses(self) -> dict[str, dict[Future, float]]:
+        """Return the mean loss over sites by model and future."""
+        return {
+            each.name: {f: float(self.losses(each.name, f).mean()) for f in self.futures}
+            for each in self.candidates
+        }
+
+    def mean(self, model: str, what: str = "score") -> SiteInterval:
+        """Return the mean over sites with a 95 % interval of the mean."""
+        return self._within(_over_sites([getattr(e, what) for e in self.of(model)], 0.0), what)
+
+    def new_site(self, model: str, what: str = "score") -> SiteInterval:
+        """Return the mean with the 95 % interval of one more site."""
+        return self._within(_over_sites([getattr(e, what) for e in self.of(model)], 1.0), what)
+
+    def _within(self, found: SiteInterval, what: str) -> SiteInterval:
+        """Cut an interval at the bounds of its values."""
+        lowest = 0.0 if what == "loss" or self.classes else -np.inf
+        highest = np.inf if what == "loss" else 1.0  # accuracy and R²
+        return SiteInterval(found.value, max(found.low, lowest), min(found.high, highest))
+
+    def difference(self, first: str, second: str) -> SiteInterval:
+        """Return the mean loss of the first minus that of the second, paired by site."""
+        return _over_sites(self.losses(first) - self.losses(second), 0.0)
+
+
+def _over_sites(values: Sequence[float] | np.ndarray, own: float) -> SiteInterval:
+    """Return the mean with the interval of the mean (own = 0) or of one more value (own = 1)."""
+    mean, count = float(np.mean(values)), len(values)
+    error = float(np.std(values, ddof=1) * np.sqrt(own + 1 / count))
+    half = half_width(error, count - 1, LEVEL)
+    return SiteInterval(mean, mean - half, mean + half)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+SiteResult = tuple[tuple[str, ...], list[tuple[SiteScore, ScoredRows]]]
+"""Columns flagged without a site, and the score and rows of each model there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutWork:
+    """What is done with one site held out; it can be sent to a worker."""
+
+    candidates: tuple[FitCandidate, ...]
+    make_model: Callable[[FitCandidate], Any]  # unfitted
+    make_preprocessing: Callable[[], Any] | None  # None: rows of numbers, never flagged
+    seed: int  # of the bootstrap of blocks
+
+    def __call__(self, rows: TableRows, name: str) -> SiteResult:
+        """Fit on all sites but one, and score that one."""
+        inside = rows.groups == name
+        training, site = rows.take(np.flatnonzero(~inside)), rows.take(np.flatnonzero(inside))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what matters is said of the models on all rows
+            if self.make_preprocessing is not None:
+                prepare, raw = self.make_preprocessing(), [str(c) for c in training.X.columns]
+                x = np.asarray(prepare.fit_transform(training.X))
+                owners = owners_of([str(c) for c in prepare.get_feature_names_out()], raw)
+                training = replace(training, X=x, owners=owners)
+                site = replace(site, X=np.asarray(prepare.transform(site.X)))
+            columns = flag_columns(training)
+            fold = _Fold(training, site, columns, _order(site, columns))
+            results = [self._score(each, fold, name) for each in self.candidates]
+        flagged = tuple(dict.fromkeys(training.owners[k] for k in columns))
+        return flagged, results
+
+    def _score(
+        self, candidate: FitCandidate, fold: "_Fold", name: str
+    ) -> tuple[SiteScore, ScoredRows]:
+        """Fit one model and score it at the site held out, in every future."""
+        training, site, flagged, _ = fold
+        kept = np.arange(np.shape(site.X)[1])
+        model = self.make_model(candidate)
+        if candidate.name == WITHOUT and len(flagged) < len(kept):
+            kept = np.setdiff1d(kept, flagged)
+        elif candidate.name == WITHOUT:  # nothing is left to learn from
+            model = self.make_model(FitCandidate(name=CONSTANT, label=""))
+        _fit(model, replace(training, X=training.X[:, kept]), name)
+        seen = _score_rows(model, site.X[:, kept], site.y, site.classes)
+        interval = _interval(seen, site, self.seed)
+        futures = {future: fold.loss(model, kept, future) for future in FUTURES}
+        score = SiteScore(
+            environment=name,
+            model=candidate.name,
+            n=len(site.y),
+            score=interval.value,
+            low=interval.low,
+            high=interval.high,
+            loss=futures[LIKE],
+            unrelated=futures[UNRELATED],
+            reversed=futures[REVERSED],
+            auroc=_two_class_auroc(model, site.X[:, kept], site.y) if site.classes else None,
+        )
+        return score, seen
+
+
+def _order(site: TableRows, flagged: np.ndarray) -> np.ndarray:
+    """Return the site's rows in the order of their contents, in which futures are drawn."""
+    if not len(flagged):
+        return np.arange(len(site.y))
+    return hash_rows(site.X, target_codes(site), 0).argsort(kind="stable")
+
+
+class _Fold(NamedTuple):
+    """Preprocessed rows with one site held out, and the columns flagged without it."""
+
+    training: TableRows
+    site: TableRows
+    flagged: np.ndarray
+    order: np.ndarray  # of the site's rows by contents
+
+    def loss(self, model: Any, kept: np.ndarray, future: Future) -> float:
+        """Return a model's mean loss at the site in a future; rows in the order of contents."""
+        site = self.site if future == LIKE else self.site.take(self.order)
+        y, classes = site.y, site.classes
+        drawn = future_rows(site.X, target_codes(site), self.flagged, future, classes)
+        return float(np.mean([_losses(model, x[:, kept], y, classes).mean() for x in drawn]))
+
+
+def hold_out_sites(
+    rows: TableRows, work: HeldOutWork, *, progress: Progress = silent, runner: Runner | None = None
+) -> HeldOutScores:
+    """Fit every model on all sites but one and score it there, for each site."""
+    sites, names = tuple(rows.environments), [each.name for each in work.candidates]
+    held = {name: _no_rows(len(rows.y)) for name in names}
+    found: dict[str, SiteResult] = {}
+    progress(0, len(sites))
+    for site, result in run_calls(runner or LocalRunner(), work, rows, sites, _describe_fit):
+        inside = rows.groups == site
+        for name, (_, seen) in zip(names, result[1], strict=True):
+            for every, own in zip(held[name], seen, strict=True):
+                every[inside] = own
+        found[site] = result
+        progress(len(found), len(sites))
+    return HeldOutScores(
+        environments=sites,
+        candidates=work.candidates,
+        classes=rows.classes,
+        scores=tuple(score for site in sites for score, _ in found[site][1]),
+        rows=held,
+        flagged={site: found[site][0] for site in sites},
+    )
+
+
+def _describe_fit(site: str) -> str:
+    return f"the fit of the models without site {site!r}"
+
+
+def _no_rows(n: int) -> ScoredRows:
+    return ScoredRows(np.zeros(n), np.zeros(n), np.zeros(n, object), np.zeros(n))
+
+
+def _fit(model: Any, training: TableRows, held_out: str) -> None:
+    grouped = {"groups": training.groups} if hasattr(model, "assess") else {}
+    try:
+        model.fit(training.X, training.y, **grouped)
+    except InputError as error:
+        raise InputError(
+            f"with site {shorten(held_out)!r} held out: {error}. --fast holds none out"
+        ) from error
+
+
+def _score_rows(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> ScoredRows:
+    """Return loss, rarity and verdict of each row."""
+    losses = _losses(model, X, y, classes)
+    right = (model.predict(X) == y).astype(float) if classes else np.full(len(y), np.nan)
+    if not hasattr(model, "assess"):
+        return ScoredRows(losses, np.full(len(y), np.nan), np.full(len(y), "", object), right)
+    found = model.assess(X)
+    return ScoredRows(losses, found.rarity, found.verdicts, right)
+
+
+def _losses(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> np.ndarray:  # [n]
+    """Return squared errors, or −log of the class's probability; unknown classes have the least."""
+    if not classes:
+        return np.asarray(np.square(model.predict(X) - y))
+    place = np.searchsorted(model.classes_, y).clip(max=len(model.classes_) - 1)
+    known = model.classes_[place] == y
+    found = np.where(known, model.predict_proba(X)[np.arange(len(y)), place], 0.0)
+    return -np.log(found.clip(MIN_PROBABILITY, 1.0))
+
+
+def _interval(seen: ScoredRows, site: TableRows, seed: int) -> SiteInterval:
+    if site.classes:
+        return _accuracy(seen.right, site.blocks, seed)
+    return _r2(site.y.astype(float), seen.losses, site.blocks, seed)
+
+
+def _two_class_auroc(model: Any, X: np.ndarray, y: np.ndarray) -> float | None:
+    if len(model.classes_) != 2 or set(np.unique(y)) != set(model.classes_):
+        return None
+    second = model.predict_proba(X)[:, 1]
+    return auroc(second[y == model.classes_[1]], second[y == model.classes_[0]])
+
+
+def _accuracy(right: np.ndarray, blocks: np.ndarray | None, seed: int) -> SiteInterval:
+    mean, n = float(right.mean()), len(right)
+    if blocks is None:
+        low, high = binomtest(int(right.sum()), n).proportion_ci(LEVEL, "wilson")
+        return SiteInterval(mean, float(low), float(high))
+    sums = np.column_stack([np.ones(n), right])
+    drawn = _resample(sums, blocks, seed)
+    return SiteInterval(mean, *_ends(drawn[:, 1] / drawn[:, 0]))
+
+
+def _r2(y: np.ndarray, losses: np.ndarray, blocks: np.ndarray | None, seed: int) -> SiteInterval:
+    centred = y - y.mean()
+    sums = np.column_stack([np.ones(len(y)), losses, centred, np.square(centred)])
+
+    def of(total: np.ndarray) -> np.ndarray:  # [..., 4] -> [...]
+        spread = total[..., 3] - total[..., 2] ** 2 / total[..., 0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return 1 - total[..., 1] / spread
+
+    drawn = _resample(sums, np.arange(len(y)) if blocks is None else blocks, seed)
+    return SiteInterval(float(of(sums.sum(0))), *_ends(of(drawn)))
+
+
+def _resample(sums: np.ndarray, blocks: np.ndarray, seed: int) -> np.ndarray:  # [n, K] -> [D, K]
+    """Return totals of blocks drawn with replacement."""
+    _, code = np.unique(
+        blocks.astype(str) if blocks.dtype == object else blocks, return_inverse=True
+    )
+    each = np.stack([np.bincount(code, column) for column in sums.T], 1)  # [B, K]
+    random = np.random.default_rng(seed)
+    even = np.full(len(each), 1 / len(each))
+    return np.stack([random.multinomial(len(each), even) @ each for _ in range(DRAWS)])
+
+
+def _ends(values: np.ndarray) -> tuple[float, float]:
+    low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)

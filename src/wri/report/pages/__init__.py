@@ -1,0 +1,1 @@
+"""Pages of `wri fit`, `wri diagnose` and `wri site`."""
