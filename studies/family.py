@@ -8,13 +8,14 @@ whose marker is unrelated to the diagnosis, one whose marker is reversed
 (`wri.datasets.hospitals.drawn_hospitals`). Gaussians: environments 1 and 2 of the paper's figure 1,
 and two futures: new rows of the same, and environment 3, whose spurious feature is reversed.
 Predictors are linear, but those of objectives that need Φ(x) have hidden layers.
-Each objective but ERM has one hyper-parameter to tune, on a grid. On seeds 1000-1002 the value with the
-least log-loss is chosen, the mean over the futures; the table has the log-loss on other seeds.
+Each objective but ERM has one hyper-parameter to tune, on a grid. On seeds 1000-1002 the value with
+the least log-loss is chosen, the mean over the futures; the table has the log-loss on other seeds.
 """
 
 import argparse
 import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -60,9 +61,7 @@ def draw_hospitals(seed: int) -> Sites:
 
 
 def draw_gaussians(seed: int) -> Sites:
-    seen, new = (
-        Gaussian2D().sample(n, offset + seed) for n, offset in ((ROWS, 0), (TESTED, 10**6))
-    )
+    seen, new = Gaussian2D().sample(ROWS, seed), Gaussian2D().sample(TESTED, 1_000_000 + seed)
     return Sites(seen[:2], {"like": new[:2], "reversed": new[2:]})
 
 
@@ -77,7 +76,7 @@ def make_run(name: str, sites: Sites, value: float | None, seed: int) -> Run:
     futures = [each for own in sites.futures.values() for each in own]
     everything = [*sites.train, *futures]
     ends = np.cumsum([0, *(len(each.y) for each in everything)])
-    rows = [np.arange(first, last) for first, last in zip(ends, ends[1:], strict=False)]
+    rows = [np.arange(first, last) for first, last in pairwise(ends)]
     evaluate, used = {}, len(sites.train)
     for future, own in sites.futures.items():
         evaluate[future] = np.concatenate(rows[used : used + len(own)])

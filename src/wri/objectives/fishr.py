@@ -79,7 +79,10 @@ class Fishr(Objective):
         HyperParameter(
             name="penalty_weight",
             meaning="λ, weight of the spread of the gradients' variances",
-            settings={"domainbed": Setting(1e3, LogUniform(1e1, 1e4))},
+            settings={
+                "domainbed": Setting(1e3, LogUniform(1e1, 1e4)),
+                "table": Setting(100.0, LogUniform(3.0, 3e3)),
+            },
         ),
         *annealing(
             domainbed=Setting(150, Uniform(0, 500, whole=True)),

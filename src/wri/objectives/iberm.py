@@ -69,7 +69,10 @@ class IBERM(Objective):
         HyperParameter(
             name="penalty_weight",
             meaning="λ, weight of the variance of Φ(x)",
-            settings={"domainbed": Setting(1e2, LogUniform(1e-1, 1e5))},
+            settings={
+                "domainbed": Setting(1e2, LogUniform(1e-1, 1e5)),
+                "table": Setting(3.0, LogUniform(0.1, 1e2)),
+            },
         ),
         *annealing(
             domainbed=Setting(50, LogUniform(1, 1e3, whole=True)),

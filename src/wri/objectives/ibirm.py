@@ -50,13 +50,19 @@ class IBIRM(Objective):
         HyperParameter(
             name="penalty_weight",
             meaning="λ, weight of IRM's squared gradient",
-            settings={"domainbed": Setting(1e2, LogUniform(1e-1, 1e5))},
+            settings={
+                "domainbed": Setting(1e2, LogUniform(1e-1, 1e5)),
+                "table": Setting(100.0, LogUniform(1.0, 1e4)),
+            },
         ),
         *_IRM_STEPS,
         HyperParameter(
             name="bottleneck_penalty_weight",
             meaning="γ, weight of the variance of Φ(x)",
-            settings={"domainbed": Setting(1e2, LogUniform(1e-1, 1e5))},
+            settings={
+                "domainbed": Setting(1e2, LogUniform(1e-1, 1e5)),
+                "table": Setting(3.0, LogUniform(0.1, 1e2)),
+            },
         ),
         HyperParameter(
             name="bottleneck_anneal_steps",

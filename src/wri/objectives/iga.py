@@ -60,7 +60,10 @@ class IGA(Objective):
         HyperParameter(
             name="penalty_weight",
             meaning="λ, weight of the spread of the gradients",
-            settings={"domainbed": Setting(1e3, LogUniform(1e1, 1e5))},
+            settings={
+                "domainbed": Setting(1e3, LogUniform(1e1, 1e5)),
+                "table": Setting(0.3, LogUniform(1e-2, 1e2)),
+            },
         ),
     )
 

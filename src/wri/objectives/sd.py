@@ -32,7 +32,10 @@ class SD(Objective):
         HyperParameter(
             name="penalty_weight",
             meaning="λ, weight of the squared outputs",
-            settings={"domainbed": Setting(0.1, LogUniform(1e-5, 1e-1))},
+            settings={
+                "domainbed": Setting(0.1, LogUniform(1e-5, 1e-1)),
+                "table": Setting(0.03, LogUniform(1e-3, 1.0)),
+            },
         ),
     )
 
