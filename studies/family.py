@@ -142,12 +142,12 @@ def print_times(names: Sequence[str], steps: int = 30, count: int = 50) -> None:
         return time.process_time() - before
 
     seconds("erm")  # the first stack pays for starting up
-    found = {name: [seconds(name) for _ in range(3)] for name in names}
+    rounds = [{name: seconds(name) for name in names} for _ in range(3)]
+    found = {name: min(each[name] for each in rounds) for name in names}
     print(f"| objective | CPU seconds of {steps} steps of {count} runs | times ERM |")
     print("|---|---|---|")
-    base = min(found["erm"])
-    for name, each in found.items():
-        print(f"| {ENTRIES[name].label} | {min(each):.2f} | {min(each) / base:.1f} |")
+    for name, taken in found.items():
+        print(f"| {ENTRIES[name].label} | {taken:.2f} | {taken / found['erm']:.1f} |")
 
 
 def main() -> None:
