@@ -31,7 +31,7 @@ def make_rows(loss, seed=0, classes=3):
 
 
 def make_weights(name, rows, penalty_weight=3.0):
-    given = {} if name in ("erm", "groupdro") else {"penalty_weight": penalty_weight}
+    given = {} if name in ("erm", "groupdro", "eqrm") else {"penalty_weight": penalty_weight}
     spec = ModelSpec.of(name, preset="table", hidden=(), hyper=given, steps=4)
     spec = spec.complete(2, len(rows.targets), max(SIZES))
     return RowWeights(spec.objective, rows, spec.hyper)
