@@ -276,6 +276,7 @@ def test_the_page_shows_the_command_that_made_it(given, text):
 
 
 @pytest.mark.usefixtures("few_steps")
+@pytest.mark.slow
 def test_all_goes_on_where_one_experiment_cannot(wri, monkeypatch):
     def refuse(task):
         if task.name == "figure4":

@@ -205,6 +205,7 @@ def test_examples_show_what_comes_out_and_leave_no_files(name, empty_folder):
 
 
 @pytest.mark.parametrize("name", wri.ESTIMATORS)
+@pytest.mark.slow
 def test_the_example_of_each_estimator_runs(name, empty_folder):
     if "Boosting" in name:
         pytest.importorskip("lightgbm", reason="boosted trees need LightGBM ([boosting])")

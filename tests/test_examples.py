@@ -19,6 +19,7 @@ def own_backbone(monkeypatch, tmp_path):
     return importlib.import_module("own_backbone")
 
 
+@pytest.mark.slow
 def test_own_backbone(own_backbone):
     """Digits as bright bars in ten places: each predictor has an accuracy in every environment."""
     random = np.random.default_rng(0)

@@ -25,6 +25,7 @@ def multiply(factors, job, report):
 
 
 @pytest.mark.parametrize("where", RUNNERS)
+@pytest.mark.slow
 def test_results_do_not_depend_on_where_jobs_run(where):
     steps = {}
     work = partial(multiply, FACTORS)
@@ -42,6 +43,7 @@ def refuse(job, report):
 
 
 @pytest.mark.parametrize("where", RUNNERS)
+@pytest.mark.slow
 def test_the_error_of_a_job_is_raised(where):
     with RUNNERS[where]() as runner, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -49,6 +51,7 @@ def test_the_error_of_a_job_is_raised(where):
             list(runner.run(Jobs(work=refuse, jobs=[0, 1, 2])))
 
 
+@pytest.mark.slow
 def test_a_warning_of_several_workers_is_given_once():
     with RUNNERS["processes"]() as runner, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -65,6 +68,7 @@ def die_at_first(folder, job, report):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kills workers by signal 9")
+@pytest.mark.slow
 def test_jobs_whose_workers_die_are_tried_again_and_given_up_alone(tmp_path):
     runner = RUNNERS["processes"]()
     jobs = Jobs(work=partial(die_at_first, tmp_path), jobs=[0, 1])
@@ -80,6 +84,7 @@ def scale_what_is_sent(factors, job, report):
     return job, isinstance(factors.base.base, np.memmap)
 
 
+@pytest.mark.slow
 def test_shared_arrays_are_mapped_and_jobs_are_copies():
     shared, job = np.full(3000, 2.0), np.ones(2)
     jobs = Jobs(work=partial(scale_what_is_sent, shared), jobs=[job], shared=[shared])

@@ -58,6 +58,7 @@ def make_stated_loss(name, objective, rows, scores):
 
 @pytest.mark.parametrize(("loss", "outputs"), CASES, ids=lambda case: getattr(case, "name", case))
 @pytest.mark.parametrize("name", BOOSTED)
+@pytest.mark.slow
 def test_gradient_is_the_slope_of_the_objective(name, loss, outputs):
     rows = make_rows(loss, classes=outputs)
     scores = np.random.default_rng(1).normal(size=(len(rows.targets), outputs))

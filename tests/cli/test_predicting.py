@@ -282,6 +282,7 @@ def test_ctrl_c_ends_the_command(folder, new, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["new.csv"]
 
 
+@pytest.mark.slow
 def test_a_site_that_would_not_fit_into_memory_is_refused_unread(folder, new, tmp_path):
     """Columns that are not read do not count: the same rows with 5,000 more are accepted."""
     wide = pd.concat([new.drop(columns="sick")] * 20, ignore_index=True)

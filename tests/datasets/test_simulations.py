@@ -16,6 +16,7 @@ def grid(half_width, points):
     return torch.cartesian_prod(axis, axis), cell
 
 
+@pytest.mark.slow
 def test_gaussian2d_densities_integrate_to_one():
     points, cell = grid(24, 961)
     setting = Gaussian2D()

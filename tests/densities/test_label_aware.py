@@ -111,6 +111,7 @@ def overlaps(logs):  # [E, n] -> [pairs, n]
 
 
 @pytest.mark.parametrize("hills", [one_hill, two_hills])
+@pytest.mark.slow
 def test_overlap_weights_of_four_environments_are_those_of_the_invariant_feature(hills):
     """The spurious shift is larger, and the refit on A must not bring it back."""
     random = np.random.default_rng(0)

@@ -147,6 +147,7 @@ def regression(n=80, seed=0):
 
 
 @pytest.mark.parametrize("name", ["ERM", "VREx", "WRI"])
+@pytest.mark.slow
 def test_the_unit_of_y_does_not_matter(name):
     X, y, site = regression()
     model = getattr(wri, name + "Regressor")(steps=100)
@@ -228,6 +229,7 @@ LEARNED = {
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_rows_count_by_their_weights(name, parameters):
     """Weight two is coming twice, weight zero is not being there, for held-out rows as well."""
     X, y, site = hospitals(60)
@@ -282,6 +284,7 @@ def test_weights_that_sum_to_one_are_hardly_counts():
 
 
 @pytest.mark.parametrize("name", ["IRM", "VREx", "CORAL", "WRI"])
+@pytest.mark.slow
 def test_every_penalty_changes_the_default_predictor(name):
     X, y, site = hospitals(60)
     kind = getattr(wri, f"{name}Classifier")

@@ -112,6 +112,7 @@ def test_what_is_chosen_by_is_what_a_stranger_to_the_environment_measures():
     assert searched.candidate_losses_[place, 3] == pytest.approx(-np.log(probability).mean())
 
 
+@pytest.mark.slow
 def test_more_jobs_choose_the_same(searched):
     X, y, site = hospitals(60)
     again = wri.WRIClassifier(penalty_weight="auto", n_jobs=2, **QUICK)

@@ -227,6 +227,7 @@ TRANSFORMERS = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.slow
 def test_every_known_transformer_comes_back_to_the_last_bit(name, tmp_path):
     X, y, site = hospitals(20)
     X = np.round(X, 1)
@@ -269,6 +270,7 @@ def test_a_pipeline_that_only_passes_rows_through_describes_a_new_site():
     ],
     ids=str,
 )  # fmt: skip
+@pytest.mark.slow
 def test_encoders_come_back_with_rare_and_missing_categories(words, tmp_path):
     rows, y = table()
     columns = make_column_transformer(

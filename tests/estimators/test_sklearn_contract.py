@@ -72,6 +72,7 @@ def test_scikit_learns_checks_of_trees(model):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_every_objective_has_both(name, kind):
     X, y, site = hospitals(60)
     model = getattr(wri, name + kind)(**QUICK).fit(X, y, groups=site)
@@ -118,6 +119,7 @@ def check_nested(result, seen):
     assert np.isfinite(result["test_score"]).all()
 
 
+@pytest.mark.slow
 def test_nested_cross_validation_by_column_without_routing():
     X, y, site = hospitals(40)
     table = pd.DataFrame(X, columns=["cause", "marker", "noise"]).assign(site=site)

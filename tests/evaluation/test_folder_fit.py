@@ -55,6 +55,7 @@ def small_chunks(monkeypatch):
 
 
 @pytest.mark.parametrize("numbers", [False, True])
+@pytest.mark.slow
 def test_a_folder_is_fitted_like_the_same_rows_in_memory(tmp_path, numbers):
     frame = table(900, awkward=True, numbers=numbers)
     path = write(frame, tmp_path / "rows")
@@ -74,6 +75,7 @@ def test_a_folder_is_fitted_like_the_same_rows_in_memory(tmp_path, numbers):
 
 
 @pytest.mark.parametrize("numbers", [False, True])
+@pytest.mark.slow
 def test_rows_beyond_the_sample_count(tmp_path, monkeypatch, numbers):
     frame = table(1500, numbers=numbers)
     monkeypatch.setattr(folders, "SAMPLE", 300)

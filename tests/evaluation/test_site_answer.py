@@ -140,6 +140,7 @@ def fitted(tmp_path_factory):
     return fit, folder / "model", frame
 
 
+@pytest.mark.slow
 def test_what_a_fit_measured_is_saved_with_its_model(fitted):
     fit, folder, frame = fitted
     model = load(folder)

@@ -166,6 +166,7 @@ def test_categories_of_a_column_are_flagged_and_moved_together(tmp_path):
     assert np.allclose(alone[0], alone[1])  # no encoded column of it is left in the model
 
 
+@pytest.mark.slow
 def test_with_few_sites_no_saving_is_stated(tmp_path):
     fit = fitted(hospital_table(80).query("hospital != 'west'"), tmp_path, "sick", "hospital")
     assert "%" not in fit.verdict.kept

@@ -91,6 +91,7 @@ def loss_of_the_objective(algorithm, minibatches):
 
 @pytest.mark.parametrize("rows", [(16, 16, 16), (16, 9, 12)], ids=["even", "uneven"])
 @pytest.mark.parametrize("label", ALGORITHMS)
+@pytest.mark.slow
 def test_every_step_has_the_loss_of_the_objective(label, rows):
     algorithm = make_algorithm(label)
     for step in range(4):  # beyond the annealing step and WRI's first density update

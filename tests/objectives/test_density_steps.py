@@ -132,6 +132,7 @@ def check_three_steps(run):
 
 @pytest.mark.parametrize("density", SMALL, ids=lambda density: type(density).__name__)
 @pytest.mark.parametrize("weighting", get_args(Weighting))
+@pytest.mark.slow
 def test_all_options_that_are_accepted_train(weighting, density):
     runs = [make_small_run(weighting, scaling, density) for scaling in get_args(Scaling)]
     refused = not density.comparable_over_x and weighting in ("density", "published")

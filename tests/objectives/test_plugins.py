@@ -100,6 +100,7 @@ def test_the_command_line_takes_a_plugin(toy):
     assert re.search(r"^worst +\d", done.stdout, re.MULTILINE), done.stdout
 
 
+@pytest.mark.slow
 def test_processes_that_this_one_starts_know_the_plugin(toy):
     load_plugin(str(toy))
     assert os.environ["WRI_PLUGINS"] == str(toy)

@@ -163,6 +163,7 @@ forms = st.sampled_from(["square", "halves"])
 
 @settings(facts, max_examples=120)
 @given(batches(-1e6, 1e6), weightings, st.sampled_from(["relative", "risk"]), forms)
+@pytest.mark.slow
 def test_in_no_unit_finite_numbers_have_a_finite_penalty(batch, weighting, scaling, form):
     losses, logs, weight = batch
     found = penalty_and_gradients(losses, logs, weighting, scaling, weight, False, form)

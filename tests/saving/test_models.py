@@ -544,6 +544,7 @@ STEPS = ("open", "fsync", "replace", "listdir", "unlink", "mkdir")
 
 
 @pytest.mark.parametrize("old", [True, False])
+@pytest.mark.slow
 def test_a_save_that_stops_before_any_of_its_steps(old, regressor, folder, tmp_path):
     """A kill runs no clean-up: after each call of the system the old or the new model is there."""
     X, y, site = hospitals(20)

@@ -152,6 +152,7 @@ def test_adam_starts_anew_at_the_annealing_step(bank, environments):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.slow
 def test_runs_of_any_kind_come_back_in_order(bank, environments, threads):
     objectives = [ERM(), WRI(), ERM(), VREx(), WRI(), ERM()]
     runs = [

@@ -52,6 +52,7 @@ def test_sums_of_chunks_are_those_of_the_table(objective, classes):
 
 @pytest.mark.parametrize("classes", [2, 3, None])
 @pytest.mark.parametrize("objective", SMOOTH)
+@pytest.mark.slow
 def test_the_minimum_on_chunks_is_that_of_all_rows_whatever_the_sample(objective, classes):
     bank, rows = sites(classes, rows=300)
     whole = Run(ModelSpec.of(objective, preset="table"), bank, rows)

@@ -98,6 +98,7 @@ def test_the_whole_table(data, seen, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*not all of PACS as published")
+@pytest.mark.slow
 def test_the_printed_predictor_is_offered(data, seen, tmp_path, monkeypatch):
     size = PictureTableSize(draws=1, trials=2, steps=4, layer_steps=2)
     monkeypatch.setattr(pictures, "QUICK", size)
