@@ -13,6 +13,7 @@ from example_page import COMMAND, make_page
 
 from wri.report.page import write_page
 
+pytestmark = pytest.mark.slow  # a browser starts
 AXE = Path(os.environ.get("WRI_AXE", Path(__file__).parents[2] / ".venv" / "axe.min.js"))
 RUN_AXE = """
     const done = arguments[arguments.length - 1];
