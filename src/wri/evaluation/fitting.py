@@ -26,6 +26,7 @@ from wri.evaluation.held_out import HeldOutScores, HeldOutWork, hold_out_sites
 from wri.evaluation.verdict import Verdict, beside, choose_candidate, decide
 from wri.jobs import Runner, open_runner, run_calls
 from wri.progress import Progress, silent
+from wri.threads import one_algebra_thread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,7 +153,8 @@ def fit_sites(
     slopes, changes = find_changes(rows, schema)
     reduced = _without_flagged(schema, changes, options)
     held = None
-    with open_runner(options.backend) as runner:
+    # products are small: a second thread of linear algebra waits more than it works
+    with open_runner(options.backend) as runner, one_algebra_thread():
         if sites >= FEWEST_SITES and not options.fast:
             work = HeldOutWork(
                 candidates=tuple(options.candidates(len(rows.y), sites)),
