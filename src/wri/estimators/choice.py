@@ -301,6 +301,8 @@ def left_out_losses(
         numbers = hash_rows(model._filled(bank.features[rows]), bank.targets[rows], 0)
         rows = rows[numbers.argsort(kind="stable")]
         x, y, shares = bank.features[rows], bank.targets[rows], problem.weights[rows] / total
+        classes = bank.n_classes is not None
+        moved = [[*future_rows(x, y, columns, future, classes)] for future in futures]
         for c in range(len(specs)):
             number = left_out * len(specs) + c
             run, record = runs[number], records[number]
@@ -308,9 +310,8 @@ def left_out_losses(
                 continue
             without = copy(model)
             without._take(run, record)
-            for f, future in enumerate(futures):
-                moved = future_rows(x, y, columns, future, bank.n_classes is not None)
-                outputs = (without._outputs(without._prepare(each)) for each in moved)
+            for f, tables in enumerate(moved):
+                outputs = (without._outputs(without._prepare(each)) for each in tables)
                 losses[c, f, left_out] = np.mean(
                     [shares @ without._losses(each, y) for each in outputs]
                 )

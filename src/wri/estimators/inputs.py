@@ -41,6 +41,7 @@ FEWEST_SPLIT = 25  # rows of an environment from which some are held out
 FEWEST_HELD = 5  # smallest number of rows to hold out
 MOST_LIGHT = 1.5  # most held-out rows, as a multiple of the share, if they weigh little
 RANKED = 5_000
+COLUMNS_AT_ONCE = 16  # that are hashed; more do not fit into the cache
 SMALL = 0.1  # mean weight below which weights are probably not meant as counts
 NOTHING_SHARED = 0.05  # overlap below which a pair counts as separate
 SHOWN = 4  # pairs in a warning
@@ -208,29 +209,30 @@ def hold_out(
 
 def hash_rows(columns: np.ndarray, targets: np.ndarray, seed: int) -> np.ndarray:  # [n] uint64
     """Return a random number of each row that depends on its contents and the seed only."""
-    target = scramble(_codes(targets)[0])
-    total = target.copy()
-    for column in columns.T:
-        ranks, distinct = _codes(column)
-        codes = scramble(ranks)
-        pairs = codes * np.uint64(3) + target
-        if distinct < len(pairs):  # a row that is repeated counts once
-            pairs.sort()
-            pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])]
-        signature = scramble(pairs).sum(dtype=np.uint64)
-        total += scramble(codes ^ signature)
+    target = scramble(_codes(targets[None]))
+    total = target[0].copy()
+    for start in range(0, columns.shape[1], COLUMNS_AT_ONCE):
+        some = columns[:, start : start + COLUMNS_AT_ONCE]
+        codes = scramble(_codes(np.ascontiguousarray(some.T)))  # [D', n]
+        pairs = np.sort(codes * np.uint64(3) + target)
+        values = scramble(pairs)
+        values[:, 1:][pairs[:, 1:] == pairs[:, :-1]] = 0  # a row that is repeated counts once
+        signature = values.sum(1, dtype=np.uint64, keepdims=True)
+        total += scramble(codes ^ signature).sum(0, dtype=np.uint64)
     return scramble(total + np.uint64(seed % 2**63))
 
 
-def _codes(values: np.ndarray) -> tuple[np.ndarray, int]:  # [n] -> [n] uint64
-    """Return a number per value, and of how many distinct values, if that was counted."""
-    if len(values) > RANKED:
-        return (np.asarray(values, np.float64) + 0.0).view(np.uint64), 0  # −0.0 becomes 0.0
+def _codes(values: np.ndarray) -> np.ndarray:  # [D, n] -> [D, n] uint64
+    """Return a number per value: its rank in its row, or its bits if there are many."""
+    if values.shape[1] > RANKED:
+        return (np.asarray(values, np.float64) + 0.0).view(np.uint64)  # −0.0 becomes 0.0
     order = values.argsort()
-    new = np.diff(values[order], prepend=values[order[:1]]) != 0
-    ranks = np.empty(len(values), np.uint64)
-    ranks[order] = new.cumsum()
-    return ranks, int(np.count_nonzero(new)) + 1
+    ordered = np.take_along_axis(values, order, 1)
+    new = np.zeros(values.shape, np.uint64)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    ranks = np.empty_like(new)
+    np.put_along_axis(ranks, order, new.cumsum(1), 1)
+    return ranks
 
 
 def check_environments(

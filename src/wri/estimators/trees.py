@@ -165,16 +165,9 @@ class TreeProblem(Problem):
         """Whether the preset's λ costs little where nothing changes; not on small tables."""
         return False
 
-    def _make_run(
-        self, spec: ModelSpec, rows: Sequence[np.ndarray], evaluate: Mapping[str, np.ndarray]
-    ) -> TreeRun:
+    def _make_run(self, spec: ModelSpec, rows: Sequence[np.ndarray], **settings: Any) -> TreeRun:
         return TreeRun(
-            spec,
-            self.bank,
-            rows,
-            seed=self.seed,
-            evaluate=evaluate,
-            categorical=self.categorical,
+            spec, self.bank, rows, seed=self.seed, categorical=self.categorical, **settings
         )
 
     def train(self, runs: Sequence[TreeRun], every: int, progress: Progress) -> list[TreeRecord]:

@@ -106,9 +106,9 @@ class FolderProblem(Problem):
         width = self.bank.features.shape[1]
         return spec.complete(width, float(sum(self.sizes)), max(self.sizes))
 
-    def _make_run(self, spec: ModelSpec, rows: Any, evaluate: Any) -> SampleRun:
+    def _make_run(self, spec: ModelSpec, rows: Any, **settings: Any) -> SampleRun:
         return SampleRun(
-            spec, self.bank, rows, seed=self.seed, evaluate=evaluate, units_of_all=self.units
+            spec, self.bank, rows, seed=self.seed, **settings, units_of_all=self.units
         )
 
     def train(self, runs: Any, every: int, progress: Progress) -> list[Record]:

@@ -10,7 +10,7 @@ in a scale of the outputs (IRM). The offset c is not penalised.
 
 L-BFGS runs in coordinates in which the curvature of the mean loss is about one:
 
-    W = B u,   B Bᵀ = (κ · Cov(x) + ρ)⁻¹
+    Lᵀ W = u,   L Lᵀ = κ · Cov(x) + ρ
 
 κ of a log-loss is chosen anew where the loss has become small: rows that are nearly sure have
 little curvature.
@@ -25,7 +25,7 @@ from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg.blas import dtrsm
 from scipy.optimize import minimize
 
 GRADIENT = 1e-8
@@ -147,7 +147,8 @@ class MemoryTable:
     @cached_property
     def covariance(self) -> np.ndarray:
         share, mean = self.weights[:, 0] / len(self.parts), self.mean
-        return (self.x * share[:, None]).T @ self.x - np.outer(mean, mean)
+        root = self.x * np.sqrt(share)[:, None]
+        return root.T @ root - np.outer(mean, mean)
 
     @cached_property
     def totals(self) -> np.ndarray:  # [E, K]
@@ -246,8 +247,7 @@ class LinearSolver:
     def _choose_coordinates(self, curvature: float) -> None:
         self._curvature, width = curvature, len(self._mean)
         whole = curvature * self._table.covariance + max(self.ridge, 1e-10) * np.eye(width)
-        # (B Bᵀ)⁻¹ = whole
-        self._back = solve_triangular(np.linalg.cholesky(whole), np.eye(width), lower=True).T
+        self._factor = np.asfortranarray(np.linalg.cholesky(whole))  # L
         self._unit = curvature**-0.5  # of the offset
 
     def _adapt(self, loss: float) -> None:
@@ -307,16 +307,17 @@ class LinearSolver:
     def at(self, slope: Slope, weight: np.ndarray) -> tuple[float, np.ndarray]:
         """Return F + ridge penalty and its gradient in the coordinates of L-BFGS."""
         by_weight = slope.weight - np.outer(self._mean, slope.offset) + self.ridge * weight
-        gradient = [(self._back.T @ by_weight).ravel(), slope.offset * self._unit]
+        inner = dtrsm(1.0, self._factor, by_weight, lower=1)
+        gradient = [inner.ravel(), slope.offset * self._unit]
         value = slope.value + self.ridge / 2 * float(np.square(weight).sum())
         return value, np.concatenate(gradient)
 
     def _pack(self, found: Solution) -> np.ndarray:
-        inner = np.linalg.solve(self._back, found.weight)
         offset = (found.offset + self._mean @ found.weight) / self._unit
-        return np.concatenate([inner.ravel(), offset])
+        return np.concatenate([(self._factor.T @ found.weight).ravel(), offset])
 
     def _unpack(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         width, outputs = self._shape
-        weight = self._back @ at[: width * outputs].reshape(width, outputs)
+        inner = at[: width * outputs].reshape(width, outputs)
+        weight = dtrsm(1.0, self._factor, inner, lower=1, trans_a=1)
         return weight, at[width * outputs :] * self._unit - self._mean @ weight

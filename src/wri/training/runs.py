@@ -17,6 +17,7 @@ from wri.objectives import Objective
 from wri.objectives.base import TrainingRows
 from wri.rows import Scaling, first_gap, refuse_gaps
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED, Loss, Network
+from wri.stacked.linear import GRADIENT
 from wri.training.spec import ModelSpec
 
 FEWEST_ROWS = 2  # IRM's half-batches and CORAL's covariances need two rows
@@ -187,6 +188,8 @@ class Run:
     evaluate : mapping of str to ndarray of int, default={}
         Named sets of row numbers that are measured at each checkpoint; a row counts as often as it
         is listed.
+    tolerance : float, default=1e-8
+        Largest component of the gradient at which a solved run ends.
 
     Raises
     ------
@@ -209,6 +212,7 @@ class Run:
     _: KW_ONLY
     seed: int = 0
     evaluate: Mapping[str, np.ndarray] = field(default_factory=dict)
+    tolerance: float = GRADIENT
 
     def __post_init__(self) -> None:
         if self.seed < 0:

@@ -38,7 +38,7 @@ from wri.training.sampler import Sampler, StackDraws, StackedRows
 
 PATH = (10.0, 100.0, 1e3, 1e4, 1e5)
 """λ through which every path goes."""
-ON_THE_WAY = 1e-4
+ON_THE_WAY = 1e-3
 """Largest component of the gradient at points of the path that are not asked for."""
 
 
@@ -54,7 +54,9 @@ def solve_stack(
     for numbers in groups.values():
         problem = LinearRun(runs[numbers[0]])
         asked = {number: _penalty_weight(runs[number]) for number in numbers}
-        solutions = problem.path(sorted(set(asked.values())))
+        solutions = problem.path(
+            sorted(set(asked.values())), min(runs[number].tolerance for number in numbers)
+        )
         for number, weight in asked.items():
             found[number] = problem.pack(solutions[weight]), solutions[weight], problem.state
         if progress is not None:
@@ -150,13 +152,15 @@ class LinearRun:
             np.concatenate(rows.x), np.concatenate(rows.y), [*map(len, rows.y)], shares
         )
 
-    def path(self, weights: Sequence[float]) -> dict[float, Solution]:
+    def path(
+        self, weights: Sequence[float], tolerance: float = GRADIENT
+    ) -> dict[float, Solution]:
         """Solve for each of the ascending λ."""
         solver = self.solver
         found: dict[float, Solution] = {}
         at: Solution | None = None
         for weight in self._points(weights):
-            exact = GRADIENT if weight in weights else ON_THE_WAY
+            exact = tolerance if weight in weights else ON_THE_WAY
             at = solver.solve(self._differentiate(weight), at, self.scale(weight), exact)
             found[weight] = at
         return {weight: found[weight] for weight in weights}
