@@ -24,13 +24,19 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from wri.errors import InputError, check_option
 from wri.estimators.choice import (
     CandidateLosses,
+    ChosenSpec,
     PenaltyWeight,
     Rule,
     check_rule,
     choose,
     make_specs,
 )
-from wri.estimators.evidence import Assessment, fit_evidence, leave_sites_out
+from wri.estimators.evidence import (
+    Assessment,
+    fit_evidence,
+    leave_sites_out,
+    without_held_out,
+)
 from wri.estimators.inputs import (
     DICTS,
     FLAG,
@@ -207,22 +213,40 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         make_problem: Callable[..., Problem],
     ) -> Self:
         """Fit with a problem made by a function with the arguments of `_problem`."""
+        problem = self._read_problem(X, y, groups, sample_weight, make_problem)
+        chosen = self._choose(problem)
+        # along the path of a solved predictor, the others cost little more
+        several = self.candidate_losses_ is not None
+        path = problem.keeps_path and (self.site_spread or several)
+        along = [chosen.spec, *(self._path_specs(chosen.spec) if path else [])]
+        runs = [problem.run(spec, range(self.n_environments_)) for spec in along]
+        with progress_bar("Training", self.verbose) as progress:
+            records = problem.train(runs, chosen.spec.last_step, progress)
+        self._learn(problem, runs[0], records[0])
+        self._keep_path(runs, records, chosen.found)
+        self._take_evidence(problem, without_held_out([self], problem)[0])
+        self.left_out_ = leave_sites_out(self, problem)
+        return self
+
+    def _read_problem(
+        self,
+        X: Any,
+        y: Any,
+        groups: Iterable[Any] | None,
+        sample_weight: Any,
+        make_problem: Callable[..., Problem],
+    ) -> Problem:
+        """Check the parameters and the rows; set rows aside."""
         self._check_parameters()
         X, y, environments, weights = self._read(X, y, groups, sample_weight)
         targets = self._encode(y)
-        check_environments(self, environments, targets, stacklevel=2)
+        check_environments(self, environments, targets, stacklevel=3)
         self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
         self.fit_summary_: Any = None  # what `wri fit` measured; it fills it in
         seed, share = read_seed(self.random_state), self.validation_fraction
         rows = hold_out(environments.rows, self._filled(X), targets, weights, share, seed)
-        problem = make_problem(X, targets, weights, rows, seed)
-        specs = self._specs(problem.can_leave_one_out)
-        self._train(problem, [problem.complete(spec) for spec in specs])
-        self.evidence_on_ = self.evidence_on
         self.n_held_out_ = sum(len(own) for own in rows.held_out)
-        self.evidence_, self.ranges_, self.held_out_ = fit_evidence(self, problem)
-        self.left_out_ = leave_sites_out(self, problem)
-        return self
+        return make_problem(X, targets, weights, rows, seed)
 
     def _check_parameters(self) -> None:
         check_parameters(self)
@@ -271,8 +295,9 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
             return [self._plain_erm(specs[0])]
         return specs
 
-    def _train(self, problem: Problem, specs: Sequence[ModelSpec]) -> None:
-        """Choose a candidate, train it on all environments and keep it."""
+    def _choose(self, problem: Problem) -> ChosenSpec:
+        """Choose a candidate, by its losses at environments left out if there are several."""
+        specs = [problem.complete(spec) for spec in self._specs(problem.can_leave_one_out)]
         several = len(specs) > 1 or self.early_stopping
         with progress_bar("Choosing", self.verbose and several) as progress:
             chosen = choose(self, problem, specs, progress)
@@ -280,19 +305,20 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         self.candidate_losses_ = None if found is None else found.losses[:, 0]
         tried = found is not None and None not in found.weights
         self.penalty_weights_ = np.array(found.weights, float) if found and tried else None
-        # along the path of a solved predictor, the others cost little more
-        path = problem.keeps_path and (self.site_spread or several)
-        along = [chosen.spec, *(self._path_specs(chosen.spec) if path else [])]
-        runs = [problem.run(spec, range(self.n_environments_)) for spec in along]
-        with progress_bar("Training", self.verbose) as progress:
-            records = problem.train(runs, chosen.spec.last_step, progress)
-        if records[0].diverged_at is not None:
-            raise InputError(
-                f"training diverged at step {records[0].diverged_at}; lower learning_rate"
-            )
-        self._keep_path(runs, records, found)
-        self._take(runs[0], records[0])
+        return chosen
+
+    def _learn(self, problem: Problem, run: Any, record: Any) -> None:
+        """Keep the predictor that was trained on all environments."""
+        if record.diverged_at is not None:
+            raise InputError(f"training diverged at step {record.diverged_at}; lower learning_rate")
+        self._take(run, record)
         check_overlap(self, problem, stacklevel=3)
+
+    def _take_evidence(self, problem: Problem, without: "EnvironmentEstimator") -> None:
+        """Fit the evidence, with thresholds by the estimator that has not seen held-out rows."""
+        self.evidence_on_ = self.evidence_on
+        without.evidence_on_ = self.evidence_on
+        self.evidence_, self.ranges_, self.held_out_ = fit_evidence(self, without, problem)
 
     @property
     def hyper_(self) -> Mapping[str, float]:

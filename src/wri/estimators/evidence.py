@@ -57,14 +57,14 @@ class Assessment:
 
 
 def fit_evidence(
-    model: "EnvironmentEstimator", problem: Problem
+    model: "EnvironmentEstimator", without: "EnvironmentEstimator", problem: Problem
 ) -> tuple[Evidence, ColumnRanges, HeldOutRows]:
-    """Fit densities, thresholds and ranges of columns; predict the held-out rows."""
+    """Fit densities, thresholds and ranges of columns; predict the held-out rows `without` them."""
     bank, rows, weights = problem.bank, problem.rows, problem.weights
     prepared = model._prepare(bank.features)
     outputs = model._outputs(prepared)
     z = model._represent(prepared, outputs)
-    without, other_z, other_outputs = _without_held_out(model, problem), z, outputs
+    other_z, other_outputs = z, outputs
     if without is not model:
         others = without._prepare(bank.features)
         other_outputs = without._outputs(others)
@@ -89,15 +89,21 @@ def fit_evidence(
     return evidence, ColumnRanges.of(filled, calibrating), held_out
 
 
-def _without_held_out(model: "EnvironmentEstimator", problem: Problem) -> "EnvironmentEstimator":
-    """Return the estimator as it is without the held-out rows: solved ones learn from them too."""
-    if not (model.spec_.is_solved and any(map(len, problem.rows.held_out))):
-        return model
-    run = problem.run(model.spec_, range(problem.n_environments), held_out=True)
-    (record,) = problem.train([run], model.spec_.last_step, silent)
-    without = copy(model)
-    without._take(run, record)
-    return without
+def without_held_out(
+    models: Sequence["EnvironmentEstimator"], problem: Problem
+) -> list["EnvironmentEstimator"]:
+    """Return estimators as they are without the held-out rows: solved ones learn from them too."""
+    found = list(models)
+    if not any(map(len, problem.rows.held_out)):
+        return found
+    solved = [k for k, model in enumerate(models) if model.spec_.is_solved]
+    every = range(problem.n_environments)
+    runs = [problem.run(models[k].spec_, every, held_out=True) for k in solved]
+    records = problem.train(runs, 1, silent) if runs else []
+    for k, run, record in zip(solved, runs, records, strict=True):
+        found[k] = copy(models[k])
+        found[k]._take(run, record)
+    return found
 
 
 def leave_sites_out(model: "EnvironmentEstimator", problem: Problem) -> LeftOutSites | None:

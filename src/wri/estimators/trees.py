@@ -435,9 +435,8 @@ class TreeEstimator(EnvironmentEstimator):
         own = OBJECTIVES[self._objective].tree_penalty_weight
         return preset_penalty_weight(self._objective, self.preset) if own is None else own
 
-    def _train(self, problem: Problem, specs: Sequence[ModelSpec]) -> None:
-        super()._train(problem, specs)
-        run: Any = problem.run(self.spec_, range(self.n_environments_))
+    def _learn(self, problem: Problem, run: TreeRun, record: TreeRecord) -> None:
+        super()._learn(problem, run, record)
         learned = run.learned
         rows = problem.bank.features[learned[:: 1 + len(learned) // MOST_EXPLAINED]]
         self.feature_importances_ = self.trees_.importances(rows)

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from joblib import cpu_count
 from sklearn.pipeline import Pipeline
 
 from wri.datasets.columns import Column
@@ -24,7 +25,7 @@ from wri.evaluation.candidates import WITHOUT, FitCandidate, FitOptions
 from wri.evaluation.changes import ColumnChange, SiteWord, compare_slopes
 from wri.evaluation.held_out import HeldOutScores, HeldOutWork, hold_out_sites
 from wri.evaluation.verdict import Verdict, beside, choose_candidate, decide
-from wri.jobs import Runner, open_runner, run_calls
+from wri.jobs import LocalRunner, Runner, open_runner, run_calls
 from wri.progress import Progress, silent
 from wri.threads import one_algebra_thread
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FEWEST_SITES = 3  # one to hold out and two to train on
+LARGE_TABLE = 2_000_000  # cells from which sites are held out in processes of their own
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -163,7 +165,8 @@ def fit_sites(
                 seed=options.seed,
             )
             report = lambda done, _: progress(done, sites + 1)  # noqa: E731
-            held = hold_out_sites(rows, work, progress=report, runner=runner)
+            where = _side_by_side(rows, runner)
+            held = hold_out_sites(rows, work, progress=report, runner=where)
         kept = options.kept_by_name() or keep_candidate(held, options)
         fit_one = partial(_fit_one, options=options, schema=schema, reduced=reduced)
         models, said = _fit_models(rows, with_erm(kept, options), fit_one, runner)
@@ -180,6 +183,14 @@ def fit_sites(
         said=[*notes, *said],
         start=start,
     )
+
+
+def _side_by_side(rows: TableRows, runner: Runner) -> Runner:
+    """Return a runner with a process per core for large tables on this machine."""
+    workers = min(cpu_count(), len(rows.environments))
+    if not isinstance(runner, LocalRunner) or np.size(rows.X) < LARGE_TABLE or workers < 2:
+        return runner
+    return LocalRunner(workers, in_process=lambda site: True)
 
 
 def conclude(

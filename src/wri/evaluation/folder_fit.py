@@ -107,9 +107,7 @@ class FolderProblem(Problem):
         return spec.complete(width, float(sum(self.sizes)), max(self.sizes))
 
     def _make_run(self, spec: ModelSpec, rows: Any, **settings: Any) -> SampleRun:
-        return SampleRun(
-            spec, self.bank, rows, seed=self.seed, **settings, units_of_all=self.units
-        )
+        return SampleRun(spec, self.bank, rows, seed=self.seed, **settings, units_of_all=self.units)
 
     def train(self, runs: Any, every: int, progress: Progress) -> list[Record]:
         """Solve runs on all rows; those without the held-out rows on the sample."""

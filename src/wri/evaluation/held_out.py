@@ -24,6 +24,8 @@ from wri.datasets.schema import owners_of
 from wri.datasets.table_rows import TableRows
 from wri.errors import InputError, shorten
 from wri.estimators.inputs import hash_rows
+from wri.estimators.network import Estimator
+from wri.estimators.together import fit_together
 from wri.evaluation.candidates import CONSTANT, WITHOUT, FitCandidate
 from wri.evaluation.changes import flag_columns, target_codes
 from wri.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future, future_rows
@@ -181,26 +183,46 @@ class HeldOutWork:
                 training = replace(training, X=x, owners=owners)
                 site = replace(site, X=np.asarray(prepare.transform(site.X)))
             columns = flag_columns(training)
-            fold = _Fold(training, site, columns, _order(site, columns))
-            results = [self._score(each, fold, name) for each in self.candidates]
+            fold = _Fold.of(training, site, columns)
+            models = self._fit(fold, name)
+            results = [self._score(*each, fold, name) for each in models]
         flagged = tuple(dict.fromkeys(training.owners[k] for k in columns))
         return flagged, results
 
+    def _fit(self, fold: "_Fold", held_out: str) -> list[tuple[FitCandidate, Any, np.ndarray]]:
+        """Fit all models; return each with its candidate and the columns that it uses."""
+        training, every = fold.training, np.arange(np.shape(fold.site.X)[1])
+        models, columns, together = [], [], []
+        for candidate in self.candidates:
+            model, kept = self.make_model(candidate), every
+            if candidate.name == WITHOUT and len(fold.flagged) < len(every):
+                kept = np.setdiff1d(every, fold.flagged)
+            elif candidate.name == WITHOUT:  # nothing is left to learn from
+                model = self.make_model(FitCandidate(name=CONSTANT, label=""))
+            if isinstance(model, Estimator) and kept is every:
+                together.append(model)
+            models.append(model)
+            columns.append(kept)
+        try:
+            if together:
+                fit_together(together, training.X, training.y, training.groups)
+            for model, kept in zip(models, columns, strict=True):
+                if not any(model is each for each in together):
+                    grouped = {"groups": training.groups} if hasattr(model, "assess") else {}
+                    model.fit(training.X[:, kept], training.y, **grouped)
+        except InputError as error:
+            raise InputError(
+                f"with site {shorten(held_out)!r} held out: {error}. --fast holds none out"
+            ) from error
+        return list(zip(self.candidates, models, columns, strict=True))
+
     def _score(
-        self, candidate: FitCandidate, fold: "_Fold", name: str
+        self, candidate: FitCandidate, model: Any, kept: np.ndarray, fold: "_Fold", name: str
     ) -> tuple[SiteScore, ScoredRows]:
-        """Fit one model and score it at the site held out, in every future."""
-        training, site, flagged, _ = fold
-        kept = np.arange(np.shape(site.X)[1])
-        model = self.make_model(candidate)
-        if candidate.name == WITHOUT and len(flagged) < len(kept):
-            kept = np.setdiff1d(kept, flagged)
-        elif candidate.name == WITHOUT:  # nothing is left to learn from
-            model = self.make_model(FitCandidate(name=CONSTANT, label=""))
-        _fit(model, replace(training, X=training.X[:, kept]), name)
+        """Score a model at the site held out, in every future."""
+        site = fold.site
         seen = _score_rows(model, site.X[:, kept], site.y, site.classes)
         interval = _interval(seen, site, self.seed)
-        futures = {future: fold.loss(model, kept, future) for future in FUTURES}
         score = SiteScore(
             environment=name,
             model=candidate.name,
@@ -208,19 +230,12 @@ class HeldOutWork:
             score=interval.value,
             low=interval.low,
             high=interval.high,
-            loss=futures[LIKE],
-            unrelated=futures[UNRELATED],
-            reversed=futures[REVERSED],
+            loss=float(seen.losses.mean()),
+            unrelated=fold.loss(model, kept, UNRELATED),
+            reversed=fold.loss(model, kept, REVERSED),
             auroc=_two_class_auroc(model, site.X[:, kept], site.y) if site.classes else None,
         )
         return score, seen
-
-
-def _order(site: TableRows, flagged: np.ndarray) -> np.ndarray:
-    """Return the site's rows in the order of their contents, in which futures are drawn."""
-    if not len(flagged):
-        return np.arange(len(site.y))
-    return hash_rows(site.X, target_codes(site), 0).argsort(kind="stable")
 
 
 class _Fold(NamedTuple):
@@ -229,13 +244,26 @@ class _Fold(NamedTuple):
     training: TableRows
     site: TableRows
     flagged: np.ndarray
-    order: np.ndarray  # of the site's rows by contents
+    ordered: TableRows  # the site's rows in the order of their contents, in which futures are drawn
+    drawn: Mapping[Future, Sequence[np.ndarray]]  # their columns in every future but "like"
+
+    @classmethod
+    def of(cls, training: TableRows, site: TableRows, flagged: np.ndarray) -> "_Fold":
+        codes = target_codes(site)
+        order = np.arange(len(site.y))
+        if len(flagged):
+            order = hash_rows(site.X, codes, 0).argsort(kind="stable")
+        ordered = site.take(order)
+        drawn = {
+            future: [*future_rows(ordered.X, codes[order], flagged, future, site.classes)]
+            for future in (UNRELATED, REVERSED)
+        }
+        return cls(training, site, flagged, ordered, drawn)
 
     def loss(self, model: Any, kept: np.ndarray, future: Future) -> float:
-        """Return a model's mean loss at the site in a future; rows in the order of contents."""
-        site = self.site if future == LIKE else self.site.take(self.order)
-        y, classes = site.y, site.classes
-        drawn = future_rows(site.X, target_codes(site), self.flagged, future, classes)
+        """Return a model's mean loss at the site in a future."""
+        y, classes = self.ordered.y, self.ordered.classes
+        drawn = self.drawn[future]
         return float(np.mean([_losses(model, x[:, kept], y, classes).mean() for x in drawn]))
 
 
@@ -270,16 +298,6 @@ def _describe_fit(site: str) -> str:
 
 def _no_rows(n: int) -> ScoredRows:
     return ScoredRows(np.zeros(n), np.zeros(n), np.zeros(n, object), np.zeros(n))
-
-
-def _fit(model: Any, training: TableRows, held_out: str) -> None:
-    grouped = {"groups": training.groups} if hasattr(model, "assess") else {}
-    try:
-        model.fit(training.X, training.y, **grouped)
-    except InputError as error:
-        raise InputError(
-            f"with site {shorten(held_out)!r} held out: {error}. --fast holds none out"
-        ) from error
 
 
 def _score_rows(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> ScoredRows:

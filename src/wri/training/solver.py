@@ -152,9 +152,7 @@ class LinearRun:
             np.concatenate(rows.x), np.concatenate(rows.y), [*map(len, rows.y)], shares
         )
 
-    def path(
-        self, weights: Sequence[float], tolerance: float = GRADIENT
-    ) -> dict[float, Solution]:
+    def path(self, weights: Sequence[float], tolerance: float = GRADIENT) -> dict[float, Solution]:
         """Solve for each of the ascending λ."""
         solver = self.solver
         found: dict[float, Solution] = {}
