@@ -5,7 +5,7 @@ import pytest
 from test_solver import SMOOTH, make_run, sites
 
 from wri.errors import InputError
-from wri.stacked.linear import ChunkedTable
+from wri.stacked.linear import GRADIENT, ChunkedTable
 from wri.training import ModelSpec, Run
 from wri.training.solver import LinearRun
 from wri.training.streaming import ACCURACY, SampleRun, solve_in_chunks
@@ -63,11 +63,11 @@ def test_the_minimum_on_chunks_is_that_of_all_rows_whatever_the_sample(objective
     problem, every = LinearRun(sample), whole.training_rows()  # weights are those of the sample
     shares = np.concatenate([own / own.sum() for own in every.weight])
     counts, weight = [len(own) for own in every.y], whole.hyper.get("penalty_weight", 0.0)
-    (start,) = problem.path([weight]).values()
+    (start,) = problem.path({weight: GRADIENT}).values()
     problem.table = problem.as_table(
         np.concatenate(every.x), np.concatenate(every.y), counts, shares
     )
-    (known,) = problem.path([weight]).values()
+    (known,) = problem.path({weight: GRADIENT}).values()
     np.testing.assert_allclose(record.parameters, problem.pack(known), atol=1e-6)
     assert np.abs(start.weight - known.weight).max() > 1e-3  # the sample's minimum is elsewhere
 

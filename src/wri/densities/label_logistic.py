@@ -36,7 +36,7 @@ MOST_SQUARES = 64  # columns whose squares are terms; wider tables have componen
 COMPONENTS = 24
 CUT = 4.0  # standard deviations of A
 ACCURACY = 1e-3  # largest component of the gradient of both regressions; chance moves them more
-MOST_ROWS = 8192  # rows that both regressions are fitted to; of larger tables a sample
+MOST_ROWS = 4096  # that both regressions are fitted to: with more, losses elsewhere hardly move
 FEWEST_ROWS = 500  # of an environment in the sample, if it has them
 MOST_REFIT_PRODUCTS = 8  # environments up to which A's products are terms
 

@@ -75,17 +75,14 @@ class Mixture(Density):
         return _mix(columns, parts).unflatten(-1, x.shape[2:-1])
 
     def fit(self, environments: Sequence[np.ndarray]) -> np.ndarray:
-        fits = []
         for e, rows in enumerate(environments):
             if len(rows) < self.components:
                 raise InputError(
                     f"environment {e} has {len(rows)} rows, fewer than the mixture's "
                     f"{self.components} components; give Mixture(components=...) a smaller number"
                 )
-            # the start of EM is drawn by row: their order must not matter
-            ordered = rows[np.square(rows).sum(1).argsort(kind="stable")]
-            with one_algebra_thread():  # rounding depends on the threads, and EM amplifies it
-                fits.append(self._maximise(ordered))
+        with one_algebra_thread():  # rounding depends on the threads, and EM amplifies it
+            fits = [self._maximise(rows) for rows in environments]
         return np.concatenate([np.stack(piece).ravel() for piece in zip(*fits, strict=True)])
 
     def _maximise(self, x: np.ndarray) -> "_Components":  # [n, D]
@@ -93,6 +90,8 @@ class Mixture(Density):
 
         Its classes take five times as long for the few numbers of a fit.
         """
+        # the start is drawn by row: their order must not matter
+        x = x[np.square(x).sum(1).argsort(kind="stable")]
         clusters = KMeans(self.components, n_init=1, random_state=np.random.RandomState(0)).fit(x)
         share = np.eye(self.components)[clusters.labels_]  # [n, K], of each row in each component
         found, likelihood = _Components.of(x, share, self.regularisation), -np.inf

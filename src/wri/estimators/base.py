@@ -219,7 +219,8 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         several = self.candidate_losses_ is not None
         path = problem.keeps_path and (self.site_spread or several)
         along = [chosen.spec, *(self._path_specs(chosen.spec) if path else [])]
-        runs = [problem.run(spec, range(self.n_environments_)) for spec in along]
+        every = range(self.n_environments_)
+        runs = [problem.run(spec, every, kept=spec is chosen.spec) for spec in along]
         with progress_bar("Training", self.verbose) as progress:
             records = problem.train(runs, chosen.spec.last_step, progress)
         self._learn(problem, runs[0], records[0])

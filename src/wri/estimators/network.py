@@ -428,8 +428,8 @@ class Estimator(EnvironmentEstimator):
             return
         solved = []
         for run, record in zip(runs, records, strict=True):
-            along = copy(self)
-            along._take(run, record)
+            along = copy(self)  # on the same rows, and so in the same units
+            along.parameters_ = record.parameters.astype(np.float64)
             solved.append((float(run.hyper["penalty_weight"]), *along._in_user_units()))
         solved.sort(key=lambda each: each[0])
         weights, coefficients, intercepts = zip(*solved, strict=True)

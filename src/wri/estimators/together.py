@@ -20,7 +20,8 @@ def fit_together(models: Sequence[Estimator], X: Any, y: Any, groups: Any) -> No
     learned = {name: value for name, value in vars(first).items() if name not in first.get_params()}
     chosen = []
     for model in models:
-        vars(model).update(learned)
+        for name, value in learned.items():
+            setattr(model, name, value)
         model._check_parameters()
         chosen.append(model._choose(problem))
     every = range(problem.n_environments)

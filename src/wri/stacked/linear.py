@@ -26,7 +26,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg.blas import dtrsm
-from scipy.optimize import minimize
+
+from wri.stacked.lbfgs import minimise
 
 GRADIENT = 1e-8
 """Largest component of the gradient of F + ρ/2·|W|² at which L-BFGS ends."""
@@ -278,28 +279,22 @@ class LinearSolver:
         for steps in STEPS:
             if start is not None:
                 self._adapt(start.value)
-            found = minimize(
+            found = minimise(
                 evaluate,
                 np.zeros((width + 1) * outputs) if start is None else self._pack(start),
-                jac=True,
-                method="L-BFGS-B",
-                options={
-                    "maxcor": 20,
-                    "maxiter": steps,
-                    "ftol": 1e-16,
-                    "gtol": max(tolerance / scale, ROUNDING),
-                },
+                max(tolerance / scale, ROUNDING),
+                steps,
             )
             weight, offset = self._unpack(found.x)
-            evaluations += int(found.nfev)
+            evaluations += found.evaluations
             start = Solution(
                 weight=weight,
                 offset=offset,
-                value=float(found.fun) * scale,
-                gradient=float(np.abs(found.jac).max()),
+                value=found.value * scale,
+                gradient=float(np.abs(found.slope).max()),
                 evaluations=evaluations,
             )
-            if found.status != 1:  # not for lack of steps
+            if found.is_final:
                 break
         assert start is not None  # STEPS is not empty
         return start

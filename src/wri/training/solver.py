@@ -10,7 +10,7 @@ offset.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -23,7 +23,6 @@ from wri.objectives.base import Batch, Model, RowForm, Start, StepContext, Weigh
 from wri.progress import Progress
 from wri.stacked import Streams
 from wri.stacked.linear import (
-    GRADIENT,
     Combine,
     Differentiate,
     LinearSolver,
@@ -54,9 +53,10 @@ def solve_stack(
     for numbers in groups.values():
         problem = LinearRun(runs[numbers[0]])
         asked = {number: _penalty_weight(runs[number]) for number in numbers}
-        solutions = problem.path(
-            sorted(set(asked.values())), min(runs[number].tolerance for number in numbers)
-        )
+        exact: dict[float, float] = defaultdict(lambda: inf)
+        for number, weight in asked.items():
+            exact[weight] = min(exact[weight], runs[number].tolerance)
+        solutions = problem.path(exact)
         for number, weight in asked.items():
             found[number] = problem.pack(solutions[weight]), solutions[weight], problem.state
         if progress is not None:
@@ -152,16 +152,15 @@ class LinearRun:
             np.concatenate(rows.x), np.concatenate(rows.y), [*map(len, rows.y)], shares
         )
 
-    def path(self, weights: Sequence[float], tolerance: float = GRADIENT) -> dict[float, Solution]:
-        """Solve for each of the ascending λ."""
-        solver = self.solver
+    def path(self, tolerances: Mapping[float, float]) -> dict[float, Solution]:
+        """Solve for each λ to its largest gradient, from 0 upwards."""
         found: dict[float, Solution] = {}
         at: Solution | None = None
-        for weight in self._points(weights):
-            exact = tolerance if weight in weights else ON_THE_WAY
-            at = solver.solve(self._differentiate(weight), at, self.scale(weight), exact)
+        for weight in self._points(tolerances):
+            exact = tolerances.get(weight, ON_THE_WAY)
+            at = self.solver.solve(self._differentiate(weight), at, self.scale(weight), exact)
             found[weight] = at
-        return {weight: found[weight] for weight in weights}
+        return {weight: found[weight] for weight in tolerances}
 
     @cached_property
     def solver(self) -> LinearSolver:
@@ -173,7 +172,7 @@ class LinearRun:
         """Return the divisor of the objective for L-BFGS."""
         return 1.0 if self.objective.divided else max(1.0, weight)
 
-    def _points(self, weights: Sequence[float]) -> list[float]:
+    def _points(self, weights: Collection[float]) -> list[float]:
         """Return λ through which the path goes."""
         largest = max(weights)
         return sorted({0.0, *weights, *(point for point in PATH if point < largest)})

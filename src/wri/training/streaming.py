@@ -16,7 +16,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from wri.errors import InputError
-from wri.stacked.linear import ROUNDING, ChunkedTable, Slope, Solution, SumChunks
+from wri.stacked.linear import GRADIENT, ROUNDING, ChunkedTable, Slope, Solution, SumChunks
 from wri.training.runs import Record, Run, Units
 from wri.training.solver import LinearRun, RowsAsTable
 
@@ -60,7 +60,7 @@ def solve_in_chunks(run: SampleRun, open_chunks: Callable[[RowsAsTable], SumChun
 
 def _correct(sample: LinearRun, table: ChunkedTable, weight: float) -> Solution:
     """Correct the sample's minimum to that of all rows."""
-    at, solver = sample.path([weight])[weight], sample.solver
+    at, solver = sample.path({weight: GRADIENT})[weight], sample.solver
     combine, scale = sample.combine(weight), sample.scale(weight)
     enough = max(ACCURACY / scale, ROUNDING)
     last, before = at, np.inf
