@@ -55,9 +55,9 @@ def test_preprocessing_and_models_never_see_the_site_held_out():
     seen = []
 
     class Spy(ESTIMATORS["ERMClassifier"]):
-        def fit(self, X, y, groups=None, sample_weight=None):
+        def _read_problem(self, X, y, groups, sample_weight, make_problem):
             seen.append(set(groups))
-            return super().fit(X, y, groups, sample_weight)
+            return super()._read_problem(X, y, groups, sample_weight, make_problem)
 
     frame = pd.DataFrame(data.X, columns=["number", "value"])
     held = hold_out(replace(data, X=frame), lambda name: Spy(steps=5), Watching)

@@ -220,7 +220,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         path = problem.keeps_path and (self.site_spread or several)
         along = [chosen.spec, *(self._path_specs(chosen.spec) if path else [])]
         every = range(self.n_environments_)
-        runs = [problem.run(spec, every, kept=spec is chosen.spec) for spec in along]
+        runs = [problem.run(spec, every) for spec in along]
         with progress_bar("Training", self.verbose) as progress:
             records = problem.train(runs, chosen.spec.last_step, progress)
         self._learn(problem, runs[0], records[0])

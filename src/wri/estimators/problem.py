@@ -84,14 +84,10 @@ class Problem:
         environments: Sequence[int],
         evaluate: Mapping[str, np.ndarray] | None = None,
         held_out: bool = False,
-        kept: bool = True,
     ) -> Run:
-        """Make a run on some environments; without the held-out rows in any case if asked for.
-
-        A run whose predictor is not `kept`, or that leaves rows out, is only measured or shown.
-        """
+        """Make a run on some environments; without the held-out rows in any case if asked for."""
         rows = self.rows.fitted if held_out else self.learned(spec)
-        measured = not kept or held_out or len(environments) < self.n_environments
+        measured = held_out or len(environments) < self.n_environments
         with warnings.catch_warnings():  # `fit` warns once, with the environment's name
             warnings.filterwarnings("ignore", ".* holds a single class")
             return self._make_run(

@@ -45,7 +45,7 @@ FAR_FACTOR = 30.0  # how much rarer than an unsure row a far row must be
 LOWEST = 10  # rows from which the tail is estimated
 ROUNDING = 1e-12  # of cumulated shares
 ROWS_A_NUMBER = 10  # rows of the smallest environment per parameter of a component
-MOST_ROWS = 2048  # of an environment that its mixture is fitted to
+MOST_ROWS = 8192  # of an environment that its mixture is fitted to
 NUMBERS_AT_ONCE = 1_000_000  # doubles per step of scoring
 
 Combination = Literal["mean", "maximum"]
@@ -186,7 +186,7 @@ class Densities:
         Parameters
         ----------
         environments : sequence of ndarray of shape (n_e, F)
-            Rows of each environment; of more than 2048 an even sample is fitted.
+            Rows of each environment; of more than 8192 an even sample is fitted.
         form : Mixture or None, default=None
             The mixture. None: two components, or one if there are few rows.
         units : Scaling or None, default=None

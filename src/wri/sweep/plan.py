@@ -26,7 +26,7 @@ from wri.sweep.data import SweepData, seed_hash
 from wri.sweep.selection import SELECTIONS
 from wri.training import ModelSpec, Run
 
-FORMAT = 7
+FORMAT = 8
 """Increased when equal sweeps no longer give equal results; see `tests/sweep/test_golden.py`."""
 
 MOST_RUNS = 1_000_000
