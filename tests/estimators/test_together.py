@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from hospitals import hospitals
 
 import wri
+from hospitals import hospitals
 from wri.estimators.together import fit_together
 
 

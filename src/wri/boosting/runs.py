@@ -39,6 +39,8 @@ class TreeRun(Run):
         Seed of the halves and of LightGBM.
     evaluate : mapping of str to ndarray of int, default={}
         Named sets of row numbers that are measured at each checkpoint.
+    tolerance : float, default=1e-8
+        Without effect: trees are grown, not solved.
     categorical : tuple of int, default=()
         Columns that hold categories as whole numbers from 0.
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from wri.errors import InputError, check_option
 from wri.estimators.choice import (
@@ -52,9 +52,8 @@ from wri.estimators.inputs import (
     check_overlap,
     check_parameters,
     hold_out,
-    read_environments,
+    read_rows,
     read_seed,
-    warn_of_small_weights,
     without_column,
 )
 from wri.estimators.problem import Problem
@@ -63,10 +62,9 @@ from wri.objectives import Objective
 from wri.ood.evidence import Evidence, RowEvidence
 from wri.ood.held_out import ColumnRanges, HeldOutRows, LeftOutSites
 from wri.progress import progress_bar
-from wri.rows import Environments, Scaling, name_large_numbers, refuse_infinite, without_gradient
-from wri.stacked import SQUARED, Loss, View
+from wri.rows import Scaling, name_large_numbers, refuse_infinite, without_gradient
+from wri.stacked import Loss, View
 from wri.training import ModelSpec
-from wri.training.runs import FEWEST_ROWS
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
@@ -239,7 +237,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
     ) -> Problem:
         """Check the parameters and the rows; set rows aside."""
         self._check_parameters()
-        X, y, environments, weights = self._read(X, y, groups, sample_weight)
+        X, y, environments, weights = read_rows(self, X, y, groups, sample_weight)
         targets = self._encode(y)
         check_environments(self, environments, targets, stacklevel=3)
         self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
@@ -259,33 +257,6 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
             raise InputError(
                 f"validation_fraction must be in [0, 1), not {self.validation_fraction:g}"
             )
-
-    def _read(
-        self, X: Any, y: Any, groups: Iterable[Any] | None, sample_weight: Any
-    ) -> tuple[np.ndarray, np.ndarray, Environments, np.ndarray | None]:
-        """Return checked arrays and environments of the rows with positive weight."""
-        X, y = without_gradient(X), without_gradient(y)
-        table, X = X, self._read_columns(without_column(X, self.environment))
-        with name_large_numbers(X=X, y=y):
-            X, y = validate_data(
-                self,
-                X,
-                y,
-                dtype=np.float64,
-                ensure_all_finite=False,
-                ensure_min_samples=FEWEST_ROWS,
-                y_numeric=self._loss is SQUARED,
-            )
-        self._check_cells(X)
-        environments = read_environments(table, len(X), groups, self.environment)
-        if sample_weight is None:
-            return X, y, environments, None
-        given = without_gradient(sample_weight)
-        with name_large_numbers(sample_weight=given):
-            weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
-        warn_of_small_weights(weights, stacklevel=3)
-        present = weights > 0
-        return X[present], y[present], environments.take(present), weights[present]
 
     def _specs(self, can_choose: bool) -> list[ModelSpec]:
         """Make one specification per candidate, or one where no environment can be left out."""

@@ -25,10 +25,17 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from wri.errors import LARGEST, InputError, check_size, shorten
 from wri.number_text import write_number
-from wri.rows import Environments, number_environments, scramble
+from wri.rows import (
+    Environments,
+    name_large_numbers,
+    number_environments,
+    scramble,
+    without_gradient,
+)
 from wri.stacked import SQUARED
 from wri.training.runs import FEWEST_ROWS
 
@@ -157,6 +164,38 @@ def read_environments(
     if groups is None:
         return Environments(np.array(["all"], dtype=object), np.zeros(n_rows, int))
     return number_environments(groups, "groups", n_rows)
+
+
+def read_rows(
+    model: "EnvironmentEstimator",
+    X: Any,
+    y: Any,
+    groups: Iterable[Any] | None,
+    sample_weight: Any,
+) -> tuple[np.ndarray, np.ndarray, Environments, np.ndarray | None]:
+    """Return checked arrays and environments of the rows with positive weight."""
+    X, y = without_gradient(X), without_gradient(y)
+    table, X = X, model._read_columns(without_column(X, model.environment))
+    with name_large_numbers(X=X, y=y):
+        X, y = validate_data(
+            model,
+            X,
+            y,
+            dtype=np.float64,
+            ensure_all_finite=False,
+            ensure_min_samples=FEWEST_ROWS,
+            y_numeric=model._loss is SQUARED,
+        )
+    model._check_cells(X)
+    environments = read_environments(table, len(X), groups, model.environment)
+    if sample_weight is None:
+        return X, y, environments, None
+    given = without_gradient(sample_weight)
+    with name_large_numbers(sample_weight=given):
+        weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
+    warn_of_small_weights(weights, stacklevel=4)
+    present = weights > 0
+    return X[present], y[present], environments.take(present), weights[present]
 
 
 class RowSplit(NamedTuple):

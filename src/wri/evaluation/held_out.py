@@ -238,7 +238,8 @@ class HeldOutWork:
         return score, seen
 
 
-class _Fold(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Fold:
     """Preprocessed rows with one site held out, and the columns flagged without it."""
 
     training: TableRows
@@ -258,7 +259,7 @@ class _Fold(NamedTuple):
             future: [*future_rows(ordered.X, codes[order], flagged, future, site.classes)]
             for future in (UNRELATED, REVERSED)
         }
-        return cls(training, site, flagged, ordered, drawn)
+        return cls(training=training, site=site, flagged=flagged, ordered=ordered, drawn=drawn)
 
     def loss(self, model: Any, kept: np.ndarray, future: Future) -> float:
         """Return a model's mean loss at the site in a future."""

@@ -11,7 +11,7 @@ which look at slopes: there values differ by rounding only.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg.blas import dtrsv
@@ -24,7 +24,8 @@ ROUNDING = 1e-14  # relative, of values
 Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
-class Minimum(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Minimum:
     """Where L-BFGS ended."""
 
     x: np.ndarray  # [n]
@@ -37,10 +38,11 @@ class Minimum(NamedTuple):
 def minimise(evaluate: Evaluate, x: np.ndarray, tolerance: float, most_steps: int) -> Minimum:
     """Minimise a smooth function until no component of its gradient exceeds the tolerance."""
     value, slope = evaluate(x)
-    past, evaluations = _Past(len(x)), 1
+    past, evaluations, is_final = _Past(len(x)), 1, False
     for _ in range(most_steps):
         if np.abs(slope).max() <= tolerance:
-            return Minimum(x, value, slope, evaluations, True)
+            is_final = True
+            break
         direction = past.direction(slope)
         length, descent = 1.0, float(direction @ slope)
         low, high = 0.0, np.inf
@@ -62,11 +64,12 @@ def minimise(evaluate: Evaluate, x: np.ndarray, tolerance: float, most_steps: in
                 low, length = length, 2 * length if high == np.inf else (length + high) / 2
             else:
                 break
-        else:
-            return Minimum(x, value, slope, evaluations, True)
+        else:  # rounding ends all progress
+            is_final = True
+            break
         past.add(at - x, new_slope - slope)
         x, value, slope = at, new_value, new_slope
-    return Minimum(x, value, slope, evaluations, bool(np.abs(slope).max() <= tolerance))
+    return Minimum(x=x, value=value, slope=slope, evaluations=evaluations, is_final=is_final)
 
 
 class _Past:
