@@ -12,20 +12,26 @@ READY := $(VENV)/ready
 RAY := $(VENV)/ray
 DOCS := $(VENV)/docs
 LOWEST := .venv-lowest
+# a worker for each core and a thread for each worker; what is compiled is kept, because every worker
+# and every process that a test starts would compile it again
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test quick lint types docs coverage lowest clean
+.PHONY: demo test quick lint types tests docs coverage lowest clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py --output demo
 
-test: $(RAY) lint types
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # a worker for each core, a thread for each worker
+test: $(RAY) lint
+	@$(MAKE) --no-print-directory --jobs=2 types tests  # mypy has one process: the tests need not wait
+
+tests: $(RAY)
+	$(PYTEST)
 
 quick: $(READY)  # while working; make test before a commit is shared
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow"
+	$(PYTEST) -m "not slow"
 
 coverage: $(RAY)  # slower than make test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov=wri --cov-report=term:skip-covered
+	$(PYTEST) --cov=wri --cov-report=term:skip-covered
 
 docs: $(DOCS)  # warnings are errors
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

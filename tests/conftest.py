@@ -6,15 +6,12 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
-import torch
 
-from helpers import make_bank
-from wri import cli
+# Nothing heavy is imported up here: the process that only hands out tests would import it first,
+# and the workers wait for that.
 
 os.environ.setdefault("RAY_worker_niceness", "0")  # or Ray's workers wait for all other tests
-torch.set_num_threads(1)  # tiny tensors: a second thread only waits
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -43,10 +40,11 @@ def pytest_collection_modifyitems(config, items):
         items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """No test leaves PyTorch with more threads, which wait for each other in all later ones."""
-    yield
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Every test starts with one thread: for tiny tensors a second one only waits."""
+    import torch
+
     torch.set_num_threads(1)
 
 
@@ -78,12 +76,16 @@ def restored_registries(monkeypatch):
 
 @pytest.fixture
 def bank():
+    from helpers import make_bank
+
     return make_bank()
 
 
 @pytest.fixture
 def environments():
     """Three environments of unequal size within 200 rows, and the rest."""
+    import numpy as np
+
     return [np.arange(0, 60), np.arange(60, 100), np.arange(100, 180)]
 
 
@@ -96,6 +98,8 @@ class Ended(NamedTuple):
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
     """The command in this process, in an empty folder."""
+    from wri import cli
+
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
