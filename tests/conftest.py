@@ -75,6 +75,19 @@ def restored_registries(monkeypatch):
 
 
 @pytest.fixture
+def short_weights(monkeypatch):
+    """Classifiers of environments are fitted in five steps, where a test is not about them."""
+    from wri.densities.classifier import ClassifierTraining
+
+    fit = ClassifierTraining.fit
+
+    def fit_shortly(self, *given):
+        return fit(self._replace(steps=5), *given)
+
+    monkeypatch.setattr(ClassifierTraining, "fit", fit_shortly)
+
+
+@pytest.fixture
 def bank():
     from helpers import make_bank
 
