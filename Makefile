@@ -1,9 +1,9 @@
 # Two commands, on a machine with nothing but Python 3.11 or newer and pip:
 #   make demo   install, fit a table of hospitals, predict a new one, reproduce Figure 1
 #   make test   install, then lint, types and all tests
-# make quick runs the tests that are not marked slow, in about a minute; make docs builds the site in
-# docs/_build/html, gallery included; make coverage shows which lines the tests reach; make lowest
-# runs the tests with the lowest versions of packages that pyproject.toml allows
+# make quick runs the tests that are not marked slow, in less than a minute; make docs builds the
+# site in docs/_build/html, gallery included; make coverage shows which lines the tests reach;
+# make lowest runs the tests with the lowest versions of packages that pyproject.toml allows
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,8 +12,8 @@ READY := $(VENV)/ready
 RAY := $(VENV)/ray
 DOCS := $(VENV)/docs
 LOWEST := .venv-lowest
-# a worker for each core and a thread for each worker; what is compiled is kept, because every worker
-# and every process that a test starts would compile it again
+# a worker for each core and a thread for each worker; what is compiled is kept, because otherwise
+# every worker, and every process that a test starts, compiles it again
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto
 
 .PHONY: demo test quick lint types tests docs coverage lowest clean

@@ -28,6 +28,7 @@ def pytest_xdist_make_scheduler(config, log):
                 *("test_architecture.py", "test_page.py", "test_page_in_chromium.py"),
                 *("test_figure1.py", "test_figure3.py", "test_hospitals.py", "test_theorem1.py"),
                 *("test_linear_features.py", "test_simulation_tables.py", "test_verdict.py"),
+                *("test_site_answer.py", "test_insurance.py"),
             )
             return path if path.endswith(together) else nodeid
 

@@ -94,6 +94,7 @@ def test_the_penalty_lets_go_of_a_marker_that_changes():
     np.testing.assert_array_equal(plain.importance_change_, 0)
 
 
+@pytest.mark.slow
 def test_missing_values_are_information():
     x, y, site = hospitals(150)
     x = x.copy()
@@ -203,6 +204,7 @@ def test_a_new_site_gaps_and_a_stress_test():
     assert losses["unchanged"] < 0.6 < losses["broken"] < losses["reversed"]
 
 
+@pytest.mark.slow
 def test_regressors_and_several_classes_with_weights_and_two_sites():
     x, _, site = hospitals(100)
     y = np.digitize(x[:, 0], (-0.7, 0.7))

@@ -61,6 +61,7 @@ def toy(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_file_outside_the_package_is_registered_estimated_and_checked(toy):
     load_plugin(str(toy))
     kind = OBJECTIVES["worst"]
