@@ -23,7 +23,6 @@ from wri.paper.experiments.simulation_runs import (
 from wri.stacked import Network
 from wri.training import Record
 
-
 SHORT = {name: replace(each, values=each.values[:3]) for name, each in SERIES.items()}
 """Three columns of each table."""
 
