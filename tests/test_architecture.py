@@ -145,8 +145,10 @@ def imported_names(node):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         return [node.module or ""]
-    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-        return [each.value for each in node.args if isinstance(each, ast.Constant)]
+    if isinstance(node, ast.Call):
+        called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if called.endswith("import_module"):
+            return [each.value for each in node.args if isinstance(each, ast.Constant)]
     return []
 
 

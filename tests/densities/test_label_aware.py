@@ -15,8 +15,8 @@ from wri.densities import DENSITIES, FittedClassifier, LabelAwareClassifier
 from wri.errors import InputError
 
 MEANS, SPREADS, SPURIOUS = (0.0, 1.0, -1.0), (1.5, 1.0, 1.0), (1.5, 0.5, 1.0)
-SMALL = LabelAwareClassifier(hidden=32, second_hidden=16, steps=500, refit_steps=300)
-ON_X = FittedClassifier(32, 16, steps=500)
+SMALL = LabelAwareClassifier(hidden=32, second_hidden=16, steps=300, refit_steps=200)
+ON_X = FittedClassifier(32, 16, steps=300)
 
 
 def two_classes(x, random):
