@@ -1,9 +1,9 @@
 # Two commands, on a machine with nothing but Python 3.11 or newer and pip:
 #   make demo   install, fit a table of hospitals, predict a new one, reproduce Figure 1
 #   make test   install, then lint, types and all tests
-# make quick runs the tests that are not marked slow, in about a minute; make docs builds the site in
-# docs/_build/html, gallery included; make coverage shows which lines the tests reach; make lowest
-# runs the tests with the lowest versions of packages that pyproject.toml allows
+# make quick runs the tests that are not marked slow, in less than a minute; make docs builds the
+# site in docs/_build/html, gallery included; make coverage shows which lines the tests reach;
+# make lowest runs the tests with the lowest versions of packages that pyproject.toml allows
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,20 +12,26 @@ READY := $(VENV)/ready
 RAY := $(VENV)/ray
 DOCS := $(VENV)/docs
 LOWEST := .venv-lowest
+# a worker for each core and a thread for each worker; what is compiled is kept, because otherwise
+# every worker, and every process that a test starts, compiles it again
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test quick lint types docs coverage lowest clean
+.PHONY: demo test quick lint types tests docs coverage lowest clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py --output demo
 
-test: $(RAY) lint types
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # a worker for each core, a thread for each worker
+test: $(RAY) lint
+	@$(MAKE) --no-print-directory --jobs=2 types tests  # mypy has one process: the tests need not wait
+
+tests: $(RAY)
+	$(PYTEST)
 
 quick: $(READY)  # while working; make test before a commit is shared
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow"
+	$(PYTEST) -m "not slow"
 
 coverage: $(RAY)  # slower than make test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov=wri --cov-report=term:skip-covered
+	$(PYTEST) --cov=wri --cov-report=term:skip-covered
 
 docs: $(DOCS)  # warnings are errors
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

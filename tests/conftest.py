@@ -6,15 +6,12 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
-import torch
 
-from helpers import make_bank
-from wri import cli
+# Nothing heavy is imported up here: the process that only hands out tests would import it first,
+# and the workers wait for that.
 
 os.environ.setdefault("RAY_worker_niceness", "0")  # or Ray's workers wait for all other tests
-torch.set_num_threads(1)  # tiny tensors: a second thread only waits
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -31,6 +28,7 @@ def pytest_xdist_make_scheduler(config, log):
                 *("test_architecture.py", "test_page.py", "test_page_in_chromium.py"),
                 *("test_figure1.py", "test_figure3.py", "test_hospitals.py", "test_theorem1.py"),
                 *("test_linear_features.py", "test_simulation_tables.py", "test_verdict.py"),
+                *("test_site_answer.py", "test_insurance.py"),
             )
             return path if path.endswith(together) else nodeid
 
@@ -43,10 +41,11 @@ def pytest_collection_modifyitems(config, items):
         items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """No test leaves PyTorch with more threads, which wait for each other in all later ones."""
-    yield
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Every test starts with one thread: for tiny tensors a second one only waits."""
+    import torch
+
     torch.set_num_threads(1)
 
 
@@ -77,13 +76,30 @@ def restored_registries(monkeypatch):
 
 
 @pytest.fixture
+def short_weights(monkeypatch):
+    """Classifiers of environments are fitted in five steps, where a test is not about them."""
+    from wri.densities.classifier import ClassifierTraining
+
+    fit = ClassifierTraining.fit
+
+    def fit_shortly(self, *given):
+        return fit(self._replace(steps=5), *given)
+
+    monkeypatch.setattr(ClassifierTraining, "fit", fit_shortly)
+
+
+@pytest.fixture
 def bank():
+    from helpers import make_bank
+
     return make_bank()
 
 
 @pytest.fixture
 def environments():
     """Three environments of unequal size within 200 rows, and the rest."""
+    import numpy as np
+
     return [np.arange(0, 60), np.arange(60, 100), np.arange(100, 180)]
 
 
@@ -96,6 +112,8 @@ class Ended(NamedTuple):
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
     """The command in this process, in an empty folder."""
+    from wri import cli
+
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):

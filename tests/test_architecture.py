@@ -90,10 +90,33 @@ def test_packages_import_one_way():
         done |= ready
 
 
-def test_modules_below_all_packages_do_not_import_pytorch():
-    modules = ", ".join(f"wri.{name}" for name in sorted(below_all()))
-    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def check_imports(*steps):
+    """In a new process: after each statement none of the packages beside it is imported."""
+    code = "import sys\n" + "".join(
+        f"{statement}\nfound = {set(late)} & {{*sys.modules}}\nassert not found, found\n"
+        for statement, late in steps
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_registries_and_the_command_wait_for_no_heavy_package():
+    heavy = ("torch", "pandas", "matplotlib", "scipy", "sklearn", "lightgbm")
+    below = ", ".join(f"wri.{name}" for name in sorted(below_all()))
+    check_imports(
+        ("import wri", heavy),
+        ("import wri.registry, wri.presets, wri.measures, wri.cli", heavy),
+        (f"import {below}", ("torch",)),
+    )
+
+
+@pytest.mark.slow
+def test_data_sets_do_not_wait_for_pandas_and_estimators_not_for_matplotlib():
+    check_imports(
+        ("import wri.datasets.catalogue", ("pandas",)),
+        ("from wri import WRIClassifier, diagnosis, tables", ("matplotlib",)),
+        ("assert 'torch' in sys.modules", ()),
+    )
 
 
 def test_the_library_never_imports_the_paper():
@@ -122,8 +145,10 @@ def imported_names(node):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         return [node.module or ""]
-    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-        return [each.value for each in node.args if isinstance(each, ast.Constant)]
+    if isinstance(node, ast.Call):
+        called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if called.endswith("import_module"):
+            return [each.value for each in node.args if isinstance(each, ast.Constant)]
     return []
 
 

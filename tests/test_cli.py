@@ -320,11 +320,6 @@ def test_help_names_what_there_is():
     assert on_request == list(options.ON_REQUEST)
 
 
-def test_help_and_errors_do_not_wait_for_torch():
-    code = "import sys, wri.cli; sys.exit(bool({'torch', 'scipy', 'pandas'} & {*sys.modules}))"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
-
-
 def test_a_table_that_would_not_fit_is_refused_before_it_is_read(wri, tmp_path):
     path = tmp_path / "wide.csv"
     row = ",".join(["1.5"] * 4000)

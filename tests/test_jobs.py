@@ -5,6 +5,8 @@ import signal
 import sys
 import warnings
 from functools import partial
+from itertools import count
+from time import sleep
 
 import numpy as np
 import pytest
@@ -17,6 +19,12 @@ RUNNERS = {
     "processes": partial(LocalRunner, 2, lambda job: True),
 }
 FACTORS = np.arange(3000.0)
+
+
+def step_forever(job, report):
+    for step in count(1):
+        report(step)
+        sleep(0.01)
 
 
 def multiply(factors, job, report):

@@ -25,12 +25,10 @@ HYPER = {"batch_size": 16, "density_batch_size": 8, "density_steps": 2}
 SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
-from test_jobs_processes import make_runs
-from wri.training import finished_stacks
+from test_jobs import step_forever
+from wri.jobs import Jobs, LocalRunner
 
-runs = make_runs(1_000_000)
-for _ in finished_stacks(runs, [[0]], threads=1, processes=True, checkpoint_every=100_000):
-    pass
+list(LocalRunner(1, lambda job: True).run(Jobs(work=step_forever, jobs=[0])))
 """
 
 
@@ -77,13 +75,13 @@ def records_of(runs, stacks, **options):
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(monkeypatch):
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
-    runs, stacks = make_runs(250), [[0, 2], [1], [3]]
+    runs, stacks = make_runs(120), [[0, 2], [1], [3]]
     expected = records_of(runs, stacks, processes=False)
     seen, killed = [], []
 
     def progress(done, of):
         seen.append((done, of))
-        if done > 350 and not killed:
+        if done > 160 and not killed:
             killed.append(workers_of(os.getpid())[0])
             os.kill(killed[0], signal.SIGKILL)
 
@@ -91,7 +89,7 @@ def test_a_killed_worker_changes_nothing(monkeypatch):
         warnings.simplefilter("error")
         found = records_of(runs, stacks, processes=True, progress=progress)
     assert killed
-    assert seen[-1] == (750, 750)
+    assert seen[-1] == (360, 360)
     for ours, other in zip(found, expected, strict=True):
         assert np.array_equal(ours.parameters, other.parameters)
         assert np.array_equal(ours.steps, other.steps)

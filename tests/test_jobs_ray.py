@@ -278,7 +278,7 @@ def wait_in_worker(seconds, report):
     sleep(seconds)
 
 
-@pytest.mark.parametrize("name", ["raylet", "gcs_server", "ray::DashboardAgent"])
+@pytest.mark.parametrize("name", ["gcs_server", "ray::DashboardAgent"])  # and raylet, below
 def test_the_process_survives_a_server_of_ray(name, monkeypatch):
     runner = RayRunner(workers=1)
     ask = runner.ask
@@ -300,7 +300,7 @@ def test_a_lost_ray_is_one_sentence_and_standard_output_stays_empty(tmp_path):
     process = start_command(*LONG, "--store", str(store), "--json", OMP_NUM_THREADS="1")
     wait_for(lambda: find_workers(process.pid))
     (worker, *_) = find_workers(process.pid)
-    os.kill(find_server(find_ancestor(worker, 2), "ray::RuntimeEnvAgent"), signal.SIGKILL)
+    os.kill(find_server(find_ancestor(worker, 2), "raylet"), signal.SIGKILL)
     shown, said = process.communicate()
     assert process.returncode == 3
     assert shown == ""

@@ -147,13 +147,3 @@ def test_help_of_an_estimator_of_trees_is_complete():
         assert re.search(rf"^{parameter} : ", text, re.MULTILINE), parameter
     for attribute in ("spec_", "feature_importances_", "categories_"):
         assert attribute in text
-
-
-def test_the_registries_need_no_torch():
-    code = (
-        "import sys, wri, wri.registry, wri.presets, wri.measures, wri.cli\n"
-        "names = ('torch', 'pandas', 'matplotlib', 'scipy', 'sklearn', 'lightgbm')\n"
-        "heavy = set(names) & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

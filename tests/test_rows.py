@@ -109,6 +109,7 @@ def test_columns_that_differ_by_rounding_only_keep_scale_one():
     assert not standardised(x).any()
 
 
+@pytest.mark.slow
 def test_many_equal_numbers_are_constant_although_their_mean_is_rounded():
     x = np.full((1_000_000, 2), 0.1)
     assert (x.mean(0) != 0.1).all()

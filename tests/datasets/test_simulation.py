@@ -53,6 +53,7 @@ def test_training_and_test_lie_on_opposite_sides():
     assert ((directions[0] * directions[-1]).sum(-1) < -0.99).all()
 
 
+@pytest.mark.slow
 def test_no_class_prevails_and_equal_seeds_give_equal_data():
     setting = SimulationSetting(invariant_shift=0.3)
     _, environments = Simulation.balanced(setting, 500, seed=4)
@@ -96,6 +97,7 @@ def test_two_classes_are_a_probit():
     assert np.allclose(drawn.invariant_probability(x)[:, 0].numpy(), expected, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_joint_density_integrates_to_one():
     setting = SimulationSetting(
         invariant_shift=0.3, covariance_shift=0.5, environments=2, classes=3, d_inv=1, d_spu=1

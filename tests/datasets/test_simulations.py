@@ -29,6 +29,7 @@ def test_gaussian2d_densities_integrate_to_one():
     torch.testing.assert_close(total, torch.ones(3).double())
 
 
+@pytest.mark.slow
 def test_gaussian2d_invariant_density_is_the_joints_marginal():
     setting = Gaussian2D()
     axis = torch.linspace(-24, 24, 1921, dtype=torch.float64)

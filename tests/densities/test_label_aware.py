@@ -15,8 +15,8 @@ from wri.densities import DENSITIES, FittedClassifier, LabelAwareClassifier
 from wri.errors import InputError
 
 MEANS, SPREADS, SPURIOUS = (0.0, 1.0, -1.0), (1.5, 1.0, 1.0), (1.5, 0.5, 1.0)
-SMALL = LabelAwareClassifier(hidden=32, second_hidden=16, steps=500, refit_steps=300)
-ON_X = FittedClassifier(32, 16, steps=500)
+SMALL = LabelAwareClassifier(hidden=32, second_hidden=16, steps=300, refit_steps=200)
+ON_X = FittedClassifier(32, 16, steps=300)
 
 
 def two_classes(x, random):
@@ -129,6 +129,7 @@ def test_overlap_weights_of_four_environments_are_those_of_the_invariant_feature
     np.testing.assert_allclose(np.exp(learned).mean(1), 0.25, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_what_is_not_odd_in_the_label_stays_in_the_weights():
     """Spurious spreads that differ: the mean of b over y is a parabola in x_spu."""
     spreads = (1.5, 0.75)
@@ -158,6 +159,7 @@ def test_without_a_shift_of_the_invariant_feature_the_weights_are_uniform():
     assert np.std(learned) < 0.5 * np.std(on_x)
 
 
+@pytest.mark.slow
 def test_classes_that_an_environment_lacks_do_not_count():
     x, y = sample(three_classes, rows=1500)
     first = [x[0][y[0] < 2], x[1]]
@@ -168,13 +170,13 @@ def test_classes_that_an_environment_lacks_do_not_count():
     )  # the missing class alone tells them apart
 
 
-@pytest.mark.slow
 def test_without_a_common_class_the_weights_are_those_of_x_alone():
     x, _ = sample(rows=1500)
+    short = LabelAwareClassifier(hidden=32, second_hidden=16, steps=20, refit_steps=10)
     own, none = [np.zeros(1500, int), np.ones(1500, int)], [np.zeros(1500, int)] * 2
     with pytest.warns(UserWarning, match="no class occurs in every environment"):
-        found = SMALL.fit_with_targets(x, own)
-    assert np.array_equal(found, SMALL.fit_with_targets(x, none))
+        found = short.fit_with_targets(x, own)
+    assert np.array_equal(found, short.fit_with_targets(x, none))
 
 
 LOGISTIC = {"hidden": 0, "second_hidden": 0, "learning_rate": 0.03, "steps": 200}

@@ -74,6 +74,7 @@ def test_slopes_of_numbers_are_those_of_least_squares():
     assert found.flagged == ("marker",)
 
 
+@pytest.mark.slow
 def test_for_numbers_the_marker_is_flagged_and_not_the_cause():
     """Slopes of the cause change, and its slope over the residual variance does not."""
     tables = [rows(STRENGTHS, 300, seed, numbers=True) for seed in range(20)]
@@ -82,6 +83,7 @@ def test_for_numbers_the_marker_is_flagged_and_not_the_cause():
     assert sum(set(own) - {"marker"} != set() for own in flagged) < 5  # by chance in 1 of 100
 
 
+@pytest.mark.slow
 def test_for_numbers_unequal_noise_flags_no_cause():
     """Slopes over the residual variance change by a factor of 16, and slopes do not."""
     flagged = 0
@@ -103,6 +105,7 @@ def test_unequal_noise_is_no_unequal_slope():
     np.testing.assert_allclose(found.errors[0, 1] / found.errors[0, 0], 10, rtol=0.15)
 
 
+@pytest.mark.slow
 def test_errors_of_slopes_are_their_spread_under_unequal_noise():
     """Noise |x|: classical errors of the slope would be √3 times too small."""
     slopes, errors = [], []
@@ -128,6 +131,7 @@ def dependent(seed, change=0.0, weeks=30):
     return x[:, None], x * (1 + change * groups) + noise, groups, week
 
 
+@pytest.mark.slow
 def test_blocks_keep_the_level_where_rows_depend_on_one_another():
     """Of 80 tables 5 % have a flag, and most without blocks."""
     tables = [dependent(seed) for seed in range(80)]
@@ -209,6 +213,7 @@ def test_heavy_tails_of_the_noise_are_no_change():
     assert flagged < 8  # by chance in 1 of 1000
 
 
+@pytest.mark.slow
 def test_a_column_of_zeros_and_few_large_values_is_no_change():
     """Rain on 4 % of days, of skew 30, that counts by its occurrence: random splits of one site."""
     flagged = 0

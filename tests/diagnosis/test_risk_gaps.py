@@ -91,6 +91,7 @@ def test_a_marker_that_turns_around_is_found():
     assert clear[0] < found.weighted_gaps[0] < clear[1]
 
 
+@pytest.mark.slow
 def test_intervals_hold_together_as_often_as_they_say(monkeypatch):
     monkeypatch.setattr(MODULE, "environment_logs", true_logs)
     worlds = [hospitals(150, seed=seed) for seed in range(100)]
@@ -113,6 +114,7 @@ class Zero:
         return np.zeros(len(X))
 
 
+@pytest.mark.slow
 def test_skewed_losses_at_sites_of_unequal_size_are_no_gap(monkeypatch):
     """Exponential noise, 40 to 400 rows: of 100 tables 5 % have an alarm."""
     monkeypatch.setattr(MODULE, "environment_logs", even_logs)
@@ -124,6 +126,7 @@ def test_skewed_losses_at_sites_of_unequal_size_are_no_gap(monkeypatch):
     assert (alarms < 13).all()  # by chance in 1 of 1000
 
 
+@pytest.mark.slow
 def test_alarms_for_classes_at_sites_of_unequal_size_are_not_too_few(monkeypatch):
     """Intervals at the level 80 % of a sure and true model: a fifth of 100 tables has an alarm."""
     monkeypatch.setattr(MODULE, "environment_logs", even_logs)

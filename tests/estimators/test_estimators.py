@@ -101,6 +101,7 @@ def test_one_environment_is_erm_and_says_so():
     assert np.array_equal(alone.predict_proba(X), erm.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_candidates_are_chosen_where_an_environment_is_left_out():
     X, y, site = hospitals(150, strengths=(1.5, 0.7, -1.0, 1.2))
     weights = [0.0, 1000.0]  # 0 is ERM, which trusts the marker

@@ -149,6 +149,7 @@ def test_by_default_the_weight_is_the_presets_and_nothing_is_chosen():
     assert model.n_steps_ == 0
 
 
+@pytest.mark.slow
 def test_a_changing_marker_is_flagged_and_insured_against():
     X, y, site = hospitals(300, strengths=(1.8, 0.2, 1.2, 0.1))
     given = {"penalty_weight": "auto", "site_spread": False}
@@ -166,6 +167,7 @@ def test_a_changing_marker_is_flagged_and_insured_against():
     assert (np.diff(path.coefficients[:4, 0, 1]) < 0).all()  # of the marker, up to the preset's λ
 
 
+@pytest.mark.slow
 def test_the_path_holds_the_coefficients_of_every_penalty_weight():
     X, y, site = hospitals(60)
     model = wri.WRIClassifier().fit(X * 7, y, site)

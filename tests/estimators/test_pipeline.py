@@ -129,6 +129,7 @@ def test_groups_and_weights_reach_the_last_step():
         made().fit(rows.assign(site=site), y, groups=np.arange(len(y)) % 2)
 
 
+@pytest.mark.slow
 def test_every_fold_of_cross_validation_sees_the_environments():
     rows, y = table(15)
     cv = LeaveOneGroupOut()
@@ -141,6 +142,7 @@ def test_every_fold_of_cross_validation_sees_the_environments():
     assert grid.best_estimator_[-1].n_environments_ == 4
 
 
+@pytest.mark.slow
 def test_every_fold_sees_the_environments_where_metadata_is_routed():
     rows, y = table(15)
     site, cv = rows["site"].to_numpy(), LeaveOneGroupOut()

@@ -1,8 +1,5 @@
 """Estimators are scikit-learn's: its own checks, pipelines, searches and metadata routing."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,7 +20,7 @@ from wri.registry import OBJECTIVES as ENTRIES
 NAMES = [entry.label for entry in ENTRIES.values()]
 KINDS = ("Classifier", "Regressor")
 QUICK = {"steps": 20, "learning_rate": 0.05, "hidden": (16,), "penalty_weight": None}
-TREES = {"rounds": 30, "learning_rate": 0.2, "site_spread": False}
+TREES = {"rounds": 15, "learning_rate": 0.3, "site_spread": False}
 
 
 class TwoPlaces(wri.WRIClassifier):
@@ -36,7 +33,7 @@ class TwoPlaces(wri.WRIClassifier):
 
 @pytest.mark.filterwarnings("ignore:.*trains plain ERM")
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["ERM", "IRM", "WRI"])
+@pytest.mark.parametrize("name", ["ERM", "WRI"])  # one environment: all train ERM
 @pytest.mark.slow
 def test_scikit_learns_checks(name, kind):
     check_estimator(getattr(wri, name + kind)(**QUICK), on_skip=None)
@@ -80,16 +77,6 @@ def test_every_objective_has_both(name, kind):
     assert model.n_environments_ == 4
     assert np.isfinite(model.predict(X)).all()
     assert set(model.verdict(X)) <= {"supported", "rare", "outside"}
-
-
-@pytest.mark.slow
-def test_torch_is_imported_with_an_estimator_and_matplotlib_with_a_figure():
-    code = (
-        "import sys, wri; assert 'torch' not in sys.modules\n"
-        "from wri import WRIClassifier, diagnosis, tables; assert 'torch' in sys.modules\n"
-        "assert 'matplotlib' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_clone_and_set_params_keep_what_was_given():

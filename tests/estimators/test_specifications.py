@@ -55,9 +55,9 @@ def test_candidates_may_vary_hidden_layers_and_options():
         {"hidden": (16, 8), "penalty_weight": 0.1},
         {"weighting": "density", "density": Gaussian()},
     ]
-    model = wri.WRIClassifier(candidates=candidates, steps=150, penalty_weight=None).fit(
-        X, y, groups=site
-    )
+    model = wri.WRIClassifier(
+        candidates=candidates, steps=150, penalty_weight=None, site_spread=False
+    ).fit(X, y, groups=site)
     assert model.candidate_losses_.shape == (3, 4)
     assert model.candidate_losses_.mean(1).argmin() == 1
     assert model.spec_.hidden == (16, 8)

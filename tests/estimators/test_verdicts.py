@@ -35,6 +35,7 @@ def test_wrong_rows_are_rarer_than_right_ones(on, others):
     assert wrong[verdicts == "rare"].mean() > 3 * wrong[verdicts == "supported"].mean()
 
 
+@pytest.mark.slow
 def test_wrong_rows_of_several_classes_and_of_trees_are_rarer():
     random = np.random.default_rng(0)
     X = random.normal(size=(900, 2))

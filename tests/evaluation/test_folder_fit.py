@@ -141,6 +141,7 @@ def test_ray_sums_the_same(tmp_path, ray_runner):
     np.testing.assert_allclose(there.estimator.parameters_, here.estimator.parameters_, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_command_saves_an_ordinary_model_and_says_that_no_site_was_held_out(command):
     frame = table(600)
     write(frame, Path("rows"))

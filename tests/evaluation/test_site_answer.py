@@ -203,6 +203,7 @@ def test_a_reversed_site_raises_both_alarms(fitted):
 
 
 @pytest.mark.parametrize("n", [30, 100])
+@pytest.mark.slow
 def test_chance_alone_seldom_raises_an_alarm(n):
     random, tables = np.random.default_rng(0), 600
     losses, ranks = 0, 0

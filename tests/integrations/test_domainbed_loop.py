@@ -137,6 +137,7 @@ def test_what_is_reported_adds_up():
             assert found["penalty"] == pytest.approx(0)
 
 
+@pytest.mark.slow
 def test_densities_learn_where_rows_are_common():
     """WRI's penalty starts with the first density update; then own rows are denser than others'."""
     algorithm = make_algorithm("WRI", hparams=HPARAMS | {"wri_density_penalty_weight": 0.0})

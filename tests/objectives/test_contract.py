@@ -1,5 +1,7 @@
 """What every objective must do: the run axis, its limits, its losses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,8 @@ from wri.objectives import ERM, IRM, MLDG, OBJECTIVES, WRI, GroupDRO, VREx, make
 from wri.stacked import LOSSES
 from wri.testing import OBJECTIVE_CHECKS, check_objective, seven_runs
 
-LABEL_AWARE = LabelAwareClassifier(hidden=5, second_hidden=4, steps=10, refit_steps=10)
+LABEL_AWARE = LabelAwareClassifier(hidden=5, second_hidden=4, steps=5, refit_steps=5)
+TABLE = make_objective("wri", "table", hidden=(5, 4))
 VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
     "irm-square": IRM(form="square"),
     "mldg-sgd": MLDG(inner="sgd"),
@@ -42,7 +45,7 @@ VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
     "wri-label-aware": make_objective("wri", "coloured", density=LABEL_AWARE),
     "wri-label-aware-phi": WRI("overlap", density=LABEL_AWARE, density_on="phi"),
     "irm-table": make_objective("irm", "table"),
-    "wri-table": make_objective("wri", "table", hidden=(5, 4)),
+    "wri-table": replace(TABLE, density=replace(TABLE.density, steps=10)),
 }
 
 

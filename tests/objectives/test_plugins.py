@@ -61,6 +61,7 @@ def toy(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_file_outside_the_package_is_registered_estimated_and_checked(toy):
     load_plugin(str(toy))
     kind = OBJECTIVES["worst"]
@@ -89,13 +90,9 @@ def test_it_can_be_swept_by_its_name(toy):
         assert {each.algorithm for each in store.outcomes()} == {"worst", "erm"}
 
 
-@pytest.mark.slow
-def test_the_command_line_takes_a_plugin(toy):
-    command = ["-m", "wri.cli", "sweep", "--datasets", "hospitals", "--algorithms", "worst,erm"]
-    command += ["--plugin", "worst_risk", "--steps", "10", "--trials", "1", "--store", "s.db"]
-    done = subprocess.run(
-        [sys.executable, *command], cwd=toy.parent, capture_output=True, text=True, timeout=300
-    )
+def test_the_command_line_takes_a_plugin_from_its_folder(toy, command):
+    asked = ("--datasets", "hospitals", "--algorithms", "worst,erm", "--plugin", "worst_risk")
+    done = command("sweep", *asked, "--steps", "10", "--trials", "1", "--store", "s.db")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^worst +\d", done.stdout, re.MULTILINE), done.stdout
 

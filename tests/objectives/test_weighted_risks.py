@@ -64,6 +64,7 @@ def test_proposition_1_spurious_free_predictors_have_equal_weighted_risks(weight
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.slow
 def test_spurious_predictors_have_not(weighting):
     first, second = weighted_risks(weighting, lambda x: 1.7 * x[:, 0] - 0.5 * x[:, 1])
     assert abs(first - second) > 1e-2

@@ -37,6 +37,7 @@ def test_the_unit_of_the_representation_shifts_all_scores_alike():
 
 
 @pytest.mark.parametrize("n", [50, 400])
+@pytest.mark.slow
 def test_new_rows_are_flagged_at_the_nominal_rates(n):
     """Over draws of the held-out rows; a single draw of 2·50 rows is off by a point or two."""
     flagged, outside = [], []

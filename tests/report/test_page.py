@@ -190,6 +190,7 @@ def test_a_page_that_cannot_be_made_leaves_the_old_one(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_equal_figures_are_equal_files(tmp_path):
     first = style.save(draw(), tmp_path / "1", "f")
     second = style.save(draw(), tmp_path / "2", "f")

@@ -7,9 +7,9 @@ import pickle
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
+import warnings
+from itertools import cycle
 
 import numpy as np
 import pandas as pd
@@ -500,15 +500,18 @@ def test_what_cannot_be_a_path(path, regressor):
         assert len(str(caught.value)) < 300
 
 
-OVERWRITE = """
-import itertools, sys
-from wri import saving
-first, second, target = sys.argv[1:]
-models = [saving.load(first), saving.load(second)]
-print("ready", flush=True)
-for model in itertools.cycle(models):
-    model.save(target)
-"""
+def save_in_turn(models, target):
+    """Another process that saves models over each other until it is killed; its number."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads of this process
+        pid = os.fork()
+    if not pid:
+        try:
+            for model in cycle(models):
+                model.save(target)
+        finally:
+            os._exit(1)
+    return pid
 
 
 @pytest.mark.slow
@@ -516,23 +519,22 @@ def test_a_killed_save_leaves_the_old_model_or_the_new_one(regressor, folder, tm
     """A process saves two models in turn over each other and is killed at random moments."""
     other, target = tmp_path / "other", tmp_path / "target"
     saving.load(folder).set_params(verbose=True).save(other)
+    models = [saving.load(folder), saving.load(other)]
     regressor.save(target)
     X = hospitals(5)[0]
     expected = regressor.predict(X).tobytes()
     random, mixed = np.random.default_rng(0), 0
     for _ in range(3):
-        command = [sys.executable, "-c", OVERWRITE, *map(str, (folder, other, target))]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
-        assert process.stdout.readline() == b"ready\n"
+        process = save_in_turn(models, target)
         for _ in range(40):
-            os.kill(process.pid, signal.SIGSTOP)
+            time.sleep(random.uniform(0, 0.01))
+            os.kill(process, signal.SIGSTOP)
             loaded = saving.load(target)
             assert loaded.predict(X).tobytes() == expected
             mixed += len(os.listdir(target)) != 2  # the process was in the middle of a save
-            os.kill(process.pid, signal.SIGCONT)
-            time.sleep(random.uniform(0, 0.01))
-        process.kill()
-        process.communicate()
+            os.kill(process, signal.SIGCONT)
+        os.kill(process, signal.SIGKILL)
+        assert os.WTERMSIG(os.waitpid(process, 0)[1]) == signal.SIGKILL  # it saved until then
         assert saving.load(target).predict(X).tobytes() == expected
     assert mixed
     regressor.save(target)

@@ -14,7 +14,7 @@ from wri.sweep.tables import as_rows, build
 from wri.training import train_stack
 
 SPEC = SweepSpec(
-    ("erm", "irm", "vrex", "wri"), draws=3, trials=2, steps=80, overrides={"density_steps": 1.0}
+    ("erm", "irm", "vrex", "wri"), draws=3, trials=2, steps=40, overrides={"density_steps": 1.0}
 )
 
 

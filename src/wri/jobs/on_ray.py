@@ -16,8 +16,6 @@ from itertools import count
 from time import sleep
 from typing import IO, Any, cast
 
-import torch
-
 from wri.errors import InputError, LostBackendError, shorten
 from wri.jobs import ray_driver
 from wri.jobs.runner import WORKER, Ended, Jobs, Runner
@@ -62,7 +60,11 @@ class RayRunner(Runner):
                 f"{ADDRESS}={shorten(os.environ[ADDRESS])} is an address for Ray's client; give "
                 "the command on a machine of the cluster, with the address of its head (host:6379)"
             )
-        self._workers = workers or torch.get_num_threads()
+        if workers is None:
+            import torch  # worker processes of other runners import this module and need no PyTorch
+
+            workers = torch.get_num_threads()
+        self._workers = workers
         self._keys = count()
         self._child: subprocess.Popen[bytes] | None = None
 

@@ -1,7 +1,6 @@
 """Tables on coloured digits: what is shown of a checkpoint, and that anti-colour is named."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import torch
 
 from helpers import make_info, make_outcome
 from wri.datasets.mnist import Mnist
-from wri.densities import LabelAwareClassifier
 from wri.objectives import WRI
 from wri.paper.experiments import ExperimentTask, ablation, coloured, run_experiment, table2
 from wri.paper.experiments.ablation import ideal_losses, penalty
@@ -219,11 +217,10 @@ def small(name, folder, **options):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_weights")
 def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(table2, "QUICK", table2.Table2Size(repetitions=2, draws=2, steps=20))
-    rough = partial(LabelAwareClassifier, steps=20)  # of balanced rows, which have their own tests
-    monkeypatch.setattr("wri.sweep.balance.LabelAwareClassifier", rough)
     [result] = run_experiment(small("table2", tmp_path))
     titles = [table.title for table in result.tables]
     assert len(titles) == 2 * 6
@@ -247,6 +244,7 @@ def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_weights")
 def test_the_ablation_trains_every_line_on_the_same_draws(stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(ablation, "QUICK_STEPS", 130)  # the preset's penalty begins at 100

@@ -20,6 +20,7 @@ def few(monkeypatch):
     return draw("cmnist")[2]
 
 
+@pytest.mark.slow
 def test_every_mirrored_digit_is_counted_and_the_picture_written(few, tmp_path):
     [result] = run_experiment(ExperimentTask(name="figureE6", folder=tmp_path))
     counted = sum(row.ours for row in result.rows)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from wri.datasets.image_sets import IMAGE_SETS
-from wri.densities.classifier import ClassifierTraining
 from wri.errors import InputError
 from wri.features.extraction import PictureFeatures, list_paths
 from wri.paper.experiments import ExperimentTask, pictures, run_experiment
@@ -31,7 +30,7 @@ def data(tmp_path):
 
 
 @pytest.fixture
-def seen(monkeypatch):
+def seen(monkeypatch, short_weights):
     """Stands in for the backbone, and notes what feature layers are trained on."""
 
     def extract(paths, backbone=None, **rest):
@@ -51,16 +50,10 @@ def seen(monkeypatch):
         trained.append((np.concatenate([x for x, _ in domains]), seed, self.width))
         return fit(self, domains, seed, classes)
 
-    whole = ClassifierTraining.fit
-
-    def short(self, *given):
-        return whole(self._replace(steps=5), *given)
-
-    monkeypatch.setattr(ClassifierTraining, "fit", short)  # of WRI's weights
     monkeypatch.setattr(pictures, "extract", extract)
     monkeypatch.setattr(Featurizer, "fit_head", noting)
     monkeypatch.setattr(
-        pictures, "QUICK", PictureTableSize(draws=3, trials=2, steps=20, layer_steps=5)
+        pictures, "QUICK", PictureTableSize(draws=2, trials=2, steps=20, layer_steps=5)
     )
     return trained
 

@@ -126,6 +126,7 @@ def test_a_cell_that_is_far_from_the_derivation_is_named():
 
 
 @pytest.mark.skipif(where_mnist() is None, reason="no MNIST here; `make test` brings it")
+@pytest.mark.slow
 def test_the_real_digits_give_the_quick_table(tmp_path):
     [result] = run_experiment(ExperimentTask(name="table1", folder=tmp_path))
     assert {row.n for row in result.rows} == {1, 5}

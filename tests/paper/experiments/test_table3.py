@@ -31,7 +31,7 @@ def standin():
 
 
 @pytest.fixture
-def environments(standin, tmp_path, monkeypatch):
+def environments(standin, tmp_path, monkeypatch, short_weights):
     draw = partial(coloured_mnist, mnist=standin)
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(coloured, "coloured_mnist", draw)

@@ -49,6 +49,7 @@ def test_every_component_is_positive_where_it_is_largest():
     np.testing.assert_allclose(components.T @ components, np.eye(8), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_autoencoder_reconstructs_unseen_images_better_than_their_mean():
     images, labels = bars(512)
     fitted = Autoencoder(width=8, epochs=6).fit(images, labels)
@@ -91,6 +92,7 @@ def test_the_same_seed_gives_the_same_features_and_leaves_the_global_generator_a
 
 
 @pytest.mark.parametrize("extractor", SMALL, ids=IDS)
+@pytest.mark.slow
 def test_the_number_of_threads_does_not_change_the_features(extractor):
     images, labels = bars(74, shape=(2, 28, 28))  # the last batch, of 10, is split differently
     before, found = torch.get_num_threads(), []

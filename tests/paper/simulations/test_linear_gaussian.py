@@ -8,6 +8,7 @@ from wri.errors import InputError
 from wri.paper.simulations import LinearGaussian
 
 
+@pytest.mark.slow
 def test_linear_gaussian_densities_integrate_to_one():
     setting = LinearGaussian.random(d_inv=1, d_spu=1, environments=3, seed=0)
     axis = torch.linspace(-40, 40, 1601, dtype=torch.float64)
