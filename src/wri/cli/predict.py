@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from wri.cli import fit_options as options
 from wri.cli.console import WIDTH, echo, ending_cleanly, messages, print_note, show_plain_table
 from wri.cli.fit import command_line
-from wri.cli.fit_options import PageFolder
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
@@ -22,52 +21,17 @@ if TYPE_CHECKING:
     from wri.evaluation.outcomes import Outcomes
     from wri.evaluation.site_answer import SiteAnswer
 
-Model = Annotated[Path, typer.Argument(help="Folder of a saved model.", show_default=False)]
-Rows = Annotated[
-    Path,
-    typer.Argument(
-        help="CSV or Parquet file; for models of pictures, a folder of pictures.",
-        show_default=False,
-    ),
-]
-Output = Annotated[
-    Path,
-    typer.Option("--output", "-o", help="A .csv or .parquet file; replaced when complete."),
-]
-Keep = Annotated[
-    str | None,
-    typer.Option(help="Input columns to keep, such as id,ward, or none; all by default."),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(help="Column of outcomes, to measure the model."),
-]
-Prefix = Annotated[str, typer.Option(help="Prefix of the names of the added columns.")]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(help="Delimiter of cells: one character, or tab; detected by default."),
-]
-Encoding = Annotated[
-    str | None, typer.Option(help="Encoding, such as latin-1; detected by default.")
-]
-Memory = Annotated[float, typer.Option(min=0.01, help="Memory limit for reading, in GB.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Level = Annotated[float, typer.Option(help="Level of the interval for the loss.")]
-Plot = Annotated[
-    Path | None, typer.Option(help="Draw the rarity of the rows to a .png, .svg or .pdf.")
-]
-
 
 def predict(
-    model: Model,
-    rows: Rows,
-    output: Output,
-    keep: Keep = None,
-    target: Target = None,
-    prefix: Prefix = "",
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    as_json: AsJson = False,
+    model: options.SavedModel,
+    rows: options.NewRows,
+    output: options.Predictions,
+    keep: options.KeptColumns = None,
+    target: options.Outcomes = None,
+    prefix: options.Prefix = "",
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Predict the rows of a new site, with the evidence for each.
 
@@ -173,15 +137,15 @@ def _predict_pictures(
 
 
 def site(
-    model: Model,
-    rows: Rows,
-    output: PageFolder = None,
-    level: Level = 0.95,
-    plot: Plot = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    memory: Memory = 4.0,
-    as_json: AsJson = False,
+    model: options.SavedModel,
+    rows: options.NewRows,
+    output: options.PageFolder = None,
+    level: options.Level = 0.95,
+    plot: options.Plot = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    memory: options.Memory = 4.0,
+    as_json: options.AsJson = False,
 ) -> None:
     """May the model be used at a site whose outcomes are not known yet?
 
