@@ -6,13 +6,12 @@ import sys
 from datetime import date
 from functools import partial
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from wri.cli import fit_options as options
 from wri.cli.console import (
-    WIDTH,
     echo,
+    echo_wrapped,
     ending_cleanly,
     make_progress,
     print_note,
@@ -178,7 +177,7 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
     for place, answer in enumerate(answers.values()):
         if place:
             echo("")
-        echo(fill(f"{answer.question} {answer.meaning}", WIDTH, break_on_hyphens=False))
+        echo_wrapped(f"{answer.question} {answer.meaning}")
         table = answer_table(answer)
         if table is not None:
             echo("")

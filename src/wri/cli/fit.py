@@ -7,14 +7,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from wri.cli import fit_options as options
 from wri.cli.console import (
-    WIDTH,
     describe,
     echo,
+    echo_wrapped,
     ending_cleanly,
     make_progress,
     print_note,
@@ -314,14 +313,14 @@ def show_verdict(fitted: "TableFit") -> None:
 
     verdict, held = fitted.verdict, fitted.held_out
     echo("")
-    echo(fill(f"{verdict.question} {verdict.sentence}", WIDTH))
+    echo_wrapped(f"{verdict.question} {verdict.sentence}")
     if held is not None:
         echo("")
         heads, lines = future_table(fitted)
         show_plain_table(heads, lines, wide=bool(held.columns))
     echo("")
     for text in filter(None, (*verdict.advice, verdict.kept, verdict.untried)):
-        echo(fill(text, WIDTH, break_on_hyphens=False))
+        echo_wrapped(text)
 
 
 def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_json: bool) -> None:
