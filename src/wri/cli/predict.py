@@ -20,7 +20,7 @@ from wri.cli.console import (
     show_plain_table,
 )
 from wri.cli.fit import command_line
-from wri.errors import InputError, shorten
+from wri.errors import InputError, listed, shorten
 
 if TYPE_CHECKING:
     from wri.cli.predicting import PredictionSummary
@@ -216,8 +216,6 @@ def _write_site(answer: "SiteAnswer", folder: Path, ahead: str, model: Path, row
 
 def _print_ignored(names: tuple[str, ...]) -> None:
     if names:
-        from wri.datasets.columns import listed
-
         print_note(f"columns that were not in training are ignored: {listed(names)}")
 
 

@@ -16,12 +16,11 @@ import numpy as np
 import pandas as pd
 
 from wri.cli.writing import writer_for
-from wri.datasets.columns import listed
 from wri.datasets.image_folder import SUFFIXES
 from wri.datasets.schema import TableSchema
 from wri.datasets.table_chunks import TableFile, as_numbers
 from wri.datasets.table_files import check_memory
-from wri.errors import InputError
+from wri.errors import InputError, listed
 from wri.estimators.evidence import Assessment
 from wri.estimators.pipeline import last_step
 from wri.evaluation.outcomes import Outcomes

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from wri.errors import InputError, shorten
+from wri.errors import InputError, listed, shorten
 from wri.rows import first_gap, merge_spellings, order_labels, read_number
 
 MOST_FRACTIONS = 20  # more different labels than this, with fractions, are a measurement
 TASKS = ("classes", "numbers")
 SHOWN = 10  # names in a message
+FEWEST_ROWS = 2  # per environment, for the batches of every objective
 
 
 def read_labels(
@@ -58,11 +59,29 @@ def read_labels(
     twins = [name for name, key in zip(names, keys, strict=True) if same[key] > 1]
     if twins:
         raise InputError(
-            f"{path}: column {column!r} writes one number in several ways, {listed_names(twins)}; "
+            f"{path}: column {column!r} writes one number in several ways, {listed(twins, SHOWN)}; "
             "write it in one way"
         )
     order = order_labels(names)
     return tuple(names[code] for code in order), np.argsort(order)[codes]
+
+
+def count_environments(
+    where: Path | str, column: str, names: Sequence[str], codes: np.ndarray, word: str
+) -> np.ndarray:  # [n] -> [E]
+    """Return the rows of each environment; refuse a single one, and one with too few rows."""
+    sizes = np.bincount(codes)
+    if len(names) < 2:
+        raise InputError(
+            f"{where}: column {column!r} holds only one {word}, {shorten(names[0])!r}; at least "
+            f"two are needed: name another column or add rows of another {word}"
+        )
+    if sizes.min() < FEWEST_ROWS:
+        raise InputError(
+            f"{where}: {word} {shorten(names[int(sizes.argmin())])!r} of column {column!r} has "
+            f"{sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or merge it"
+        )
+    return sizes
 
 
 def read_targets(
@@ -127,9 +146,3 @@ def _numbers(path: Path | str, column: str, values: Any) -> np.ndarray:
             f"{path}: column {column!r} is {numbers[0]:g} in every row; name another column"
         )
     return numbers
-
-
-def listed_names(names: Sequence[str]) -> str:
-    """List the first ten names in quotes, and the number of others."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(repr(shorten(name)) for name in names[:SHOWN]) + more

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wri.datasets.environments import LabelledFile
-from wri.datasets.labels import TASKS, listed_names, read_labels, read_targets
+from wri.datasets.labels import SHOWN, TASKS, count_environments, read_labels, read_targets
 from wri.datasets.table_files import check_names, read_frame
-from wri.errors import InputError, check_option, shorten
+from wri.errors import InputError, check_option, listed, shorten
 from wri.rows import first_gap
 
 if TYPE_CHECKING:
     import pandas as pd
-
-FEWEST_ROWS = 2  # per environment, for the batches of every objective
 
 
 def read_table(
@@ -78,19 +76,7 @@ def _table(
 ) -> LabelledFile:
     targets, places = features.pop(target), features.pop(environment)
     environments, sites = read_labels(path, environment, places, any_text=True)
-    sizes = np.bincount(sites)
-    if len(environments) < 2:
-        raise InputError(
-            f"{path}: column {environment!r} holds only one environment, "
-            f"{shorten(environments[0])!r}; at least two are needed: name another column or add "
-            "rows of another environment"
-        )
-    if sizes.min() < FEWEST_ROWS:
-        raise InputError(
-            f"{path}: environment {shorten(environments[sizes.argmin()])!r} of column "
-            f"{environment!r} has {sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or "
-            "merge it"
-        )
+    sizes = count_environments(path, environment, environments, sites, "environment")
     classes, y = read_targets(path, target, targets, task)
     _check_numbers(path, features)
     order = np.argsort(sites, kind="stable")
@@ -138,5 +124,5 @@ def _check_numbers(path: Path, features: "pd.DataFrame") -> None:
         cell = shorten(column.iloc[row])
         raise InputError(
             f"{path}: column {shorten(texts[0])!r}, row {row + 1} is {cell!r}, not a "
-            f"number; encode or drop {listed_names(texts)}"
+            f"number; encode or drop {listed(texts, SHOWN)}"
         )

@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 from sklearn.pipeline import Pipeline
 
-from wri.datasets.labels import listed_names
+from wri.datasets.labels import SHOWN
 from wri.datasets.table_chunks import open_table
 from wri.datasets.table_files import check_names, count_parquet, reading_bytes
 from wri.datasets.table_rows import SourceFile, TableRows, digest_file, leave_columns_out, separate
-from wri.errors import InputError, shorten
+from wri.errors import InputError, listed, shorten
 from wri.jobs import Runner, run_calls
 from wri.number_text import write_number
 from wri.progress import Progress, silent
@@ -121,8 +121,8 @@ def scan_folder(
         differ = sorted({*scan.names} ^ {*first.names} - {*leave_out})
         if differ:
             raise InputError(
-                f"{path} and {folder.files[0]} differ in the column {listed_names(differ)}; add it "
-                f"where it is missing, or leave it out with --drop {differ[0]}"
+                f"{path} and {folder.files[0]} differ in the column {listed(differ, SHOWN)}; add "
+                f"it where it is missing, or leave it out with --drop {differ[0]}"
             )
     there = dict.fromkeys(name for path in folder.files for name in scans[path].names)
     (frame,) = leave_columns_out([found.sample.reset_index(drop=True)], leave_out, there)

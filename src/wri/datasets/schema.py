@@ -20,15 +20,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from wri.datasets.column_kinds import find_column
-from wri.datasets.columns import (
-    KINDS,
-    READ,
-    REFUSED,
-    Column,
-    ColumnReader,
-    listed,
-)
-from wri.errors import InputError, check_option, shorten
+from wri.datasets.columns import KINDS, READ, REFUSED, Column, ColumnReader
+from wri.errors import InputError, check_option, listed, shorten
 
 __all__ = ["TableSchema"]
 

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from wri.datasets.labels import TASKS, listed_names, read_labels, read_targets
+from wri.datasets.labels import SHOWN, TASKS, count_environments, read_labels, read_targets
 from wri.datasets.table_files import FileFrame, check_memory, check_names, read_frame
-from wri.errors import InputError, check_option, shorten, suggest
+from wri.errors import InputError, check_option, listed, shorten, suggest
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FEWEST_ROWS = 2  # per environment
-BLOCK = 1 << 20  # bytes
 FROM_FILE = "file"  # name of the environment column if each file is an environment
 
 
@@ -156,7 +154,7 @@ def leave_columns_out(
         if name not in there:
             raise InputError(
                 f"--drop names {name!r}, but there is no such column{suggest(name, there)}; the "
-                f"columns are {listed_names(list(there))}"
+                f"columns are {listed(there, SHOWN)}"
             )
     return [frame.drop(columns=[*names], errors="ignore") for frame in frames]
 
@@ -186,8 +184,8 @@ def _join(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]", by_file: bool
         if only:
             others = next(p for p, f in zip(paths, frames, strict=True) if only[0] not in f.columns)
             raise InputError(
-                f"{path} has the column {listed_names(only)}, but {others} does not; add it there, "
-                f"or leave it out with --drop {only[0]}"
+                f"{path} has the column {listed(only, SHOWN)}, but {others} does not; add it "
+                f"there, or leave it out with --drop {only[0]}"
             )
     if by_file:
         stems = [path.stem for path in paths]
@@ -219,7 +217,7 @@ def separate(
 ) -> TableRows:
     """Separate target, environment and blocks from the features."""
     names, codes = read_labels(where, environment, frame.pop(environment), any_text=True)
-    _check_environments(where, environment, names, codes)
+    count_environments(where, environment, names, codes, "site")
     classes, y = read_targets(where, target, frame.pop(target), task)
     if not frame.shape[1] - (blocks is not None):
         raise InputError(f"{where} has no features: columns besides {target!r} and {environment!r}")
@@ -234,22 +232,6 @@ def separate(
     )
 
 
-def _check_environments(
-    where: str, environment: str, names: Sequence[str], codes: np.ndarray
-) -> None:
-    sizes = np.bincount(codes)
-    if len(names) < 2:
-        raise InputError(
-            f"{where}: column {environment!r} holds only one site, {shorten(names[0])!r}; "
-            "at least two are needed: name another column or add rows of another site"
-        )
-    if sizes.min() < FEWEST_ROWS:
-        raise InputError(
-            f"{where}: site {shorten(names[int(sizes.argmin())])!r} of {environment!r} "
-            f"has {sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or merge it"
-        )
-
-
 def _class_labels(names: Sequence[str]) -> np.ndarray:
     """Return labels as whole numbers if all are written as such, else as texts."""
     try:
@@ -262,8 +244,5 @@ def _class_labels(names: Sequence[str]) -> np.ndarray:
 
 def digest_file(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
