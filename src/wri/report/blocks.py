@@ -133,6 +133,14 @@ class Section:
         return sum(isinstance(each, Notice) and each.tone == "warning" for each in self.blocks)
 
 
+def make_card(
+    title: str, facts: Sequence[tuple[str, str]], limits: Sequence[str], command: str
+) -> Section:
+    """Make the last section of a page: facts, what it does not tell, and the command."""
+    blocks: list[Block] = [FactList(facts), BulletList(limits), CommandBlock(command, "Made by")]
+    return Section(title=title, blocks=blocks)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """Self-contained page."""
