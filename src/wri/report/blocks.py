@@ -40,6 +40,9 @@ class PageCell:
     best: bool = False  # whether the cell stands out among those it is compared with
     tone: Literal["", "warning"] = ""  # "warning" marks numbers that need attention with a sign
 
+    def __str__(self) -> str:
+        return f"{self.text} {self.detail}".strip()
+
 
 @dataclass(frozen=True, kw_only=True)
 class PageTable:
