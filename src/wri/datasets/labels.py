@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wri.errors import InputError, listed, shorten
-from wri.rows import first_gap, merge_spellings, order_labels, read_number
+from wri.rows import find_missing, merge_spellings, order_labels, read_number
 
 MOST_FRACTIONS = 20  # more different labels than this, with fractions, are a measurement
 TASKS = ("classes", "numbers")
@@ -27,14 +27,7 @@ def read_labels(
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """Return names in order, and the number of each row's name.
 
-    Parameters
-    ----------
-    path, column
-        For messages.
-    values
-        Cells of the column, `[n]`.
-    any_text
-        Whether "nan" and "inf" are names like all others; only blank texts are missing then.
+    With `any_text` "nan" and "inf" are names like all others, and only blank texts are missing.
     """
     import pandas as pd
 
@@ -89,15 +82,8 @@ def read_targets(
 ) -> tuple[tuple[str, ...] | None, np.ndarray]:
     """Return names and numbers of classes, or None and numbers.
 
-    Parameters
-    ----------
-    path, target
-        File and column, for messages.
-    values
-        Cells of the column, `[n]`.
-    task
-        "classes" or "numbers"; by default targets are numbers if they are fractions of more than
-        20 different values, or numbers of which most differ.
+    Without a `task`, targets are numbers if they are fractions of more than 20 different values, or
+    numbers of which most differ.
     """
     import pandas as pd
 
@@ -134,12 +120,12 @@ def _numbers(path: Path | str, column: str, values: Any) -> np.ndarray:
             f"{path}: column {column!r}, row {texts[0] + 1} is {shorten(given[texts[0]])!r}, not a "
             "number; correct it, or treat the column as classes"
         )
-    gap = first_gap(numbers)
-    if gap is not None:
-        what = "missing" if gap.kind == "NaN" else "infinite"
+    lost = find_missing(numbers)
+    if lost is not None:
+        what = "missing" if lost.kind == "NaN" else "infinite"
         raise InputError(
-            f"{path}: column {column!r}, row {gap.row + 1} is {what} ({gap.count} in all); fill in "
-            "or drop such rows"
+            f"{path}: column {column!r}, row {lost.row + 1} is {what} ({lost.count} in all); fill "
+            "in or drop such rows"
         )
     if len(np.unique(numbers)) == 1:
         raise InputError(

@@ -15,7 +15,7 @@ from wri.datasets.environments import LabelledFile
 from wri.datasets.labels import SHOWN, TASKS, count_environments, read_labels, read_targets
 from wri.datasets.table_files import check_names, read_frame
 from wri.errors import InputError, check_option, listed, shorten
-from wri.rows import first_gap
+from wri.rows import find_missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,13 +107,13 @@ def _check_numbers(path: Path, features: "pd.DataFrame") -> None:
     for name, column in features.items():
         if column.dtype.kind not in "fiub":
             texts.append(name)
-        gap = first_gap(column.to_numpy())
-        if gap is None:
+        lost = find_missing(column.to_numpy())
+        if lost is None:
             continue
         if not cells:
-            what = "missing" if gap.kind == "NaN" else "infinite"
-            first = f"column {shorten(name)!r}, row {gap.row + 1} is {what}"
-        cells += gap.count
+            what = "missing" if lost.kind == "NaN" else "infinite"
+            first = f"column {shorten(name)!r}, row {lost.row + 1} is {what}"
+        cells += lost.count
     if cells:
         raise InputError(
             f"{path}: {first} ({cells} in all); fill in or drop such rows, or drop the column"

@@ -50,23 +50,9 @@ def read_frame(
 ) -> FileFrame:
     """Read all columns of a file with at least one row.
 
-    Parameters
-    ----------
-    path
-        A .csv, .tsv or .txt with a header; a .parquet (needs pyarrow); or a .npz.
-    check
-        Called with the path and the names of the columns before the rows are read.
-    labels
-        Columns of labels: every cell of a text file is its text, "007" and "nan" too.
-    texts
-        Columns that stay texts; NA, NaN and null in a text file are missing.
-    delimiter, encoding
-        Of a text file; found when None.
-
-    Raises
-    ------
-    InputError
-        For a file that is missing, empty, damaged or of another kind.
+    `check` is called with the path and the names of the columns before the rows are read. In text
+    files, cells of `labels` are their texts, "007" and "nan" too; columns of `texts` stay texts,
+    but NA, NaN and null are missing.
     """
     path = check_file(path)
     ending = path.suffix.lower()

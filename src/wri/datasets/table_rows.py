@@ -95,26 +95,11 @@ def read_rows(
     encoding: str | None = None,
     memory: float = 4.0,
 ) -> TableRows:
-    """Read files of raw columns.
+    """Read files of raw columns; paths may be patterns such as `site_*.csv`.
 
-    Parameters
-    ----------
-    paths
-        Text tables, Parquet or .npz files, or patterns such as `site_*.csv`.
-    target
-        The column of targets.
-    environment
-        The column of environments; None takes each file for one, named by its stem.
-    task
-        "classes" or "numbers"; found out when None.
-    blocks
-        A column whose equal cells mark rows that depend on each other, such as week or patient.
-    leave_out
-        Columns that are not read. Only these may be missing in some of the files.
-    delimiter, encoding
-        Of text tables; found when None.
-    memory
-        GB that reading may take; larger files are refused unread.
+    Without an `environment` each file is one, named by its stem. Equal cells of the column `blocks`
+    mark rows that depend on each other. Only columns to `leave_out` may be missing in some files.
+    Files that would take more than `memory` GB are refused unread.
     """
     if task is not None:
         check_option("--task", task, TASKS)
