@@ -42,6 +42,7 @@ from wri.boosting import TreeSettings
 from wri.datasets import (
     Simulation,
     SimulationSetting,
+    ThresholdHospital,
     joined,
     load_heart,
     threshold_hospitals,
@@ -57,7 +58,6 @@ from wri.datasets.threshold_hospitals import (
 from wri.datasets.threshold_hospitals import (
     UNRELATED as THRESHOLD_UNRELATED,
 )
-from wri.datasets.threshold_hospitals import drawn_threshold_hospitals
 from wri.paper.experiments.heart import EstimatorLine, measured, predicted, split
 from wri.report.intervals import paired_interval
 
@@ -145,6 +145,25 @@ def make_models(growth: TreeSettings) -> dict[str, Callable[[int], Any]]:
 def growth_for(rows: int) -> TreeSettings:
     """How the estimators' trees grow by default on so many rows."""
     return TreeSettings().complete(rows)
+
+
+def drawn_threshold_hospitals(
+    seed: int,
+) -> tuple[tuple[ThresholdHospital, ...], ThresholdHospital, ThresholdHospital]:
+    """Four training hospitals and two new ones, whose marker is reversed and unrelated.
+
+    Means of causes lie between −1 and 1. Strengths of markers lie between 0 and 1.5 in training,
+    and are negative or zero at the new hospitals.
+    """
+    random = np.random.default_rng([seed, 7])
+
+    def draw(name: str, low: float, high: float) -> ThresholdHospital:
+        causes = tuple(random.uniform(-1, 1, 3).tolist())
+        return ThresholdHospital(name=name, causes=causes, marker=float(random.uniform(low, high)))
+
+    training = tuple(draw(f"training {k}", 0.0, 1.5) for k in range(len(THRESHOLD_TRAINING)))
+    unrelated, turned = draw("unrelated", 0.0, 0.0), draw("reversed", -1.5, 0.0)
+    return training, turned, unrelated
 
 
 def sample_hospitals(data: str, seed: int) -> tuple[Any, Parts]:

@@ -8,7 +8,7 @@ import pytest
 
 from wri.diagnosis.inputs import standardised
 from wri.errors import InputError
-from wri.rows import Scaling, first_gap, number_environments, order_labels, refuse_gaps
+from wri.rows import Scaling, find_missing, number_environments, order_labels, refuse_missing
 
 
 def ordered(labels):
@@ -139,22 +139,22 @@ NAN, INFINITY = float("nan"), float("inf")
     ],
 )
 def test_the_first_gap_is_found_and_all_are_counted(values, expected):
-    assert first_gap(np.asarray(values)) == expected
+    assert find_missing(np.asarray(values)) == expected
 
 
 @pytest.mark.parametrize(
     "values", [[[1, 2]], [1.5, -2.0], [True, False], ["a", ""], np.empty((0, 3)), [2**64, "a"]]
 )
 def test_values_without_gaps(values):
-    assert first_gap(np.asarray(values)) is None
+    assert find_missing(np.asarray(values)) is None
 
 
 def test_a_gap_is_refused_with_its_place_and_the_remedy():
     x = np.array([[1.0, 2.0], [3.0, INFINITY]])
     with pytest.raises(InputError, match=r"X contains infinity: row 1, column 1 \(1 cells.*fill"):
-        refuse_gaps(x, None)
+        refuse_missing(x, None)
     with pytest.raises(InputError, match="on contains infinity: row 1, column 'dose'"):
-        refuse_gaps(x, ["age", "dose"], "on")
+        refuse_missing(x, ["age", "dose"], "on")
 
 
 @pytest.mark.parametrize(

@@ -62,3 +62,11 @@ def test_the_least_worst_regret_is_that_of_the_candidate_between_two_extremes(mo
     peer_models = importlib.import_module("peer_models")
     losses = np.array([[1.0, 2.0], [1.2, 1.2], [2.0, 1.0]])  # best in one future, half way, other
     assert peer_models.least_worst_regret(losses) == 1
+
+
+def test_a_draw_of_hospitals_depends_on_its_seed_alone(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "studies"))
+    draw = importlib.import_module("boosting").drawn_threshold_hospitals
+    assert draw(3) == draw(3) != draw(4)
+    _, turned, unrelated = draw(3)
+    assert turned.marker < 0 == unrelated.marker

@@ -48,3 +48,10 @@ def shorten(value: object) -> str:
     """Return a text of at most 80 characters for a message."""
     text = str(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def listed(names: Iterable[object], most: int = 6) -> str:
+    """List the first names for a message, in quotes, and the number of others."""
+    quoted = [repr(shorten(name)) for name in names]
+    more = f" and {len(quoted) - most} more" if len(quoted) > most else ""
+    return ", ".join(quoted[:most]) + more

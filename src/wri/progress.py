@@ -8,15 +8,7 @@ Progress = Callable[[int, int], None]
 
 
 def silent(done: int, of: int) -> None:
-    """Ignore progress.
-
-    Parameters
-    ----------
-    done : int
-        Amount of work done.
-    of : int
-        Amount of work in all.
-    """
+    """Ignore progress."""
 
 
 def part(progress: Progress, n: int, parts: int) -> Progress:

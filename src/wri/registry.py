@@ -96,35 +96,27 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {}
 """Algorithms by name: networks of all objectives, then trees."""
 
 
-def _add_network(entry: ObjectiveEntry) -> None:
-    ALGORITHMS[entry.name] = AlgorithmEntry(
-        name=entry.name,
-        label=entry.label,
-        colour=entry.colour,
+def _add_algorithm(entry: ObjectiveEntry, boosted: bool = False) -> None:
+    """Add the networks of an objective, or its boosted trees."""
+    name = f"{entry.name}-boosting" if boosted else entry.name
+    ALGORITHMS[name] = AlgorithmEntry(
+        name=name,
+        label=f"{entry.label} boosting" if boosted else entry.label,
+        colour=_darker(entry.colour) if boosted else entry.colour,
         objective=entry.name,
-        estimator=entry.label,
-    )
-
-
-def _add_trees(entry: ObjectiveEntry) -> None:
-    ALGORITHMS[f"{entry.name}-boosting"] = AlgorithmEntry(
-        name=f"{entry.name}-boosting",
-        label=f"{entry.label} boosting",
-        colour=_darker(entry.colour),
-        objective=entry.name,
-        estimator=f"{entry.label}Boosting",
+        estimator=f"{entry.label}Boosting" if boosted else entry.label,
     )
 
 
 def add_objective(entry: ObjectiveEntry, boosted: bool) -> None:
     """Add an objective, for networks and, if asked for, for boosted trees."""
     OBJECTIVES[entry.name] = entry
-    _add_network(entry)
+    _add_algorithm(entry)
     if boosted:
-        _add_trees(entry)
+        _add_algorithm(entry, boosted)
 
 
 for _entry in OBJECTIVES.values():
-    _add_network(_entry)
+    _add_algorithm(_entry)
 for _name in BOOSTED:
-    _add_trees(OBJECTIVES[_name])
+    _add_algorithm(OBJECTIVES[_name], boosted=True)

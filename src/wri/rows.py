@@ -21,15 +21,7 @@ LARGE = 1e100  # columns beyond it, or below its inverse, are rescaled before th
 
 
 class Environments(NamedTuple):
-    """Environments of all rows.
-
-    Attributes
-    ----------
-    labels : ndarray of shape (E,)
-        Labels in the order of `order_labels`.
-    number : ndarray of shape (N,)
-        Number of each row's label.
-    """
+    """Environments of all rows."""
 
     labels: np.ndarray  # [E], in the order of `order_labels`
     number: np.ndarray  # [N], each row's place in `labels`
@@ -53,22 +45,7 @@ class Environments(NamedTuple):
 
 
 def number_environments(given: Iterable[Any], what: str, n_rows: int) -> Environments:
-    """Number the labels of rows in their natural order.
-
-    Parameters
-    ----------
-    given : iterable
-        One label per row, of any hashable type.
-    what : str
-        Name of the labels in errors.
-    n_rows : int
-        Required number of labels.
-
-    Returns
-    -------
-    environments : Environments
-        Different labels and the number of each row's label.
-    """
+    """Number the labels of rows, of any hashable type, in their natural order."""
     import pandas as pd
 
     labels = pd.Series(_column(given))
@@ -215,15 +192,7 @@ class NumericTable(NamedTuple):
 
 
 def read_sites(X: Any, groups: Iterable[Any]) -> NumericTable:
-    """Read a table of numbers without missing values from at least two environments.
-
-    Parameters
-    ----------
-    X : DataFrame or array-like of shape (n_rows, n_features)
-        Numbers.
-    groups : iterable of shape (n_rows,)
-        Environment of each row, any hashable labels.
-    """
+    """Read a table of numbers without missing values from at least two environments."""
     import pandas as pd
 
     shape = np.shape(X)
@@ -245,7 +214,7 @@ def read_sites(X: Any, groups: Iterable[Any]) -> NumericTable:
         raise InputError(
             f"X must hold numbers only ({error}); encode texts and categories first"
         ) from error
-    refuse_gaps(x, names)
+    refuse_missing(x, names)
     numbered = names or [f"column {column}" for column in range(x.shape[1])]
     return NumericTable(x, tuple(numbered), environments)
 
@@ -349,7 +318,7 @@ class MissingCell(NamedTuple):
     count: int  # type: ignore[assignment]  # of such cells in all; nobody needs tuple.count
 
 
-def first_gap(values: np.ndarray) -> MissingCell | None:  # [n, D] or [n]
+def find_missing(values: np.ndarray) -> MissingCell | None:  # [n, D] or [n]
     """Return the first missing or infinite cell, or None; the same rule in the whole package."""
     if values.dtype.kind in "iub":
         return None
@@ -377,14 +346,14 @@ def refuse_infinite(predictions: np.ndarray) -> None:  # [n, C]
         )
 
 
-def refuse_gaps(X: np.ndarray, names: Any, what: str = "X") -> None:
+def refuse_missing(X: np.ndarray, names: Any, what: str = "X") -> None:
     """Raise an error that names the first cell with NaN or infinity."""
-    gap = first_gap(X)
-    if gap is None:
+    lost = find_missing(X)
+    if lost is None:
         return
-    where = f"column {gap.column}" if names is None else f"column {shorten(names[gap.column])!r}"
+    where = f"column {lost.column}" if names is None else f"column {shorten(names[lost.column])!r}"
     raise InputError(
-        f"{what} contains {gap.kind}: row {gap.row}, {where} ({gap.count} cells in all are NaN or "
-        "infinity); fill them first, for example with sklearn.impute.SimpleImputer, or drop the "
+        f"{what} contains {lost.kind}: row {lost.row}, {where} ({lost.count} cells in all are NaN "
+        "or infinity); fill them first, for example with sklearn.impute.SimpleImputer, or drop the "
         "rows"
     )

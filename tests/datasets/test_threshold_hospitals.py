@@ -9,7 +9,6 @@ from wri.datasets.threshold_hospitals import (
     REVERSED,
     TRAINING,
     UNRELATED,
-    drawn_threshold_hospitals,
     log_odds,
 )
 
@@ -38,10 +37,7 @@ def test_the_marker_follows_the_diagnosis_and_turns_round():
         assert abs(x[y == 0, 3].mean() + hospital.marker) < 0.05
 
 
-def test_a_draw_depends_on_its_seed_alone():
-    one, other = drawn_threshold_hospitals(3), drawn_threshold_hospitals(3)
-    assert one == other != drawn_threshold_hospitals(4)
-    assert one.reversed_marker.marker < 0 == one.unrelated_marker.marker
+def test_rows_of_all_hospitals():
     x, y, site = joined(threshold_hospitals(20, 0))
     assert x.shape == (80, 5)
     assert len(set(site)) == 4

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from textwrap import fill
 from typing import Any, TextIO, cast
 
 from rich.console import Console
@@ -104,6 +105,12 @@ def echo(text: str) -> None:
     """Print a line of the results."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def echo_wrapped(text: str, first: str = "") -> None:
+    """Print a paragraph of the results; `first` begins its first line and indents the others."""
+    indent = " " * len(first)
+    echo(fill(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False))
 
 
 def show_plain_table(

@@ -6,13 +6,12 @@ import sys
 from datetime import date
 from functools import partial
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from wri.cli import fit_options as options
 from wri.cli.console import (
-    WIDTH,
     echo,
+    echo_wrapped,
     ending_cleanly,
     make_progress,
     print_note,
@@ -25,7 +24,6 @@ from wri.errors import InputError, shorten
 if TYPE_CHECKING:
     from wri.datasets.table_rows import TableRows
     from wri.evaluation.diagnosing import Answer
-    from wri.report.blocks import PageCell, PageTable
 
 MOST_SHOWN = 12  # lines of a table in the terminal
 HELP = """Show what changes between the sites, and what they have in common.
@@ -156,15 +154,7 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
     from wri.report.pages.diagnosis_page import answer_table
 
     if as_json:
-        found = {
-            name: {
-                "question": answer.question,
-                "answered": answer.answered,
-                "meaning": answer.meaning,
-                "table": _plain(answer_table(answer)),
-            }
-            for name, answer in answers.items()
-        }
+        found = {name: _document(answer) for name, answer in answers.items()}
         first = answers["changes"]
         verdict = {
             "answer": "changes" if first.changes else "none" if first.answered else "unknown",
@@ -172,19 +162,18 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
             "sentence": first.meaning,
             "flagged": flagged_document(first.changes),
         }
-        written = {"page": None if page is None else str(page), "next": ahead}
+        written = {"page": page and str(page), "next": ahead}
         echo(json.dumps({"verdict": verdict, "answers": found, **written}))
         return
     for place, answer in enumerate(answers.values()):
         if place:
             echo("")
-        echo(fill(f"{answer.question} {answer.meaning}", WIDTH, break_on_hyphens=False))
+        echo_wrapped(f"{answer.question} {answer.meaning}")
         table = answer_table(answer)
         if table is not None:
             echo("")
-            cells = [[*map(_text, row)] for row in table.rows[:MOST_SHOWN]]
             echo(table.caption)
-            show_plain_table(table.columns, cells)
+            show_plain_table(table.columns, [[*map(str, row)] for row in table.rows[:MOST_SHOWN]])
             if len(table.rows) > MOST_SHOWN:
                 echo(f"{len(table.rows) - MOST_SHOWN} more lines; -o FOLDER writes a page")
     echo("")
@@ -193,11 +182,11 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
     echo(f"Next: {ahead}")
 
 
-def _plain(table: "PageTable | None") -> list[dict[str, str]] | None:
-    if table is None:
-        return None
-    return [dict(zip(table.columns, map(_text, row), strict=True)) for row in table.rows]
+def _document(answer: "Answer") -> dict[str, Any]:
+    """Return an answer for JSON."""
+    from wri.report.pages.diagnosis_page import answer_table
 
-
-def _text(cell: "str | PageCell") -> str:
-    return cell if isinstance(cell, str) else f"{cell.text} {cell.detail}".strip()
+    table = answer_table(answer)
+    rows = table and [dict(zip(table.columns, map(str, row), strict=True)) for row in table.rows]
+    document = {"question": answer.question, "answered": answer.answered}
+    return {**document, "meaning": answer.meaning, "table": rows}

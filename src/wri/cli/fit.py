@@ -7,14 +7,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from wri.cli import fit_options as options
 from wri.cli.console import (
-    WIDTH,
     describe,
     echo,
+    echo_wrapped,
     ending_cleanly,
     make_progress,
     print_note,
@@ -120,30 +119,21 @@ def fit(
 def _fit_files(
     files: list[Path], fit_rows: Callable[..., None], options: "FitOptions", **read: Any
 ) -> None:
-    """Read the rows of files or of a folder, in chunks with --fast, and fit them."""
-    from wri.datasets.parquet_folders import files_in_memory
+    """Read the rows of files or of a folder, and fit them; a folder in chunks with --fast."""
+    from wri.datasets.parquet_folders import Folder, files_in_memory, find_files, scan_folder
     from wri.datasets.table_rows import read_rows
     from wri.evaluation.fitting import fit_table
+    from wri.evaluation.folder_fit import check_folder_options, fit_folder
+    from wri.jobs import open_runner
 
-    folder = files[0] if len(files) == 1 and files[0].is_dir() else None
-    if folder is None or not options.fast:
-        paths = files if folder is None else files_in_memory(folder, read["memory"])
+    path = files[0] if len(files) == 1 and files[0].is_dir() else None
+    if path is None or not options.fast:
+        paths = files if path is None else files_in_memory(path, read["memory"])
         fit_rows(read_rows(paths, **read), fit=fit_table)
         return
     if read["environment"] is None or read["blocks"] is not None:
         raise InputError("a folder with --fast needs --env, and allows no --blocks")
-    used = {name: read[name] for name in ("target", "environment", "task", "leave_out")}
-    _fit_folder(folder, fit_rows, options, **used)
-
-
-def _fit_folder(
-    path: Path, fit_rows: Callable[..., None], options: "FitOptions", **columns: Any
-) -> None:
-    """Fit a folder of Parquet files in chunks."""
-    from wri.datasets.parquet_folders import Folder, find_files, scan_folder
-    from wri.evaluation.folder_fit import check_folder_options, fit_folder
-    from wri.jobs import open_runner
-
+    columns = {name: read[name] for name in ("target", "environment", "task", "leave_out")}
     check_folder_options(options)
     with open_runner(options.backend) as runner:
         folder = Folder(path, find_files(path), runner, print_note)
@@ -266,19 +256,15 @@ def finish(
 ) -> None:
     """Print the results and the paths."""
     if as_json:
-        echo(
-            json.dumps(
-                {**fit_document(fitted), "model": str(output), "report": str(report), **more}
-            )
-        )
+        written = {"model": str(output), "report": str(report), **more}
+        echo(json.dumps({**fit_document(fitted), **written}))
         return
     show_verdict(fitted)
     for text in fitted.warnings:
         print_note(f"warning: {text}")
-    folder = shlex.quote(str(output))
-    rows = "new-pictures/" if "broken" in more else "new.csv"
-    before = "predict" if "broken" in more else "site"
-    echo(f"Next: wri {before} {folder} {rows} (before deployment), open {report}")
+    command = "predict {} new-pictures/" if "broken" in more else "site {} new.csv"
+    command = command.format(shlex.quote(str(output)))
+    echo(f"Next: wri {command} (before deployment), open {report}")
 
 
 def fit_document(fit: "TableFit") -> dict[str, Any]:
@@ -314,14 +300,14 @@ def show_verdict(fitted: "TableFit") -> None:
 
     verdict, held = fitted.verdict, fitted.held_out
     echo("")
-    echo(fill(f"{verdict.question} {verdict.sentence}", WIDTH))
+    echo_wrapped(f"{verdict.question} {verdict.sentence}")
     if held is not None:
         echo("")
         heads, lines = future_table(fitted)
         show_plain_table(heads, lines, wide=bool(held.columns))
     echo("")
     for text in filter(None, (*verdict.advice, verdict.kept, verdict.untried)):
-        echo(fill(text, WIDTH, break_on_hyphens=False))
+        echo_wrapped(text)
 
 
 def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_json: bool) -> None:
@@ -334,16 +320,11 @@ def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_jso
         raise InputError(f"--images takes one folder ROOT/SITE/CLASS/*.jpg, not {len(files)} paths")
     with make_progress() as bar:
         task = bar.add_task("features", total=None)
-        found = fit_pictures(
-            files[0],
-            options,
-            progress=partial(update, bar, task),
-            status=partial(describe, bar, task),
-        )
+        step, status = partial(update, bar, task), partial(describe, bar, task)
+        found = fit_pictures(files[0], options, progress=step, status=status)
         describe(bar, task, "report")
         read = {f"{files[0]}: {len(found.folder):,} pictures": found.backbone}
         page = build_fit_page(found.fit, read, command_line(), {}, more=picture_sections(found))
         report = write_model(found.model, page, output)
-    finish(
-        found.fit, output, report, as_json, {"broken": {str(k): v for k, v in found.broken.items()}}
-    )
+    broken = {str(path): reason for path, reason in found.broken.items()}
+    finish(found.fit, output, report, as_json, {"broken": broken})

@@ -42,8 +42,7 @@ DataFile = Annotated[
 Target = Annotated[str | None, typer.Option(help="Column of the target in --data.")]
 Env = Annotated[str | None, typer.Option(help="Column of the environment in --data.")]
 Task = Annotated[
-    str | None,
-    typer.Option(help="Kind of the target: classes or numbers. Detected by default."),
+    str | None, typer.Option(help="Kind of the target: classes or numbers. Detected by default.")
 ]
 Algorithms = Annotated[
     list[str] | None,
@@ -145,8 +144,7 @@ SweepFolder = Annotated[Path, typer.Argument(help="Sweep folder of DomainBed.")]
 DomainBedSelections = Annotated[
     list[str] | None,
     typer.Option(
-        "--selection",
-        help=f"Selection methods: {', '.join(DOMAINBED_SELECTIONS)}. All by default.",
+        "--selection", help=f"Selection methods: {', '.join(DOMAINBED_SELECTIONS)}. All by default."
     ),
 ]
 OnlyDone = Annotated[

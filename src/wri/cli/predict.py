@@ -6,68 +6,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from wri.cli.console import WIDTH, echo, ending_cleanly, messages, print_note, show_plain_table
+from wri.cli import fit_options as options
+from wri.cli.console import (
+    echo,
+    echo_wrapped,
+    ending_cleanly,
+    messages,
+    print_note,
+    show_plain_table,
+)
 from wri.cli.fit import command_line
-from wri.cli.fit_options import PageFolder
-from wri.errors import InputError, shorten
+from wri.errors import InputError, listed, shorten
 
 if TYPE_CHECKING:
     from wri.cli.predicting import PredictionSummary
-    from wri.evaluation.outcomes import Outcomes
     from wri.evaluation.site_answer import SiteAnswer
-
-Model = Annotated[Path, typer.Argument(help="Folder of a saved model.", show_default=False)]
-Rows = Annotated[
-    Path,
-    typer.Argument(
-        help="CSV or Parquet file; for models of pictures, a folder of pictures.",
-        show_default=False,
-    ),
-]
-Output = Annotated[
-    Path,
-    typer.Option("--output", "-o", help="A .csv or .parquet file; replaced when complete."),
-]
-Keep = Annotated[
-    str | None,
-    typer.Option(help="Input columns to keep, such as id,ward, or none; all by default."),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(help="Column of outcomes, to measure the model."),
-]
-Prefix = Annotated[str, typer.Option(help="Prefix of the names of the added columns.")]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(help="Delimiter of cells: one character, or tab; detected by default."),
-]
-Encoding = Annotated[
-    str | None, typer.Option(help="Encoding, such as latin-1; detected by default.")
-]
-Memory = Annotated[float, typer.Option(min=0.01, help="Memory limit for reading, in GB.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Level = Annotated[float, typer.Option(help="Level of the interval for the loss.")]
-Plot = Annotated[
-    Path | None, typer.Option(help="Draw the rarity of the rows to a .png, .svg or .pdf.")
-]
 
 
 def predict(
-    model: Model,
-    rows: Rows,
-    output: Output,
-    keep: Keep = None,
-    target: Target = None,
-    prefix: Prefix = "",
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    as_json: AsJson = False,
+    model: options.SavedModel,
+    rows: options.NewRows,
+    output: options.Predictions,
+    keep: options.KeptColumns = None,
+    target: options.Outcomes = None,
+    prefix: options.Prefix = "",
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Predict the rows of a new site, with the evidence for each.
 
@@ -86,102 +55,87 @@ def predict(
     Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted, 143
     terminated (both leave nothing half-written).
     """
+    from wri.cli.predicting import predict_file, predict_pictures
+    from wri.cli.writing import check_output
+    from wri.datasets.table_chunks import open_table
+
     with ending_cleanly():
-        done = _predict(model, rows, output, keep, target, prefix, delimiter, encoding)
+        check_output(output)
+        loaded = _load(model)
+        if rows.is_dir():
+            _check_pictures(loaded, model, rows, target)
+            from wri.estimators.pictures import PictureClassifier
+
+            with _bar("predicting") as progress:
+                classifier = PictureClassifier.load(model)
+                done = predict_pictures(classifier, rows, output, prefix, progress)
+        else:
+            _check_tables(loaded, model, "give a folder of pictures, not a file")
+            table = open_table(rows, delimiter, encoding)
+            kept = None if keep is None else [] if keep == "none" else keep.split(",")
+            columns: dict[str, Any] = {"keep": kept, "target": target, "prefix": prefix}
+            with _bar("predicting") as progress:
+                done = predict_file(loaded, table, output, **columns, progress=progress)
     if as_json:
         echo(json.dumps({"output": str(output), **done.as_dict()}))
-        return
+    else:
+        _show_predictions(done, output, prefix)
+
+
+def _check_tables(loaded: Any, folder: Path, remedy: str) -> None:
+    if hasattr(loaded, "backbone_"):
+        raise InputError(f"{folder} is a model of pictures; {remedy}")
+
+
+def _check_pictures(loaded: Any, folder: Path, rows: Path, target: str | None) -> None:
+    if not hasattr(loaded, "backbone_"):
+        raise InputError(f"{rows} is a folder, but {folder} is a model of tables; name a file")
+    if target is not None:
+        raise InputError("--target names a column, but a folder of pictures has none")
+
+
+def _show_predictions(done: "PredictionSummary", output: Path, prefix: str) -> None:
+    """Print whether the model holds, if outcomes tell, and what the rows look like."""
     _print_ignored(done.ignored)
-    if done.outcomes is not None:
-        _show_outcomes(done.outcomes)
+    outcomes, verdicts = done.outcomes, done.verdicts
+    verdict = None if outcomes is None else outcomes.verdict()
+    if outcomes is not None and verdict is not None:
+        alarm = "ALARM. " if verdict.alarms else ""
+        echo_wrapped(f"{alarm}{verdict.question} {verdict.sentence}")
+        echo("")
+        show_plain_table(*outcomes.table())
+        echo("")
+        echo_wrapped(f"{outcomes.describe_guess()} {outcomes.describe_expected()}".strip())
     for found in done.unseen_counts:
         print_note(f"warning: {found.sentence}; these rows are not supported")
     total = max(1, done.rows)
-    shares = ", ".join(
-        f"{done.verdicts[name] / total:.1%} {name}" for name in ("supported", "rare", "outside")
-    )
-    if done.verdicts["unreadable"]:
-        shares += f", {done.verdicts['unreadable']} unreadable"
-    echo(f"{done.rows:,} rows: {shares}")
+    shares = [f"{verdicts[name] / total:.1%} {name}" for name in ("supported", "rare", "outside")]
+    if verdicts["unreadable"]:
+        shares.append(f"{verdicts['unreadable']} unreadable")
+    echo(f"{done.rows:,} rows: {', '.join(shares)}")
     for reason, count in done.reasons.most_common(10):
         echo(f"  {count:,} {reason}")
     if done.positive is not None:
         echo(f"{prefix}probability is that of class {shorten(repr(done.positive))}")
-    spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in done.seconds.items())
-    print_note(spent)
+    print_note(", ".join(f"{what} {seconds:.1f} s" for what, seconds in done.seconds.items()))
     echo(f"written to {output}")
-    if done.outcomes is not None and done.outcomes.verdict().answer in ("no", "care"):
+    if verdict is not None and verdict.answer in ("no", "care"):
         echo(
             "Next: add these rows with their outcomes to the training table, then wri diagnose and "
             "wri fit on it"
         )
 
 
-def _show_outcomes(outcomes: "Outcomes") -> None:
-    """Print whether the model holds, and its measures beside those of the constant."""
-    verdict = outcomes.verdict()
-    alarm = "ALARM. " if verdict.alarms else ""
-    text = f"{alarm}{verdict.question} {verdict.sentence}"
-    echo(fill(text, WIDTH, break_on_hyphens=False))
-    echo("")
-    show_plain_table(*outcomes.table())
-    echo("")
-    text = f"{outcomes.describe_guess()} {outcomes.describe_expected()}".strip()
-    echo(fill(text, WIDTH, break_on_hyphens=False))
-
-
-def _predict(
-    folder: Path,
-    rows: Path,
-    output: Path,
-    keep: str | None,
-    target: str | None,
-    prefix: str,
-    delimiter: str | None,
-    encoding: str | None,
-) -> "PredictionSummary":
-    from wri.cli.predicting import predict_file
-    from wri.cli.writing import check_output
-    from wri.datasets.table_chunks import open_table
-
-    check_output(output)
-    loaded = _load(folder)
-    if rows.is_dir():
-        return _predict_pictures(folder, loaded, rows, output, target, prefix)
-    if hasattr(loaded, "backbone_"):
-        raise InputError(f"{folder} is a model of pictures; give a folder of pictures, not a file")
-    table = open_table(rows, delimiter, encoding)
-    kept = None if keep is None else [] if keep == "none" else keep.split(",")
-    with _bar("predicting") as progress:
-        return predict_file(
-            loaded, table, output, keep=kept, target=target, prefix=prefix, progress=progress
-        )
-
-
-def _predict_pictures(
-    folder: Path, loaded: Any, rows: Path, output: Path, target: str | None, prefix: str
-) -> "PredictionSummary":
-    if not hasattr(loaded, "backbone_"):
-        raise InputError(f"{rows} is a folder, but {folder} is a model of tables; name a file")
-    if target is not None:
-        raise InputError("--target names a column, but a folder of pictures has none")
-    from wri.cli.predicting import predict_pictures
-    from wri.estimators.pictures import PictureClassifier
-
-    with _bar("predicting") as progress:
-        return predict_pictures(PictureClassifier.load(folder), rows, output, prefix, progress)
-
-
 def site(
-    model: Model,
-    rows: Rows,
-    output: PageFolder = None,
-    level: Level = 0.95,
-    plot: Plot = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    memory: Memory = 4.0,
-    as_json: AsJson = False,
+    model: options.SavedModel,
+    rows: options.NewRows,
+    output: options.PageFolder = None,
+    level: options.Level = 0.95,
+    plot: options.Plot = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    memory: options.Memory = 4.0,
+    as_json: options.AsJson = False,
 ) -> None:
     """May the model be used at a site whose outcomes are not known yet?
 
@@ -207,10 +161,7 @@ def site(
     if plot is not None:
         check_plot(plot)
     loaded = _load(model)
-    if hasattr(loaded, "backbone_"):
-        raise InputError(
-            f"{model} is a model of pictures; use PictureClassifier.load(...).score_new_site"
-        )
+    _check_tables(loaded, model, "use PictureClassifier.load(...).score_new_site")
     summary = read_summary(loaded)
     table = open_table(rows, delimiter, encoding)
     with _bar("reading") as progress:
@@ -222,8 +173,7 @@ def site(
     if plot is not None:
         draw_site(found, plot)
     if as_json:
-        written = {"plot": None if plot is None else str(plot)}
-        written["page"] = None if page is None else str(page)
+        written = {"plot": plot and str(plot), "page": page and str(page)}
         ignored = {"ignored_columns": list(columns.ignored), "next": ahead}
         echo(json.dumps({**site_document(answer), **ignored, **written}))
         return
@@ -238,16 +188,15 @@ def _show_site(answer: "SiteAnswer") -> None:
     """Print the answer, the losses and what the rows look like."""
     from wri.report.pages.site_page import describe_nearest, loss_table, row_table
 
-    echo(fill(f"{answer.question} {answer.first_sentence}", WIDTH, break_on_hyphens=False))
+    echo_wrapped(f"{answer.question} {answer.first_sentence}")
     for reason in answer.reasons[1:]:
-        text = f"{reason.text[:1].upper()}{reason.text[1:]}"
-        echo(fill(text, WIDTH, initial_indent="- ", subsequent_indent="  "))
+        echo_wrapped(f"{reason.text[:1].upper()}{reason.text[1:]}", "- ")
     for heads, lines in (loss_table(answer), row_table(answer)):
         echo("")
         show_plain_table(heads, lines)
     echo("")
     for text in (describe_nearest(answer), *(c.counted.sentence for c in answer.site.unseen[:6])):
-        echo(fill(text, WIDTH, break_on_hyphens=False))
+        echo_wrapped(text)
 
 
 def _write_site(answer: "SiteAnswer", folder: Path, ahead: str, model: Path, rows: Path) -> Path:
@@ -267,8 +216,6 @@ def _write_site(answer: "SiteAnswer", folder: Path, ahead: str, model: Path, row
 
 def _print_ignored(names: tuple[str, ...]) -> None:
     if names:
-        from wri.datasets.columns import listed
-
         print_note(f"columns that were not in training are ignored: {listed(names)}")
 
 

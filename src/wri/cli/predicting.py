@@ -7,8 +7,7 @@ completely or not at all.
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +16,11 @@ import numpy as np
 import pandas as pd
 
 from wri.cli.writing import writer_for
-from wri.datasets.columns import listed
 from wri.datasets.image_folder import SUFFIXES
 from wri.datasets.schema import TableSchema
-from wri.datasets.table_chunks import Chunk, TableFile, as_numbers
+from wri.datasets.table_chunks import TableFile, as_numbers
 from wri.datasets.table_files import check_memory
-from wri.errors import InputError
+from wri.errors import InputError, listed
 from wri.estimators.evidence import Assessment
 from wri.estimators.pipeline import last_step
 from wri.evaluation.outcomes import Outcomes
@@ -47,14 +45,21 @@ class PredictionSummary:
     reasons: Counter[str] = field(default_factory=Counter)
     unseen: dict[tuple[str, str], UnseenCount] = field(default_factory=dict)
     seconds: dict[str, float] = field(
-        default_factory=lambda: {"reading": 0.0, "evaluation": 0.0, "writing": 0.0}
+        default_factory=lambda: dict.fromkeys(("reading", "evaluation", "writing"), 0.0)
     )
-    cpu_seconds: dict[str, float] = field(
-        default_factory=lambda: defaultdict(float)
-    )  # of all cores, where they are shared
+    cpu_seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     ignored: tuple[str, ...] = ()  # columns that were not in training
     positive: Any = None  # class whose probability is written, if there are two
     outcomes: Outcomes | None = None
+
+    def __post_init__(self) -> None:
+        self._clocks = time.perf_counter(), time.process_time()
+
+    def add_time(self, what: str) -> None:
+        """Add the time since the last call, and that of all cores."""
+        before, self._clocks = self._clocks, (time.perf_counter(), time.process_time())
+        self.seconds[what] += self._clocks[0] - before[0]
+        self.cpu_seconds[what] += self._clocks[1] - before[1]
 
     def count(self, judged: Assessment) -> None:
         """Add some rows."""
@@ -165,27 +170,31 @@ def predict_file(
     columns.
     """
     kept = _check_kept(table, keep)
-    features = ModelColumns.of(model, table, [target] if target is not None else [])
+    aside = [] if target is None else [target]
+    features = ModelColumns.of(model, table, aside)
     if target is not None and target not in table.names:
         raise InputError(f"{table.path} has no column {target!r} for the target")
     done = PredictionSummary(ignored=features.ignored, positive=positive_class(model))
     done.outcomes = None if target is None else Outcomes(model, target)
-    wanted = {*kept, *features.names, *([target] if target is not None else [])}
-    texts = {*kept, *([target] if target is not None else [])}
-    texts |= {name for name in features.names if name not in (features.numbers or ())}
+    texts = {*kept, *aside} | {*features.names} - {*(features.numbers or ())}
     with writer_for(output, table) as writer:
-        for chunk in _timed(table.chunks(wanted, texts), done):
-            with _measure_time(done, "reading"):
-                rows = features.take(chunk.frame, table.decimal)
-            with _measure_time(done, "evaluation"):
-                judged = model.assess(rows)
-            added = added_columns(model, judged, prefix).set_axis(chunk.frame.index)
-            _check_clash(table, kept, added)
-            with _measure_time(done, "writing"):
-                writer.write(pd.concat([chunk.frame[kept], added], axis=1))
+        for chunk in table.chunks({*kept, *features.names, *aside}, texts):
+            rows = features.take(chunk.frame, table.decimal)
+            done.add_time("reading")
+            judged = model.assess(rows)
             done.count(judged)
             if done.outcomes is not None:
                 done.outcomes.add(chunk.frame[target], judged)
+            done.add_time("evaluation")
+            added = added_columns(model, judged, prefix).set_axis(chunk.frame.index)
+            clash = [name for name in added if name in kept]
+            if clash:
+                raise InputError(
+                    f"{table.path} has a column {listed(clash)} already; give --prefix, or --keep "
+                    "other columns"
+                )
+            writer.write(pd.concat([chunk.frame[kept], added], axis=1))
+            done.add_time("writing")
             progress(chunk.done)
     return done
 
@@ -245,52 +254,23 @@ def _check_kept(table: TableFile, keep: Collection[str] | None) -> list[str]:
     return [name for name in table.names if name in keep]
 
 
-def _check_clash(table: TableFile, kept: list[str], added: pd.DataFrame) -> None:
-    clash = [name for name in added if name in kept]
-    if clash:
-        raise InputError(
-            f"{table.path} has a column {listed(clash)} already; give --prefix, or --keep other "
-            "columns"
-        )
-
-
-def _timed(chunks: Iterator[Chunk], done: PredictionSummary) -> Iterator[Chunk]:
-    """Yield the same chunks and count their time as reading."""
-    while True:
-        with _measure_time(done, "reading"):
-            chunk = next(chunks, None)
-        if chunk is None:
-            return
-        yield chunk
-
-
-@contextmanager
-def _measure_time(done: PredictionSummary, what: str) -> Iterator[None]:
-    start, worked = time.perf_counter(), time.process_time()
-    yield
-    done.seconds[what] += time.perf_counter() - start
-    done.cpu_seconds[what] += time.process_time() - worked
-
-
 def predict_pictures(
-    model: "PictureClassifier", folder: Path, output: Path, prefix: str = "", progress: Any = None
+    model: "PictureClassifier", folder: Path, output: Path, prefix: str, progress: Share
 ) -> PredictionSummary:
     """Write a table with one row per picture in a folder and its subfolders, in their order."""
-    report: Share = progress or (lambda share: None)
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
     if not paths:
         raise InputError(f"{folder} holds no pictures ({', '.join(sorted(SUFFIXES))})")
     done = PredictionSummary(positive=positive_class(model))
     with writer_for(output) as writer:
         for start in range(0, len(paths), AT_ONCE):
-            some, begun = paths[start : start + AT_ONCE], time.perf_counter()
+            some = paths[start : start + AT_ONCE]
             judged = model.assess(some)
-            judged_at = time.perf_counter()
+            done.count(judged)
+            done.add_time("evaluation")
             added = added_columns(model, judged, prefix)
             added.insert(0, "picture", [str(path.relative_to(folder)) for path in some])
             writer.write(added)
-            done.count(judged)
-            done.seconds["evaluation"] += judged_at - begun
-            done.seconds["writing"] += time.perf_counter() - judged_at
-            report((start + len(some)) / len(paths))
+            done.add_time("writing")
+            progress((start + len(some)) / len(paths))
     return done

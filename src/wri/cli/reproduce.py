@@ -49,7 +49,7 @@ class ExperimentGroup(TyperGroup):
                 f"name the experiment before {args[0]}, for example wri reproduce figure1 --quick"
             )
         if any(each.partition("=")[0] == BACKEND.flag for each in args):
-            check_backend(args[0])
+            _check_backend(args[0])
         return super().parse_args(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -60,10 +60,10 @@ class ExperimentGroup(TyperGroup):
         return found
 
 
-def check_backend(name: str) -> None:
+def _check_backend(name: str) -> None:
     """Refuse a back end for experiments without a sweep."""
-    sweeping = [each.outputs for each in EXPERIMENTS.values() if BACKEND in each.options]
-    names = [output for outputs in sweeping for output in outputs]
+    sweeping = [each for each in EXPERIMENTS.values() if BACKEND in each.options]
+    names = [output for each in sweeping for output in each.outputs]
     if name not in (*names, ALL):
         raise InputError(
             f"{name} trains no sweep and runs in this process; remove {BACKEND.flag}, which is for "
@@ -74,16 +74,13 @@ def check_backend(name: str) -> None:
 def make_app() -> typer.Typer:
     """Make the group with one command per table and figure, and one for all."""
     app = typer.Typer(
-        cls=ExperimentGroup,
-        help=HELP,
-        no_args_is_help=True,
-        rich_markup_mode="markdown",
+        cls=ExperimentGroup, help=HELP, no_args_is_help=True, rich_markup_mode="markdown"
     )
     for experiment, (outputs, options) in EXPERIMENTS.items():
         for output, about in outputs.items():
             app.command(output, help=about)(make_command(output, experiment, options))
-    everything = make_command(ALL, options=[BACKEND])
-    app.command(ALL, help="all of these, with their defaults")(everything)
+    everything = "all of these, with their defaults"
+    app.command(ALL, help=everything)(make_command(ALL, options=[BACKEND]))
     return app
 
 
@@ -101,24 +98,18 @@ def make_command(
     ) -> None:
         common: dict[str, Any] = {"folder": output, "full": full, "seed": seed}
         given = {key: value for key, value in given.items() if value is not None}
-        if experiment is None:
-            tasks = [
-                ExperimentTask(name=each, options=_declared(given, found.options), **common)
-                for each, found in EXPERIMENTS.items()
-            ]
-        else:
-            tasks = [ExperimentTask(name=experiment, outputs=(name,), options=given, **common)]
+        tasks = []
+        for each, found in EXPERIMENTS.items():
+            if experiment in (None, each):
+                known = {option.name for option in found.options}
+                own = {key: value for key, value in given.items() if key in known}
+                outputs = () if experiment is None else (name,)
+                tasks.append(ExperimentTask(name=each, outputs=outputs, options=own, **common))
         reproduce(tasks, as_text(name, full, seed, given, options), as_json, markdown)
 
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command
-
-
-def _declared(given: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
-    """Return the options that an experiment knows."""
-    known = {option.name for option in options}
-    return {name: value for name, value in given.items() if name in known}
 
 
 def _parameter(name: str, kind: Any, default: Any, *flags: str, **settings: Any) -> Parameter:
@@ -134,10 +125,7 @@ def _as_parameter(option: Option) -> Parameter:
 
 COMMON = (
     _parameter(
-        "full",
-        bool,
-        False,
-        "--full/--quick",
+        *("full", bool, False, "--full/--quick"),
         help="The paper's size (minutes; hours for a first autoencoder), or at most a minute.",
     ),
     _parameter("seed", int, 0, min=0, help="First seed; the others are the next integers."),
@@ -145,10 +133,7 @@ COMMON = (
         "output", Path, Path("results"), "-o", "--output", help="Folder for figures and index.html."
     ),
     _parameter(
-        "markdown",
-        Path | None,
-        None,
-        "--markdown",
+        *("markdown", Path | None, None, "--markdown"),
         help="Folder of Markdown pages, NAME.md: text between the marks of generated text is "
         "replaced, other text stays.",
     ),

@@ -181,32 +181,22 @@ def _print_best_json(
 
     best = [
         {
-            "dataset": model.dataset,
-            "algorithm": model.algorithm,
-            "selection": model.selection,
-            "measure": model.measure,
-            "draw": model.draw,
-            "step": model.step,
-            "value": model.value,
+            **vars(model),
             "model": model.model.differences(),
             "python": python_line(model.model, _kind(model)),
         }
         for model in models
     ]
     rows = [row for model in models for row in _choice_rows(kept, model)]
-    document = {"best": best, "choices": rows, "saved": None if folder is None else str(folder)}
-    echo(json.dumps(document))
+    echo(json.dumps({"best": best, "choices": rows, "saved": folder and str(folder)}))
 
 
 def _choice_rows(kept: StoreContents, model: "BestModel") -> list[dict[str, Any]]:
     """Return the choice of each held-out environment and trial, or the reason for none."""
     from wri.sweep.tables import as_rows, build
 
-    runs = [
-        run
-        for run in kept.outcomes
-        if (run.dataset, run.algorithm) == (model.dataset, model.algorithm)
-    ]
+    shown = (model.dataset, model.algorithm)
+    runs = [run for run in kept.outcomes if (run.dataset, run.algorithm) == shown]
     rows = as_rows(build(runs, kept.infos.values(), (model.selection,), model.measure))
     return [row for row in rows if row["choices"] or row.get("reason")]
 
@@ -236,12 +226,7 @@ def _choice_cells(choice: dict[str, Any]) -> list[str]:
     hyper = (choice["model"] or {}).get("hyper", {})
     numbers = ", ".join(f"{name} = {write_number(value, 4)}" for name, value in hyper.items())
     place = [str(choice[name]) for name in ("trial", "draw", "step")]
-    return [
-        *place,
-        write_number(choice["value"], 4),
-        write_number(choice["score"], 4),
-        numbers,
-    ]
+    return [*place, *(write_number(choice[name], 4) for name in ("value", "score")), numbers]
 
 
 def export(
@@ -270,16 +255,8 @@ def export(
     done = export_runs(outcomes, domainbed, names)
     if as_json:
         left_out = [each._asdict() for each in done.left_out]
-        echo(
-            json.dumps(
-                {
-                    "folder": str(done.folder),
-                    "written": done.written,
-                    "left_out": left_out,
-                    "unregistered": done.unregistered,
-                }
-            )
-        )
+        document = {"folder": str(done.folder), "written": done.written, "left_out": left_out}
+        echo(json.dumps({**document, "unregistered": done.unregistered}))
         return
     echo(f"{done.written} runs written to {done.folder}")
     for run, reason in done.left_out:

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 
@@ -15,16 +15,6 @@ from wri.report.blocks import Page
 from wri.report.page import render_page
 from wri.saving.folder import REPORT, check_target
 from wri.saving.staging import open_stage
-
-
-class TableWriter(Protocol):
-    """Protocol of writers that take chunks of a table."""
-
-    def write(self, frame: pd.DataFrame) -> None:
-        """Append rows."""
-
-    def close(self) -> None:
-        """Finish the file."""
 
 
 class TextWriter:
@@ -59,7 +49,9 @@ class ParquetWriter:
         schema = None if self._writer is None else self._writer.schema
         table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
         if self._writer is None:
-            plain = pa.schema([_never_null(each, pa) for each in table.schema])
+            # a column without values becomes text, because later chunks may hold texts
+            types = [pa.string() if pa.types.is_null(kind) else kind for kind in table.schema.types]
+            plain = pa.schema(zip(table.schema.names, types, strict=True))
             self._writer = parquet.ParquetWriter(self._path, plain)
             table = table.cast(plain)
         self._writer.write_table(table)
@@ -69,13 +61,10 @@ class ParquetWriter:
             self._writer.close()
 
 
-def _never_null(column: Any, pa: Any) -> Any:
-    """Make a column without values a text column, because later chunks may hold texts."""
-    return pa.field(column.name, pa.string() if pa.types.is_null(column.type) else column.type)
-
-
 @contextmanager
-def writer_for(output: Path, table: TableFile | None = None) -> Iterator[TableWriter]:
+def writer_for(
+    output: Path, table: TableFile | None = None
+) -> Iterator[TextWriter | ParquetWriter]:
     """Open a writer whose file appears when it is complete; on errors nothing is left.
 
     A text takes the delimiter of `table`, the input, which is not overwritten.
@@ -99,21 +88,21 @@ def writer_for(output: Path, table: TableFile | None = None) -> Iterator[TableWr
 
 def check_output(output: Path, table: TableFile | None = None) -> None:
     """Refuse a path that cannot be written to, before anything is read."""
+    where = f"-o {shorten(output)}"
+    writable = [output.parent, output] if output.exists() else [output.parent]
     if output.is_dir():
-        raise InputError(f"-o {shorten(output)} is a folder; name a file in it")
+        raise InputError(f"{where} is a folder; name a file in it")
     if not output.parent.is_dir():
-        raise InputError(f"-o {shorten(output)}: {output.parent} is not a folder; create it first")
+        raise InputError(f"{where}: {output.parent} is not a folder; create it first")
     if output.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet"):
-        raise InputError(f"-o {shorten(output)} must end in .csv or .parquet")
+        raise InputError(f"{where} must end in .csv or .parquet")
     if table is not None and output.exists() and output.samefile(table.path):
-        raise InputError(f"-o {shorten(output)} is the file of the rows; choose another name")
-    if not os.access(output.parent, os.W_OK) or (
-        output.exists() and not os.access(output, os.W_OK)
-    ):
-        raise InputError(f"-o {shorten(output)} cannot be written: no permission; choose another")
+        raise InputError(f"{where} is the file of the rows; choose another name")
+    if not all(os.access(path, os.W_OK) for path in writable):
+        raise InputError(f"{where} cannot be written: no permission; choose another")
 
 
-def _open(part: Path, ending: str, table: TableFile | None) -> TableWriter:
+def _open(part: Path, ending: str, table: TableFile | None) -> TextWriter | ParquetWriter:
     if ending == ".parquet":
         try:
             import pyarrow  # noqa: F401

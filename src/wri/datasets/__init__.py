@@ -8,8 +8,8 @@ from wri.datasets.hospitals import Hospital, hospitals
 from wri.datasets.image_folder import ImageFolder, Picture
 from wri.datasets.image_sets import IMAGE_SETS, ImageSet, load_images, where_images
 from wri.datasets.mnist import Mnist, load_mnist, where_mnist
-from wri.datasets.numeric_tables import read_table
 from wri.datasets.simulation import Simulation, SimulationSetting
+from wri.datasets.table_rows import read_table
 from wri.datasets.threshold_hospitals import ThresholdHospital, threshold_hospitals
 from wri.moved import find_moved
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ROWS = 500  # of each simulated hospital
 COLUMNS = {"hospitals": ("smoking", "marker", "noise"), "gaussian2d": ("invariant", "spurious")}
 TARGETS = {"hospitals": "sick"}
+PUBLISHED: dict[str, Callable[[], Any]] = {"mnist": load_mnist, "heart": load_heart}
 
 
 class BuiltinDataset(NamedTuple):
@@ -30,35 +31,23 @@ class BuiltinDataset(NamedTuple):
     make: Callable[[int], list[Environment]]  # from a seed
 
 
-def _simulation(seed: int = 0) -> list[Environment]:
-    setting = SimulationSetting(
-        invariant_shift=0.15, parity=85.0, environments=4, classes=3, d_inv=5, d_spu=5
-    )
-    return Simulation.balanced(setting, 500, seed)[1]
-
-
-def _gaussian2d(seed: int = 0) -> list[Environment]:
-    return Gaussian2D().sample(1000, seed)
-
-
-def _hospitals(seed: int = 0) -> list[Environment]:
-    return hospitals(ROWS, seed, (*TRAINING, REVERSED))
-
-
+SMALL = SimulationSetting(
+    invariant_shift=0.15, parity=85.0, environments=4, classes=3, d_inv=5, d_spu=5
+)
 BUILTIN = {
     "simulation": BuiltinDataset(
         "appendix E.2, small: 4 environments × 500 rows, 5 invariant and 5 spurious columns, "
         "3 classes",
-        _simulation,
+        lambda seed: Simulation.balanced(SMALL, 500, seed)[1],
     ),
     "gaussian2d": BuiltinDataset(
         "Figure 1: 3 environments × 1000 rows, an invariant and a spurious column, 2 classes",
-        _gaussian2d,
+        lambda seed: Gaussian2D().sample(1000, seed),
     ),
     "hospitals": BuiltinDataset(
         "the paper's example: 5 environments × 500 rows, smoking, a marker that misleads in the "
         "last one, and noise, 2 classes",
-        _hospitals,
+        lambda seed: hospitals(ROWS, seed, (*TRAINING, REVERSED)),
     ),
 }
 
@@ -137,8 +126,7 @@ def as_lines(document: dict[str, Any]) -> list[str]:
             "this package, MIT"
             for name, about in made
         ),
-        _published("MNIST", "tables 1 to 3", document["mnist"]),
-        _published("heart disease", "four hospitals", document["heart"]),
+        *(_published(name, document[name]) for name in PUBLISHED),
         *(_pictures(name, entry) for name, entry in document["pictures"].items()),
         f"features and downloads are kept in {document['cache']}",
     ]
@@ -148,39 +136,34 @@ def one_dataset(name: str) -> dict[str, Any]:
     """Return the document of `wri data NAME --json`."""
     if name.lower() in IMAGE_SETS:
         return describe_images(name)
-    everything = dataset_locations()
-    if name.lower() in ("mnist", "heart"):
-        return {"name": name.lower(), **everything[name.lower()]}
+    if name.lower() in PUBLISHED:
+        return {"name": name.lower(), **dataset_locations()[name.lower()]}
     if name in BUILTIN:
         return {"name": name, "holds": BUILTIN[name].about, "found": "made on the spot"}
-    known = ", ".join([*BUILTIN, "mnist", "heart", *(each.name for each in IMAGE_SETS.values())])
+    known = ", ".join([*BUILTIN, *PUBLISHED, *(each.name for each in IMAGE_SETS.values())])
     raise InputError(f"there is no data set {name!r}, only {known}")
 
 
-def fetch_dataset(name: str) -> str | None:
-    """Fetch a published data set that is not here; return its place, or None for other data sets.
-
-    The data are read completely and compared with their published checksum.
-    """
-    load = {"heart": load_heart, "mnist": load_mnist}.get(name.lower())
-    if load is None:
-        return None
-    load()
-    return where_heart() if name.lower() == "heart" else where_mnist()
+def fetch_dataset(name: str) -> None:
+    """Fetch a published table that is not here, and compare it with its published checksum."""
+    if name.lower() in PUBLISHED:
+        PUBLISHED[name.lower()]()
 
 
 def one_as_lines(document: dict[str, Any]) -> list[str]:
     """Return the document of one data set as lines of text."""
     if "looked_for" in document:
         return describe_lines(document)
-    if document["name"] == "mnist":
-        return [_published("MNIST", "tables 1 to 3", document)]
-    if document["name"] == "heart":
-        return [_published("heart disease", "four hospitals", document)]
+    if document["name"] in PUBLISHED:
+        return [_published(document["name"], document)]
     return [f"{document['name']}: {document['holds']}; made on the spot"]
 
 
-def _published(title: str, aside: str, entry: dict[str, Any]) -> str:
+def _published(name: str, entry: dict[str, Any]) -> str:
+    title, aside = {
+        "mnist": ("MNIST", "tables 1 to 3"),
+        "heart": ("heart disease", "four hospitals"),
+    }[name]
     where = (
         f"in {entry['found']}, verified when it is read"
         if entry["found"]

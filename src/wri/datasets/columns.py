@@ -9,7 +9,7 @@ cells, NaN, "?", and the texts that pandas reads as missing in a CSV file.
 """
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -18,7 +18,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from wri.errors import InputError, check_option, shorten
+from wri.errors import InputError, check_option, listed, shorten
 from wri.ood.unseen import MOST_EXAMPLES, UnseenCells
 
 Kind = Literal[
@@ -188,13 +188,6 @@ def _refuse_infinity(column: pd.Series, numbers: np.ndarray) -> None:
     if infinite.any():
         row = column.index[int(infinite.argmax())]
         raise ValueError(f"{column.name!r:.80} (row {row} is infinite)")
-
-
-def listed(names: Iterable[Any]) -> str:
-    """List the first few names for a message."""
-    names = [repr(shorten(name)) for name in names]
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 class ColumnReader(TransformerMixin, BaseEstimator):  # type: ignore[misc]

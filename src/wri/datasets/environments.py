@@ -33,17 +33,7 @@ class Environment(NamedTuple):
 
 
 class SiteRows(NamedTuple):
-    """Rows of several environments.
-
-    Attributes
-    ----------
-    x : ndarray of shape (n, D)
-        Features.
-    y : ndarray of shape (n,)
-        Targets.
-    site : ndarray of shape (n,)
-        Name of each row's environment.
-    """
+    """Rows of several environments."""
 
     x: np.ndarray  # [n, D]
     y: np.ndarray  # [n]

@@ -42,27 +42,17 @@ class HeartFile(NamedTuple):
     sha256: str
 
 
+SHA256 = {
+    "Cleveland": "2f29ee41a080be9f960c15d83255915d93c8f7f35dbe8f0d860acaa9ffc7c9b3",
+    "Hungary": "3c4393aedd708282fdb4b094fe3fbdfade1061822d903ffabfc5c3a13e9c416e",
+    "Switzerland": "7ea44a44b5432dc20cba351273f693a0b82d5acc862de42ae953a3271cf01b63",
+    "Long Beach": "23c0be99a5070fb8fe5ab16de12b27eda89ec0fa849d2f478038bb007187575f",
+}
 HOSPITALS = (
-    HeartFile(
-        "Cleveland",
-        "processed.cleveland.data",
-        "2f29ee41a080be9f960c15d83255915d93c8f7f35dbe8f0d860acaa9ffc7c9b3",
-    ),
-    HeartFile(
-        "Hungary",
-        "processed.hungarian.data",
-        "3c4393aedd708282fdb4b094fe3fbdfade1061822d903ffabfc5c3a13e9c416e",
-    ),
-    HeartFile(
-        "Switzerland",
-        "processed.switzerland.data",
-        "7ea44a44b5432dc20cba351273f693a0b82d5acc862de42ae953a3271cf01b63",
-    ),
-    HeartFile(
-        "Long Beach",
-        "processed.va.data",
-        "23c0be99a5070fb8fe5ab16de12b27eda89ec0fa849d2f478038bb007187575f",
-    ),
+    HeartFile("Cleveland", "processed.cleveland.data", SHA256["Cleveland"]),
+    HeartFile("Hungary", "processed.hungarian.data", SHA256["Hungary"]),
+    HeartFile("Switzerland", "processed.switzerland.data", SHA256["Switzerland"]),
+    HeartFile("Long Beach", "processed.va.data", SHA256["Long Beach"]),
 )
 COLUMNS = (
     *("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak"),

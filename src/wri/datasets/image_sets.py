@@ -78,6 +78,7 @@ class ImageSet:
 
 NO_LICENCE = "none stated; published for research, the pictures belong to their makers"
 DOMAINBED = "DomainBed's download script (github.com/facebookresearch/DomainBed)"
+LOCATIONS = ("location_100", "location_38", "location_43", "location_46")
 
 IMAGE_SETS = {
     each.name.lower(): each
@@ -110,18 +111,9 @@ IMAGE_SETS = {
             name="TerraIncognita",
             folders=("terra_incognita", "TerraIncognita"),
             counts=(
-                {
-                    "location_100": 4879,
-                    "location_38": 9767,
-                    "location_43": 4020,
-                    "location_46": 6122,
-                },
-                {  # what the download has given since 2021
-                    "location_100": 4741,
-                    "location_38": 9736,
-                    "location_43": 3970,
-                    "location_46": 5883,
-                },
+                dict(zip(LOCATIONS, (4879, 9767, 4020, 6122), strict=True)),
+                # what the download has given since 2021
+                dict(zip(LOCATIONS, (4741, 9736, 3970, 5883), strict=True)),
             ),
             classes=10,
             source=(
@@ -189,13 +181,13 @@ def where_images(name: str) -> str | None:
     '/data/PACS (WRI_DATA)'
     """
     source = _find(find_image_set(name))
-    return None if source is None else str(source)
+    return source and str(source)
 
 
 def find_images(name: str) -> Path | None:
     """Return the folder that `load_images` would read; None if it is not here."""
     source = _find(find_image_set(name))
-    return None if source is None else Path(source.path)
+    return source and source.path
 
 
 def load_images(name: str, root: str | os.PathLike[str] | None = None) -> ImageFolder:
@@ -266,7 +258,7 @@ def describe_images(name: str) -> dict[str, Any]:
     document: dict[str, Any] = {
         "name": published.name,
         "holds": published.about,
-        "found": None if source is None else str(source),
+        "found": source and str(source),
         "looked_for": [str(folder) for folder in given_folders(published.folders)],
         "source": published.source,
         "licence": published.licence,
@@ -277,8 +269,7 @@ def describe_images(name: str) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            folder = load_images(name)
-            document["counts"] = folder.count()
+            document["counts"] = load_images(name).count()
         except InputError as error:
             document["problems"] = [str(error)]
             return document
@@ -299,10 +290,8 @@ def describe_lines(found: Mapping[str, Any]) -> list[str]:
 
 
 def _find(published: ImageSet) -> Source | None:
-    for folder in given_folders(published.folders):
-        if folder.is_dir():
-            return Source(folder, "WRI_DATA")
-    return None
+    found = (folder for folder in given_folders(published.folders) if folder.is_dir())
+    return next((Source(folder, "WRI_DATA") for folder in found), None)
 
 
 def _searched(published: ImageSet) -> str:

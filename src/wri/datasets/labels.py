@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from wri.errors import InputError, shorten
-from wri.rows import first_gap, merge_spellings, order_labels, read_number
+from wri.errors import InputError, listed, shorten
+from wri.rows import find_missing, merge_spellings, order_labels, read_number
 
 MOST_FRACTIONS = 20  # more different labels than this, with fractions, are a measurement
 TASKS = ("classes", "numbers")
 SHOWN = 10  # names in a message
+FEWEST_ROWS = 2  # per environment, for the batches of every objective
 
 
 def read_labels(
@@ -26,14 +27,7 @@ def read_labels(
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """Return names in order, and the number of each row's name.
 
-    Parameters
-    ----------
-    path, column
-        For messages.
-    values
-        Cells of the column, `[n]`.
-    any_text
-        Whether "nan" and "inf" are names like all others; only blank texts are missing then.
+    With `any_text` "nan" and "inf" are names like all others, and only blank texts are missing.
     """
     import pandas as pd
 
@@ -58,11 +52,29 @@ def read_labels(
     twins = [name for name, key in zip(names, keys, strict=True) if same[key] > 1]
     if twins:
         raise InputError(
-            f"{path}: column {column!r} writes one number in several ways, {listed_names(twins)}; "
+            f"{path}: column {column!r} writes one number in several ways, {listed(twins, SHOWN)}; "
             "write it in one way"
         )
     order = order_labels(names)
     return tuple(names[code] for code in order), np.argsort(order)[codes]
+
+
+def count_environments(
+    where: Path | str, column: str, names: Sequence[str], codes: np.ndarray, word: str
+) -> np.ndarray:  # [n] -> [E]
+    """Return the rows of each environment; refuse a single one, and one with too few rows."""
+    sizes = np.bincount(codes)
+    if len(names) < 2:
+        raise InputError(
+            f"{where}: column {column!r} holds only one {word}, {shorten(names[0])!r}; at least "
+            f"two are needed: name another column or add rows of another {word}"
+        )
+    if sizes.min() < FEWEST_ROWS:
+        raise InputError(
+            f"{where}: {word} {shorten(names[int(sizes.argmin())])!r} of column {column!r} has "
+            f"{sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or merge it"
+        )
+    return sizes
 
 
 def read_targets(
@@ -70,15 +82,8 @@ def read_targets(
 ) -> tuple[tuple[str, ...] | None, np.ndarray]:
     """Return names and numbers of classes, or None and numbers.
 
-    Parameters
-    ----------
-    path, target
-        File and column, for messages.
-    values
-        Cells of the column, `[n]`.
-    task
-        "classes" or "numbers"; by default targets are numbers if they are fractions of more than
-        20 different values, or numbers of which most differ.
+    Without a `task`, targets are numbers if they are fractions of more than 20 different values, or
+    numbers of which most differ.
     """
     import pandas as pd
 
@@ -115,21 +120,15 @@ def _numbers(path: Path | str, column: str, values: Any) -> np.ndarray:
             f"{path}: column {column!r}, row {texts[0] + 1} is {shorten(given[texts[0]])!r}, not a "
             "number; correct it, or treat the column as classes"
         )
-    gap = first_gap(numbers)
-    if gap is not None:
-        what = "missing" if gap.kind == "NaN" else "infinite"
+    lost = find_missing(numbers)
+    if lost is not None:
+        what = "missing" if lost.kind == "NaN" else "infinite"
         raise InputError(
-            f"{path}: column {column!r}, row {gap.row + 1} is {what} ({gap.count} in all); fill in "
-            "or drop such rows"
+            f"{path}: column {column!r}, row {lost.row + 1} is {what} ({lost.count} in all); fill "
+            "in or drop such rows"
         )
     if len(np.unique(numbers)) == 1:
         raise InputError(
             f"{path}: column {column!r} is {numbers[0]:g} in every row; name another column"
         )
     return numbers
-
-
-def listed_names(names: Sequence[str]) -> str:
-    """List the first ten names in quotes, and the number of others."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(repr(shorten(name)) for name in names[:SHOWN]) + more

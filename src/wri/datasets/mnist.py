@@ -71,31 +71,17 @@ class MnistArray(NamedTuple):
     sha256: str
 
 
+SHA256 = {
+    "x_train": "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+    "y_train": "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
+    "x_test": "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+    "y_test": "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
+}
 PARTS = (
-    MnistArray(
-        "train-images-idx3-ubyte",
-        "x_train",
-        (60_000, 28, 28),
-        "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
-    ),
-    MnistArray(
-        "train-labels-idx1-ubyte",
-        "y_train",
-        (60_000,),
-        "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
-    ),
-    MnistArray(
-        "t10k-images-idx3-ubyte",
-        "x_test",
-        (10_000, 28, 28),
-        "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
-    ),
-    MnistArray(
-        "t10k-labels-idx1-ubyte",
-        "y_test",
-        (10_000,),
-        "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
-    ),
+    MnistArray("train-images-idx3-ubyte", "x_train", (60_000, 28, 28), SHA256["x_train"]),
+    MnistArray("train-labels-idx1-ubyte", "y_train", (60_000,), SHA256["y_train"]),
+    MnistArray("t10k-images-idx3-ubyte", "x_test", (10_000, 28, 28), SHA256["x_test"]),
+    MnistArray("t10k-labels-idx1-ubyte", "y_test", (10_000,), SHA256["y_test"]),
 )
 ARCHIVE = "mnist_70k.npz"
 FOLDERS = (".", "mnist", "MNIST/raw")  # the last is torchvision's
@@ -204,7 +190,7 @@ def _load(source: Source) -> Mnist:
     path = source.path
     try:
         if path.is_dir():
-            return _checked([_read_idx(_idx_file(path, part), part) for part in PARTS])
+            return _checked([_read_idx(path, part) for part in PARTS])
         return _checked(_read_npz(path) if path.suffix == ".npz" else _read_hub(path))
     except UNREADABLE as error:
         raise InputError(
@@ -231,7 +217,8 @@ def _read_npz(path: Path) -> list[np.ndarray]:
         return [archive[part.npz] for part in PARTS]
 
 
-def _read_idx(path: Path | None, part: MnistArray) -> np.ndarray:
+def _read_idx(folder: Path, part: MnistArray) -> np.ndarray:
+    path = _idx_file(folder, part)
     if path is None:
         raise ValueError(f"{part.idx} is missing")
     return _parse_idx(path.read_bytes(), part)

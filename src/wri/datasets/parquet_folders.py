@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import call
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -19,11 +20,11 @@ import numpy as np
 import pandas as pd
 from sklearn.pipeline import Pipeline
 
-from wri.datasets.labels import listed_names
+from wri.datasets.labels import SHOWN
 from wri.datasets.table_chunks import open_table
 from wri.datasets.table_files import check_names, count_parquet, reading_bytes
 from wri.datasets.table_rows import SourceFile, TableRows, digest_file, leave_columns_out, separate
-from wri.errors import InputError, shorten
+from wri.errors import InputError, listed, shorten
 from wri.jobs import Runner, run_calls
 from wri.number_text import write_number
 from wri.progress import Progress, silent
@@ -57,20 +58,12 @@ class Folder:
     ) -> Iterator[tuple[Path, Any]]:
         """Make one pass: yield files with what they give, as they finish."""
         start = perf_counter()
-        results = run_calls(self.runner, _read_file, work, self.files, _describe_pass)
+        results = run_calls(self.runner, call, work, self.files, "the pass over {}".format)
         for done, found in enumerate(results, start=1):
             yield found
             progress(done, len(self.files))
         seconds = perf_counter() - start
         self.print_note(f"{what}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
-
-
-def _read_file(work: Callable[[Path], Any], path: Path) -> Any:
-    return work(path)
-
-
-def _describe_pass(path: Path) -> str:
-    return f"the pass over {path}"
 
 
 def find_files(folder: Path) -> tuple[Path, ...]:
@@ -112,17 +105,15 @@ def scan_folder(
     rows = sum(int(count_parquet(path)[0]) for path in folder.files)
     found, scans = Scan(Counter(), pd.DataFrame(), ()), {}
     for path, scan in folder.read("pass 1, counts and sample", rows, scan_file, progress):
-        found = _merge(
-            environment, [found, scan]
-        )  # at once, because samples of all files are large
+        found = _merge(environment, [found, scan])  # at once: samples of all files are large
         scans[path] = scan._replace(sample=scan.sample.iloc[:0])
     first = scans[folder.files[0]]
     for path, scan in scans.items():
         differ = sorted({*scan.names} ^ {*first.names} - {*leave_out})
         if differ:
             raise InputError(
-                f"{path} and {folder.files[0]} differ in the column {listed_names(differ)}; add it "
-                f"where it is missing, or leave it out with --drop {differ[0]}"
+                f"{path} and {folder.files[0]} differ in the column {listed(differ, SHOWN)}; add "
+                f"it where it is missing, or leave it out with --drop {differ[0]}"
             )
     there = dict.fromkeys(name for path in folder.files for name in scans[path].names)
     (frame,) = leave_columns_out([found.sample.reset_index(drop=True)], leave_out, there)

@@ -20,15 +20,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from wri.datasets.column_kinds import find_column
-from wri.datasets.columns import (
-    KINDS,
-    READ,
-    REFUSED,
-    Column,
-    ColumnReader,
-    listed,
-)
-from wri.errors import InputError, check_option, shorten
+from wri.datasets.columns import KINDS, READ, REFUSED, Column, ColumnReader
+from wri.errors import InputError, check_option, listed, shorten
 
 __all__ = ["TableSchema"]
 
@@ -287,13 +280,14 @@ class TableSchema:
         for column in self.columns:
             shown = ", ".join(shorten(each) for each in column.categories[:SHOWN_CATEGORIES])
             more = len(column.categories) - SHOWN_CATEGORIES
-            told = [
-                *([f"{column.missing} missing"] if column.missing else []),
-                *([shown + (f", {more} more" if more > 0 else "")] if shown else []),
-                *([HINTS[column.kind]] if column.kind in HINTS else []),
-                *([CODES] if column.codes else []),
-            ]
-            lines.append(f"{shorten(column.name):<{width}}  {column.kind:<8}  {'; '.join(told)}")
+            told = (
+                f"{column.missing} missing" if column.missing else "",
+                f"{shown}, {more} more" if more > 0 else shown,
+                HINTS.get(column.kind, ""),
+                CODES if column.codes else "",
+            )
+            text = "; ".join(filter(None, told))
+            lines.append(f"{shorten(column.name):<{width}}  {column.kind:<8}  {text}")
         return [line.rstrip() for line in lines]
 
 

@@ -5,16 +5,21 @@ cell are dropped).
 """
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from wri.datasets.archives import UNREADABLE
 from wri.datasets.columns import MISSING
-from wri.datasets.table_files import TEXT, check_file, check_header
+from wri.datasets.table_files import (
+    TEXT,
+    check_file,
+    check_header,
+    named_errors,
+    open_parquet,
+    parquet_names,
+)
 from wri.datasets.text_tables import Dialect, find_dialect, reading_options
 from wri.errors import InputError
 
@@ -47,7 +52,7 @@ class TableFile:
         """Yield the rows of some columns in chunks; cells of `texts` stay as they are written."""
         rows = min(MOST_ROWS, max(FEWEST_ROWS, CELLS // max(1, len(wanted))))
         start = 1
-        with _name_file_in_errors(self.path):
+        with named_errors(self.path):
             wanted, texts = frozenset(wanted), frozenset(texts)
             columns = [n for n in self.names if n in wanted]
             if self.dialect is None:
@@ -83,9 +88,7 @@ class TableFile:
                 yield frame.copy(), min(1.0, file.tell() / max(1, size))
 
     def _parquet(self, wanted: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, float]]:
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(self.path, memory_map=True) as file:
+        with open_parquet(self.path) as file:
             total, seen = file.metadata.num_rows, 0
             for batch in file.iter_batches(rows, columns=wanted):
                 frame = batch.to_pandas()
@@ -99,21 +102,15 @@ def open_table(
     """Open a .csv, .tsv, .txt or .parquet and read its header; how a text is written is found."""
     path = check_file(path)
     ending = path.suffix.lower()
-    with _name_file_in_errors(path):
+    with named_errors(path):
         if ending in TEXT:
             dialect = find_dialect(path, delimiter, encoding)
             check_header(path, dialect.names, lambda *_: None)
             return TableFile(path, tuple(dialect.names), dialect)
         if ending != ".parquet":
             raise InputError(f"{path} ends in {ending!r}; save it as .csv or .parquet")
-        try:
-            from pyarrow import parquet
-        except ImportError as error:
-            raise InputError(
-                f"{path}: reading Parquet needs pyarrow; `pip install pyarrow`, or save it as .csv"
-            ) from error
-        with parquet.ParquetFile(path) as file:
-            names = [n for n in file.schema_arrow.names if not n.startswith("__index_level_")]
+        with open_parquet(path) as file:
+            names = parquet_names(file)
         check_header(path, names, lambda *_: None)
         return TableFile(path, tuple(names), None)
 
@@ -128,17 +125,3 @@ def as_numbers(column: pd.Series, decimal: str = ".") -> Any:
     if lost.any() and not texts[lost].astype(object).fillna("").str.strip().isin(MISSING).all():
         return texts
     return numbers
-
-
-@contextmanager
-def _name_file_in_errors(path: Path) -> Iterator[None]:
-    """Turn every error of a file into a sentence that names it."""
-    try:
-        yield
-    except InputError:
-        raise
-    except MemoryError as error:
-        raise InputError(f"{path}: a chunk of it is too large for the memory") from error
-    except (*UNREADABLE, pd.errors.ParserError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path} cannot be read ({reason}); save it again") from error

@@ -5,14 +5,15 @@ sentence that names the file.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wri.datasets.archives import UNREADABLE, read_arrays
-from wri.datasets.labels import listed_names
+from wri.datasets.labels import SHOWN
 from wri.datasets.text_tables import Dialect, find_dialect, read_text
-from wri.errors import InputError, shorten, suggest
+from wri.errors import InputError, listed, shorten, suggest
 from wri.number_text import write_number
 
 if TYPE_CHECKING:
@@ -49,27 +50,13 @@ def read_frame(
 ) -> FileFrame:
     """Read all columns of a file with at least one row.
 
-    Parameters
-    ----------
-    path
-        A .csv, .tsv or .txt with a header; a .parquet (needs pyarrow); or a .npz.
-    check
-        Called with the path and the names of the columns before the rows are read.
-    labels
-        Columns of labels: every cell of a text file is its text, "007" and "nan" too.
-    texts
-        Columns that stay texts; NA, NaN and null in a text file are missing.
-    delimiter, encoding
-        Of a text file; found when None.
-
-    Raises
-    ------
-    InputError
-        For a file that is missing, empty, damaged or of another kind.
+    `check` is called with the path and the names of the columns before the rows are read. In text
+    files, cells of `labels` are their texts, "007" and "nan" too; columns of `texts` stay texts,
+    but NA, NaN and null are missing.
     """
     path = check_file(path)
     ending = path.suffix.lower()
-    try:
+    with named_errors(path):
         if ending in TEXT:
             dialect = find_dialect(path, delimiter, encoding)
             check_header(path, dialect.names, check)
@@ -77,37 +64,41 @@ def read_frame(
         else:
             read = _read_parquet if ending == ".parquet" else _read_npz
             found = FileFrame(read(path, check, {*labels, *texts}), None)
-    except InputError:
-        raise
-    except MemoryError as error:
-        raise InputError(f"{path} does not fit into memory; read fewer rows or columns") from error
-    except UNREADABLE as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(
-            f"{path} cannot be read as {ending} ({reason}); save it again as {EXPECTED[ending]}, "
-            "or correct its ending"
-        ) from error
     if not len(found.frame):
         raise InputError(f"{path} has columns but no rows; add rows to it first")
     return found
 
 
+@contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Turn every error of reading a file into a sentence that names it."""
+    try:
+        yield
+    except InputError:
+        raise
+    except MemoryError as error:
+        raise InputError(f"{path} does not fit into memory; read fewer rows or columns") from error
+    except UNREADABLE as error:
+        ending, reason = path.suffix.lower(), " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"{path} cannot be read as {ending} ({reason}); save it again as {EXPECTED[ending]}, "
+            "or correct its ending"
+        ) from error
+
+
 def check_names(path: Path, names: Sequence[str], **wanted: str | None) -> None:
     """Refuse a table without the columns for target, environment, …, or without any other."""
+    hint = "; give --delimiter if that is several columns"
     given = {option: name for option, name in wanted.items() if name is not None}
     for option, name in given.items():
         if name not in names:
             raise InputError(
                 f"{path} has no column {name!r} for the {option}{suggest(name, names)}; it has "
-                f"{listed_names(names)}" + _hint_at_delimiter(names)
+                f"{listed(names, SHOWN)}{hint if len(names) == 1 else ''}"
             )
     if len(names) == len(given):
         besides = " and ".join(map(repr, given.values()))
         raise InputError(f"{path} has no features: columns besides {besides}")
-
-
-def _hint_at_delimiter(names: Sequence[str]) -> str:
-    return "; give --delimiter if that is several columns" if len(names) == 1 else ""
 
 
 def check_file(path: str | Path) -> Path:
@@ -151,18 +142,27 @@ def check_header(path: Path, names: Sequence[str], check: CheckNames) -> None:
     check(path, names)
 
 
-def _read_parquet(path: Path, check: CheckNames, flat: Collection[str]) -> "pd.DataFrame":
+def open_parquet(path: Path) -> Any:
+    """Open a Parquet file; refuse it if pyarrow is not installed."""
     try:
         from pyarrow import parquet
     except ImportError as error:
         raise InputError(
             f"{path}: reading Parquet needs pyarrow; `pip install pyarrow`, or save it as .csv"
         ) from error
-    with parquet.ParquetFile(path, memory_map=True) as file:
-        names = file.schema_arrow.names
-        index = [name for name in names if name.startswith("__index_level_")]  # pandas' row names
-        check_header(path, [n for n in names if n not in index], check)
-        table = file.read().drop_columns(index)
+    return parquet.ParquetFile(path, memory_map=True)
+
+
+def parquet_names(file: Any) -> list[str]:
+    """Return the names of the columns without those of pandas' row names."""
+    return [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+
+
+def _read_parquet(path: Path, check: CheckNames, flat: Collection[str]) -> "pd.DataFrame":
+    with open_parquet(path) as file:
+        names = parquet_names(file)
+        check_header(path, names, check)
+        table = file.read().select(names)
     table.validate(full=True)  # for instance texts that are not UTF-8
     # plain types, whoever wrote the file; arrow's columns are freed during the conversion
     frame: pd.DataFrame = table.to_pandas(
@@ -240,7 +240,5 @@ def _count_csv(path: Path) -> tuple[float, int]:
 
 def count_parquet(path: Path) -> tuple[float, int]:
     """Return the numbers of rows and columns of a Parquet file."""
-    import pyarrow.parquet
-
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with open_parquet(path) as file:
         return file.metadata.num_rows, file.metadata.num_columns

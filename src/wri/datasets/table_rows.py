@@ -1,4 +1,10 @@
-"""Rows of a table with target, site and block, read from one or several files."""
+"""Rows of tables with a target and a site, read from files.
+
+`read_rows` reads raw columns of one or several files, for models with preprocessing. `read_table`
+reads numeric features of one file, by environment. Names of environments and classes are the texts
+of the cells, in natural order: "2" before "10", "site 2" before "site 10". Rows in messages are
+counted from 1, below the header and without blank lines.
+"""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -10,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from wri.datasets.labels import TASKS, listed_names, read_labels, read_targets
+from wri.datasets.environments import LabelledFile
+from wri.datasets.labels import SHOWN, TASKS, count_environments, read_labels, read_targets
 from wri.datasets.table_files import FileFrame, check_memory, check_names, read_frame
-from wri.errors import InputError, check_option, shorten, suggest
+from wri.errors import InputError, check_option, listed, shorten, suggest
+from wri.rows import find_missing
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FEWEST_ROWS = 2  # per environment
-BLOCK = 1 << 20  # bytes
 FROM_FILE = "file"  # name of the environment column if each file is an environment
 
 
@@ -97,26 +103,11 @@ def read_rows(
     encoding: str | None = None,
     memory: float = 4.0,
 ) -> TableRows:
-    """Read files of raw columns.
+    """Read files of raw columns; paths may be patterns such as `site_*.csv`.
 
-    Parameters
-    ----------
-    paths
-        Text tables, Parquet or .npz files, or patterns such as `site_*.csv`.
-    target
-        The column of targets.
-    environment
-        The column of environments; None takes each file for one, named by its stem.
-    task
-        "classes" or "numbers"; found out when None.
-    blocks
-        A column whose equal cells mark rows that depend on each other, such as week or patient.
-    leave_out
-        Columns that are not read. Only these may be missing in some of the files.
-    delimiter, encoding
-        Of text tables; found when None.
-    memory
-        GB that reading may take; larger files are refused unread.
+    Without an `environment` each file is one, named by its stem. Equal cells of the column `blocks`
+    mark rows that depend on each other. Only columns to `leave_out` may be missing in some files.
+    Files that would take more than `memory` GB are refused unread.
     """
     if task is not None:
         check_option("--task", task, TASKS)
@@ -156,7 +147,7 @@ def leave_columns_out(
         if name not in there:
             raise InputError(
                 f"--drop names {name!r}, but there is no such column{suggest(name, there)}; the "
-                f"columns are {listed_names(list(there))}"
+                f"columns are {listed(there, SHOWN)}"
             )
     return [frame.drop(columns=[*names], errors="ignore") for frame in frames]
 
@@ -186,8 +177,8 @@ def _join(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]", by_file: bool
         if only:
             others = next(p for p, f in zip(paths, frames, strict=True) if only[0] not in f.columns)
             raise InputError(
-                f"{path} has the column {listed_names(only)}, but {others} does not; add it there, "
-                f"or leave it out with --drop {only[0]}"
+                f"{path} has the column {listed(only, SHOWN)}, but {others} does not; add it "
+                f"there, or leave it out with --drop {only[0]}"
             )
     if by_file:
         stems = [path.stem for path in paths]
@@ -219,7 +210,7 @@ def separate(
 ) -> TableRows:
     """Separate target, environment and blocks from the features."""
     names, codes = read_labels(where, environment, frame.pop(environment), any_text=True)
-    _check_environments(where, environment, names, codes)
+    count_environments(where, environment, names, codes, "site")
     classes, y = read_targets(where, target, frame.pop(target), task)
     if not frame.shape[1] - (blocks is not None):
         raise InputError(f"{where} has no features: columns besides {target!r} and {environment!r}")
@@ -234,22 +225,6 @@ def separate(
     )
 
 
-def _check_environments(
-    where: str, environment: str, names: Sequence[str], codes: np.ndarray
-) -> None:
-    sizes = np.bincount(codes)
-    if len(names) < 2:
-        raise InputError(
-            f"{where}: column {environment!r} holds only one site, {shorten(names[0])!r}; "
-            "at least two are needed: name another column or add rows of another site"
-        )
-    if sizes.min() < FEWEST_ROWS:
-        raise InputError(
-            f"{where}: site {shorten(names[int(sizes.argmin())])!r} of {environment!r} "
-            f"has {sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or merge it"
-        )
-
-
 def _class_labels(names: Sequence[str]) -> np.ndarray:
     """Return labels as whole numbers if all are written as such, else as texts."""
     try:
@@ -262,8 +237,105 @@ def _class_labels(names: Sequence[str]) -> np.ndarray:
 
 def digest_file(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_table(
+    path: str | Path, target: str, environment: str, task: str | None = None
+) -> LabelledFile:
+    r"""Read a table of numeric features with a target and an environment per row.
+
+    Parameters
+    ----------
+    path : path-like
+        A text table with a header (.csv, .tsv or .txt), whose delimiter and encoding are detected;
+        a .parquet file (needs pyarrow); or a .npz file, in which an array `[n]` is a column and an
+        array `[n, D]` named x is the columns x0, x1, ….
+    target : str
+        Column of targets: texts or numbers.
+    environment : str
+        Column of the environment of each row.
+    task : {"classes", "numbers"} or None, default=None
+        "classes": each different target is a class. None: targets are numbers if they are fractions
+        with more than 20 different values, or numbers of which most differ.
+
+    Returns
+    -------
+    table : LabelledFile
+        Rows by environment; x is float32 if that loses nothing of the columns' types, else float64.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used. The message names the column, the row and the remedy.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from wri.datasets import read_table
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "rows.csv")
+    ...     _ = path.write_text("age,site,ill\n40,a,0\n50,a,1\n60,b,0\n70,b,1\n")
+    ...     table = read_table(path, target="ill", environment="site")
+    >>> table.names, table.features, table.classes
+    (('a', 'b'), ('age',), ('0', '1'))
+    """
+    if task is not None:
+        check_option("task", task, TASKS)
+    if target == environment:
+        raise InputError(f"target and environment are both {target!r}; name two columns")
+    check = partial(check_names, target=target, environment=environment)
+    features = read_frame(path, check, labels=(environment,), texts=(target,)).frame
+    names, sites = read_labels(path, environment, features.pop(environment), any_text=True)
+    sizes = count_environments(path, environment, names, sites, "environment")
+    classes, y = read_targets(path, target, features.pop(target), task)
+    _check_numbers(path, features)
+    order = np.argsort(sites, kind="stable")
+    return LabelledFile(
+        x=_matrix(features, order),
+        y=y[order],
+        names=names,
+        sizes=tuple(sizes.tolist()),
+        features=tuple(features.columns),
+        classes=classes,
+    )
+
+
+def _matrix(features: "pd.DataFrame", rows: np.ndarray) -> np.ndarray:  # [n, D]
+    """Return some rows, written column by column to avoid a second copy of a large table."""
+    dtype = np.result_type(np.float32, *features.dtypes.unique())
+    matrix = np.empty((len(rows), features.shape[1]), dtype)
+    for place, (_, column) in enumerate(features.items()):
+        matrix[:, place] = column.to_numpy()[rows]
+    return matrix
+
+
+def _check_numbers(path: str | Path, features: "pd.DataFrame") -> None:
+    """Refuse cells that are missing or infinite, then columns without numbers."""
+    import pandas as pd
+
+    first, cells, texts = "", 0, []
+    for name, column in features.items():
+        if column.dtype.kind not in "fiub":
+            texts.append(name)
+        lost = find_missing(column.to_numpy())
+        if lost is None:
+            continue
+        if not cells:
+            what = "missing" if lost.kind == "NaN" else "infinite"
+            first = f"column {shorten(name)!r}, row {lost.row + 1} is {what}"
+        cells += lost.count
+    if cells:
+        raise InputError(
+            f"{path}: {first} ({cells} in all); fill in or drop such rows, or drop the column"
+        )
+    if texts:
+        column = features[texts[0]]
+        row = int(pd.to_numeric(column, errors="coerce").isna().to_numpy().argmax())
+        cell = shorten(column.iloc[row])
+        raise InputError(
+            f"{path}: column {shorten(texts[0])!r}, row {row + 1} is {cell!r}, not a "
+            f"number; encode or drop {listed(texts, SHOWN)}"
+        )

@@ -65,26 +65,9 @@ class Dialect(NamedTuple):
 
 
 def find_dialect(path: Path, delimiter: str | None = None, encoding: str | None = None) -> Dialect:
-    """Detect how a text file is written, by its first bytes and records.
+    """Detect how a text file is written, by its first bytes and records, unless it is given.
 
-    Parameters
-    ----------
-    path
-        The file.
-    delimiter
-        What parts cells, one character or "tab"; found when None.
-    encoding
-        A name that Python knows, such as "latin-1"; found when None.
-
-    Returns
-    -------
-    Dialect
-        Its names are empty where the file has no line.
-
-    Raises
-    ------
-    InputError
-        For a file of another kind, with the remedy.
+    `delimiter` is one character or "tab". The names are empty where the file has no line.
     """
     known = _check_encoding(encoding) or _find_encoding(path)
     with path.open(encoding=known, newline="") as file:
@@ -112,21 +95,8 @@ def read_text(
 ) -> "pd.DataFrame":
     """Read all cells of a text file.
 
-    Parameters
-    ----------
-    path
-        The file.
-    dialect
-        How it is written.
-    labels
-        Columns whose every cell is its text: "007" keeps its zeros and "nan" is a text.
-    texts
-        Columns that stay texts; NA, NaN and null are missing.
-
-    Returns
-    -------
-    pandas.DataFrame
-        With the dialect's names.
+    Every cell of `labels` is its text: "007" keeps its zeros and "nan" is a text. Columns of
+    `texts` stay texts, but NA, NaN and null are missing.
     """
     import pandas as pd
 

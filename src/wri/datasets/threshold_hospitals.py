@@ -16,7 +16,6 @@ noise. Given both,
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -84,45 +83,14 @@ class ThresholdHospital:
         return Environment(self.name, np.column_stack([causes, marker, noise]), sick)
 
 
-def _hospital(
-    name: str, dose: float, exposure: float, pressure: float, marker: float
-) -> ThresholdHospital:
-    return ThresholdHospital(name=name, causes=(dose, exposure, pressure), marker=marker)
-
-
 TRAINING = (
-    _hospital("north", -0.5, 0.0, 0.0, 1.5),
-    _hospital("east", 0.0, 0.5, 0.5, 0.7),
-    _hospital("south", 0.5, 0.0, 0.0, 1.2),
-    _hospital("west", 0.0, -0.5, -0.5, 0.3),
+    ThresholdHospital(name="north", causes=(-0.5, 0.0, 0.0), marker=1.5),
+    ThresholdHospital(name="east", causes=(0.0, 0.5, 0.5), marker=0.7),
+    ThresholdHospital(name="south", causes=(0.5, 0.0, 0.0), marker=1.2),
+    ThresholdHospital(name="west", causes=(0.0, -0.5, -0.5), marker=0.3),
 )
-REVERSED = _hospital("new, marker reversed", 0.0, 0.0, 0.0, -1.0)
-UNRELATED = _hospital("new, marker unrelated", 0.0, 0.0, 0.0, 0.0)
-
-
-class ThresholdDraw(NamedTuple):
-    """Hospitals of one random draw."""
-
-    training: tuple[ThresholdHospital, ...]
-    reversed_marker: ThresholdHospital
-    unrelated_marker: ThresholdHospital
-
-
-def drawn_threshold_hospitals(seed: int) -> ThresholdDraw:
-    """Draw four training hospitals and two new ones.
-
-    Means of causes lie between −1 and 1. Strengths of markers lie between 0 and 1.5 in training,
-    and are negative or zero at the new hospitals.
-    """
-    random = np.random.default_rng([seed, 7])
-
-    def draw(name: str, low: float, high: float) -> ThresholdHospital:
-        dose, exposure, pressure = random.uniform(-1, 1, 3).tolist()
-        return _hospital(name, dose, exposure, pressure, float(random.uniform(low, high)))
-
-    training = tuple(draw(f"training {k}", 0.0, 1.5) for k in range(len(TRAINING)))
-    unrelated, turned = draw("unrelated", 0.0, 0.0), draw("reversed", -1.5, 0.0)
-    return ThresholdDraw(training, turned, unrelated)
+REVERSED = ThresholdHospital(name="new, marker reversed", causes=(0.0, 0.0, 0.0), marker=-1.0)
+UNRELATED = ThresholdHospital(name="new, marker unrelated", causes=(0.0, 0.0, 0.0), marker=0.0)
 
 
 def threshold_hospitals(

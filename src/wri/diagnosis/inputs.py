@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from wri.errors import InputError
-from wri.rows import Scaling, find_constant_columns, first_gap
+from wri.rows import Scaling, find_constant_columns, find_missing
 
 MANY = 20
 """With more different whole numbers than this, the user says whether they are classes."""
@@ -28,7 +28,7 @@ def read_target(y: Any, n: int) -> np.ndarray:  # [n]
     y = np.asarray(y)
     if y.shape != (n,):
         raise InputError(f"y must hold one value per row, [{n}], not the shape {y.shape}")
-    gap = first_gap(y)
+    gap = find_missing(y)
     if gap is not None:
         raise InputError(
             f"y has no finite value in row {gap.row} ({gap.count} such rows); drop them"

@@ -24,7 +24,7 @@ from wri.diagnosis.weights import environment_logs, overlap_logs, pair_overlap
 from wri.errors import InputError, check_option
 from wri.number_text import write_loss, write_number
 from wri.report import style
-from wri.rows import Environments, number_environments, read_sites, refuse_gaps
+from wri.rows import Environments, number_environments, read_sites, refuse_missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -416,7 +416,7 @@ def _read_columns(on: Any, n: int) -> np.ndarray:
     seen = seen[:, None] if seen.ndim == 1 else seen
     if seen.shape[:1] != (n,) or seen.ndim != 2:
         raise InputError(f"on must be columns, [{n}, F], not of the shape {seen.shape}")
-    refuse_gaps(seen, None, "on")
+    refuse_missing(seen, None, "on")
     return seen
 
 

@@ -31,7 +31,7 @@ from wri.estimators.problem import Problem
 from wri.futures import Future
 from wri.objectives import OBJECTIVES
 from wri.registry import OBJECTIVES as ENTRIES
-from wri.rows import Scaling, refuse_gaps
+from wri.rows import Scaling, refuse_missing
 from wri.stacked import Network, View
 from wri.training import Bank, ModelSpec, Record, Run
 from wri.training.spec import Solver
@@ -378,7 +378,7 @@ class Estimator(EnvironmentEstimator):
         return cls(**constructor_parameters(spec), **parameters)
 
     def _check_cells(self, X: np.ndarray) -> None:
-        refuse_gaps(X, getattr(self, "feature_names_in_", None))
+        refuse_missing(X, getattr(self, "feature_names_in_", None))
 
     def _problem(
         self,

@@ -37,7 +37,7 @@ from wri.estimators.problem import Problem
 from wri.futures import Future
 from wri.objectives import OBJECTIVES
 from wri.progress import Progress, silent
-from wri.rows import refuse_gaps
+from wri.rows import refuse_missing
 from wri.stacked import View
 from wri.training import Bank, ModelSpec
 
@@ -402,7 +402,7 @@ class TreeEstimator(EnvironmentEstimator):
     def _check_cells(self, X: np.ndarray) -> None:
         names = getattr(self, "feature_names_in_", None)
         if not np.isfinite(X).all():
-            refuse_gaps(np.nan_to_num(X, posinf=np.inf, neginf=-np.inf), names)
+            refuse_missing(np.nan_to_num(X, posinf=np.inf, neginf=-np.inf), names)
 
     def _filled(self, X: np.ndarray) -> np.ndarray:
         return fill_gaps(X)

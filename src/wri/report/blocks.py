@@ -40,6 +40,9 @@ class PageCell:
     best: bool = False  # whether the cell stands out among those it is compared with
     tone: Literal["", "warning"] = ""  # "warning" marks numbers that need attention with a sign
 
+    def __str__(self) -> str:
+        return f"{self.text} {self.detail}".strip()
+
 
 @dataclass(frozen=True, kw_only=True)
 class PageTable:
@@ -131,6 +134,14 @@ class Section:
     def warnings(self) -> int:
         """Number of warnings among the blocks."""
         return sum(isinstance(each, Notice) and each.tone == "warning" for each in self.blocks)
+
+
+def make_card(
+    title: str, facts: Sequence[tuple[str, str]], limits: Sequence[str], command: str
+) -> Section:
+    """Make the last section of a page: facts, what it does not tell, and the command."""
+    blocks: list[Block] = [FactList(facts), BulletList(limits), CommandBlock(command, "Made by")]
+    return Section(title=title, blocks=blocks)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,7 +17,7 @@ from markupsafe import Markup
 from wri import __version__
 from wri.errors import InputError
 from wri.report import style
-from wri.report.blocks import Block, Page, PageCell, PagePicture, PageTable, Section
+from wri.report.blocks import Page, PageCell, PagePicture, PageTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,115 +54,47 @@ def render_page(page: Page) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters["data_uri"] = data_uri
-    names = _Names()
+    ids, labels, figures = {"content", "contents", "title"}, set[str](), count(1)
+
+    def draw(picture: PagePicture, title: str) -> Markup:
+        prefix = f"svg{next(figures)}."  # the point keeps it apart from ids of sections
+        return Markup(inline_svg(picture.figure, prefix, title, picture.alternative))
+
+    templates.globals.update(
+        label=lambda text: _make_unique(text, labels, " ({})"),
+        draw=draw,
+        find_numeric=_find_numeric,
+    )
+    templates.filters.update(data_uri=data_uri, as_cell=_as_cell)
     return templates.get_template("page.html").render(
         page=page,
         lead=[page.lead] if isinstance(page.lead, str) else page.lead,
-        opening=[_show_block(each, page.title, names) for each in page.opening],
-        sections=[_show_section(each, names) for each in page.sections],
+        sections=[(_make_unique(_slug(each.title), ids, "-{}"), each) for each in page.sections],
         colours=style,
         version=__version__,
     )
 
 
-class ShownBlock(NamedTuple):
-    """Block with what the template needs beside it."""
-
-    block: Block
-    label: str = ""  # the accessible name of its scrolling box
-    svg: Markup | None = None
-    table: "ShownTable | None" = None
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w-]+", "-", text).strip("-") or "section"
 
 
-class ShownTable(NamedTuple):
-    """Table with all its cells as `PageCell`."""
-
-    table: PageTable
-    label: str
-    numeric: list[bool]  # for each column
-    rows: list[list[PageCell]]
-
-
-class ShownSection(NamedTuple):
-    """Section with its id."""
-
-    id: str
-    section: Section
-    blocks: list[ShownBlock]
+def _make_unique(text: str, known: set[str], form: str) -> str:
+    """Return the text, with 2, 3, … added if it is known, and remember it."""
+    numbered = (text + form.format(number) for number in count(2))
+    found = next(each for each in chain([text], numbered) if each not in known)
+    known.add(found)
+    return found
 
 
-class _Names:
-    """Ids and labels that occur once in a page, and the number of the next figure."""
-
-    def __init__(self) -> None:
-        self.ids: set[str] = {"content", "contents", "title"}  # in the template
-        self.labels: set[str] = set()
-        self.figures = 0
-
-    def make_id(self, text: str) -> str:
-        slug = re.sub(r"[^\w-]+", "-", text).strip("-") or "section"
-        return self._add(self.ids, _numbered(slug, "-{}"))
-
-    def make_label(self, text: str) -> str:
-        return self._add(self.labels, _numbered(text, " ({})"))
-
-    def make_prefix(self) -> str:
-        self.figures += 1
-        return f"svg{self.figures}."  # the point keeps it apart from ids of sections
-
-    @staticmethod
-    def _add(known: set[str], candidates: Iterator[str]) -> str:
-        found = next(each for each in candidates if each not in known)
-        known.add(found)
-        return found
+def _find_numeric(table: PageTable) -> list[bool]:
+    """Return which columns hold numbers."""
+    rows = [[_as_cell(each).text.strip() for each in row] for row in table.rows]
+    return [k > 0 and all(_NUMBER.match(row[k]) for row in rows) for k in range(len(table.columns))]
 
 
-def _numbered(text: str, form: str) -> Iterator[str]:
-    """Yield the text, then the text with 2, 3, … added."""
-    yield text
-    number = 2
-    while True:
-        yield text + form.format(number)
-        number += 1
-
-
-def _show_section(section: Section, names: _Names) -> ShownSection:
-    blocks = [_show_block(block, section.title, names) for block in section.blocks]
-    return ShownSection(names.make_id(section.title), section, blocks)
-
-
-def _show_block(block: Block, heading: str, names: _Names) -> ShownBlock:
-    if isinstance(block, str):
-        return ShownBlock(block)
-    if isinstance(block, PageTable):
-        return ShownBlock(block, table=_show_table(block, heading, names))
-    if isinstance(block, PagePicture):
-        label = names.make_label(f"Figure: {block.caption or heading}")
-        table = _show_table(block.data, heading, names) if block.data else None
-        svg = inline_svg(
-            block.figure, names.make_prefix(), block.caption or heading, block.alternative
-        )
-        return ShownBlock(block, label, Markup(svg), table)
-    return ShownBlock(block, names.make_label(f"{heading}: {_label(block)}"))
-
-
-def _label(block: Any) -> str:
-    return getattr(block, "label", "") or getattr(block, "caption", "") or block.kind
-
-
-def _show_table(table: PageTable, heading: str, names: _Names) -> ShownTable:
-    rows = [_cells(row) for row in table.rows]
-    numeric = [
-        k > 0 and all(_NUMBER.match(row[k].text.strip()) for row in rows)
-        for k in range(len(table.columns))
-    ]
-    label = names.make_label(f"Table: {table.caption or heading}")
-    return ShownTable(table, label, numeric, rows)
-
-
-def _cells(row: Sequence[str | PageCell]) -> list[PageCell]:
-    return [each if isinstance(each, PageCell) else PageCell(each) for each in row]
+def _as_cell(cell: str | PageCell) -> PageCell:
+    return cell if isinstance(cell, PageCell) else PageCell(cell)
 
 
 def inline_svg(figure: "Figure | Path", prefix: str, title: str, description: str) -> str:

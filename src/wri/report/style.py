@@ -10,44 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from warnings import catch_warnings, filterwarnings
 
-from wri.registry import (
-    ALGORITHMS,
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILLION,
-    YELLOW,
-)
+from wri.registry import ALGORITHMS
+from wri.registry import BLACK as BLACK
+from wri.registry import BLUE as BLUE
+from wri.registry import GREEN as GREEN
+from wri.registry import GREY as GREY
+from wri.registry import ORANGE as ORANGE
+from wri.registry import PURPLE as PURPLE
+from wri.registry import SKY as SKY
+from wri.registry import VERMILLION as VERMILLION
+from wri.registry import YELLOW as YELLOW
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
-
-__all__ = [
-    "ALGORITHM_COLOURS",
-    "ALGORITHM_NAMES",
-    "BLACK",
-    "BLUE",
-    "CLASS_COLOURS",
-    "CLASS_SHADES",
-    "ENVIRONMENT_COLOURS",
-    "GREEN",
-    "GREY",
-    "NARROW",
-    "ORANGE",
-    "PURPLE",
-    "SKY",
-    "VERMILLION",
-    "YELLOW",
-    "as_svg",
-    "describe",
-    "figure",
-    "save",
-]
 
 ALGORITHM_COLOURS = {name: entry.colour for name, entry in ALGORITHMS.items()}
 ALGORITHM_NAMES = {name: entry.label for name, entry in ALGORITHMS.items()}

@@ -28,15 +28,8 @@ from wri.estimators.derived import ESTIMATORS, Classifier
 from wri.estimators.inputs import check_parameters
 from wri.estimators.pipeline import EnvironmentPipeline
 from wri.saving import folder as files
-from wri.saving.evidence import encode_evidence, fill_evidence, implied_shapes
+from wri.saving.fitted import TREE_ENTRIES, Shapes, encode_fitted, fill_fitted, prepare_fitted
 from wri.saving.folder import LARGEST, RECORD, named, require, tensors_name
-from wri.saving.predictors import (
-    TREE_ENTRIES,
-    Shapes,
-    encode_predictor,
-    fill_predictor,
-    prepare_predictor,
-)
 from wri.saving.transformers import UNREAD, decode_pipeline, encode_steps
 from wri.saving.values import (
     Types,
@@ -181,12 +174,7 @@ def _encode(model: Any) -> files.FolderContents:
     if not_kept:
         lost = f"{', '.join(not_kept)}: objects are not saved; the loaded model predicts the same,"
         warnings.warn(f"{lost} but its fit would take the default", stacklevel=4)
-    own, tensors = encode_predictor(model)
-    evidence, evidence_tensors = encode_evidence(model)
-    tensors |= evidence_tensors | {
-        "candidate_losses": model.candidate_losses_,
-        "penalty_weights": model.penalty_weights_,
-    }
+    entries, tensors = encode_fitted(model)
     tensors = {name: _as_tensor(each) for name, each in tensors.items() if each is not None}
     if isinstance(getattr(model, "state_", None), np.ndarray):
         tensors["state"] = np.array(model.state_, order="C")
@@ -205,14 +193,13 @@ def _encode(model: Any) -> files.FolderContents:
         "environments": encode_labels(model.environments_, "groups"),
         "evidence_on": model.evidence_on_,
         "spec": spec,
-        **evidence,
+        **entries,
         "selection": model.selection_,
         "held_out_rows": int(model.n_held_out_),
         "candidates": None if losses is None else len(losses),
         "left_out": model.left_out_ is not None,
         "state": list(tensors["state"].shape) if "state" in tensors else None,
         "sha256": hashlib.sha256(data).hexdigest(),
-        **own,
         **{key: value for key, value in optional.items() if value is not None},
     }
     text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
@@ -259,7 +246,7 @@ def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[str, int], 
     with named(folder / RECORD):
         record = _decode_record(record_data)
         model = _decode_unfilled(record)
-        shapes = _implied_shapes(model, record)
+        shapes = prepare_fitted(model, record)
         name = tensors_name(record["sha256"])
     with named(folder / name):
         numbers = sum(math.prod(shape) for shape in shapes.values())
@@ -267,10 +254,7 @@ def _decode(folder: Path, record_data: bytes, tensor_data: Callable[[str, int], 
         same = hashlib.sha256(data).hexdigest() == record["sha256"]
         require(same, f"its contents are not those that {RECORD} was written with")
         arrays = _decode_tensors(data, shapes)
-        fill_predictor(model, arrays)
-        fill_evidence(model, record, arrays)
-        model.candidate_losses_ = arrays.get("candidate_losses")
-        model.penalty_weights_ = arrays.get("penalty_weights")
+        fill_fitted(model, record, arrays)
     with named(folder / RECORD):
         preprocessing = record.get("preprocessing")
         return model if preprocessing is None else decode_pipeline(preprocessing, model)
@@ -285,16 +269,14 @@ def _decode_record(data: bytes) -> dict[str, Any]:
     ours = isinstance(record, dict) and record.get("format") == files.FORMAT
     require(ours, f'has no entry "format": "{files.FORMAT}"')
     version, writer = record.get("format_version"), record.get("wri_version")
-    if type(version) is int and version > VERSION:
-        raise InputError(
-            f"written by wri {writer!r:.40} in format {version}; wri {wri.__version__} reads "
-            f"formats up to {VERSION}: pip install --upgrade weighted-risk-invariance"
+    if type(version) is int and version > 0 and version != VERSION:
+        newer = (
+            f"; wri {wri.__version__} reads formats up to {VERSION}: pip install --upgrade "
+            "weighted-risk-invariance"
         )
-    if type(version) is int and 0 < version < VERSION:
-        raise InputError(
-            f"written by wri {writer!r:.40} in format {version}, which wri {wri.__version__} no "
-            "longer reads: fit and save the model again"
-        )
+        older = f", which wri {wri.__version__} no longer reads: fit and save the model again"
+        remedy = newer if version > VERSION else older
+        raise InputError(f"written by wri {writer!r:.40} in format {version}{remedy}")
     require(version == VERSION, f"format_version must be {VERSION}, not {version!r:.40}")
     require(record.get("digest") == record_digest(record), "was changed after it was written")
     optional = {name: types for name, types in OPTIONAL.items() if name in record}
@@ -344,19 +326,6 @@ def _decode_candidate(entries: Any) -> Any:
     if isinstance(found.get("hidden"), list):
         found["hidden"] = tuple(found["hidden"])
     return found
-
-
-def _implied_shapes(model: Any, record: Mapping[str, Any]) -> Shapes:
-    """Prepare the predictor; return the shape of each tensor that the record implies."""
-    predictor = prepare_predictor(model, record)
-    numbers = {*map(type, model.spec_.hyper.values())} <= {int, float}
-    require(numbers, "spec.hyper must hold numbers")
-    shapes = {**predictor.shapes, **implied_shapes(model, record, predictor)}
-    if record["candidates"] is not None:
-        shapes["candidate_losses"] = (record["candidates"], model.n_environments_)
-        if "penalty_weight" in model.spec_.hyper:
-            shapes["penalty_weights"] = (record["candidates"],)
-    return shapes
 
 
 def _decode_tensors(data: bytes, implied: Shapes) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from wri.errors import InputError
 from wri.objectives import Objective
 from wri.objectives.base import TrainingRows
-from wri.rows import Scaling, first_gap, refuse_gaps
+from wri.rows import Scaling, find_missing, refuse_missing
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED, Loss, Network
 from wri.stacked.linear import GRADIENT
 from wri.training.spec import ModelSpec
@@ -83,8 +83,8 @@ class Bank:
                 "the numbers must be equal"
             )
         if not self.gaps:
-            refuse_gaps(features, None, "features")
-        lost = first_gap(targets)
+            refuse_missing(features, None, "features")
+        lost = find_missing(targets)
         if lost is not None:
             raise InputError(f"the target in row {lost.row} is {targets[lost.row]}; drop such rows")
         self._check_classes(targets)

@@ -9,17 +9,7 @@ from wri.diagnosis.inputs import listed
 from wri.errors import shorten
 from wri.evaluation.diagnosing import Answer
 from wri.number_text import write_number
-from wri.report.blocks import (
-    Block,
-    BulletList,
-    CommandBlock,
-    FactList,
-    Page,
-    PageCell,
-    PagePicture,
-    PageTable,
-    Section,
-)
+from wri.report.blocks import Block, Page, PageCell, PagePicture, PageTable, Section, make_card
 
 MOST_LINES = 40  # of a table
 LIMITS = (
@@ -158,14 +148,11 @@ def build_diagnosis_page(
         Section(title=question, blocks=blocks)
         for question, blocks in zip(questions[1:], others, strict=True)
     ]
-    card = Section(
-        title="Card", blocks=[FactList(facts), BulletList(LIMITS), CommandBlock(command, "Made by")]
-    )
     return Page(
         title=title,
         lead=[f"{questions[0]} {first[0]}", f"Next: {next_command}"],
         opening=first[1:],
-        sections=[*sections, card],
+        sections=[*sections, make_card("Card", facts, LIMITS, command)],
     )
 
 

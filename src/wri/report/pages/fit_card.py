@@ -19,21 +19,28 @@ from wri.features.picture_files import read_picture
 from wri.number_text import write_number, write_percent, write_share
 from wri.report.blocks import (
     Block,
-    BulletList,
-    CommandBlock,
     FactList,
     Notice,
     PageTable,
     Section,
     Thumbnail,
     ThumbnailGallery,
+    make_card,
     make_thumbnail,
 )
 
 VERDICTS = ("supported", "rare", "outside")
+SEEN = {"outputs": "the predictor's outputs", "phi": "its last hidden layer", "x": "the columns"}
 MOST_EFFECTS = 15  # columns in the table of effects
 MOST_COLUMNS = 200  # in the table of columns
 RAREST = 12  # pictures that are shown
+LIMITS = (
+    "It predicts what was measured in the past, not the effect of an intervention.",
+    "Intervals assume that a new site differs from these sites as they differ from each other.",
+    "A supported row can still be predicted wrongly: the verdict means that training had rows "
+    "like it, not that the relation to the target is the same at the new site.",
+    "The model folder holds predictions and losses of held-out rows, and so their outcomes.",
+)
 
 
 def describe_versions() -> str:
@@ -73,20 +80,16 @@ def coefficient_section(fit: TableFit) -> Section:
             PageTable(
                 caption="Effect per standard deviation, largest first",
                 columns=["column", *effects],
-                rows=[
-                    [
-                        name,
-                        *(
-                            write_number(own[name], sign=True) if name in own else "–"
-                            for own in effects.values()
-                        ),
-                    ]
-                    for name in order
-                ],
+                rows=[[name, *_effect_cells(name, effects)] for name in order],
                 note=f"{rest} columns with smaller effects are not shown." if rest else "",
             ),
         ],
     )
+
+
+def _effect_cells(name: str, effects: Mapping[str, Mapping[str, float]]) -> list[str]:
+    found = [own.get(name) for own in effects.values()]
+    return ["–" if effect is None else write_number(effect, sign=True) for effect in found]
 
 
 def _coefficients(estimator: Any) -> np.ndarray | None:  # [D]
@@ -111,14 +114,7 @@ def verdict_section(fit: TableFit) -> Section:
     facts = [
         ("Rare", f"{write_percent(rare)} of held-out rows, {unsure}far from training"),
         ("Outside", f"{write_percent(outside)} of held-out rows, farther from training"),
-        (
-            "Distance sees",
-            {
-                "outputs": "the predictor's outputs",
-                "phi": "its last hidden layer",
-                "x": "the columns",
-            }[model.evidence_on_],
-        ),
+        ("Distance sees", SEEN[model.evidence_on_]),
     ]
     return Section(
         title="Rare regions and thresholds of the verdict",
@@ -138,6 +134,7 @@ def verdict_section(fit: TableFit) -> Section:
 def training_section(fit: TableFit, files: Sequence[str]) -> Section:
     """Build the section on the training rows."""
     rows = fit.rows
+    targets = {name: _describe_targets(fit, name) for name in rows.environments}
     blocks: list[Block] = [
         FactList(
             [
@@ -148,9 +145,9 @@ def training_section(fit: TableFit, files: Sequence[str]) -> Section:
         ),
         PageTable(
             caption="Rows by site",
-            columns=["site", "rows", *_target_columns(fit)],
+            columns=["site", "rows", *next(iter(targets.values()))],
             rows=[
-                [name, f"{n:,}", *_target_cells(fit, name)] for name, n in rows.environments.items()
+                [name, f"{n:,}", *targets[name].values()] for name, n in rows.environments.items()
             ],
         ),
     ]
@@ -179,21 +176,16 @@ def _describe_target(fit: TableFit) -> str:
     return f"one of {len(classes)} classes ({shown})"
 
 
-def _target_columns(fit: TableFit) -> list[str]:
-    if not fit.classes:
-        return ["mean of the target", "standard deviation"]
-    classes = fit.estimator.classes_
-    return [f"share of {classes[-1]}"] if len(classes) == 2 else ["classes"]
-
-
-def _target_cells(fit: TableFit, name: str) -> list[str]:
+def _describe_targets(fit: TableFit, name: str) -> dict[str, str]:
+    """Return the cells of a site in the table of rows, by column."""
     own = fit.rows.y[fit.rows.groups == name]
     if not fit.classes:
-        return [write_number(own.mean(), 4), write_number(own.std(), 4)]
+        mean, deviation = write_number(own.mean(), 4), write_number(own.std(), 4)
+        return {"mean of the target": mean, "standard deviation": deviation}
     classes = fit.estimator.classes_
     if len(classes) == 2:
-        return [write_share(np.mean(own == classes[-1]))]
-    return [str(len(np.unique(own)))]
+        return {f"share of {classes[-1]}": write_share(np.mean(own == classes[-1]))}
+    return {"classes": str(len(np.unique(own)))}
 
 
 def picture_sections(found: PictureFit) -> list[Section]:
@@ -216,12 +208,8 @@ def picture_sections(found: PictureFit) -> list[Section]:
         "picture on some labelled ones.",
         "note",
     )
-    return [
-        Section(
-            title="The rarest pictures",
-            blocks=[note, ThumbnailGallery("Training pictures that are rarest", thumbnails)],
-        )
-    ]
+    shown = ThumbnailGallery("Training pictures that are rarest", thumbnails)
+    return [Section(title="The rarest pictures", blocks=[note, shown])]
 
 
 def _describe_predictor(model: Any) -> tuple[str, str]:
@@ -243,22 +231,9 @@ def card_section(fit: TableFit, files: Mapping[str, str], command: str, day: dat
         ("Model", f"{fit.kept.label}, {type(fit.estimator).__name__}"),
         _describe_predictor(fit.estimator),
         ("Penalty weight", "none" if weight is None else f"{weight:g}"),
-        (
-            "Rule",
-            "least worst regret over the futures" if fit.options.keep is None else "--keep",
-        ),
+        ("Rule", "--keep" if fit.options.keep else "least worst regret over the futures"),
         ("Trained", f"{day.isoformat()}, {fit.seconds:.0f} s, seed {fit.options.seed}"),
         ("Versions", describe_versions()),
         *((f"SHA-256 of {file}", digest) for file, digest in files.items()),
     ]
-    limits = [
-        "It predicts what was measured in the past, not the effect of an intervention.",
-        "Intervals assume that a new site differs from these sites as they differ from each other.",
-        "A supported row can still be predicted wrongly: the verdict means that training had rows "
-        "like it, not that the relation to the target is the same at the new site.",
-        "The model folder holds predictions and losses of held-out rows, and so their outcomes.",
-    ]
-    return Section(
-        title="Model card",
-        blocks=[FactList(facts), BulletList(limits), CommandBlock(command, "Made by")],
-    )
+    return make_card("Model card", facts, LIMITS, command)

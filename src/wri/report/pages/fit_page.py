@@ -160,36 +160,21 @@ def _held_out(fit: TableFit) -> Section:
 
 def score_table(held: HeldOutScores, models: Mapping[str, str], site: str) -> PageTable:
     """Build the table of scores and losses per site, with means and a new site's interval."""
-    names = list(models)
-    rows: list[Sequence[str | PageCell]] = []
+    rows: list[list[str | PageCell]] = []
     for place, name in enumerate(held.environments):
-        found = [held.of(model)[place] for model in names]
+        found = [held.of(model)[place] for model in models]
         losses = [write_number(each.loss, 4) for each in found]
         least = write_number(min(each.loss for each in found), 4)
-        cells: list[str | PageCell] = [name, f"{found[0].n:,}"]
-        for each in found:
-            ends = show_interval(held, SiteInterval(each.score, each.low, each.high))
-            cells.append(PageCell(show(held, each.score), ends))
-        cells += [
-            PageCell(loss, best=losses.count(least) == 1 and loss == least) for loss in losses
-        ]
-        rows.append(cells)
-    means: list[str | PageCell] = [f"mean of {len(held.environments)}", ""]
-    new: list[str | PageCell] = [f"a new {site}, 95 %", ""]
-    for what in ("score", "loss"):
-        for name in names:
-            mean, ahead = held.mean(name, what), held.new_site(name, what)
-            if what == "score":
-                means.append(PageCell(show(held, mean.value), show_interval(held, mean)))
-                new.append(show_interval(held, ahead))
-            else:
-                means.append(
-                    PageCell(
-                        write_number(mean.value, 4),
-                        f"{write_number(mean.low)} to {write_number(mean.high)}",
-                    )
-                )
-                new.append(f"{write_number(ahead.low)} to {write_number(ahead.high)}")
+        scores = [SiteInterval(each.score, each.low, each.high) for each in found]
+        rows.append([name, f"{found[0].n:,}", *(_score_cell(held, each) for each in scores)])
+        alone = losses.count(least) == 1
+        rows[-1] += [PageCell(loss, best=alone and loss == least) for loss in losses]
+    score, loss = ([held.mean(name, what) for name in models] for what in ("score", "loss"))
+    rows.append([f"mean of {len(rows)}", "", *(_score_cell(held, each) for each in score)])
+    rows[-1] += [PageCell(write_number(each.value, 4), _show_ends(each)) for each in loss]
+    score, loss = ([held.new_site(name, what) for name in models] for what in ("score", "loss"))
+    rows.append([f"a new {site}, 95 %", "", *(show_interval(held, each) for each in score)])
+    rows[-1] += [_show_ends(each) for each in loss]
     labels = list(models.values())
     return PageTable(
         caption=f"Scores at each {site} held out",
@@ -199,19 +184,19 @@ def score_table(held: HeldOutScores, models: Mapping[str, str], site: str) -> Pa
             *(f"{held.measure}, {label}" for label in labels),
             *(f"{held.loss_name}, {label}" for label in labels),
         ],
-        rows=[*rows, means, new],
+        rows=rows,
         summary=2,
         note="95 % intervals: of a site by chance in its rows, of the mean by the spread "
         "between sites. The smallest loss at a site is bold.",
     )
 
 
-def _answer_blocks(answer: Answer, caption: str, note: str = "") -> list[Block]:
-    figure = answer.plot()
-    blocks: list[Block] = [answer.meaning + note]
-    if figure is not None:
-        blocks.append(PagePicture(figure=figure, alternative=answer.meaning, caption=caption))
-    return blocks
+def _score_cell(held: HeldOutScores, found: SiteInterval) -> PageCell:
+    return PageCell(show(held, found.value), show_interval(held, found))
+
+
+def _show_ends(found: SiteInterval) -> str:
+    return f"{write_number(found.low)} to {write_number(found.high)}"
 
 
 def _coverage(fit: TableFit) -> Section:
@@ -248,15 +233,15 @@ def _coverage(fit: TableFit) -> Section:
     )
 
 
-def _sampled(sampled: int | None) -> str:
-    return "" if sampled is None else f" (From {sampled:,} rows drawn at random.)"
-
-
 def _sites(answers: Mapping[str, Answer], sampled: int | None) -> Section:
     overlap = answers.get("overlap")
     blocks: list[Block] = []
     if overlap is not None:
-        blocks = _answer_blocks(overlap, "Overlap of sites", _sampled(sampled))
+        note = "" if sampled is None else f" (From {sampled:,} rows drawn at random.)"
+        blocks.append(overlap.meaning + note)
+        figure, text = overlap.plot(), overlap.meaning
+        if figure is not None:
+            blocks.append(PagePicture(figure=figure, alternative=text, caption="Overlap of sites"))
         if overlap.answered and len(overlap.result.labels) <= 30:
             blocks.append(_overlap_table(overlap.result))
     return Section(title="What the sites have in common", blocks=blocks)

@@ -16,16 +16,7 @@ from wri.evaluation.verdict import when
 from wri.futures import LIKE
 from wri.number_text import write_number, write_percent, write_share
 from wri.ood.held_out import USUAL_BEYOND
-from wri.report.blocks import (
-    Block,
-    BulletList,
-    CommandBlock,
-    FactList,
-    Page,
-    PagePicture,
-    PageTable,
-    Section,
-)
+from wri.report.blocks import Block, BulletList, Page, PagePicture, PageTable, Section, make_card
 
 PICTURES = (".png", ".svg", ".pdf")
 SHOWN = 10  # sites, and columns
@@ -82,9 +73,7 @@ def row_table(answer: SiteAnswer) -> tuple[list[str], list[list[str]]]:
 def describe_nearest(answer: SiteAnswer) -> str:
     """Name the training sites in which the rows are most common."""
     site = answer.site
-    shares = sorted(
-        zip(site.nearest_shares.tolist(), map(str, site.labels), strict=True), reverse=True
-    )
+    shares = sorted(zip(site.nearest_shares, map(str, site.labels), strict=True), reverse=True)
     like = ", ".join(
         f"{shorten(name)} {100 * share:.0f} %" for share, name in shares[:SHOWN] if share > 0.005
     )
@@ -119,9 +108,7 @@ def site_document(answer: SiteAnswer) -> dict[str, Any]:
             "answer": answer.answer,
             "question": answer.question,
             "sentence": answer.sentence,
-            "reasons": [
-                {"answer": reason.answer, "text": reason.text} for reason in answer.reasons
-            ],
+            "reasons": [{"answer": each.answer, "text": each.text} for each in answer.reasons],
         },
         "futures": {} if summary is None else {k: dict(v) for k, v in summary.futures.items()},
         "kept": None if summary is None else summary.kept,
@@ -143,10 +130,7 @@ def site_document(answer: SiteAnswer) -> dict[str, Any]:
         "rare": site.rare,
         "outside": site.outside,
         "usual": {"rare": site.usual[0], "outside": site.usual[1]},
-        "nearest": {
-            str(name): share
-            for name, share in zip(site.labels, site.nearest_shares.tolist(), strict=True)
-        },
+        "nearest": dict(zip(map(str, site.labels), site.nearest_shares.tolist(), strict=True)),
         "mean_prediction": site.predictions.tolist(),
         "reasons": dict(count_reasons(site.reasons)),
         "unseen": [cells.counted.as_dict() for cells in site.unseen],
@@ -162,20 +146,18 @@ def build_site_page(
 ) -> Page:
     """Build the page of a new site; `facts` are for the card."""
     heads, lines = loss_table(answer)
-    opening: list[Block] = [
-        PageTable(
-            caption="What to expect here",
-            columns=heads,
-            rows=lines,
-            note="Guessing: always predicting what is usual at the training "
-            f"{answer.word.many}, measured where each was held out.",
-        ),
-        PagePicture(
-            figure=answer.site.plot(),
-            alternative=answer.site.meaning,
-            caption="How common the rows are in training, and where they are most common",
-        ),
-    ]
+    expected = PageTable(
+        caption="What to expect here",
+        columns=heads,
+        rows=lines,
+        note="Guessing: always predicting what is usual at the training "
+        f"{answer.word.many}, measured where each was held out.",
+    )
+    figure = PagePicture(
+        figure=answer.site.plot(),
+        alternative=answer.site.meaning,
+        caption="How common the rows are in training, and where they are most common",
+    )
     heads, lines = row_table(answer)
     unseen = [cells.counted.sentence for cells in answer.site.unseen[:SHOWN]]
     blocks: list[Block] = [
@@ -188,15 +170,12 @@ def build_site_page(
     sections = [
         Section(title="Further reasons", blocks=[BulletList(others)] if others else []),
         Section(title="The rows", blocks=blocks),
-        Section(
-            title="Card",
-            blocks=[FactList(list(facts)), BulletList(LIMITS), CommandBlock(command, "Made by")],
-        ),
+        make_card("Card", facts, LIMITS, command),
     ]
     return Page(
         title=f"Will {target} hold at this {answer.word.one}?",
         lead=[f"{answer.question} {answer.first_sentence}", f"Next: {next_command}"],
-        opening=opening,
+        opening=[expected, figure],
         sections=[section for section in sections if section.blocks],
     )
 

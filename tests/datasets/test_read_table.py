@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from wri.datasets import read_table
 from wri.datasets.catalogue import load_builtin
-from wri.datasets.numeric_tables import read_table
 from wri.errors import InputError
 
 ROWS = pd.DataFrame(
