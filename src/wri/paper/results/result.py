@@ -11,8 +11,17 @@ import numpy as np
 from wri.number_text import write_number
 from wri.report.intervals import interval, standard_error
 
+Printed = tuple[float, float]
+"""The paper's mean and what it prints behind ±."""
+
 FAR = 3.0
 """Standard errors of ours beyond which a cell is said to differ from the paper's."""
+
+
+def read_printed(line: str) -> tuple[Printed, ...]:
+    """Read a line of the paper's cells, "51.3±1.6 52.5±1.1"."""
+    cells = [cell.split("±") for cell in line.split()]
+    return tuple((float(mean), float(spread)) for mean, spread in cells)
 
 
 @dataclass(frozen=True, kw_only=True)
