@@ -174,15 +174,7 @@ def _find_tried_models(
     environments: dict[str, set[int]] = {}
     for trial in sorted({run.trial_seed for run in runs}):
         for k in held_out:
-            found = candidates(
-                selection,
-                runs,
-                data,
-                algorithm=algorithm,
-                held_out=k,
-                trial_seed=trial,
-                measure=measure,
-            )
+            found = candidates(selection, runs, data, algorithm, k, trial, measure)
             if isinstance(found, str):
                 raise InputError(
                     f"{algorithm} on {data.name}, {data.environments[k]} held out, trial {trial}: "

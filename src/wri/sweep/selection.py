@@ -66,7 +66,7 @@ class Candidate:
     held_out: int
     data: DatasetInfo
     pairs: Sequence[Outcome]  # the same draw with one more environment held out
-    measure: str = "accuracy"
+    measure: str
 
     def values(self, environment: int, rows: str, run: Outcome | None = None) -> np.ndarray:  # [T]
         """Return the measure times its sign, on the rows "in" or "out" of an environment."""
@@ -223,15 +223,7 @@ def choose(
     >>> found.step, found.score
     (0, 0.5)
     """
-    found = candidates(
-        selection,
-        outcomes,
-        data,
-        algorithm=algorithm,
-        held_out=held_out,
-        trial_seed=trial_seed,
-        measure=measure,
-    )
+    found = candidates(selection, outcomes, data, algorithm, held_out, trial_seed, measure)
     if isinstance(found, str):
         return found
     best: SelectedCheckpoint | None = None
@@ -274,11 +266,10 @@ def candidates(
     selection: str,
     outcomes: Iterable[Outcome],
     data: DatasetInfo,
-    *,
     algorithm: str,
     held_out: int,
     trial_seed: int,
-    measure: str = "accuracy",
+    measure: str,
 ) -> dict[int, Candidate] | str:
     """Return the draws of a trial that did not diverge, or the reason for none."""
     check_option("selection", selection, tuple(SELECTIONS))

@@ -12,6 +12,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -187,33 +188,19 @@ def _table(selection: str, runs: list[Outcome], data: DatasetInfo, measure: str)
         by_algorithm.setdefault(run.algorithm, []).append(run)
     lines = {}
     for algorithm, own in by_algorithm.items():
+        choice = partial(choose, selection, own, data, algorithm=algorithm, measure=measure)
         cells = [
-            _cell(
-                {
-                    trial: choose(
-                        selection,
-                        own,
-                        data,
-                        algorithm=algorithm,
-                        held_out=k,
-                        trial_seed=trial,
-                        measure=measure,
-                    )
-                    for trial in trials
-                },
-                measure,
-            )
+            _cell({trial: choice(held_out=k, trial_seed=trial) for trial in trials}, measure)
             for k in held_out
         ]
         lines[algorithm] = (*cells, _average(cells, names))
     draws = {name: len({run.hparams_seed for run in own}) for name, own in by_algorithm.items()}
-    columns = (*names, AVERAGE)
     return SelectionTable(
         selection=selection,
         dataset=data.name,
         measure=measure,
         trials=trials,
-        columns=columns,
+        columns=(*names, AVERAGE),
         lines=lines,
         n_environments=len(data.environments),
         draws=draws,
