@@ -94,8 +94,9 @@ class Backend:
         ]
         runner, versions, lost = self.runner, None, []
         if runner is None:
-            processes = None if sweep.may_use_processes(stacks) else False
-            runner, jobs = share_threads(jobs, 1, sweep.side_by_side(stacks), processes)
+            together, needed = sweep.side_by_side(stacks)
+            processes = None if needed + together * WORKER <= sweep.memory else False
+            runner, jobs = share_threads(jobs, 1, together, processes)
         else:
             runner.memory, versions = sweep.memory, find_versions()
         work = partial(train_stack_for_store, versions=versions)

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from wri.errors import InputError
-from wri.jobs import WORKER
 from wri.number_text import write_number
 from wri.sweep.balance import balanced_splits
 from wri.sweep.data import SweepData
@@ -207,8 +206,8 @@ class Sweep:
                 return stacks
             most //= 2
 
-    def side_by_side(self, stacks: Sequence[Sequence[RunSpec]]) -> int:
-        """Return how many of some stacks may train at the same time.
+    def side_by_side(self, stacks: Sequence[Sequence[RunSpec]]) -> tuple[int, float]:
+        """Return how many of some stacks may train at the same time, and their memory together.
 
         Parameters
         ----------
@@ -219,26 +218,12 @@ class Sweep:
         -------
         number : int
             Number of stacks.
-        """
-        peaks = [stack_memory([self.run(planned) for planned in stack]) for stack in stacks]
-        return count_side_by_side(peaks, self.memory)
-
-    def may_use_processes(self, stacks: Sequence[Sequence[RunSpec]]) -> bool:
-        """Return whether memory is enough for one process per stack that trains at the same time.
-
-        Parameters
-        ----------
-        stacks : sequence of sequence of RunSpec
-            The stacks.
-
-        Returns
-        -------
-        enough : bool
-            Whether memory is enough.
+        memory : float
+            Bytes of so many stacks, the largest.
         """
         peaks = [stack_memory([self.run(planned) for planned in stack]) for stack in stacks]
         together = count_side_by_side(peaks, self.memory)
-        return sum(sorted(peaks)[-together:]) + together * WORKER <= self.memory
+        return together, sum(sorted(peaks)[-together:])
 
     def old_stacks(self, store: Store | None) -> list[list[RunSpec]]:
         """Return stacks of a store with a wanted run that is not finished.
