@@ -180,7 +180,7 @@ class Trees:
             If a text is not a valid forest, or LightGBM is not installed.
         """
         lightgbm = load_lightgbm()
-        cleaned = tuple(clean_forest(text, n_features, len(start)).text for text in texts)
+        cleaned = tuple(clean_forest(text, n_features, len(start)) for text in texts)
         try:
             boosters = tuple(lightgbm.Booster(model_str=text) for text in cleaned)
         except lightgbm.basic.LightGBMError as error:

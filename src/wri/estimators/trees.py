@@ -27,7 +27,7 @@ from wri.boosting import (
     fill_gaps,
     train_trees,
 )
-from wri.boosting.spec import OF_NETWORKS, PRESET
+from wri.boosting.spec import PRESET
 from wri.boosting.trees import load_lightgbm
 from wri.errors import InputError, shorten
 from wri.estimators.base import EnvironmentEstimator
@@ -105,9 +105,7 @@ def check_codes(X: np.ndarray, columns: Sequence[int], names: np.ndarray | None)
     """Refuse codes that LightGBM cannot take: they are whole numbers from 0."""
     for column in columns:
         own = X[:, column]
-        wrong = np.flatnonzero(
-            ~np.isnan(own) & ((own != np.floor(own)) | (own < 0) | (own > LARGEST_CODE))
-        )
+        wrong = np.flatnonzero(~np.isnan(own) & ~_are_codes(own))
         if len(wrong):
             name = f"column {column}" if names is None else f"column {shorten(names[column])!r}"
             raise InputError(
@@ -123,9 +121,13 @@ def forget_unknown(X: np.ndarray, columns: Sequence[int]) -> np.ndarray:
         return X
     X = X.copy()
     for column in columns:
-        own = X[:, column]
-        own[(own != np.floor(own)) | (own < 0) | (own > LARGEST_CODE)] = np.nan
+        X[~_are_codes(X[:, column]), column] = np.nan
     return X
+
+
+def _are_codes(values: np.ndarray) -> np.ndarray:
+    """Return which values are whole numbers that LightGBM takes for categories; NaN is none."""
+    return (values == np.floor(values)) & (values >= 0) & (values <= LARGEST_CODE)
 
 
 def make_tree_spec(asked: "TreeEstimator", candidate: Mapping[str, Any]) -> TreeSpec:
@@ -139,7 +141,7 @@ def make_tree_spec(asked: "TreeEstimator", candidate: Mapping[str, Any]) -> Tree
     hyper: dict[str, Any] = dict(asked.hyper or {})
     if asked.penalty_weight not in (None, AUTO):
         hyper["penalty_weight"] = asked.penalty_weight
-    known = {each.name for each in kind.hyperparameters()} - set(OF_NETWORKS)
+    known = {each.name for each in kind.own_hyperparameters}
     own_options = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     for name, value in candidate.items():
         if name in GROWTH:
@@ -166,7 +168,7 @@ class TreeProblem(Problem):
         return False
 
     def _make_run(
-        self, spec: ModelSpec, rows: Sequence[np.ndarray], evaluate: Mapping[str, np.ndarray]
+        self, spec: Any, rows: Sequence[np.ndarray], evaluate: Mapping[str, np.ndarray]
     ) -> TreeRun:
         return TreeRun(
             spec,
@@ -449,7 +451,7 @@ class TreeEstimator(EnvironmentEstimator):
         rows = problem.bank.features[learned[:: 1 + len(learned) // MOST_EXPLAINED]]
         self.feature_importances_ = self.trees_.importances(rows)
         self.erm_importances_ = self.feature_importances_ if self.compare_erm else None
-        if self.compare_erm and run.tree_spec.compares:
+        if self.compare_erm and run.spec.compares:
             plain = [run.without_penalty()]
             (record,) = train_trees(
                 plain, every=run.spec.steps, n_jobs=self.n_jobs, progress=silent
