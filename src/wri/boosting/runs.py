@@ -19,6 +19,7 @@ from wri.progress import Progress
 from wri.rows import Scaling
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED, generator
 from wri.training import Run, Units
+from wri.training.runs import RunResult
 
 TWO = 2
 
@@ -151,14 +152,14 @@ def class_outputs(scores: np.ndarray, classes: int | None) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TreeRecord:
+class TreeRecord(RunResult):
     """Record of a run of trees: losses at checkpoints, and the trees.
 
     Attributes
     ----------
     steps : ndarray of int of shape (T,)
         Round of each checkpoint, counted from 0.
-    measures : dict of str to dict
+    measures : mapping of str to mapping of str to ndarray
         Values `[T]` by measure and split.
     diverged_at : int or None
         Round after which scores were not finite; None if they are.
@@ -174,9 +175,6 @@ class TreeRecord:
     ['steps', 'measures', 'diverged_at', 'trees']
     """
 
-    steps: np.ndarray  # [T], round of each checkpoint, counted from 0
-    measures: dict[str, dict[str, np.ndarray]]  # measure -> split -> [T]
-    diverged_at: int | None  # round after which scores were not finite
     trees: Trees
 
 

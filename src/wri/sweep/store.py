@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from wri.errors import InputError, shorten
-from wri.sweep.outcomes import DatasetInfo, Outcome, RunResult
+from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.sweep.plan import RunSpec
 from wri.sweep.store_file import (
     TABLES,
@@ -35,6 +35,7 @@ from wri.sweep.store_file import (
     result_digest,
     seal,
 )
+from wri.training.runs import RunResult
 
 
 class Store:
