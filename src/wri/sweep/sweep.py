@@ -152,28 +152,11 @@ class Sweep:
         """
         if not planned.balanced:
             return self.run(planned)
-        return planned.run(self._data[planned.dataset], self.splits_to_train(planned))
-
-    def splits_to_train(self, planned: RunSpec) -> dict[str, np.ndarray]:
-        """Return all rows that a run is measured on.
-
-        Parameters
-        ----------
-        planned : RunSpec
-            The planned run.
-
-        Returns
-        -------
-        splits : dict of str to ndarray of int
-            Rows by split.
-        """
         data, splits = self._data[planned.dataset], self._split(planned)
-        if not planned.balanced:
-            return splits
         key = (planned.dataset, planned.trial_seed, planned.test_envs)
         if key not in self._balanced:
             self._balanced[key] = balanced_splits(data, splits, planned.test_envs)
-        return splits | self._balanced[key]
+        return planned.run(data, splits | self._balanced[key])
 
     def new_stacks(self, store: Store | None) -> list[list[RunSpec]]:
         """Return stacks of the runs that a store does not hold; each of one data set.

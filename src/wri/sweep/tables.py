@@ -29,6 +29,7 @@ TIE = 1e-9
 
 PLACE = ("selection", "dataset", "measure", "environment", "algorithm")
 COLUMNS = (*PLACE, "mean", "standard_error", "n", "reason")
+COMPARED = ("selection", "dataset", "measure", "first", "second")
 Show = Callable[[str], str]
 
 
@@ -38,10 +39,8 @@ class Cell:
 
     scores: tuple[float, ...] = ()
     reason: str = ""
-    choices: tuple[
-        tuple[int, SelectedCheckpoint], ...
-    ] = ()  # trial and what was chosen; none in an average
-    digits: int = 1
+    choices: tuple[tuple[int, SelectedCheckpoint], ...] = ()  # by trial; none in an average
+    digits: int = 1  # after the point
 
     @property
     def mean(self) -> float | None:
@@ -209,19 +208,19 @@ def _table(selection: str, runs: list[Outcome], data: DatasetInfo, measure: str)
 
 def _cell(choices: Mapping[int, SelectedCheckpoint | str], measure: str) -> Cell:
     """Make a cell from the choice of each trial."""
-    scores, chosen, reasons = [], [], dict[str, list[int]]()
-    factor = MEASURES[measure].factor
+    chosen, reasons = [], dict[str, list[int]]()
     for trial, choice in choices.items():
         if isinstance(choice, str):
             reasons.setdefault(choice, []).append(trial)
         else:
-            scores.append(factor * choice.score)
             chosen.append((trial, choice))
-    if not scores and len(reasons) == 1:
+    if not chosen and len(reasons) == 1:
         return Cell(reason=next(iter(reasons)))
     if not reasons:
-        return Cell(tuple(scores), choices=tuple(chosen), digits=_digits(measure))
-    n, n_empty = len(choices), len(choices) - len(scores)
+        scores = tuple(MEASURES[measure].factor * choice.score for _, choice in chosen)
+        digits = 1 if MEASURES[measure].percent else 3
+        return Cell(scores, choices=tuple(chosen), digits=digits)
+    n, n_empty = len(choices), len(choices) - len(chosen)
     details = "; ".join(f"{r} (trial {', '.join(map(str, of))})" for r, of in reasons.items())
     verb = "is" if n_empty == 1 else "are"
     return Cell(reason=f"{n_empty} of {n} trials {verb} missing: {details}")
@@ -233,11 +232,6 @@ def _average(cells: list[Cell], names: list[str]) -> Cell:
         return Cell(reason=f"no average without {', '.join(empty)}")
     per_trial = np.mean([cell.scores for cell in cells], axis=0)  # [E, n] -> [n]
     return Cell(tuple(per_trial.tolist()), digits=cells[0].digits)
-
-
-def _digits(measure: str) -> int:
-    """Return the number of digits after the point."""
-    return 1 if MEASURES[measure].percent else 3
 
 
 def _compare(a: str, first: Cell, b: str, second: Cell) -> PairedDifference:
@@ -257,24 +251,25 @@ def as_rows(tables: Iterable[SelectionTable]) -> list[dict[str, Any]]:
         for algorithm, cells in table.lines.items():
             for name, cell in zip(table.columns, cells, strict=True):
                 place = (table.selection, table.dataset, table.measure, name, algorithm)
-                row: dict[str, Any] = dict(zip(PLACE, place, strict=True))
-                row |= {"mean": cell.mean, "standard_error": cell.standard_error}
-                row["n"] = len(cell.scores)
-                row["choices"] = [choice_row(trial, choice) for trial, choice in cell.choices]
+                row = dict(zip(PLACE, place, strict=True)) | {
+                    "mean": cell.mean,
+                    "standard_error": cell.standard_error,
+                    "n": len(cell.scores),
+                    "choices": [choice_row(trial, choice) for trial, choice in cell.choices],
+                }
                 rows.append(row | ({"reason": cell.reason} if cell.reason else {}))
     return rows
 
 
 def choice_row(trial: int, choice: SelectedCheckpoint) -> dict[str, Any]:
     """Return the choice of a trial: draw, step and model."""
-    model = None if choice.model is None else choice.model.differences()
     return {
         "trial": trial,
         "draw": choice.hparams_seed,
         "step": choice.step,
         "value": choice.value,
         "score": choice.score,
-        "model": model,
+        "model": None if choice.model is None else choice.model.differences(),
     }
 
 
@@ -283,11 +278,9 @@ def comparison_rows(tables: Iterable[SelectionTable]) -> list[dict[str, Any]]:
     rows = []
     for table in tables:
         for first, second, found, reason in table.comparisons:
-            row: dict[str, Any] = {"selection": table.selection, "dataset": table.dataset}
-            row["measure"] = table.measure
-            row |= {"first": first, "second": second}
+            place = (table.selection, table.dataset, table.measure, first, second)
             empty = dict.fromkeys(field.name for field in fields(Interval)) | {"n": 0}
-            row |= empty if found is None else asdict(found)
+            row = dict(zip(COMPARED, place, strict=True)) | (asdict(found) if found else empty)
             rows.append(row | ({"reason": reason} if reason else {}))
     return rows
 
@@ -346,17 +339,16 @@ def _grid(
 ) -> list[list[str]]:
     """Return the lines of a table, each cell formatted by the function for its kind."""
     reasons = table.reasons
-    grid = []
-    for algorithm, cells in table.lines.items():
-        line = [escape(algorithm)]
-        for k, cell in enumerate(cells):
-            mark = best if table.is_best(algorithm, k) else other
-            if cell.reason:
-                line.append(footnote(str(reasons.index(cell.reason) + 1)))
-            else:
-                line.append(mark(escape(str(cell))))
-        grid.append(line)
-    return grid
+
+    def show(algorithm: str, k: int, cell: Cell) -> str:
+        if cell.reason:
+            return footnote(str(reasons.index(cell.reason) + 1))
+        return (best if table.is_best(algorithm, k) else other)(escape(str(cell)))
+
+    return [
+        [escape(algorithm), *(show(algorithm, k, cell) for k, cell in enumerate(cells))]
+        for algorithm, cells in table.lines.items()
+    ]
 
 
 LATEX = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater"}
