@@ -187,7 +187,7 @@ class Trees:
             raise InputError(f"LightGBM cannot read the forest: {error}") from error
         return cls(texts=cleaned, boosters=boosters, start=start, n_features=n_features)
 
-    def scores(self, X: Any, rounds: int | None = None, threads: int = 1) -> np.ndarray:
+    def scores(self, X: Any, rounds: int | None = None) -> np.ndarray:
         """Return the scores of rows.
 
         Parameters
@@ -196,15 +196,13 @@ class Trees:
             Rows; missing values are NaN.
         rounds : int or None, default=None
             Number of rounds that count. None: all.
-        threads : int, default=1
-            Number of threads.
 
         Returns
         -------
         scores : ndarray of shape (n_rows, C)
             Mean scores of the forests.
         """
-        options = {"raw_score": True, "num_iteration": rounds, "num_threads": threads}
+        options = {"raw_score": True, "num_iteration": rounds, "num_threads": 1}
         grown = [_as_table(booster.predict(X, **options)) for booster in self.boosters]
         return self.start + sum(grown) / len(grown)
 
