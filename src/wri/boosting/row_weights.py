@@ -317,18 +317,10 @@ class LossSlopes(NamedTuple):
 
 
 def loss_slopes(name: str, scores: np.ndarray, targets: np.ndarray) -> LossSlopes:
-    """Of the loss of that name, with the factors of LightGBM's own objectives.
+    """Return the slopes of the loss of that name at scores `[n, C]` and targets `[n]`.
 
-    These have half of the squared loss, and C/(C − 1) times the curvature of C classes.
-
-    Parameters
-    ----------
-    name
-        "logistic", "cross_entropy" or "squared".
-    scores
-        `[n, C]`.
-    targets
-        `[n]`.
+    The factors are those of LightGBM's own objectives: half of the squared loss, and C/(C − 1)
+    times the curvature of C classes.
     """
     if name == "squared":
         return LossSlopes(scores - targets[:, None], np.ones(scores.shape), scores, 1.0)

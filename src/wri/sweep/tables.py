@@ -134,24 +134,7 @@ def build(
     selections: Sequence[str] = tuple(SELECTIONS),
     measure: str | None = None,
 ) -> list[SelectionTable]:
-    """Build one table per selection and data set.
-
-    Parameters
-    ----------
-    outcomes : iterable of Outcome
-        Every finished run of a store.
-    infos : iterable of DatasetInfo
-        The data sets of the runs.
-    selections : sequence of str
-        Names in `SELECTIONS`.
-    measure : str
-        By which checkpoints are chosen and shown; the first that was recorded when not given.
-
-    Returns
-    -------
-    list of Table
-        In the order of the selections, then of the data sets' names.
-    """
+    """Build one table per selection and data set, by a measure or the first that was recorded."""
     data = {one.name: one for one in infos}
     runs: dict[str, list[Outcome]] = {}
     for run in outcomes:
