@@ -63,7 +63,7 @@ from wri.paper.experiments.coloured_tables import (
 )
 from wri.paper.experiments.task import ExperimentTask
 from wri.paper.features import Extractor
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.results.result import Result, ResultCell, make_line
 from wri.paper.simulations import COLOURED_MNIST, ColouredDigits, digit_shares
 from wri.progress import Progress, part
 from wri.sweep import DatasetInfo, Outcome, SweepData
@@ -196,10 +196,8 @@ def table(
             rows += lines(name, chosen, dataset, None, label)
             notes += refused(name, chosen, label)
             if selection == "oracle":
-                rows += [
-                    ResultCell.of(name, f"penalty of {predictor}", values, table=label)
-                    for predictor, values in penalties.items()
-                ]
+                shown = {f"penalty of {predictor}": each for predictor, each in penalties.items()}
+                rows += make_line(name, shown, label)
     return rows, notes
 
 

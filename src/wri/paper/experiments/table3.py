@@ -54,7 +54,7 @@ from wri.paper.experiments.coloured import (
 from wri.paper.experiments.mixtures import OfRows, as_it_is, fit_best, ladder, mixed, seen
 from wri.paper.experiments.task import ExperimentTask
 from wri.paper.features import Extractor, fitted_features
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.results.result import Result, ResultCell, make_line
 from wri.paper.simulations import mirror
 from wri.progress import Progress, part
 from wri.report.intervals import paired_interval
@@ -276,12 +276,10 @@ def gather_tables(found: Sequence[DrawResult]) -> dict[str, Lines]:
 def table_rows(table: str, lines: Lines) -> list[ResultCell]:
     rows = []
     for line, values in lines.items():
-        printed = PRINTED.get(line) if table == AS_PRINTED else None
-        for n, column in enumerate(COLUMNS):
-            paper, spread = printed[n] if printed else (None, None)
-            rows.append(ResultCell.of(line, column, values[:, n], paper, spread, table))
-        worst = float(values[:, -1].min())
-        rows.append(ResultCell.of(line, "worst AUROC", [worst], table=table))
+        shown = dict(zip(COLUMNS, values.T, strict=True)) | {"worst AUROC": values[:, -1].min()}
+        as_printed = table == AS_PRINTED and line in PRINTED
+        paper = dict(zip(COLUMNS, PRINTED[line], strict=True)) if as_printed else {}
+        rows += make_line(line, shown, table, paper)
     return rows
 
 

@@ -1,6 +1,6 @@
 """Results of experiments, for people and for machines."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import floor, isfinite, log10
 from pathlib import Path
@@ -107,6 +107,22 @@ class ResultCell:
         return f"{self.paper:g}" + (
             "" if self.paper_spread is None else f" ± {self.paper_spread:g}"
         )
+
+
+def make_line(
+    algorithm: str,
+    values: Mapping[str, Sequence[float] | np.ndarray | float],
+    table: str = "",
+    paper: Mapping[str, tuple[float | None, float | None]] | None = None,
+) -> list[ResultCell]:
+    """Make a line of a table: a cell per column, of repeated values or of a single one."""
+    printed = paper or {}
+    return [
+        ResultCell.of(
+            algorithm, column, np.atleast_1d(each), *printed.get(column, (None, None)), table
+        )
+        for column, each in values.items()
+    ]
 
 
 @dataclass(frozen=True)
