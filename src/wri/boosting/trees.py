@@ -317,10 +317,9 @@ def grow(
         )
     weights = RowWeights(objective, rows, hyper, seed)
     start = _start(rows, weights, classes or 1)
-    forests = [
-        _Forest(X, own, settings.parameters(seed, threads), start, categorical)
-        for own in _parts(halves)
-    ]
+    parts = [np.ones(len(X), bool)] if halves is None else [halves == 0, halves == 1]
+    parameters = settings.parameters(seed, threads)
+    forests = [_Forest(X, own, parameters, start, categorical) for own in parts]
     for round_ in range(rounds or settings.rounds):
         scores = forests[0].scores
         if halves is not None:  # each row's score by the forest that has not seen it
@@ -340,7 +339,7 @@ class _Forest:
     def __init__(
         self,
         X: Any,
-        own: np.ndarray | None,  # rows that it grows on, None for all
+        own: np.ndarray,  # [n], which rows it grows on
         parameters: Mapping[str, Any],
         start: np.ndarray,
         categorical: Sequence[int],
@@ -349,11 +348,10 @@ class _Forest:
         classes = {"num_class": len(start)} if len(start) > 1 else {}
         parameters = {**parameters, **classes, "objective": "none", "metric": "none"}
         columns = list(categorical) or "auto"
-        everyone = np.ones(len(X), bool) if own is None else own
-        data = lightgbm.Dataset(X[everyone], params=parameters, categorical_feature=columns)
+        data = lightgbm.Dataset(X[own], params=parameters, categorical_feature=columns)
         self.booster = lightgbm.Booster(parameters, data)
-        self._seen = everyone
-        if own is not None:
+        self._seen = own
+        if not own.all():
             other = lightgbm.Dataset(X[~own], reference=data, params=parameters)
             self.booster.add_valid(other, "other half")
         self._start = start
@@ -395,10 +393,6 @@ def _has_no_columns(text: str) -> bool:
 
 def _as_table(scores: np.ndarray) -> np.ndarray:  # [n] or [n, C] -> [n, C]
     return scores[:, None] if scores.ndim == 1 else scores
-
-
-def _parts(halves: np.ndarray | None) -> list[np.ndarray | None]:
-    return [None] if halves is None else [halves == 0, halves == 1]
 
 
 def _start(rows: WeightedRows, weights: RowWeights, outputs: int) -> np.ndarray:  # [C]
