@@ -37,6 +37,7 @@ from wri.objectives import make_objective
 from wri.objectives.hyperparameters import complete
 from wri.objectives.weighted_risks import wri_penalty
 from wri.objectives.wri import WRI
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.coloured import (
     EXTRACTORS,
     NAMES,
@@ -61,7 +62,6 @@ from wri.paper.experiments.coloured_tables import (
     lines,
     refused,
 )
-from wri.paper.experiments.task import ExperimentTask
 from wri.paper.features import Extractor
 from wri.paper.results.result import Result, ResultCell, make_line
 from wri.paper.simulations import COLOURED_MNIST, ColouredDigits, digit_shares

@@ -18,8 +18,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from wri.datasets import Environment, Gaussian2D
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.linear_classifiers import accuracy_of, sampled, solve
-from wri.paper.experiments.task import ExperimentTask
 from wri.paper.results.result import Result, make_line
 from wri.report import style
 

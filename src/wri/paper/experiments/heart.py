@@ -38,7 +38,7 @@ from wri.estimators import (
 )
 from wri.estimators.base import EnvironmentEstimator
 from wri.objectives import OBJECTIVES
-from wri.paper.experiments.task import ExperimentTask
+from wri.paper.experiments import ExperimentTask
 from wri.paper.results.result import Result, make_line
 from wri.report.intervals import paired_interval
 

@@ -36,7 +36,7 @@ from wri.estimators import (
     VRExClassifier,
     WRIClassifier,
 )
-from wri.paper.experiments.task import ExperimentTask
+from wri.paper.experiments import ExperimentTask
 from wri.paper.results.result import Result, ResultCell, make_line
 from wri.report import style
 from wri.report.intervals import paired_interval

@@ -28,6 +28,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wri.datasets import SimulationSetting
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.simulation_runs import (
     LINES,
     ORACLE,
@@ -37,7 +38,6 @@ from wri.paper.experiments.simulation_runs import (
     accuracies,
     passing,
 )
-from wri.paper.experiments.task import ExperimentTask
 from wri.paper.results.result import Result, ResultCell, read_printed
 from wri.progress import Progress, part
 from wri.report import style

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wri.datasets import load_mnist
-from wri.paper.experiments.task import ExperimentTask
+from wri.paper.experiments import ExperimentTask
 from wri.paper.results.result import Result, ResultCell, make_line
 from wri.paper.simulations import ColouredDigits, coloured_mnist, digit_shares
 from wri.paper.simulations.coloured_mnist import COLOUR_FLIPS, COLOURED_MNIST

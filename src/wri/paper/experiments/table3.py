@@ -42,6 +42,7 @@ from wri.objectives.hyperparameters import complete
 from wri.objectives.wri import WRI
 from wri.ood import auroc, combine, detection_rates
 from wri.ood.evidence import Combination
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.coloured import (
     ALGORITHMS,
     PRESETS,
@@ -51,8 +52,7 @@ from wri.paper.experiments.coloured import (
     digits,
     load_features,
 )
-from wri.paper.experiments.mixtures import OfRows, as_it_is, fit_best, ladder, mixed, seen
-from wri.paper.experiments.task import ExperimentTask
+from wri.paper.experiments.mixtures import OfRows, as_it_is, fit_best, ladder, mixed, split_training
 from wri.paper.features import Extractor, fitted_features
 from wri.paper.results.result import Result, ResultCell, make_line
 from wri.paper.simulations import mirror
@@ -186,7 +186,7 @@ def measure(
     tables = {AS_PRINTED: lines}
     numbers: dict[str, int] = {}
     if preset == "coloured":
-        rows = seen(data, draw)
+        rows = split_training(data, draw)
         density = fit_best(rows, as_it_is, ladder("x", task.full), stage(2))
         numbers["x"] = density.form.components
         lines["WRI"] = measured(partial(mixed, density, as_it_is, by), shown)

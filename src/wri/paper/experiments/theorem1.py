@@ -37,7 +37,7 @@ from wri.diagnosis.position import (
     smallest_spurious_gap,
 )
 from wri.diagnosis.weighted_moments import ClosedForm, WeightedMoments, gaussian_moments
-from wri.paper.experiments.task import ExperimentTask
+from wri.paper.experiments import ExperimentTask
 from wri.paper.results.result import Result, ResultCell, make_line
 from wri.paper.simulations import LinearGaussian
 from wri.report import style
