@@ -27,13 +27,13 @@ TEXT = FOREST.model_to_string()
 
 def test_cleaned_text_gives_the_same_scores():
     cleaned = clean_forest(TEXT, 3, 1)
-    again = lightgbm.Booster(model_str=cleaned.text)
+    again = lightgbm.Booster(model_str=cleaned)
     np.testing.assert_array_equal(
         again.predict(ROWS, raw_score=True), FOREST.predict(ROWS, raw_score=True)
     )
-    assert cleaned.n_trees == 5
-    assert clean_forest(cleaned.text, 3, 1) == cleaned
-    assert "[data:" not in cleaned.text  # no parameters, and so no names of files
+    assert cleaned.count("Tree=") == 5
+    assert clean_forest(cleaned, 3, 1) == cleaned
+    assert "[data:" not in cleaned  # no parameters, and so no names of files
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_cleaned_text_gives_the_same_scores():
         ("is_linear=0", "is_linear=1", "linear"),
         ("Tree=1", "Tree=4", "out of order"),
         ("shrinkage=0.1", "shrinkage=nan", "not finite"),
-        ("leaf_value=", "leaf_value=x", "something else than numbers"),
+        ("leaf_value=", "leaf_value=x", "non-numeric"),
         ("leaf_value=", "leaf_worth=1\nleaf_value=", "unknown"),
     ],
 )
@@ -79,5 +79,5 @@ def test_any_changed_letter_is_refused_or_still_a_forest(place, letter):
         cleaned = clean_forest(changed, 3, 1)
     except InputError:
         return
-    scores = lightgbm.Booster(model_str=cleaned.text).predict(ROWS, raw_score=True)
+    scores = lightgbm.Booster(model_str=cleaned).predict(ROWS, raw_score=True)
     assert np.isfinite(scores).all()

@@ -101,7 +101,7 @@ def test_a_regressor_of_several_forms(tmp_path):
         ("right_child=", "right_child=9 ", "which does not fit"),
         ("split_feature=0", "split_feature=7", "a column that the model does not have"),
         ("version=v4", "version=v4\nTree=7", "out of order"),
-        ("num_leaves=", "num_leaves=9_", "something else than numbers"),
+        ("num_leaves=", "num_leaves=9_", "non-numeric"),
         ("num_cat=0", "num_cat=1", "lacks cat_boundaries, cat_threshold"),
     ],
 )

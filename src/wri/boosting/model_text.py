@@ -8,7 +8,6 @@ no names of files. Every tree must be one: from the root each node and each leaf
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from math import isfinite, isnan
 from typing import Literal
@@ -51,24 +50,8 @@ CATEGORICAL = 1  # bit of a decision type
 LARGEST_DECISION = 15
 
 
-@dataclass(frozen=True)
-class ForestText:
-    """A checked forest."""
-
-    text: str  # what LightGBM is given
-    n_trees: int
-
-
-def clean_forest(text: str, n_features: int, n_outputs: int) -> ForestText:
-    """Check a forest's text and write it anew.
-
-    Parameters
-    ----------
-    text
-        As `lightgbm.Booster.model_to_string` writes it, or as this function does.
-    n_features, n_outputs
-        Columns that it may split on, and scores per row.
-    """
+def clean_forest(text: str, n_features: int, n_outputs: int) -> str:
+    """Check a forest's text, as LightGBM or this function writes it, and write it anew."""
     size = len(text)
     _require(size <= MOST_BYTES, f"the forest has {size} characters; at most {MOST_BYTES} are read")
     trees = [
@@ -89,8 +72,7 @@ def clean_forest(text: str, n_features: int, n_outputs: int) -> ForestText:
         f"feature_infos={' '.join(['none'] * n_features)}",
         "",
     ]
-    lines = [*header, *(line for tree in trees for line in tree), END, ""]
-    return ForestText("\n".join(lines), len(trees))
+    return "\n".join([*header, *(line for tree in trees for line in tree), END, ""])
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -115,7 +97,7 @@ def _read_trees(text: str) -> Iterator[dict[str, str]]:
             right = values == str(count - 1) and count <= MOST_TREES
             _require(right, f"tree {count - 1} of the forest is out of order, or one too many")
         elif fields is not None and line:
-            _require(equals == "=", f"{where} has a line that says nothing")
+            _require(equals == "=", f"{where} has an unrecognised line")
             right = name in FIELDS and name not in fields
             _require(right, f"{where} has {name[:40]!r} twice or unknown")
             fields[name] = values
@@ -162,7 +144,7 @@ def _read_numbers(name: str, values: str, where: str) -> list[float]:
         numbers = [kind(value) for value in values.split(" ")] if plain and values else []
     except ValueError:
         plain = False
-    _require(plain, f"{where}: {name} holds something else than numbers")
+    _require(plain, f"{where}: {name} contains non-numeric values")
     # LightGBM parts missing values from all others by a threshold of infinity
     finite = kind is int or all(map(isfinite, numbers))
     split_off = name == "threshold" and not any(map(isnan, numbers))

@@ -15,7 +15,7 @@ T is the objective's own `loss` (`wri.objectives`), with the scores in place of 
 parameters, so that no penalty is implemented twice.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -128,25 +128,19 @@ class _Scores:
         return Views(seen, seen, self.outputs(flat, x))
 
 
-class _Taped:
-    """Loss that keeps its values, so that they can be differentiated by."""
+def _tape(loss: Loss) -> tuple[Loss, list[Tensor]]:
+    """Return a loss that keeps its values and scale gradients, and the list that they go to."""
+    kept: list[Tensor] = []
 
-    def __init__(self, loss: Loss) -> None:
-        self._loss = loss
-        self.given: list[Tensor] = []  # losses, and scale gradients if they were asked for
-        self.loss = replace(
-            loss, per_example=self._per_example, scale_gradient=self._scale, classes=False
-        )
+    def keep(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+        def call(outputs: Tensor, targets: Tensor) -> Tensor:
+            kept.append(function(outputs, targets).detach().requires_grad_())
+            return kept[-1]
 
-    def _per_example(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return self._keep(self._loss.per_example(outputs, targets))
+        return call
 
-    def _scale(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return self._keep(self._loss.scale_gradient(outputs, targets))
-
-    def _keep(self, values: Tensor) -> Tensor:
-        self.given.append(values.detach().requires_grad_())
-        return self.given[-1]
+    each, scale = keep(loss.per_example), keep(loss.scale_gradient)
+    return replace(loss, per_example=each, scale_gradient=scale, classes=False), kept
 
 
 class _WholeDraws(Draws):
@@ -269,10 +263,10 @@ class RowWeights:
         weights : RoundWeights
             Weights of the rows.
         """
-        taped = _Taped(self._rows.loss)
+        loss, kept = _tape(self._rows.loss)
         with torch.enable_grad():
-            total, self._state = self._evaluate(taped.loss, scores, round_)
-        slopes = torch.autograd.grad(total.sum(), taped.given, allow_unused=True)
+            total, self._state = self._evaluate(loss, scores, round_)
+        slopes = torch.autograd.grad(total.sum(), kept, allow_unused=True)
         found = [
             np.zeros_like(self.plain) if slope is None else self._per_row(slope[0])
             for slope in slopes
@@ -323,18 +317,10 @@ class LossSlopes(NamedTuple):
 
 
 def loss_slopes(name: str, scores: np.ndarray, targets: np.ndarray) -> LossSlopes:
-    """Of the loss of that name, with the factors of LightGBM's own objectives.
+    """Return the slopes of the loss of that name at scores `[n, C]` and targets `[n]`.
 
-    These have half of the squared loss, and C/(C − 1) times the curvature of C classes.
-
-    Parameters
-    ----------
-    name
-        "logistic", "cross_entropy" or "squared".
-    scores
-        `[n, C]`.
-    targets
-        `[n]`.
+    The factors are those of LightGBM's own objectives: half of the squared loss, and C/(C − 1)
+    times the curvature of C classes.
     """
     if name == "squared":
         return LossSlopes(scores - targets[:, None], np.ones(scores.shape), scores, 1.0)

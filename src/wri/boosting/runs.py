@@ -19,6 +19,7 @@ from wri.progress import Progress
 from wri.rows import Scaling
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED, generator
 from wri.training import Run, Units
+from wri.training.runs import RunResult
 
 TWO = 2
 
@@ -53,26 +54,22 @@ class TreeRun(Run):
     >>> bank = Bank(x, (x[:, 0] > 0).astype(int), gaps=True)
     >>> spec = TreeSpec.grown("erm", TreeSettings(rounds=5, least_rows=5))
     >>> run = TreeRun(spec, bank, [np.arange(40), np.arange(40, 80)])
-    >>> run.weighted_rows.n_environments, run.tree_spec.trees.rounds
+    >>> run.weighted_rows.n_environments, run.spec.trees.rounds
     (2, 5)
     """
 
+    spec: TreeSpec
     _: KW_ONLY
     categorical: tuple[int, ...] = ()
 
     @property
-    def tree_spec(self) -> TreeSpec:
-        """Specification of the trees."""
-        if not isinstance(self.spec, TreeSpec):
-            raise TypeError("a run of trees needs a specification of trees")
-        return self.spec
+    def _weights(self) -> np.ndarray | None:  # [n], of the training rows
+        return None if self.bank.weights is None else self.bank.weights[self.learned]
 
     @cached_property
     def column_view(self) -> ColumnView:
         """What densities see of the columns, standardised with the training rows."""
-        learned = self.learned
-        weights = None if self.bank.weights is None else self.bank.weights[learned]
-        return ColumnView.of(self.bank.features[learned], weights, self.categorical)
+        return ColumnView.of(self.bank.features[self.learned], self._weights, self.categorical)
 
     @cached_property
     def units(self) -> Units:
@@ -80,14 +77,13 @@ class TreeRun(Run):
         units = Units.plain(self.bank.features.shape[1])
         if self.bank.loss is not SQUARED:
             return units
-        learned, weights = self.learned, self.bank.weights
-        own = None if weights is None else weights[learned]
-        return Units(units.inputs, Scaling.of(self.bank.targets[learned].astype(float), own))
+        targets = self.bank.targets[self.learned].astype(float)
+        return Units(units.inputs, Scaling.of(targets, self._weights))
 
     @property
     def weighted_rows(self) -> WeightedRows:
         """The training rows in the form that an objective takes."""
-        learned, bank = self.learned, self.bank
+        learned, bank, weights = self.learned, self.bank, self._weights
         loss = LOGISTIC if bank.n_classes == TWO else bank.loss
         targets = bank.targets[learned]
         targets = self.units.target.apply(targets) if loss is SQUARED else targets.astype(int)
@@ -96,7 +92,7 @@ class TreeRun(Run):
             targets=targets,
             environment=np.repeat(np.arange(len(self.train)), [len(own) for own in self.train]),
             loss=loss,
-            weights=np.ones(len(learned)) if bank.weights is None else bank.weights[learned],
+            weights=np.ones(len(learned)) if weights is None else weights,
         )
 
     def without_penalty(self) -> "TreeRun":
@@ -107,9 +103,8 @@ class TreeRun(Run):
         run : TreeRun
             Run without a penalty.
         """
-        spec = self.tree_spec
-        plain = TreeSpec.grown("erm", spec.trees, stop_after=spec.stop_after)
-        return replace(self, spec=plain)
+        spec = self.spec
+        return replace(self, spec=TreeSpec.grown("erm", spec.trees, stop_after=spec.stop_after))
 
     def outputs(self, trees: Trees, rows: np.ndarray, rounds: int | None = None) -> np.ndarray:
         """Return the outputs of trees for some rows.
@@ -159,14 +154,14 @@ def class_outputs(scores: np.ndarray, classes: int | None) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TreeRecord:
+class TreeRecord(RunResult):
     """Record of a run of trees: losses at checkpoints, and the trees.
 
     Attributes
     ----------
     steps : ndarray of int of shape (T,)
         Round of each checkpoint, counted from 0.
-    measures : dict of str to dict
+    measures : mapping of str to mapping of str to ndarray
         Values `[T]` by measure and split.
     diverged_at : int or None
         Round after which scores were not finite; None if they are.
@@ -182,9 +177,6 @@ class TreeRecord:
     ['steps', 'measures', 'diverged_at', 'trees']
     """
 
-    steps: np.ndarray  # [T], round of each checkpoint, counted from 0
-    measures: dict[str, dict[str, np.ndarray]]  # measure -> split -> [T]
-    diverged_at: int | None  # round after which scores were not finite
     trees: Trees
 
 
@@ -251,7 +243,7 @@ def train_trees(
 
 
 def _train_one(run: TreeRun, every: int, threads: int, progress: Progress) -> TreeRecord:
-    spec, learned = run.tree_spec, run.learned
+    spec, learned = run.spec, run.learned
     rows, last = run.weighted_rows, run.spec.last_step
     trees = grow(
         run.bank.features[learned],

@@ -14,11 +14,10 @@ from typing import Any, Self
 from wri.boosting.trees import TreeSettings
 from wri.errors import InputError
 from wri.objectives import make_objective
-from wri.objectives.hyperparameters import COMMON, complete
+from wri.objectives.hyperparameters import COMMON, HyperParameter
 from wri.training.spec import ModelSpec, decode_hyper, decode_options
 
 PRESET = "table"
-OF_NETWORKS = tuple(parameter.name for parameter in COMMON)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +63,16 @@ class TreeSpec(ModelSpec):
     trees: TreeSettings = field(default_factory=TreeSettings)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if odd := [name for name in self.hyper if name in OF_NETWORKS]:
+        if odd := [each.name for each in COMMON if each.name in self.hyper]:
             raise InputError(f"trees have no hyper-parameter {odd[0]!r}, which is one of networks")
+        super().__post_init__()
         if self.steps != self.trees.rounds:
             raise InputError(f"steps must be the {self.trees.rounds} rounds, not {self.steps}")
+
+    @property
+    def declared(self) -> tuple[HyperParameter, ...]:
+        """Hyper-parameters of the objective alone, without those of networks."""
+        return self.objective.own_hyperparameters
 
     @property
     def is_solved(self) -> bool:
@@ -125,7 +129,7 @@ class TreeSpec(ModelSpec):
         """Whether there is a penalty, so that row weights depend on scores."""
         return self.objective.least_environments > 1 and self.hyper.get("penalty_weight", inf) > 0
 
-    def complete(self, width: int, weight: float, largest: int) -> "TreeSpec":
+    def complete(self, width: int, weight: float, largest: int) -> Self:
         """Fill in all settings that depend on the size of the training rows.
 
         Parameters
@@ -142,12 +146,8 @@ class TreeSpec(ModelSpec):
         spec : TreeSpec
             Complete specification.
         """
-        size = self.fit_size(width, weight, largest)
-        declared = self.objective.hyperparameters()
-        own = [parameter for parameter in declared if parameter.name not in OF_NETWORKS]
-        hyper = complete(own, self.hyper, self.preset, size)
-        self.objective.check(hyper)
-        return replace(self, hyper=hyper, trees=self.trees.complete(weight))
+        completed = super().complete(width, weight, largest)
+        return replace(completed, trees=self.trees.complete(weight))
 
     def as_dict(self) -> dict[str, Any]:
         """Return all settings as plain values for JSON; `from_dict` reads them.

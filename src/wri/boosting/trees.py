@@ -180,14 +180,14 @@ class Trees:
             If a text is not a valid forest, or LightGBM is not installed.
         """
         lightgbm = load_lightgbm()
-        cleaned = tuple(clean_forest(text, n_features, len(start)).text for text in texts)
+        cleaned = tuple(clean_forest(text, n_features, len(start)) for text in texts)
         try:
             boosters = tuple(lightgbm.Booster(model_str=text) for text in cleaned)
         except lightgbm.basic.LightGBMError as error:
             raise InputError(f"LightGBM cannot read the forest: {error}") from error
         return cls(texts=cleaned, boosters=boosters, start=start, n_features=n_features)
 
-    def scores(self, X: Any, rounds: int | None = None, threads: int = 1) -> np.ndarray:
+    def scores(self, X: Any, rounds: int | None = None) -> np.ndarray:
         """Return the scores of rows.
 
         Parameters
@@ -196,15 +196,13 @@ class Trees:
             Rows; missing values are NaN.
         rounds : int or None, default=None
             Number of rounds that count. None: all.
-        threads : int, default=1
-            Number of threads.
 
         Returns
         -------
         scores : ndarray of shape (n_rows, C)
             Mean scores of the forests.
         """
-        options = {"raw_score": True, "num_iteration": rounds, "num_threads": threads}
+        options = {"raw_score": True, "num_iteration": rounds, "num_threads": 1}
         grown = [_as_table(booster.predict(X, **options)) for booster in self.boosters]
         return self.start + sum(grown) / len(grown)
 
@@ -319,10 +317,9 @@ def grow(
         )
     weights = RowWeights(objective, rows, hyper, seed)
     start = _start(rows, weights, classes or 1)
-    forests = [
-        _Forest(X, own, settings.parameters(seed, threads), start, categorical)
-        for own in _parts(halves)
-    ]
+    parts = [np.ones(len(X), bool)] if halves is None else [halves == 0, halves == 1]
+    parameters = settings.parameters(seed, threads)
+    forests = [_Forest(X, own, parameters, start, categorical) for own in parts]
     for round_ in range(rounds or settings.rounds):
         scores = forests[0].scores
         if halves is not None:  # each row's score by the forest that has not seen it
@@ -342,7 +339,7 @@ class _Forest:
     def __init__(
         self,
         X: Any,
-        own: np.ndarray | None,  # rows that it grows on, None for all
+        own: np.ndarray,  # [n], which rows it grows on
         parameters: Mapping[str, Any],
         start: np.ndarray,
         categorical: Sequence[int],
@@ -351,11 +348,10 @@ class _Forest:
         classes = {"num_class": len(start)} if len(start) > 1 else {}
         parameters = {**parameters, **classes, "objective": "none", "metric": "none"}
         columns = list(categorical) or "auto"
-        everyone = np.ones(len(X), bool) if own is None else own
-        data = lightgbm.Dataset(X[everyone], params=parameters, categorical_feature=columns)
+        data = lightgbm.Dataset(X[own], params=parameters, categorical_feature=columns)
         self.booster = lightgbm.Booster(parameters, data)
-        self._seen = everyone
-        if own is not None:
+        self._seen = own
+        if not own.all():
             other = lightgbm.Dataset(X[~own], reference=data, params=parameters)
             self.booster.add_valid(other, "other half")
         self._start = start
@@ -397,10 +393,6 @@ def _has_no_columns(text: str) -> bool:
 
 def _as_table(scores: np.ndarray) -> np.ndarray:  # [n] or [n, C] -> [n, C]
     return scores[:, None] if scores.ndim == 1 else scores
-
-
-def _parts(halves: np.ndarray | None) -> list[np.ndarray | None]:
-    return [None] if halves is None else [halves == 0, halves == 1]
 
 
 def _start(rows: WeightedRows, weights: RowWeights, outputs: int) -> np.ndarray:  # [C]

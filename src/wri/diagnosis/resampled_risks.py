@@ -74,30 +74,20 @@ class WeightedRisks:
             ]
         )
 
-    def covariances(self) -> np.ndarray:  # [E, E]
-        """Return covariances of R_ij and R_ji; zero unless blocks lie in several environments."""
-        count = len(self.found)
-        crossed = np.zeros((count, count))
+    def covariances(self, plain: bool) -> np.ndarray:  # [E, E]
+        """Return covariances of R_ij and R_ji, or of R_i and R_j, by blocks that they share."""
+        crossed = np.zeros_like(self.found)
         block, order = self.cells.block, np.argsort(self.cells.block, kind="stable")
         many = np.flatnonzero(np.bincount(block) > 1)
         edges = np.searchsorted(block[order], np.stack([many, many + 1]))
         for start, end in edges.T:
             own = order[start:end]
-            e, parts = self.cells.environment[own], self.parts[own]
-            crossed[np.ix_(e, e)] += parts[:, e] * parts[:, e].T
+            e = self.cells.environment[own]
+            parts = self.parts[np.ix_(own, e)]  # a row's own environment is on the diagonal
+            parts = np.diag(parts)[:, None] if plain else parts
+            crossed[np.ix_(e, e)] += parts * parts.T
         np.fill_diagonal(crossed, 0)
         return crossed
-
-    def plain_covariances(self) -> np.ndarray:  # [E, E]
-        """Return covariances of R_i and R_j."""
-        own = self.parts[np.arange(len(self.parts)), self.cells.environment]
-        table = np.zeros((self.cells.block.max() + 1, len(self.found)))
-        if (np.bincount(self.cells.block) == 1).all():
-            return np.zeros_like(self.found)
-        table[self.cells.block, self.cells.environment] = own
-        crossed = table.T @ table
-        np.fill_diagonal(crossed, 0)
-        return np.asarray(crossed)
 
     def permute(self, draws: int, random: np.random.Generator) -> PermutedRisks:
         """Compute the risks `draws` times with the cells' losses exchanged."""
@@ -162,7 +152,7 @@ def compare(
 ) -> ResampledGaps:
     """Return gaps of P pairs, whose intervals hold together for the judged ones."""
     plain = bool((first[0] == first[1]).all())
-    crossed = risks.plain_covariances() if plain else risks.covariances()
+    crossed = risks.covariances(plain)
     gaps = risks.found[first] - risks.found[second]
     both = risks.variances()
     seen = both[first] + both[second] - 2 * crossed[first[0], second[0]]

@@ -3,6 +3,7 @@
 `environment_slopes` has the formulas.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -20,7 +21,7 @@ POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SiteFit:
+class SiteFit(ABC):
     """Quadratic fit of one environment, offset first; `RowFit` and `CellFit` leave cells out."""
 
     inverse: np.ndarray  # [p, p], M
@@ -29,13 +30,13 @@ class SiteFit:
     noise: float = 1.0  # σ², 1 for classes
     surplus: np.ndarray | None = None  # [m or n], what a cell or row adds to σ², numbers only
 
+    @abstractmethod
     def influence(self) -> np.ndarray:  # [m or n, D]
         """Return how much each cell or row moves the slopes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return T_b and a_kᵀ A_b a_k, `[m or n, D]` both, with slopes bound to `common`."""
-        raise NotImplementedError
 
     def sum(self, values: np.ndarray) -> np.ndarray:
         """Sum over the rows of each cell."""

@@ -8,8 +8,10 @@ number from 0: in a pandas column of the type `category` each label is replaced 
 the categories of `fit`, and a new category counts as missing.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from inspect import getdoc
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,12 +29,13 @@ from wri.boosting import (
     fill_gaps,
     train_trees,
 )
-from wri.boosting.spec import OF_NETWORKS, PRESET
+from wri.boosting.spec import PRESET
 from wri.boosting.trees import load_lightgbm
 from wri.errors import InputError, shorten
 from wri.estimators.base import EnvironmentEstimator
 from wri.estimators.choice import AUTO, DEFAULT_RULE, PenaltyWeight, Rule, preset_penalty_weight
 from wri.estimators.inputs import FLAG, NUMBER, Constraint, RowSplit
+from wri.estimators.network import Estimator
 from wri.estimators.problem import Problem
 from wri.futures import Future
 from wri.objectives import OBJECTIVES
@@ -105,9 +108,7 @@ def check_codes(X: np.ndarray, columns: Sequence[int], names: np.ndarray | None)
     """Refuse codes that LightGBM cannot take: they are whole numbers from 0."""
     for column in columns:
         own = X[:, column]
-        wrong = np.flatnonzero(
-            ~np.isnan(own) & ((own != np.floor(own)) | (own < 0) | (own > LARGEST_CODE))
-        )
+        wrong = np.flatnonzero(~np.isnan(own) & ~_are_codes(own))
         if len(wrong):
             name = f"column {column}" if names is None else f"column {shorten(names[column])!r}"
             raise InputError(
@@ -123,9 +124,13 @@ def forget_unknown(X: np.ndarray, columns: Sequence[int]) -> np.ndarray:
         return X
     X = X.copy()
     for column in columns:
-        own = X[:, column]
-        own[(own != np.floor(own)) | (own < 0) | (own > LARGEST_CODE)] = np.nan
+        X[~_are_codes(X[:, column]), column] = np.nan
     return X
+
+
+def _are_codes(values: np.ndarray) -> np.ndarray:
+    """Return which values are whole numbers that LightGBM takes for categories; NaN is none."""
+    return (values == np.floor(values)) & (values >= 0) & (values <= LARGEST_CODE)
 
 
 def make_tree_spec(asked: "TreeEstimator", candidate: Mapping[str, Any]) -> TreeSpec:
@@ -139,7 +144,7 @@ def make_tree_spec(asked: "TreeEstimator", candidate: Mapping[str, Any]) -> Tree
     hyper: dict[str, Any] = dict(asked.hyper or {})
     if asked.penalty_weight not in (None, AUTO):
         hyper["penalty_weight"] = asked.penalty_weight
-    known = {each.name for each in kind.hyperparameters()} - set(OF_NETWORKS)
+    known = {each.name for each in kind.own_hyperparameters}
     own_options = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     for name, value in candidate.items():
         if name in GROWTH:
@@ -165,7 +170,7 @@ class TreeProblem(Problem):
         """Whether the preset's λ costs little where nothing changes; not on small tables."""
         return False
 
-    def _make_run(self, spec: ModelSpec, rows: Sequence[np.ndarray], **settings: Any) -> TreeRun:
+    def _make_run(self, spec: Any, rows: Sequence[np.ndarray], **settings: Any) -> TreeRun:
         return TreeRun(
             spec, self.bank, rows, seed=self.seed, categorical=self.categorical, **settings
         )
@@ -185,9 +190,7 @@ class TreeEstimator(EnvironmentEstimator):
 
     Parameters
     ----------
-    environment : str or None, default=None
-        Name of the DataFrame column that holds the environment of each row, in place of `groups`
-        in `fit`. The column is not a feature, and `predict` does not need it.
+    environment : as for networks
     rounds : int, default=300
         Number of trees per output and forest. With a penalty there are two forests, each grown on
         half of the rows.
@@ -219,14 +222,8 @@ class TreeEstimator(EnvironmentEstimator):
         `l2`, hyper-parameters or options of the objective. The choice uses the loss on each
         training environment left out in turn, which needs at least three environments. With
         `penalty_weight="auto"` each candidate is tried with each λ, unless it names its own.
-    choose : {"regret", "average"}, default="regret"
-        Rule by which candidates and `penalty_weight="auto"` are chosen, at each training
-        environment left out in turn. "regret": the least worst relative regret over `futures`.
-        "average": the smallest mean loss at environments like these.
-    futures : sequence of {"like", "unrelated", "reversed"} or None, default=None
-        Futures that "regret" insures against. "like": an environment like these. "unrelated": the
-        columns whose relation to the target changes between environments tell nothing.
-        "reversed": they tell the opposite. None: all three.
+    choose : as for networks
+    futures : as for networks
     early_stopping : bool, default=False
         Whether to stop at the round where the loss on left-out environments (with fewer than
         three, on held-out rows) is smallest. Rounds before the penalty has its full weight do not
@@ -239,11 +236,8 @@ class TreeEstimator(EnvironmentEstimator):
         What distance from training is measured on. "outputs": the log-odds, or the predicted
         number; far rows are those with extreme predictions. "x": the standardised inputs, which
         also find unusual combinations of columns that have ordinary predictions.
-    rare : float, default=0.05
-        Share of the training environments' rows that `verdict` calls rare or outside.
-    outside : float, default=0.005
-        Share of the training environments' rows that `verdict` calls outside; of a classifier's
-        rows fewer are, because those that it is unsure of are rare.
+    rare : as for networks
+    outside : as for networks
     compare_erm : bool, default=True
         Whether to grow trees also without a penalty, for `erm_importances_`.
     site_spread : bool, default=True
@@ -255,19 +249,14 @@ class TreeEstimator(EnvironmentEstimator):
     n_jobs : int or None, default=None
         Number of forests grown at the same time, or of threads if there is one run only. None is
         1, −1 uses all cores. Results do not depend on it.
-    verbose : bool, default=False
-        Whether to show a progress bar.
+    verbose : as for networks
 
     Attributes
     ----------
-    environments_ : ndarray of shape (n_environments,)
-        Labels of the training environments.
-    n_environments_ : int
-        Number of training environments.
-    n_features_in_ : int
-        Number of columns in `fit`, without the environment column.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of these columns, if `X` was a DataFrame with string names.
+    environments_ : as for networks
+    n_environments_ : as for networks
+    n_features_in_ : as for networks
+    feature_names_in_ : as for networks
     spec_ : TreeSpec
         What was trained: objective, hyper-parameters, and the settings of the trees
         (`spec_.trees`).
@@ -282,24 +271,15 @@ class TreeEstimator(EnvironmentEstimator):
         The same for trees without a penalty; None with `compare_erm=False`.
     importance_change_ : ndarray of shape (n_features,)
         `feature_importances_` minus `erm_importances_`.
-    selection_ : str
-        How the hyper-parameters were chosen, with the cost and the benefit of the penalty.
-    candidate_losses_ : ndarray of shape (n_candidates, n_environments) or None
-        Loss on each environment when it was left out; None if none was.
-    penalty_weights_ : ndarray of shape (n_candidates,) or None
-        λ of each candidate; None if no environment was left out.
-    evidence_ : Evidence
-        Densities of the training environments with the thresholds of `verdict`.
-    evidence_on_ : str
-        What the evidence sees of a row.
-    held_out_ : HeldOutRows
-        Predictions and losses of the held-out rows.
-    left_out_ : LeftOutSites or None
-        Loss of each environment when it was left out; None if none was.
-    ranges_ : ColumnRanges
-        Range of each column in training.
-    n_held_out_ : int
-        Number of rows that were not used for training.
+    selection_ : as for networks
+    candidate_losses_ : as for networks
+    penalty_weights_ : as for networks
+    evidence_ : as for networks
+    evidence_on_ : as for networks
+    held_out_ : as for networks
+    left_out_ : as for networks
+    ranges_ : as for networks
+    n_held_out_ : as for networks
     categorical_ : tuple of int
         Numbers of the columns that hold categories.
     categories_ : dict of str to ndarray
@@ -308,8 +288,7 @@ class TreeEstimator(EnvironmentEstimator):
         The forests.
     view_ : ColumnView
         What densities see of the columns.
-    target_scaling_ : Scaling
-        Mean and standard deviation of the target.
+    target_scaling_ : as for networks
     """
 
     _sees: ClassVar[tuple[View, ...]] = ("outputs", "x")
@@ -441,7 +420,7 @@ class TreeEstimator(EnvironmentEstimator):
         rows = problem.bank.features[learned[:: 1 + len(learned) // MOST_EXPLAINED]]
         self.feature_importances_ = self.trees_.importances(rows)
         self.erm_importances_ = self.feature_importances_ if self.compare_erm else None
-        if self.compare_erm and run.tree_spec.compares:
+        if self.compare_erm and run.spec.compares:
             plain = [run.without_penalty()]
             (record,) = train_trees(
                 plain, every=run.spec.steps, n_jobs=self.n_jobs, progress=silent
@@ -461,3 +440,12 @@ class TreeEstimator(EnvironmentEstimator):
 
     def _view(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, V]
         return self.view_.apply(prepared)
+
+
+_ENTRIES = dict(re.findall(r"^(\w+) : (.*(?:\n    .*)*)", getdoc(Estimator) or "", re.MULTILINE))
+TreeEstimator.__doc__ = re.sub(
+    r"^(\w+) : as for networks$",
+    lambda entry: f"{entry[1]} : {_ENTRIES[entry[1]]}",
+    getdoc(TreeEstimator) or "",
+    flags=re.MULTILINE,
+)

@@ -129,5 +129,9 @@ class CORAL(Objective):
     ) -> tuple[Tensor, Any]:
         phi = model.represent(batch.x)  # [R, E, B, F]
         risks = batch.mean(model.loss.per_example(model.head(phi), batch.y))  # [R, E]
-        penalty = coral_penalty(phi, batch.weight)
+        penalty = self.distance(phi, batch.weight)
         return risks.mean(-1) + context.hyper["penalty_weight"] * penalty, state
+
+    def distance(self, phi: Tensor, weight: Tensor | None) -> Tensor:  # [R, E, B, F] -> [R]
+        """Return how far the environments' representations are apart."""
+        return coral_penalty(phi, weight)

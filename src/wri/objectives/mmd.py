@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from wri.objectives.base import Batch, Model, Objective, StepContext
+from wri.objectives.coral import CORAL
 from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
 
 RATES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
@@ -104,8 +104,8 @@ def mmd_penalty(features: Tensor, weight: Tensor | None = None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class MMD(Objective):
-    """Maximum mean discrepancy of the representation.
+class MMD(CORAL):
+    """Maximum mean discrepancy of the representation, as CORAL with another distance.
 
     References
     ----------
@@ -114,7 +114,6 @@ class MMD(Objective):
     """
 
     name = "mmd"
-    needs_hidden = True
     own_hyperparameters = (
         HyperParameter(
             name="penalty_weight",
@@ -123,10 +122,5 @@ class MMD(Objective):
         ),
     )
 
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
-        phi = model.represent(batch.x)  # [R, E, B, F]
-        risks = batch.mean(model.loss.per_example(model.head(phi), batch.y))  # [R, E]
-        penalty = mmd_penalty(phi, batch.weight)
-        return risks.mean(-1) + context.hyper["penalty_weight"] * penalty, state
+    def distance(self, phi: Tensor, weight: Tensor | None) -> Tensor:  # [R, E, B, F] -> [R]
+        return mmd_penalty(phi, weight)

@@ -57,16 +57,14 @@ def equal_shares(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [own / (own.sum() * there) for own in weights]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class ScoreTail:
     """Distribution of the scores of held-out rows."""
 
     scores: np.ndarray  # [n], ascending
     shares: np.ndarray  # [n], of the rows that score at most as high
-    start: float  # s_k: the tail lies below it
-    start_share: float
-    spread: float  # Σ (s_k − s_i)
     power: int  # k − 1
+    spread: float  # Σ (s_k − s_i)
 
     @classmethod
     def of(cls, scores: Sequence[np.ndarray], weights: Sequence[np.ndarray] | None = None) -> Self:
@@ -84,32 +82,27 @@ class ScoreTail:
         start = float(everything[power])
         below = np.average(start - everything[:power], weights=weight[:power])
         least = 1e-6 * max(1.0, abs(start))  # if all are equal
-        return cls.restore(everything, shares, power, power * max(float(below), least))
+        return cls(everything, shares, power, power * max(float(below), least))
 
-    @classmethod
-    def restore(cls, scores: np.ndarray, shares: np.ndarray, power: int, spread: float) -> Self:
-        """Make the distribution from its saved parts."""
-        return cls(
-            scores=scores,
-            shares=shares,
-            start=float(scores[power]),
-            start_share=float(shares[power]),
-            spread=spread,
-            power=power,
-        )
+    @property
+    def _start(self) -> tuple[float, float]:
+        """s_k, below which the tail lies, and its share."""
+        return float(self.scores[self.power]), float(self.shares[self.power])
 
     def share(self, scores: np.ndarray) -> np.ndarray:
         """Return the share of rows that score at most as high, in (0, 1]."""
+        start, start_share = self._start
         place = np.searchsorted(self.scores, scores, "right") - 1
         inside = self.shares[place.clip(0)].clip(max=1.0)
-        depth = np.maximum(self.start - scores, 0) / self.spread
-        return np.where(scores < self.start, self.start_share * (1 + depth) ** -self.power, inside)
+        depth = np.maximum(start - scores, 0) / self.spread
+        return np.where(scores < start, start_share * (1 + depth) ** -self.power, inside)
 
     def threshold(self, share: float) -> float:
         """Return the score that this share of the rows does not exceed."""
-        if share < self.start_share:
-            depth = (self.start_share / share) ** (1 / self.power) - 1
-            return self.start - self.spread * depth
+        start, start_share = self._start
+        if share < start_share:
+            depth = (start_share / share) ** (1 / self.power) - 1
+            return start - self.spread * depth
         place = int(np.searchsorted(self.shares, share + ROUNDING, "right")) - 1
         return float(self.scores[place])
 
@@ -484,18 +477,15 @@ class Evidence:
             share, rare = self.certainty.support.share(support), support <= self.rare
             reasons = np.where(rare, np.where(far < np.log(sure), FAR, UNSURE), "").astype(object)
         grade = rare.astype(int) + (far <= self.outside)
-        verdicts = np.array(VERDICTS, dtype=object)[grade]
         return RowEvidence(
             environments=logs,
             scores=scores,
             rarity=100 * share,
-            verdicts=verdicts,
+            verdicts=np.array(VERDICTS, dtype=object)[grade],
             reasons=reasons,
         )
 
-    def rarity(
-        self, z: np.ndarray, confidence: np.ndarray | None = None
-    ) -> np.ndarray:  # [n, F] -> [n]
+    def rarity(self, z: np.ndarray, confidence: np.ndarray | None = None) -> np.ndarray:
         """Return the percentage of held-out rows that score at most as high.
 
         Parameters
@@ -512,9 +502,7 @@ class Evidence:
         """
         return self.judge(z, confidence).rarity
 
-    def verdict(
-        self, z: np.ndarray, confidence: np.ndarray | None = None
-    ) -> np.ndarray:  # [n, F] -> [n]
+    def verdict(self, z: np.ndarray, confidence: np.ndarray | None = None) -> np.ndarray:
         """Return the verdict on each row.
 
         Parameters

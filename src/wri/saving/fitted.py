@@ -265,7 +265,7 @@ def _decode_tail(record: Mapping[str, Any], arrays: Arrays, name: str) -> ScoreT
     scores, shares = arrays[name]
     ascending = shares[0] > 0 and (np.diff(arrays[name]) >= 0).all()
     require(bool(ascending), f"{name} must ascend")
-    return ScoreTail.restore(scores, shares, record["tail_power"], record[SPREADS[name]])
+    return ScoreTail(scores, shares, record["tail_power"], record[SPREADS[name]])
 
 
 def _decode_held_out(array: np.ndarray, model: Any) -> HeldOutRows:

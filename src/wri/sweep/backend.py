@@ -22,10 +22,10 @@ from wri.errors import InputError, LostBackendError
 from wri.jobs import WORKER, Report, Runner, open_runner
 from wri.progress import Progress, silent
 from wri.sweep.data import SweepData
-from wri.sweep.outcomes import RunResult
 from wri.sweep.plan import RunSpec
 from wri.sweep.store import Store
 from wri.sweep.sweep import Sweep, stack_memory
+from wri.training.runs import RunResult
 from wri.training.scheduling import StackJob, run_stacks, share_threads, train_stack_job
 
 
@@ -94,8 +94,9 @@ class Backend:
         ]
         runner, versions, lost = self.runner, None, []
         if runner is None:
-            processes = None if sweep.may_use_processes(stacks) else False
-            runner, jobs = share_threads(jobs, 1, sweep.side_by_side(stacks), processes)
+            together, needed = sweep.side_by_side(stacks)
+            processes = None if needed + together * WORKER <= sweep.memory else False
+            runner, jobs = share_threads(jobs, 1, together, processes)
         else:
             runner.memory, versions = sweep.memory, find_versions()
         work = partial(train_stack_for_store, versions=versions)
@@ -149,7 +150,10 @@ def train_stack_for_store(
     if versions is not None:
         check_versions(versions)
     records = train_stack_job(job, report)
-    return [RunResult(each.steps, each.measures, each.diverged_at) for each in records]
+    return [  # parameters stay where they were trained
+        RunResult(steps=each.steps, measures=each.measures, diverged_at=each.diverged_at)
+        for each in records
+    ]
 
 
 @cache

@@ -136,7 +136,7 @@ def best_model(
             run = found[0].run
             if run.model is None:
                 raise InputError(f"the records of {algorithm} have no model specification")
-            step = int(run.steps[at])
+            step, last = int(run.steps[at]), run.model.last_step
             chosen = BestModel(
                 dataset=data.name,
                 algorithm=algorithm,
@@ -145,17 +145,12 @@ def best_model(
                 draw=draw,
                 step=step,
                 value=float(MEASURES[measure].sign * values[at]),
-                model=_stop_after(run.model, step),
+                model=run.model if step + 1 == last else replace(run.model, stop_after=step + 1),
             )
             best = values[at], chosen
     if best is None:
         raise InputError(f"{algorithm} on {data.name}: {selection} admits no checkpoint")
     return best[1]
-
-
-def _stop_after(model: ModelSpec, step: int) -> ModelSpec:
-    """Return the model that stops after a step, counted from 0."""
-    return model if step + 1 == model.last_step else replace(model, stop_after=step + 1)
 
 
 def _find_tried_models(
@@ -174,15 +169,7 @@ def _find_tried_models(
     environments: dict[str, set[int]] = {}
     for trial in sorted({run.trial_seed for run in runs}):
         for k in held_out:
-            found = candidates(
-                selection,
-                runs,
-                data,
-                algorithm=algorithm,
-                held_out=k,
-                trial_seed=trial,
-                measure=measure,
-            )
+            found = candidates(selection, runs, data, algorithm, k, trial, measure)
             if isinstance(found, str):
                 raise InputError(
                     f"{algorithm} on {data.name}, {data.environments[k]} held out, trial {trial}: "

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from wri.sweep.store import Store
-from wri.sweep.sweep import Sweep, count_side_by_side, stack_memory
+from wri.sweep.sweep import Sweep
 from wri.threads import torch_threads
 from wri.training import Run, train_stack
 from wri.training.memory import resident_bytes
@@ -90,15 +90,14 @@ def forecast(sweep: Sweep, store: Store | None) -> Forecast:
         by_algorithm.setdefault(stack[0].algorithm, []).append(runs)
     with torch_threads(1):
         times = [_seconds(alike, sweep.spec.checkpoint_every) for alike in by_algorithm.values()]
-    peaks = sorted(stack_memory(runs) for alike in by_algorithm.values() for runs in alike)
-    together = count_side_by_side(peaks, sweep.memory)
+    together, needed = sweep.side_by_side(stacks)
     return Forecast(
         runs=len(sweep.planned),
         finished=sum(run.id in done for run in sweep.planned),
         to_train=sum(map(len, stacks)),
         stacks=len(stacks),
         seconds=sum(times) / together,
-        memory=resident + sum(peaks[-together:]),
+        memory=resident + needed,
     )
 
 

@@ -2,24 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-import numpy as np
 
 from wri.errors import InputError, check_option
 from wri.measures import MEASURES
 from wri.training import ModelSpec
-
-Values = Mapping[str, np.ndarray]
-"""Values `[T]` by split ("env0_in", "env0_out", "env1_in", …)."""
-
-
-class RunResult(NamedTuple):
-    """Results of a trained run for the store; parameters stay where it was trained."""
-
-    steps: np.ndarray  # [T]
-    measures: Mapping[str, Values]
-    diverged_at: int | None
+from wri.training.runs import RunResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +43,7 @@ class DatasetInfo:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Outcome:
+class Outcome(RunResult):
     """Results of one run at each checkpoint; none before it is finished.
 
     The split "env0_in" holds the rows of environment 0 that are used for training if it is not held
@@ -64,6 +51,12 @@ class Outcome:
 
     Attributes
     ----------
+    steps : ndarray of shape (T,)
+        Steps of the checkpoints.
+    measures : mapping of str to mapping of str to ndarray
+        Values `[T]` by measure and split.
+    diverged_at : int or None, default=None
+        Step of divergence.
     dataset : str
         Name of the data set.
     algorithm : str
@@ -74,12 +67,6 @@ class Outcome:
         Number of the hyper-parameter draw.
     trial_seed : int
         Number of the trial.
-    steps : ndarray of shape (T,)
-        Steps of the checkpoints.
-    measures : mapping of str to mapping of str to ndarray
-        Values `[T]` by measure and split.
-    diverged_at : int or None, default=None
-        Step of divergence.
     model : ModelSpec or None, default=None
         Specification; None for records of other programs.
 
@@ -105,8 +92,6 @@ class Outcome:
     test_envs: tuple[int, ...]  # held out, ascending; two for leave-one-out
     hparams_seed: int
     trial_seed: int
-    steps: np.ndarray  # [T]
-    measures: Mapping[str, Values]
     diverged_at: int | None = None
     model: ModelSpec | None = None  # None where the records come from elsewhere
 

@@ -23,6 +23,7 @@ from wri.objectives.hyperparameters import complete
 from wri.objectives.table_rules import FitSize
 from wri.presets import FALLBACK
 from wri.sweep.data import SweepData, seed_hash
+from wri.sweep.outcomes import Outcome
 from wri.sweep.selection import SELECTIONS
 from wri.training import ModelSpec, Run
 
@@ -62,6 +63,20 @@ def run_seed(
     True
     """
     return seed_hash(dataset, algorithm, *test_envs, hparams_seed, trial_seed)
+
+
+def run_place(run: "RunSpec | Outcome") -> tuple[str, str, tuple[int, ...], int, int]:
+    """Return what is unique to a run of a store, the arguments of `run_seed`."""
+    return run.dataset, run.algorithm, run.test_envs, run.hparams_seed, run.trial_seed
+
+
+def describe_place(run: "RunSpec | Outcome") -> str:
+    """Name a run by its place in a table."""
+    held_out = " and ".join(map(str, run.test_envs))
+    return (
+        f"{run.algorithm} on {run.dataset}, environment {held_out} held out, draw "
+        f"{run.hparams_seed}, trial {run.trial_seed}"
+    )
 
 
 def drawn_values(
@@ -236,18 +251,12 @@ class RunSpec:
     @property
     def place(self) -> str:
         """Place of the run in a table; a store has one run per place."""
-        held_out = " and ".join(map(str, self.test_envs))
-        return (
-            f"{self.algorithm} on {self.dataset}, environment {held_out} held out, draw "
-            f"{self.hparams_seed}, trial {self.trial_seed}"
-        )
+        return describe_place(self)
 
     @property
     def seed(self) -> int:
         """Seed of initial weights and batches."""
-        return run_seed(
-            self.dataset, self.algorithm, self.test_envs, self.hparams_seed, self.trial_seed
-        )
+        return run_seed(*run_place(self))
 
     def run(self, data: SweepData, splits: Mapping[str, np.ndarray]) -> Run:
         """Make the run: trained on the "in" rows of the other environments, measured on all splits.

@@ -9,7 +9,6 @@ run that diverged is never chosen, even if it was good before.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -66,7 +65,7 @@ class Candidate:
     held_out: int
     data: DatasetInfo
     pairs: Sequence[Outcome]  # the same draw with one more environment held out
-    measure: str = "accuracy"
+    measure: str
 
     def values(self, environment: int, rows: str, run: Outcome | None = None) -> np.ndarray:  # [T]
         """Return the measure times its sign, on the rows "in" or "out" of an environment."""
@@ -171,7 +170,6 @@ def choose(
     held_out: int,
     trial_seed: int,
     measure: str = "accuracy",
-    ties: Literal["first", "last"] = "first",
 ) -> SelectedCheckpoint | str:
     """Choose the checkpoint that counts for one trial of an algorithm.
 
@@ -191,8 +189,6 @@ def choose(
         Number of the trial.
     measure : str, default="accuracy"
         Name in `wri.measures`, by which the choice is made and shown.
-    ties : {"first", "last"}, default="first"
-        Which of equally good draws counts; DomainBed takes the last.
 
     Returns
     -------
@@ -223,36 +219,20 @@ def choose(
     >>> found.step, found.score
     (0, 0.5)
     """
-    found = candidates(
-        selection,
-        outcomes,
-        data,
-        algorithm=algorithm,
-        held_out=held_out,
-        trial_seed=trial_seed,
-        measure=measure,
-    )
+    found = candidates(selection, outcomes, data, algorithm, held_out, trial_seed, measure)
     if isinstance(found, str):
         return found
-    best: SelectedCheckpoint | None = None
-    sign = MEASURES[measure].sign
-    for _, candidate in sorted(found.items()):
-        values = selected_values(selection, candidate)  # [T]
-        at = int(values.argmax())
-        least = -np.inf if best is None else sign * best.value
-        if values[at] > least or (ties == "last" and values[at] == least > -np.inf):
-            best = _make_choice(candidate, at, float(sign * values[at]))
-    return SELECTIONS[selection].refusal if best is None else best
-
-
-def _make_choice(candidate: Candidate, at: int, value: float) -> SelectedCheckpoint:
-    run, measure = candidate.run, candidate.measure
-    splits = {name: float(v[at]) for name, v in run.measures[measure].items()}
+    values = {n: selected_values(selection, found[n]) for n in sorted(found)}  # [T] each
+    draw = max(values, key=lambda n: values[n].max())  # the first of equals
+    at, run = int(values[draw].argmax()), found[draw].run
+    if values[draw][at] == -np.inf:
+        return SELECTIONS[selection].refusal
+    splits = {name: float(column[at]) for name, column in run.measures[measure].items()}
     return SelectedCheckpoint(
-        hparams_seed=run.hparams_seed,
+        hparams_seed=draw,
         step=int(run.steps[at]),
-        value=value,
-        score=splits[f"env{candidate.held_out}_in"],
+        value=float(MEASURES[measure].sign * values[draw][at]),
+        score=splits[f"env{held_out}_in"],
         splits=splits,
         model=run.model,
     )
@@ -274,11 +254,10 @@ def candidates(
     selection: str,
     outcomes: Iterable[Outcome],
     data: DatasetInfo,
-    *,
     algorithm: str,
     held_out: int,
     trial_seed: int,
-    measure: str = "accuracy",
+    measure: str,
 ) -> dict[int, Candidate] | str:
     """Return the draws of a trial that did not diverge, or the reason for none."""
     check_option("selection", selection, tuple(SELECTIONS))

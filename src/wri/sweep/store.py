@@ -14,13 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
 from wri.errors import InputError, shorten
-from wri.sweep.outcomes import DatasetInfo, Outcome, RunResult
+from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.sweep.plan import RunSpec
 from wri.sweep.store_file import (
     TABLES,
@@ -36,6 +35,7 @@ from wri.sweep.store_file import (
     result_digest,
     seal,
 )
+from wri.training.runs import RunResult
 
 
 class Store:
@@ -97,12 +97,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from wri.errors import InputError
-from wri.jobs import WORKER
 from wri.number_text import write_number
 from wri.sweep.balance import balanced_splits
 from wri.sweep.data import SweepData
@@ -153,28 +152,11 @@ class Sweep:
         """
         if not planned.balanced:
             return self.run(planned)
-        return planned.run(self._data[planned.dataset], self.splits_to_train(planned))
-
-    def splits_to_train(self, planned: RunSpec) -> dict[str, np.ndarray]:
-        """Return all rows that a run is measured on.
-
-        Parameters
-        ----------
-        planned : RunSpec
-            The planned run.
-
-        Returns
-        -------
-        splits : dict of str to ndarray of int
-            Rows by split.
-        """
         data, splits = self._data[planned.dataset], self._split(planned)
-        if not planned.balanced:
-            return splits
         key = (planned.dataset, planned.trial_seed, planned.test_envs)
         if key not in self._balanced:
             self._balanced[key] = balanced_splits(data, splits, planned.test_envs)
-        return splits | self._balanced[key]
+        return planned.run(data, splits | self._balanced[key])
 
     def new_stacks(self, store: Store | None) -> list[list[RunSpec]]:
         """Return stacks of the runs that a store does not hold; each of one data set.
@@ -207,8 +189,8 @@ class Sweep:
                 return stacks
             most //= 2
 
-    def side_by_side(self, stacks: Sequence[Sequence[RunSpec]]) -> int:
-        """Return how many of some stacks may train at the same time.
+    def side_by_side(self, stacks: Sequence[Sequence[RunSpec]]) -> tuple[int, float]:
+        """Return how many of some stacks may train at the same time, and their memory together.
 
         Parameters
         ----------
@@ -219,26 +201,12 @@ class Sweep:
         -------
         number : int
             Number of stacks.
-        """
-        peaks = [stack_memory([self.run(planned) for planned in stack]) for stack in stacks]
-        return count_side_by_side(peaks, self.memory)
-
-    def may_use_processes(self, stacks: Sequence[Sequence[RunSpec]]) -> bool:
-        """Return whether memory is enough for one process per stack that trains at the same time.
-
-        Parameters
-        ----------
-        stacks : sequence of sequence of RunSpec
-            The stacks.
-
-        Returns
-        -------
-        enough : bool
-            Whether memory is enough.
+        memory : float
+            Bytes of so many stacks, the largest.
         """
         peaks = [stack_memory([self.run(planned) for planned in stack]) for stack in stacks]
         together = count_side_by_side(peaks, self.memory)
-        return sum(sorted(peaks)[-together:]) + together * WORKER <= self.memory
+        return together, sum(sorted(peaks)[-together:])
 
     def old_stacks(self, store: Store | None) -> list[list[RunSpec]]:
         """Return stacks of a store with a wanted run that is not finished.

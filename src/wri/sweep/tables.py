@@ -12,6 +12,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ TIE = 1e-9
 
 PLACE = ("selection", "dataset", "measure", "environment", "algorithm")
 COLUMNS = (*PLACE, "mean", "standard_error", "n", "reason")
+COMPARED = ("selection", "dataset", "measure", "first", "second")
 Show = Callable[[str], str]
 
 
@@ -37,10 +39,8 @@ class Cell:
 
     scores: tuple[float, ...] = ()
     reason: str = ""
-    choices: tuple[
-        tuple[int, SelectedCheckpoint], ...
-    ] = ()  # trial and what was chosen; none in an average
-    digits: int = 1
+    choices: tuple[tuple[int, SelectedCheckpoint], ...] = ()  # by trial; none in an average
+    digits: int = 1  # after the point
 
     @property
     def mean(self) -> float | None:
@@ -134,24 +134,7 @@ def build(
     selections: Sequence[str] = tuple(SELECTIONS),
     measure: str | None = None,
 ) -> list[SelectionTable]:
-    """Build one table per selection and data set.
-
-    Parameters
-    ----------
-    outcomes : iterable of Outcome
-        Every finished run of a store.
-    infos : iterable of DatasetInfo
-        The data sets of the runs.
-    selections : sequence of str
-        Names in `SELECTIONS`.
-    measure : str
-        By which checkpoints are chosen and shown; the first that was recorded when not given.
-
-    Returns
-    -------
-    list of Table
-        In the order of the selections, then of the data sets' names.
-    """
+    """Build one table per selection and data set, by a measure or the first that was recorded."""
     data = {one.name: one for one in infos}
     runs: dict[str, list[Outcome]] = {}
     for run in outcomes:
@@ -187,33 +170,19 @@ def _table(selection: str, runs: list[Outcome], data: DatasetInfo, measure: str)
         by_algorithm.setdefault(run.algorithm, []).append(run)
     lines = {}
     for algorithm, own in by_algorithm.items():
+        choice = partial(choose, selection, own, data, algorithm=algorithm, measure=measure)
         cells = [
-            _cell(
-                {
-                    trial: choose(
-                        selection,
-                        own,
-                        data,
-                        algorithm=algorithm,
-                        held_out=k,
-                        trial_seed=trial,
-                        measure=measure,
-                    )
-                    for trial in trials
-                },
-                measure,
-            )
+            _cell({trial: choice(held_out=k, trial_seed=trial) for trial in trials}, measure)
             for k in held_out
         ]
         lines[algorithm] = (*cells, _average(cells, names))
     draws = {name: len({run.hparams_seed for run in own}) for name, own in by_algorithm.items()}
-    columns = (*names, AVERAGE)
     return SelectionTable(
         selection=selection,
         dataset=data.name,
         measure=measure,
         trials=trials,
-        columns=columns,
+        columns=(*names, AVERAGE),
         lines=lines,
         n_environments=len(data.environments),
         draws=draws,
@@ -222,19 +191,19 @@ def _table(selection: str, runs: list[Outcome], data: DatasetInfo, measure: str)
 
 def _cell(choices: Mapping[int, SelectedCheckpoint | str], measure: str) -> Cell:
     """Make a cell from the choice of each trial."""
-    scores, chosen, reasons = [], [], dict[str, list[int]]()
-    factor = MEASURES[measure].factor
+    chosen, reasons = [], dict[str, list[int]]()
     for trial, choice in choices.items():
         if isinstance(choice, str):
             reasons.setdefault(choice, []).append(trial)
         else:
-            scores.append(factor * choice.score)
             chosen.append((trial, choice))
-    if not scores and len(reasons) == 1:
+    if not chosen and len(reasons) == 1:
         return Cell(reason=next(iter(reasons)))
     if not reasons:
-        return Cell(tuple(scores), choices=tuple(chosen), digits=_digits(measure))
-    n, n_empty = len(choices), len(choices) - len(scores)
+        scores = tuple(MEASURES[measure].factor * choice.score for _, choice in chosen)
+        digits = 1 if MEASURES[measure].percent else 3
+        return Cell(scores, choices=tuple(chosen), digits=digits)
+    n, n_empty = len(choices), len(choices) - len(chosen)
     details = "; ".join(f"{r} (trial {', '.join(map(str, of))})" for r, of in reasons.items())
     verb = "is" if n_empty == 1 else "are"
     return Cell(reason=f"{n_empty} of {n} trials {verb} missing: {details}")
@@ -246,11 +215,6 @@ def _average(cells: list[Cell], names: list[str]) -> Cell:
         return Cell(reason=f"no average without {', '.join(empty)}")
     per_trial = np.mean([cell.scores for cell in cells], axis=0)  # [E, n] -> [n]
     return Cell(tuple(per_trial.tolist()), digits=cells[0].digits)
-
-
-def _digits(measure: str) -> int:
-    """Return the number of digits after the point."""
-    return 1 if MEASURES[measure].percent else 3
 
 
 def _compare(a: str, first: Cell, b: str, second: Cell) -> PairedDifference:
@@ -270,24 +234,25 @@ def as_rows(tables: Iterable[SelectionTable]) -> list[dict[str, Any]]:
         for algorithm, cells in table.lines.items():
             for name, cell in zip(table.columns, cells, strict=True):
                 place = (table.selection, table.dataset, table.measure, name, algorithm)
-                row: dict[str, Any] = dict(zip(PLACE, place, strict=True))
-                row |= {"mean": cell.mean, "standard_error": cell.standard_error}
-                row["n"] = len(cell.scores)
-                row["choices"] = [choice_row(trial, choice) for trial, choice in cell.choices]
+                row = dict(zip(PLACE, place, strict=True)) | {
+                    "mean": cell.mean,
+                    "standard_error": cell.standard_error,
+                    "n": len(cell.scores),
+                    "choices": [choice_row(trial, choice) for trial, choice in cell.choices],
+                }
                 rows.append(row | ({"reason": cell.reason} if cell.reason else {}))
     return rows
 
 
 def choice_row(trial: int, choice: SelectedCheckpoint) -> dict[str, Any]:
     """Return the choice of a trial: draw, step and model."""
-    model = None if choice.model is None else choice.model.differences()
     return {
         "trial": trial,
         "draw": choice.hparams_seed,
         "step": choice.step,
         "value": choice.value,
         "score": choice.score,
-        "model": model,
+        "model": None if choice.model is None else choice.model.differences(),
     }
 
 
@@ -296,11 +261,9 @@ def comparison_rows(tables: Iterable[SelectionTable]) -> list[dict[str, Any]]:
     rows = []
     for table in tables:
         for first, second, found, reason in table.comparisons:
-            row: dict[str, Any] = {"selection": table.selection, "dataset": table.dataset}
-            row["measure"] = table.measure
-            row |= {"first": first, "second": second}
+            place = (table.selection, table.dataset, table.measure, first, second)
             empty = dict.fromkeys(field.name for field in fields(Interval)) | {"n": 0}
-            row |= empty if found is None else asdict(found)
+            row = dict(zip(COMPARED, place, strict=True)) | (asdict(found) if found else empty)
             rows.append(row | ({"reason": reason} if reason else {}))
     return rows
 
@@ -359,17 +322,16 @@ def _grid(
 ) -> list[list[str]]:
     """Return the lines of a table, each cell formatted by the function for its kind."""
     reasons = table.reasons
-    grid = []
-    for algorithm, cells in table.lines.items():
-        line = [escape(algorithm)]
-        for k, cell in enumerate(cells):
-            mark = best if table.is_best(algorithm, k) else other
-            if cell.reason:
-                line.append(footnote(str(reasons.index(cell.reason) + 1)))
-            else:
-                line.append(mark(escape(str(cell))))
-        grid.append(line)
-    return grid
+
+    def show(algorithm: str, k: int, cell: Cell) -> str:
+        if cell.reason:
+            return footnote(str(reasons.index(cell.reason) + 1))
+        return (best if table.is_best(algorithm, k) else other)(escape(str(cell)))
+
+    return [
+        [escape(algorithm), *(show(algorithm, k, cell) for k, cell in enumerate(cells))]
+        for algorithm, cells in table.lines.items()
+    ]
 
 
 LATEX = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater"}

@@ -413,14 +413,23 @@ def cached_for(run: Run, key: Hashable, make: Callable[[], np.ndarray]) -> np.nd
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Record:
-    """Result of a run.
+class RunResult:
+    """Checkpoints of a run, whatever was trained."""
+
+    steps: np.ndarray  # [T], step of each checkpoint, counted from 0, after its update
+    measures: Mapping[str, Mapping[str, np.ndarray]]  # measure -> split -> [T]
+    diverged_at: int | None  # step whose loss, gradient or update was not finite
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Record(RunResult):
+    """Result of a run of networks.
 
     Attributes
     ----------
     steps : ndarray of shape (T,)
         Step of each checkpoint, counted from 0, after its update.
-    measures : dict of str to dict of str to ndarray
+    measures : mapping of str to mapping of str to ndarray
         Values `[T]` by measure and split.
     diverged_at : int or None
         Step whose loss, gradient or update was not finite.
@@ -445,9 +454,6 @@ class Record:
     (array([0, 4]), (2,), None)
     """
 
-    steps: np.ndarray  # [T], step of each checkpoint, counted from 0, after its update
-    measures: dict[str, dict[str, np.ndarray]]  # measure -> split -> [T]
-    diverged_at: int | None  # step whose loss, gradient or update was not finite
     network: Network
     parameters: np.ndarray  # [P], for `network.packing`
     state: Any  # what the objective keeps, WRI's densities

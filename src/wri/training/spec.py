@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, get_args
 from wri.densities import DENSITIES, Density
 from wri.errors import InputError, check_option
 from wri.objectives import Objective, make_objective
-from wri.objectives.hyperparameters import check_names, complete
+from wri.objectives.hyperparameters import HyperParameter, check_names, complete
 from wri.objectives.table_rules import FitSize
 from wri.presets import FALLBACK, NETWORK, check_hidden, default_hidden, find_preset
 
@@ -90,7 +90,7 @@ class ModelSpec:
                 f"solver='lbfgs' needs a linear predictor, hidden=(), and a smooth objective; "
                 f"{self.objective.name} with hidden layers {self.hidden} needs solver='adam'"
             )
-        known = {parameter.name: parameter for parameter in self.objective.hyperparameters()}
+        known = {parameter.name: parameter for parameter in self.declared}
         check_names(known, self.hyper)
         object.__setattr__(
             self, "hyper", {name: known[name].check(value) for name, value in self.hyper.items()}
@@ -175,6 +175,11 @@ class ModelSpec:
         )
 
     @property
+    def declared(self) -> tuple[HyperParameter, ...]:
+        """Hyper-parameters that the training has."""
+        return self.objective.hyperparameters()
+
+    @property
     def is_solved(self) -> bool:
         """Whether the minimum on all rows is solved for, without steps."""
         if self.solver is not None:
@@ -201,7 +206,7 @@ class ModelSpec:
     def full_penalty_at(self) -> int:
         """First step at which the penalty has its full weight; 0 without a penalty."""
         size = FitSize(1.0, 1, self.hidden or (), self.steps)
-        known = {parameter.name: parameter for parameter in self.objective.hyperparameters()}
+        known = {parameter.name: parameter for parameter in self.declared}
         return sum(
             int(self.hyper.get(name, known[name].setting(self.preset).resolve(size)))
             for name in ("anneal_steps", "ramp_steps")
@@ -230,7 +235,7 @@ class ModelSpec:
             hidden = default_hidden(width, find_preset(self.preset).layers)
         return FitSize(weight, largest, hidden, self.steps)
 
-    def complete(self, width: int, weight: float, largest: int) -> "ModelSpec":
+    def complete(self, width: int, weight: float, largest: int) -> Self:
         """Return the specification with all values set.
 
         Parameters
@@ -248,7 +253,7 @@ class ModelSpec:
             The complete specification.
         """
         size = self.fit_size(width, weight, largest)
-        hyper = complete(self.objective.hyperparameters(), self.hyper, self.preset, size)
+        hyper = complete(self.declared, self.hyper, self.preset, size)
         self.objective.check(hyper)
         small = weight <= find_preset(self.preset).double_up_to
         precision = self.precision or ("double" if small or self.is_solved else "single")
@@ -306,7 +311,7 @@ class ModelSpec:
 
     def _is_default(self, name: str) -> bool:
         """Return whether a hyper-parameter has its preset's value for any size of the fit."""
-        known = {parameter.name: parameter for parameter in self.objective.hyperparameters()}
+        known = {parameter.name: parameter for parameter in self.declared}
         default = known[name].setting(self.preset).default
         return not callable(default) and default == self.hyper[name]
 

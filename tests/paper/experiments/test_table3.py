@@ -10,7 +10,7 @@ from wri.datasets import Mnist
 from wri.errors import InputError
 from wri.objectives import WRI
 from wri.paper.experiments import ExperimentTask, coloured, mixtures, run_experiment, table3
-from wri.paper.experiments.mixtures import Seen
+from wri.paper.experiments.mixtures import TrainingSplits
 from wri.paper.experiments.table3 import DrawResult, NoveltyFeatures, Table3Size, TrainedRun
 from wri.paper.simulations import coloured_mnist
 from wri.progress import silent
@@ -110,7 +110,7 @@ def clusters(random, count):
 @pytest.fixture
 def three():
     random = np.random.default_rng(0)
-    return Seen(clusters(random, 400), clusters(random, 200))
+    return TrainingSplits(clusters(random, 400), clusters(random, 200))
 
 
 def test_held_back_training_rows_choose_the_number_of_components(three):
@@ -118,7 +118,7 @@ def test_held_back_training_rows_choose_the_number_of_components(three):
     found = mixtures.fit_best(three, mixtures.as_it_is, (1, 3), lambda *step: done.append(step))
     assert found.form.components == 3
     assert done == [(1, 2), (2, 2)]
-    few = Seen([rows[:40] for rows in three.train], three.held_back)
+    few = TrainingSplits([rows[:40] for rows in three.train], three.held_back)
     found = mixtures.fit_best(few, mixtures.as_it_is, (3, 20), silent)
     assert found.form.components == 3
 

@@ -93,11 +93,10 @@ class Algorithm(nn.Module):
     ) -> None:
         super().__init__()
         self.objective = make_objective(self.objective_name, **self.options)
-        self._check(num_domains)
         self.hparams = dict(hparams)
         self.hyper = read_hparams(self.objective_name, hparams)
         self.objective.check(self.hyper)
-        self._check_rate()
+        self._check(num_domains)
         self.num_domains = num_domains
         self.featurizer = make_featurizer(input_shape, self.hparams, featurizer)
         width = output_width(self.featurizer, input_shape)
@@ -216,11 +215,9 @@ class Algorithm(nn.Module):
                 f"{type(density).__name__} is fitted on whole environments, but a training loop "
                 "has only minibatches; use Bounded() or EnvironmentClassifier()"
             )
-
-    def _check_rate(self) -> None:
         rate = self.hyper["final_rate"]
         if rate != 1:
-            name = domainbed_name(self.objective_name, "final_rate")
+            name = domainbed_name(objective.name, "final_rate")
             raise InputError(
                 f"{name} = {rate:g} needs the number of steps, which a training loop does not "
                 "tell; leave it out, and the step size stays the same"

@@ -23,7 +23,7 @@ from wri.integrations.domainbed.hparams import SPELLED, write_hparams
 from wri.registry import OBJECTIVES
 from wri.sweep.data import HOLDOUT
 from wri.sweep.outcomes import Outcome
-from wri.sweep.plan import run_seed
+from wri.sweep.plan import describe_place, run_place, run_seed
 
 RECORDS = "results.jsonl"
 DONE = "done"
@@ -140,7 +140,7 @@ def export_runs(
     left_out, lines = [], {}
     for run in outcomes:
         if reason := _find_obstacle(run):
-            left_out.append(RunLeftOut(_describe(run), reason))
+            left_out.append(RunLeftOut(describe_place(run), reason))
         else:
             args = _arguments(run, theirs[run.dataset])
             lines[_hash(args)] = _records(run, args, folder)
@@ -189,16 +189,7 @@ def _exported(accuracies: Mapping[str, np.ndarray]) -> list[str]:
     return [name for name in accuracies if name.endswith(("_in", "_out"))]
 
 
-def _describe(run: Outcome) -> str:
-    held_out = " and ".join(map(str, run.test_envs))
-    return (
-        f"{run.algorithm} on {run.dataset}, environment {held_out} held out, draw "
-        f"{run.hparams_seed}, trial {run.trial_seed}"
-    )
-
-
 def _arguments(run: Outcome, dataset: str) -> dict[str, Any]:
-    place = (run.dataset, run.algorithm, run.test_envs, run.hparams_seed, run.trial_seed)
     entry = OBJECTIVES.get(run.algorithm)
     label = run.algorithm if entry is None else SPELLED.get(run.algorithm, entry.label)
     return {
@@ -207,7 +198,7 @@ def _arguments(run: Outcome, dataset: str) -> dict[str, Any]:
         "test_envs": list(run.test_envs),
         "hparams_seed": run.hparams_seed,
         "trial_seed": run.trial_seed,
-        "seed": run_seed(*place),
+        "seed": run_seed(*run_place(run)),
         "holdout_fraction": HOLDOUT,
     }
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from wri.errors import check_option
 from wri.objectives import OBJECTIVES
-from wri.objectives.hyperparameters import HyperParameter, Setting
+from wri.objectives.hyperparameters import Setting
 from wri.presets import FALLBACK
 from wri.registry import OBJECTIVES as ENTRIES
 from wri.training import ModelSpec
@@ -118,13 +118,12 @@ def hparam_settings(algorithm: str) -> dict[str, HparamSetting]:
 
 def _setting(setting: Setting) -> HparamSetting:
     default = setting.resolve(None)
-    if setting.distribution is None:
-        return HparamSetting(default, partial(_always, value=default))
-    return HparamSetting(default, partial(setting.distribution, default=default))
+    draw = setting.distribution or _take_default
+    return HparamSetting(default, partial(draw, default=default))
 
 
-def _always(random: np.random.RandomState, value: float) -> float:
-    return value
+def _take_default(random: np.random.RandomState, default: float) -> float:
+    return default
 
 
 def read_hparams(objective: str, hparams: Mapping[str, Any]) -> dict[str, float]:
@@ -147,12 +146,7 @@ def write_hparams(model: ModelSpec | None) -> dict[str, float]:
         return {}
     found = {}
     for parameter in model.objective.hyperparameters():
-        value = model.hyper.get(parameter.name, _fixed_default(parameter, model.preset))
-        if value is not None and isfinite(value):
+        value = model.hyper.get(parameter.name, parameter.setting(model.preset).default)
+        if not callable(value) and isfinite(value):
             found[domainbed_name(model.objective.name, parameter.name)] = value
     return found
-
-
-def _fixed_default(parameter: HyperParameter, preset: str) -> float | None:
-    default = parameter.setting(preset).default
-    return None if callable(default) else default

@@ -8,7 +8,7 @@ be used and gives the reason for the rest.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -21,6 +21,7 @@ from wri.integrations.domainbed.export import DONE, RECORDS
 from wri.integrations.domainbed.hparams import LABELS
 from wri.sweep.data import HOLDOUT
 from wri.sweep.outcomes import DatasetInfo, Outcome
+from wri.sweep.plan import run_place
 from wri.sweep.tables import SelectionTable, build
 
 ARGUMENTS = {
@@ -33,7 +34,7 @@ ARGUMENTS = {
 METHODS = ("training-domain", "leave-one-out", "oracle")
 """DomainBed's three selection methods, in the order of its tables."""
 
-ACCURACY = re.compile(r"env(\d+)_(in|out)_acc")
+ACCURACY = re.compile(r"env(\d+)_(?:in|out)_acc")
 
 
 class FolderNote(NamedTuple):
@@ -269,7 +270,7 @@ def _read_run(folder: Path) -> tuple[ImportedRun, list[str]]:
     first = lines[0][1]
     args = _read_arguments(first, lines[0][0])
     environments = _count_environments(first)
-    splits = [f"env{k}_{part}" for k in range(environments) for part in ("in", "out")]
+    splits = _name_splits(environments)
     steps: dict[int, list[float]] = {}
     for number, line in lines:
         if _read_arguments(line, number) != args:
@@ -302,12 +303,13 @@ def _read_run(folder: Path) -> tuple[ImportedRun, list[str]]:
         steps=np.array(order),
         measures={"accuracy": dict(zip(splits, values, strict=True))},
     )
+    share = first["args"].get("holdout_fraction")
     run = ImportedRun(
         folder=folder.name,
         outcome=outcome,
         hparams=_as_mapping(first.get("hparams")),
         environments=environments,
-        held_back=_read_share(first["args"].get("holdout_fraction")),
+        held_back=float(share) if isinstance(share, int | float) else HOLDOUT,
     )
     return run, remarks
 
@@ -349,24 +351,21 @@ def _read_arguments(line: Mapping[str, Any], number: int) -> dict[str, Any]:
 
 
 def _count_environments(line: Mapping[str, Any]) -> int:
-    found = [(int(k), part) for k, part in _accuracy_names(line)]
-    if not found:
+    numbers = [int(match[1]) for key in line if (match := ACCURACY.fullmatch(key))]
+    if not numbers:
         raise UnusableRun("it has no accuracies env0_in_acc, env0_out_acc, …")
-    n = 1 + max(k for k, _ in found)
-    for k in range(n):
-        for part in ("in", "out"):
-            if (k, part) not in found:
-                raise UnusableRun(
-                    f"env{k}_{part}_acc is missing among {n} environments; DomainBed counts only "
-                    "those before the gap"
-                )
+    n = 1 + max(numbers)
+    for split in _name_splits(n):
+        if f"{split}_acc" not in line:
+            raise UnusableRun(
+                f"{split}_acc is missing among {n} environments; DomainBed counts only those "
+                "before the gap"
+            )
     return n
 
 
-def _accuracy_names(line: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key in line:
-        if match := ACCURACY.fullmatch(key):
-            yield match[1], match[2]
+def _name_splits(environments: int) -> list[str]:
+    return [f"env{k}_{part}" for k in range(environments) for part in ("in", "out")]
 
 
 def _read_accuracy(line: Mapping[str, Any], split: str, number: int) -> float:
@@ -376,10 +375,6 @@ def _read_accuracy(line: Mapping[str, Any], split: str, number: int) -> float:
     if not (isnan(value) or 0 <= value <= 1):
         raise UnusableRun(f"{split}_acc = {value:g} in line {number} is not from 0 to 1")
     return float(value)
-
-
-def _read_share(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else HOLDOUT
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:
@@ -409,8 +404,7 @@ def _drop_repeated(runs: Iterable[ImportedRun], notes: list[FolderNote]) -> list
     """Drop runs that another folder already holds."""
     kept: dict[tuple[Any, ...], ImportedRun] = {}
     for run in runs:
-        one = run.outcome
-        place = (one.dataset, one.algorithm, one.test_envs, one.hparams_seed, one.trial_seed)
+        place = run_place(run.outcome)
         if place in kept:
             reason = f"{kept[place].folder} holds the same run"
             notes.append(FolderNote(run.folder, reason, False))

@@ -37,6 +37,7 @@ from wri.objectives import make_objective
 from wri.objectives.hyperparameters import complete
 from wri.objectives.weighted_risks import wri_penalty
 from wri.objectives.wri import WRI
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.coloured import (
     EXTRACTORS,
     NAMES,
@@ -61,9 +62,8 @@ from wri.paper.experiments.coloured_tables import (
     lines,
     refused,
 )
-from wri.paper.experiments.task import ExperimentTask
 from wri.paper.features import Extractor
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.results.result import Result, ResultCell, make_line
 from wri.paper.simulations import COLOURED_MNIST, ColouredDigits, digit_shares
 from wri.progress import Progress, part
 from wri.sweep import DatasetInfo, Outcome, SweepData
@@ -196,10 +196,8 @@ def table(
             rows += lines(name, chosen, dataset, None, label)
             notes += refused(name, chosen, label)
             if selection == "oracle":
-                rows += [
-                    ResultCell.of(name, f"penalty of {predictor}", values, table=label)
-                    for predictor, values in penalties.items()
-                ]
+                shown = {f"penalty of {predictor}": each for predictor, each in penalties.items()}
+                rows += make_line(name, shown, label)
     return rows, notes
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wri.errors import InputError
-from wri.paper.experiments.task import ExperimentTask
+from wri.paper.experiments import ExperimentTask
 from wri.paper.features import CNN, PCA, Autoencoder, Extractor, feature_environments
 from wri.paper.simulations import ColouredDigits, coloured_mnist
 from wri.progress import Progress

@@ -19,7 +19,7 @@ import numpy as np
 
 from wri.paper.experiments.coloured import SIDE, TEST, TRAINING, UNRELATED
 from wri.paper.experiments.coloured_limit import CellWeights, exact_minimum
-from wri.paper.results.result import ResultCell
+from wri.paper.results.result import ResultCell, make_line
 from wri.paper.simulations import ideal_accuracy
 from wri.report.intervals import paired_interval
 from wri.sweep import DatasetInfo, Outcome, SelectedCheckpoint, beats_constant, choose
@@ -40,8 +40,7 @@ LIMITS: dict[str, tuple[CellWeights, float]] = {
 SHORT = {"oracle": "last step", "guarded-oracle": "guarded oracle"}
 """Selections that figures and the ablation show."""
 
-ACCURACIES = ("test", "unrelated", "+90%", "+80%")
-COLUMNS = (*ACCURACIES, "worst draw", "worst regret", "anti-colour")
+COLUMNS = ("test", "unrelated", "+90%", "+80%", "worst draw", "worst regret", "anti-colour")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,22 +100,11 @@ def lines(
     if not len(chosen.accuracy):
         return []
     test = chosen.accuracy[:, TEST]
-    shown = (test, chosen.unrelated, *(chosen.accuracy[:, e] for e in TRAINING))
-    printed: dict[str, tuple[float | None, float | None]] = {}
-    if paper is not None:
-        printed["test"] = paper
-    single = {"worst draw": float(test.min()), "anti-colour": float(chosen.anti_colour.sum())}
-    rows = {
-        column: ResultCell.of(name, column, values, *printed.get(column, (None, None)), table=table)
-        for column, values in zip(ACCURACIES, shown, strict=True)
-    }
-    regret = regrets(chosen.accuracy, dataset)
-    rows["worst regret"] = ResultCell.of(name, "worst regret", regret, table=table)
-    rows |= {c: ResultCell.of(name, c, [value], table=table) for c, value in single.items()}
-    shown_rows = [rows[column] for column in COLUMNS]
-    if len(chosen.side):
-        shown_rows.append(ResultCell.of(name, SIDE, chosen.side, table=table))
-    return shown_rows
+    accuracies = (test, chosen.unrelated, *(chosen.accuracy[:, e] for e in TRAINING))
+    regret, anti_colour = regrets(chosen.accuracy, dataset), float(chosen.anti_colour.sum())
+    values = dict(zip(COLUMNS, (*accuracies, test.min(), regret, anti_colour), strict=True))
+    side = {SIDE: chosen.side} if len(chosen.side) else {}
+    return make_line(name, values | side, table, {} if paper is None else {"test": paper})
 
 
 def refused(name: str, chosen: SelectedRuns, where: str) -> list[str]:
@@ -145,11 +133,14 @@ def limit_lines(dataset: str, table: str) -> list[ResultCell]:
 def _exact_line(
     name: str, accuracy: np.ndarray, unrelated: float, dataset: str, table: str
 ) -> list[ResultCell]:
-    test = float(accuracy[TEST])
-    regret = float(regrets(accuracy[None], dataset)[0])
-    values = [test, unrelated, *(float(accuracy[e]) for e in TRAINING), test, regret, 0.0]
-    pairs = zip(COLUMNS, values, strict=True)
-    return [ResultCell.of(name, column, [value], table=table) for column, value in pairs]
+    exact = SelectedRuns(
+        accuracy=accuracy[None],
+        unrelated=np.array([unrelated]),
+        anti_colour=np.zeros(1, bool),
+        side=np.empty(0),
+        refusals=[],
+    )
+    return lines(name, exact, dataset, None, table)
 
 
 def against(name: str, ours: SelectedRuns, others: dict[str, SelectedRuns], where: str) -> str:

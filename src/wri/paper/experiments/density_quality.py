@@ -40,6 +40,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 from wri.objectives.weighted_risks import Scaling
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.linear_features import (
     FeatureBatch,
     LearnedDensities,
@@ -48,7 +49,6 @@ from wri.paper.experiments.linear_features import (
     exact_log_densities,
     weights_of,
 )
-from wri.paper.experiments.task import ExperimentTask
 from wri.paper.results.result import Result, ResultCell
 from wri.progress import Progress, part
 from wri.report import style

@@ -18,9 +18,9 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from wri.datasets import Environment, Gaussian2D
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.linear_classifiers import accuracy_of, sampled, solve
-from wri.paper.experiments.task import ExperimentTask
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.results.result import Result, make_line
 from wri.report import style
 
 LAMBDA = {"erm": 0.0, "irm": 1e5, "vrex": 1.0, "wri": 1500.0}
@@ -45,11 +45,8 @@ def run(task: ExperimentTask) -> list[Result]:
 
     rows = []
     for name in LAMBDA:
-        label = style.ALGORITHM_NAMES[name]
-        rows += [
-            ResultCell.of(label, ACCURACY, accuracy[name]),
-            ResultCell.of(label, RATIO, ratio[name]),
-        ]
+        found = {ACCURACY: accuracy[name], RATIO: ratio[name]}
+        rows += make_line(style.ALGORITHM_NAMES[name], found)
     figures = style.save(draw(setting, *shown), task.folder, task.name) if shown else []
     ceiling = 100 * setting.best_accuracy(2)
     notes = [

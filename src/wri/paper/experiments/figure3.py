@@ -30,6 +30,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wri.datasets import Gaussian2D
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.linear_classifiers import (
     Points,
     accuracy_of,
@@ -38,7 +39,6 @@ from wri.paper.experiments.linear_classifiers import (
     share_of,
     solve,
 )
-from wri.paper.experiments.task import ExperimentTask
 from wri.paper.results.result import Result, ResultCell
 from wri.report import style
 

@@ -34,6 +34,7 @@ from torch import Tensor
 
 from wri.datasets import Gaussian2D
 from wri.objectives.weighted_risks import Scaling
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.figure3 import draw_environments
 from wri.paper.experiments.linear_classifiers import (
     Points,
@@ -42,7 +43,6 @@ from wri.paper.experiments.linear_classifiers import (
     solve,
     with_gradient,
 )
-from wri.paper.experiments.task import ExperimentTask
 from wri.paper.results.result import Result, ResultCell
 from wri.report import style
 

@@ -18,6 +18,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.linear_features import (
     FeatureBatch,
     coupling,
@@ -25,7 +26,6 @@ from wri.paper.experiments.linear_features import (
     exact_log_densities,
     weights_of,
 )
-from wri.paper.experiments.task import ExperimentTask
 from wri.paper.results.result import Result, ResultCell
 from wri.progress import Progress, part
 from wri.report import style

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from wri.paper.experiments.task import ExperimentTask
+from wri.paper.experiments import ExperimentTask
 from wri.paper.results.result import Result, ResultCell
 from wri.paper.simulations import ColouredDigits, Mirrored, coloured_mnist, mirror
 from wri.paper.simulations.coloured_mnist import FLIPS

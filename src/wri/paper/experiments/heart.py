@@ -38,8 +38,8 @@ from wri.estimators import (
 )
 from wri.estimators.base import EnvironmentEstimator
 from wri.objectives import OBJECTIVES
-from wri.paper.experiments.task import ExperimentTask
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.experiments import ExperimentTask
+from wri.paper.results.result import Result, make_line
 from wri.report.intervals import paired_interval
 
 NUMBERS = ["age", "trestbps", "chol", "thalach", "oldpeak"]
@@ -129,11 +129,8 @@ def run(task: ExperimentTask) -> list[Result]:
     for measure in MEASURES:
         for name in names:
             each = [np.array(scores[measure, name, hospital]) for hospital in hospitals]
-            rows += [
-                ResultCell.of(name, h, v, table=measure)
-                for h, v in zip(hospitals, each, strict=True)
-            ]
-            rows.append(ResultCell.of(name, MEAN, np.mean(each, 0), table=measure))
+            shown = dict(zip(hospitals, each, strict=True)) | {MEAN: np.mean(each, 0)}
+            rows += make_line(name, shown, measure)
     notes = [
         f"Seeds {seeds[0]} to {seeds[-1]}: {DRAWN:.0%} of each training hospital's patients. "
         "tuned: the best of four settings by leaving one training hospital out.",

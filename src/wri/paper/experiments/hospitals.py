@@ -36,8 +36,8 @@ from wri.estimators import (
     VRExClassifier,
     WRIClassifier,
 )
-from wri.paper.experiments.task import ExperimentTask
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.experiments import ExperimentTask
+from wri.paper.results.result import Result, ResultCell, make_line
 from wri.report import style
 from wri.report.intervals import paired_interval
 
@@ -94,11 +94,9 @@ def run(task: ExperimentTask) -> list[Result]:
         for (title, name, column), values in cells.items()
     ]
     fixed = best(FIXED)
-    rows += [ResultCell.of("cause alone", c, [fixed[c]], table=ACCURACY) for c in fixed]
+    rows += make_line("cause alone", fixed, ACCURACY)
     drawn = [best(drawn_hospitals(seed)) for seed in draws]
-    rows += [
-        ResultCell.of("cause alone", c, [each[c] for each in drawn], table=DRAWN) for c in fixed
-    ]
+    rows += make_line("cause alone", {c: [each[c] for each in drawn] for c in fixed}, DRAWN)
     rivals = [name for name in CLASSIFIERS if name != "wri"]
     notes = [
         f"{PATIENTS} patients of each training hospital, {TESTED} tested at each hospital, seeds "

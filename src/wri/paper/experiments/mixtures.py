@@ -19,16 +19,18 @@ TOLERANCE = 1e-2  # of a log-likelihood of tens
 OfRows = Callable[[np.ndarray], np.ndarray]  # [n, D] -> [n], a score, or [n, F], a view
 
 
-class Seen(NamedTuple):
+class TrainingSplits(NamedTuple):
     """Rows of the training environments in one draw, `[n_e, D]` each."""
 
     train: list[np.ndarray]
     held_back: list[np.ndarray]
 
 
-def seen(data: SweepData, draw: int) -> Seen:
+def split_training(data: SweepData, draw: int) -> TrainingSplits:
     splits, x = data.splits(draw), data.bank.features
-    return Seen(*([x[splits[f"env{e}_{kind}"]] for e in TRAINING] for kind in ("in", "out")))
+    return TrainingSplits(
+        *([x[splits[f"env{e}_{kind}"]] for e in TRAINING] for kind in ("in", "out"))
+    )
 
 
 def as_it_is(x: np.ndarray) -> np.ndarray:
@@ -56,7 +58,9 @@ def mean_likelihood(
     return float(np.mean(own))
 
 
-def fit_best(rows: Seen, view: OfRows, components: Sequence[int], progress: Progress) -> Densities:
+def fit_best(
+    rows: TrainingSplits, view: OfRows, components: Sequence[int], progress: Progress
+) -> Densities:
     """Fit mixtures with the number of components that held-back rows choose."""
     tried = []
     for n, number in enumerate(components, 1):

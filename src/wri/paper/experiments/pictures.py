@@ -32,10 +32,10 @@ from wri.datasets.image_sets import IMAGE_SETS, find_image_set, find_images, loa
 from wri.errors import InputError
 from wri.features import extract
 from wri.features.extraction import as_environments
-from wri.paper.experiments.picture_numbers import AVERAGES, DOMAINS, OVER_ALL, PER_DOMAIN, Printed
-from wri.paper.experiments.task import ExperimentTask
+from wri.paper.experiments import ExperimentTask
+from wri.paper.experiments.picture_numbers import AVERAGES, DOMAINS, OVER_ALL, PER_DOMAIN
 from wri.paper.features.featurizer import Featurizer
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.results.result import Printed, Result, ResultCell
 from wri.progress import Progress, part
 from wri.report.intervals import paired_interval
 from wri.report.style import ALGORITHM_NAMES

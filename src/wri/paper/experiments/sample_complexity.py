@@ -28,7 +28,7 @@ from scipy.stats import norm
 from wri.diagnosis import bernstein_bound, effective_sample_size
 from wri.objectives.functional import pair_weights
 from wri.objectives.weighted_risks import Weighting
-from wri.paper.experiments.task import ExperimentTask
+from wri.paper.experiments import ExperimentTask
 from wri.paper.results.result import Result, ResultCell
 from wri.report import style
 

@@ -28,6 +28,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wri.datasets import SimulationSetting
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.simulation_runs import (
     LINES,
     ORACLE,
@@ -37,8 +38,7 @@ from wri.paper.experiments.simulation_runs import (
     accuracies,
     passing,
 )
-from wri.paper.experiments.task import ExperimentTask
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.results.result import Result, ResultCell, read_printed
 from wri.progress import Progress, part
 from wri.report import style
 from wri.report.intervals import paired_interval
@@ -85,8 +85,7 @@ class Series:
         cells = self.printed.get("WRI" if line == "WRI published" else line)
         if cells is None:
             return None, None
-        mean, spread = cells.split()[self.values.index(value)].split("±")
-        return float(mean), float(spread)
+        return read_printed(cells)[self.values.index(value)]
 
 
 SERIES = {

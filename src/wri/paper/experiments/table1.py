@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wri.datasets import load_mnist
-from wri.paper.experiments.task import ExperimentTask
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.experiments import ExperimentTask
+from wri.paper.results.result import Result, ResultCell, make_line
 from wri.paper.simulations import ColouredDigits, coloured_mnist, digit_shares
 from wri.paper.simulations.coloured_mnist import COLOUR_FLIPS, COLOURED_MNIST
 
@@ -58,14 +58,13 @@ def run(task: ExperimentTask) -> list[Result]:
     draws = 20 if task.full else 5
     expected = cells({name: expectation(name) for name in DATASETS})
     ours = cells(draw(range(task.seed, task.seed + draws), task))
-    rows = []
+    rows: list[ResultCell] = []
     for (penalty, name), values in ours.items():
-        label, printed = f"{penalty}, {DATASETS[name]}", PRINTED[penalty, name]
-        for n, predictor in enumerate(PREDICTORS):
-            rows.append(ResultCell.of(label, predictor, values[:, n], printed.get(predictor)))
-        derived = expected[penalty, name]
-        for n, predictor in enumerate(PREDICTORS):
-            rows.append(ResultCell.of(f"{label}, derived", predictor, [derived[n]]))
+        label = f"{penalty}, {DATASETS[name]}"
+        printed = {predictor: (cell, None) for predictor, cell in PRINTED[penalty, name].items()}
+        rows += make_line(label, dict(zip(PREDICTORS, values.T, strict=True)), paper=printed)
+        derived = dict(zip(PREDICTORS, expected[penalty, name], strict=True))
+        rows += make_line(f"{label}, derived", derived)
     notes = [
         "Penalties in units of 1e-3; a penalty prefers the smallest value of its line.",
         agreement(ours, expected),

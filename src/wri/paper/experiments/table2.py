@@ -33,6 +33,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.coloured import (
     ALGORITHMS,
     NAMES,
@@ -58,7 +59,6 @@ from wri.paper.experiments.coloured_tables import (
     lines,
     refused,
 )
-from wri.paper.experiments.task import ExperimentTask
 from wri.paper.features import Extractor
 from wri.paper.results.result import Result, ResultCell
 from wri.paper.simulations import ideal_accuracy

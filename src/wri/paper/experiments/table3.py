@@ -42,6 +42,7 @@ from wri.objectives.hyperparameters import complete
 from wri.objectives.wri import WRI
 from wri.ood import auroc, combine, detection_rates
 from wri.ood.evidence import Combination
+from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.coloured import (
     ALGORITHMS,
     PRESETS,
@@ -51,10 +52,9 @@ from wri.paper.experiments.coloured import (
     digits,
     load_features,
 )
-from wri.paper.experiments.mixtures import OfRows, as_it_is, fit_best, ladder, mixed, seen
-from wri.paper.experiments.task import ExperimentTask
+from wri.paper.experiments.mixtures import OfRows, as_it_is, fit_best, ladder, mixed, split_training
 from wri.paper.features import Extractor, fitted_features
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.results.result import Result, ResultCell, make_line
 from wri.paper.simulations import mirror
 from wri.progress import Progress, part
 from wri.report.intervals import paired_interval
@@ -186,7 +186,7 @@ def measure(
     tables = {AS_PRINTED: lines}
     numbers: dict[str, int] = {}
     if preset == "coloured":
-        rows = seen(data, draw)
+        rows = split_training(data, draw)
         density = fit_best(rows, as_it_is, ladder("x", task.full), stage(2))
         numbers["x"] = density.form.components
         lines["WRI"] = measured(partial(mixed, density, as_it_is, by), shown)
@@ -276,12 +276,10 @@ def gather_tables(found: Sequence[DrawResult]) -> dict[str, Lines]:
 def table_rows(table: str, lines: Lines) -> list[ResultCell]:
     rows = []
     for line, values in lines.items():
-        printed = PRINTED.get(line) if table == AS_PRINTED else None
-        for n, column in enumerate(COLUMNS):
-            paper, spread = printed[n] if printed else (None, None)
-            rows.append(ResultCell.of(line, column, values[:, n], paper, spread, table))
-        worst = float(values[:, -1].min())
-        rows.append(ResultCell.of(line, "worst AUROC", [worst], table=table))
+        shown = dict(zip(COLUMNS, values.T, strict=True)) | {"worst AUROC": values[:, -1].min()}
+        as_printed = table == AS_PRINTED and line in PRINTED
+        paper = dict(zip(COLUMNS, PRINTED[line], strict=True)) if as_printed else {}
+        rows += make_line(line, shown, table, paper)
     return rows
 
 

@@ -37,8 +37,8 @@ from wri.diagnosis.position import (
     smallest_spurious_gap,
 )
 from wri.diagnosis.weighted_moments import ClosedForm, WeightedMoments, gaussian_moments
-from wri.paper.experiments.task import ExperimentTask
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.experiments import ExperimentTask
+from wri.paper.results.result import Result, ResultCell, make_line
 from wri.paper.simulations import LinearGaussian
 from wri.report import style
 
@@ -203,9 +203,7 @@ def enough_rows(ends: AllEnds) -> list[ResultCell]:
         for w in WEIGHTINGS:
             spurious = [k for k in ENVIRONMENTS if ends[w, d, k].exists]
             numbers |= {f"{w}, counted": enough(w, d), f"{w}, found": max(spurious) + 1}
-        rows += [
-            ResultCell.of(f"d_spu = {d}", name, [k], table=table) for name, k in numbers.items()
-        ]
+        rows += make_line(f"d_spu = {d}", numbers, table)
     return rows
 
 
@@ -226,14 +224,11 @@ def end_rows(ends: AllEnds) -> list[ResultCell]:
             zero = np.stack([each.gap[:, :-1] < ZERO_GAP for each in chosen])
             spurious = np.stack([each.spurious[:, :-1] > SMALL for each in chosen])
             shares = {
-                "gap 0, w_spu = 0": zero & ~spurious,
-                "gap 0, w_spu ≠ 0": zero & spurious,
-                "a gap remains": ~zero,
+                "gap 0, w_spu = 0": 100 * (zero & ~spurious).mean(),
+                "gap 0, w_spu ≠ 0": 100 * (zero & spurious).mean(),
+                "a gap remains": 100 * (~zero).mean(),
             }
-            rows += [
-                ResultCell.of(f"{w}, {label} environments", name, [100 * share.mean()], table=table)
-                for name, share in shares.items()
-            ]
+            rows += make_line(f"{w}, {label} environments", shares, table)
     return rows
 
 
@@ -263,9 +258,7 @@ def position_rows(d_spu: int, draws: int, seed: int) -> list[ResultCell]:
     }
     table = "draws (%) at the paper's counts in which M loses rank, or a spurious predictor exists"
     shares = {"k": float(k)} | {n: 100 * float((v < EXACT).mean()) for n, v in values.items()}
-    return [
-        ResultCell.of(f"d_spu = {d_spu}", n, [share], table=table) for n, share in shares.items()
-    ]
+    return make_line(f"d_spu = {d_spu}", shares, table)
 
 
 def singular_values(d_spu: int, draws: int, seed: int) -> tuple[np.ndarray, list[ResultCell]]:
@@ -282,10 +275,7 @@ def singular_values(d_spu: int, draws: int, seed: int) -> tuple[np.ndarray, list
         "missed by 50 starts (%)": 100 * np.mean(others < 0.99 * values),
     }
     table = f"M's smallest singular value, ratio weights, k = 2 d_spu + 1, {draws} draws"
-    label = f"d_spu = {d_spu}"
-    return values, [
-        ResultCell.of(label, name, [float(c)], table=table) for name, c in cells.items()
-    ]
+    return values, make_line(f"d_spu = {d_spu}", cells, table)
 
 
 def notes_on(ends: AllEnds) -> list[str]:

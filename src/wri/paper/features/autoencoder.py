@@ -23,7 +23,7 @@ from wri.paper.features.extractor import (
     check_size,
     check_whole,
 )
-from wri.paper.features.networks import as_arrays, load_arrays, train, undrawn
+from wri.paper.features.networks import load_arrays, train, undrawn
 from wri.progress import Progress
 
 RATES = 4e-4, 2e-5  # learning rate, weight decay
@@ -149,15 +149,10 @@ class Autoencoder(Extractor):
 class FittedAutoencoder(InvertibleFeatureMap):
     """Trained encoder and decoder."""
 
-    def __init__(self, network: nn.ModuleDict, shape: Shape) -> None:
-        super().__init__(shape)
-        self._network = network
-
-    def parameters(self) -> dict[str, np.ndarray]:
-        return as_arrays(self._network)
+    network: nn.ModuleDict
 
     def encode(self, x: Tensor) -> Tensor:  # [B, C, H, W] -> [B, width]
-        return self._network["encoder"](x)
+        return self.network["encoder"](x)
 
     def decode(self, features: Tensor) -> Tensor:  # [B, width] -> [B, C, H, W]
-        return self._network["decoder"](features)
+        return self.network["decoder"](features)

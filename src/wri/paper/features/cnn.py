@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from wri.errors import InputError
 from wri.paper.features.extractor import Extractor, FeatureMap, Shape, check_size, check_whole
-from wri.paper.features.networks import as_arrays, load_arrays, train, undrawn
+from wri.paper.features.networks import load_arrays, train, undrawn
 from wri.progress import Progress
 
 RATES = 1e-3, 0.0  # learning rate, weight decay
@@ -51,7 +51,7 @@ class CNN(Extractor):
     def __post_init__(self) -> None:
         check_whole(self, width=self.width, epochs=self.epochs)
 
-    def restore(self, parameters: Mapping[str, np.ndarray], shape: Shape) -> "FittedCNN":
+    def restore(self, parameters: Mapping[str, np.ndarray], shape: Shape) -> FeatureMap:
         """Restore a fitted network from its parameters.
 
         Parameters
@@ -63,12 +63,12 @@ class CNN(Extractor):
 
         Returns
         -------
-        fitted : FittedCNN
+        fitted : FeatureMap
             The feature map.
         """
         body = self._body(shape)
         load_arrays(body, parameters)
-        return FittedCNN(body, shape)
+        return FeatureMap(body, shape)
 
     def _body(self, shape: Shape) -> nn.Module:
         check_size(self, shape, SMALLEST)
@@ -90,7 +90,7 @@ class CNN(Extractor):
 
     def _fit(
         self, images: np.ndarray, labels: np.ndarray, seed: int, progress: Progress
-    ) -> "FittedCNN":
+    ) -> FeatureMap:
         classes, targets = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise InputError(
@@ -105,18 +105,4 @@ class CNN(Extractor):
             return cross_entropy(network(x), y)
 
         train(network, loss, (images, targets), self.epochs, RATES, seed, progress)
-        return FittedCNN(body, images.shape[1:])
-
-
-class FittedCNN(FeatureMap):
-    """Trained network without its last layer."""
-
-    def __init__(self, body: nn.Module, shape: Shape) -> None:
-        super().__init__(shape)
-        self._body = body
-
-    def parameters(self) -> dict[str, np.ndarray]:
-        return as_arrays(self._body)
-
-    def encode(self, x: Tensor) -> Tensor:  # [B, C, H, W] -> [B, width]
-        return self._body(x)
+        return FeatureMap(body, images.shape[1:])

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from wri.errors import InputError
 from wri.progress import Progress, silent
@@ -27,11 +27,13 @@ ROWS = 512  # images per batch in evaluation
 FEWEST = 2  # images to fit on
 
 
-class FeatureMap(ABC):
+class FeatureMap:
     """Feature map with fixed parameters, for images of one shape.
 
     Parameters
     ----------
+    network : torch.nn.Module
+        Module from scaled images to features.
     shape : tuple of int
         Channels, height and width of an image.
 
@@ -50,8 +52,8 @@ class FeatureMap(ABC):
     (True, (1, 4, 4))
     """
 
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
+    def __init__(self, network: nn.Module, shape: Shape) -> None:
+        self.network, self.shape = network, shape
 
     def transform(self, images: np.ndarray) -> np.ndarray:  # [N, C, H, W] -> [N, width]
         """Compute features of images.
@@ -68,7 +70,6 @@ class FeatureMap(ABC):
         """
         return self._batched(self.encode, images)
 
-    @abstractmethod
     def parameters(self) -> dict[str, np.ndarray]:
         """Return all that `Extractor.restore` needs besides the shape.
 
@@ -77,8 +78,8 @@ class FeatureMap(ABC):
         parameters : dict of str to ndarray
             Arrays by name.
         """
+        return {name: value.detach().numpy() for name, value in self.network.state_dict().items()}
 
-    @abstractmethod
     def encode(self, x: Tensor) -> Tensor:  # [B, C, H, W] -> [B, width]
         """Compute features of scaled images.
 
@@ -92,6 +93,8 @@ class FeatureMap(ABC):
         features : Tensor of shape (B, width)
             Features.
         """
+        features: Tensor = self.network(x)
+        return features
 
     def _batched(self, function: Callable[[Tensor], Tensor], images: np.ndarray) -> np.ndarray:
         check_images(images)
@@ -106,11 +109,13 @@ class FeatureMap(ABC):
         return torch.cat(batches).numpy()
 
 
-class InvertibleFeatureMap(FeatureMap):
+class InvertibleFeatureMap(FeatureMap, ABC):
     """Feature map that can reconstruct images.
 
     Parameters
     ----------
+    network : torch.nn.Module
+        Module with the parameters of both directions.
     shape : tuple of int
         Channels, height and width of an image.
 

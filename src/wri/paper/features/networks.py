@@ -65,10 +65,6 @@ def train(
     network.eval()
 
 
-def as_arrays(network: nn.Module) -> dict[str, np.ndarray]:
-    return {name: value.detach().numpy() for name, value in network.state_dict().items()}
-
-
 def load_arrays(network: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     """Set weights from arrays; raise ValueError if names or shapes differ."""
     found = {name: array.shape for name, array in arrays.items()}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from scipy.linalg import eigh
-from torch import Tensor
+from torch import Tensor, nn
 
 from wri.errors import InputError
 from wri.paper.features.extractor import (
@@ -103,12 +103,10 @@ class FittedPCA(InvertibleFeatureMap):
     """Fitted components: m `[C, H, W]` and V `[pixels, width]`."""
 
     def __init__(self, mean: np.ndarray, components: np.ndarray) -> None:
-        super().__init__(mean.shape)
-        self._mean = torch.from_numpy(mean)
-        self._components = torch.from_numpy(components)
-
-    def parameters(self) -> dict[str, np.ndarray]:
-        return {"mean": self._mean.numpy(), "components": self._components.numpy()}
+        super().__init__(nn.Module(), mean.shape)
+        self._mean, self._components = torch.from_numpy(mean), torch.from_numpy(components)
+        self.network.register_buffer("mean", self._mean)
+        self.network.register_buffer("components", self._components)
 
     def encode(self, x: Tensor) -> Tensor:
         return (x - self._mean).flatten(1) @ self._components

@@ -1,6 +1,6 @@
 """Results of experiments, for people and for machines."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import floor, isfinite, log10
 from pathlib import Path
@@ -11,8 +11,17 @@ import numpy as np
 from wri.number_text import write_number
 from wri.report.intervals import interval, standard_error
 
+Printed = tuple[float, float]
+"""The paper's mean and what it prints behind ±."""
+
 FAR = 3.0
 """Standard errors of ours beyond which a cell is said to differ from the paper's."""
+
+
+def read_printed(line: str) -> tuple[Printed, ...]:
+    """Read a line of the paper's cells, "51.3±1.6 52.5±1.1"."""
+    cells = [cell.split("±") for cell in line.split()]
+    return tuple((float(mean), float(spread)) for mean, spread in cells)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +107,22 @@ class ResultCell:
         return f"{self.paper:g}" + (
             "" if self.paper_spread is None else f" ± {self.paper_spread:g}"
         )
+
+
+def make_line(
+    algorithm: str,
+    values: Mapping[str, Sequence[float] | np.ndarray | float],
+    table: str = "",
+    paper: Mapping[str, tuple[float | None, float | None]] | None = None,
+) -> list[ResultCell]:
+    """Make a line of a table: a cell per column, of repeated values or of a single one."""
+    printed = paper or {}
+    return [
+        ResultCell.of(
+            algorithm, column, np.atleast_1d(each), *printed.get(column, (None, None)), table
+        )
+        for column, each in values.items()
+    ]
 
 
 @dataclass(frozen=True)
