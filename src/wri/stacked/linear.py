@@ -10,7 +10,7 @@ in a scale of the outputs (IRM). The offset c is not penalised.
 
 L-BFGS runs in coordinates in which the curvature of the mean loss is about one:
 
-    Lᵀ W = u,   L Lᵀ = κ · Cov(x) + ρ
+    U W = u,   Uᵀ U = κ · Cov(x) + ρ
 
 κ of a log-loss is chosen anew where the loss has become small: rows that are nearly sure have
 little curvature.
@@ -247,8 +247,9 @@ class LinearSolver:
 
     def _choose_coordinates(self, curvature: float) -> None:
         self._curvature, width = curvature, len(self._mean)
-        whole = curvature * self._table.covariance + max(self.ridge, 1e-10) * np.eye(width)
-        self._factor = np.asfortranarray(np.linalg.cholesky(whole))  # L
+        whole = curvature * self._table.covariance
+        whole.flat[:: width + 1] += max(self.ridge, 1e-10)
+        self._factor = np.linalg.cholesky(whole).T  # U, in the order of columns as BLAS has it
         self._unit = curvature**-0.5  # of the offset
 
     def _adapt(self, loss: float) -> None:
@@ -302,17 +303,17 @@ class LinearSolver:
     def at(self, slope: Slope, weight: np.ndarray) -> tuple[float, np.ndarray]:
         """Return F + ridge penalty and its gradient in the coordinates of L-BFGS."""
         by_weight = slope.weight - np.outer(self._mean, slope.offset) + self.ridge * weight
-        inner = dtrsm(1.0, self._factor, by_weight, lower=1)
+        inner = dtrsm(1.0, self._factor, by_weight, trans_a=1)
         gradient = [inner.ravel(), slope.offset * self._unit]
         value = slope.value + self.ridge / 2 * float(np.square(weight).sum())
         return value, np.concatenate(gradient)
 
     def _pack(self, found: Solution) -> np.ndarray:
         offset = (found.offset + self._mean @ found.weight) / self._unit
-        return np.concatenate([(self._factor.T @ found.weight).ravel(), offset])
+        return np.concatenate([(self._factor @ found.weight).ravel(), offset])
 
     def _unpack(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         width, outputs = self._shape
         inner = at[: width * outputs].reshape(width, outputs)
-        weight = dtrsm(1.0, self._factor, inner, lower=1, trans_a=1)
+        weight = dtrsm(1.0, self._factor, inner)
         return weight, at[width * outputs :] * self._unit - self._mean @ weight
