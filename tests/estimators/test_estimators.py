@@ -236,7 +236,8 @@ def test_rows_count_by_their_weights(name, parameters):
     X, y, site = hospitals(60)
     times = np.random.default_rng(0).integers(0, 3, len(y))
     where = np.repeat(np.arange(len(y)), times)
-    model = getattr(wri, name)(steps=30, learning_rate=1e-3, **parameters)
+    common = {"steps": 30, "learning_rate": 1e-3, "site_spread": False}
+    model = getattr(wri, name)(**common, **parameters)
     first = clone(model).fit(X, y, site, sample_weight=times)
     second = clone(model).fit(X[where], y[where], site[where])
     assert np.allclose(first._outputs(X), second._outputs(X), atol=1e-6)

@@ -45,7 +45,7 @@ VARIANTS = {name: make_objective(name) for name in OBJECTIVES} | {
     "wri-label-aware": make_objective("wri", "coloured", density=LABEL_AWARE),
     "wri-label-aware-phi": WRI("overlap", density=LABEL_AWARE, density_on="phi"),
     "irm-table": make_objective("irm", "table"),
-    "wri-table": replace(TABLE, density=replace(TABLE.density, steps=10)),
+    "wri-table": replace(TABLE, density=replace(TABLE.density, steps=5)),
 }
 
 

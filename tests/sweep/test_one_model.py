@@ -51,6 +51,7 @@ def test_a_sweep_and_an_estimator_train_the_same_predictor(name, numbers, hidden
         steps=steps,
         penalty_weight=None,
         validation_fraction=0.0,
+        site_spread=False,
         random_state=run.seed,
     )
     rows = run.learned

@@ -23,8 +23,8 @@ from wri.paper.experiments.simulation_runs import (
 from wri.stacked import Network
 from wri.training import Record
 
-SHORT = {name: replace(each, values=each.values[:3]) for name, each in SERIES.items()}
-"""Three columns of each table."""
+SHORT = {name: replace(each, values=each.values[:2]) for name, each in SERIES.items()}
+"""Two columns of each table."""
 
 
 def silent(done, of):
