@@ -90,10 +90,13 @@ def fit_all(task: str, x: np.ndarray, y: np.ndarray, site: np.ndarray, seed: int
     kind = "Classifier" if task == "classes" else "Regressor"
 
     def ours(name: str, **options: Any) -> Any:
-        made = getattr(wri, f"{name}{kind}")(random_state=seed, site_spread=False, **options)
+        options = {"site_spread": False, **options}
+        made = getattr(wri, f"{name}{kind}")(random_state=seed, **options)
         return made.fit(x, y, groups=site)
 
-    searched = ours("WRI", penalty_weight="auto", futures=FUTURES)
+    # of two sites none can be left out, and the path is kept only if asked for
+    two = len(np.unique(site)) == 2
+    searched = ours("WRI", penalty_weight="auto", futures=FUTURES, site_spread=two)
     ladder = penalty_ladder(searched)
     path = searched.penalty_path_
     rungs = zip(path.coefficients, path.intercepts, strict=True)
