@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ROUNDING = 1e-12
 MOST_REPEATS = 10  # copies per row on average, up to which whole weights repeat rows
 LARGE = 1e100  # columns beyond it, or below its inverse, are rescaled before they are squared
+COLUMNS_AT_ONCE = 16  # that are hashed; more do not fit into the cache
 
 
 class Environments(NamedTuple):
@@ -300,8 +301,9 @@ def scramble(values: np.ndarray) -> np.ndarray:
 def hash_contents(values: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, D], [n] -> [n]
     """Return a number per row from its values; the order of rows and columns does not matter."""
     total = scramble(_bits(targets))
-    for column in values.T:
-        total += scramble(_bits(column))
+    for start in range(0, values.shape[1], COLUMNS_AT_ONCE):
+        some = values[:, start : start + COLUMNS_AT_ONCE]
+        total += scramble(_bits(np.ascontiguousarray(some.T))).sum(0, dtype=np.uint64)
     return scramble(total)
 
 

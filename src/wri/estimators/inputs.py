@@ -30,6 +30,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from wri.errors import LARGEST, InputError, check_size, shorten
 from wri.number_text import write_number
 from wri.rows import (
+    COLUMNS_AT_ONCE,
     Environments,
     name_large_numbers,
     number_environments,
@@ -48,7 +49,6 @@ FEWEST_SPLIT = 25  # rows of an environment from which some are held out
 FEWEST_HELD = 5  # smallest number of rows to hold out
 MOST_LIGHT = 1.5  # most held-out rows, as a multiple of the share, if they weigh little
 RANKED = 5_000
-COLUMNS_AT_ONCE = 16  # that are hashed; more do not fit into the cache
 SMALL = 0.1  # mean weight below which weights are probably not meant as counts
 NOTHING_SHARED = 0.05  # overlap below which a pair counts as separate
 SHOWN = 4  # pairs in a warning
