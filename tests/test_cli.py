@@ -117,10 +117,6 @@ def test_folders_and_seeds_that_cannot_be(wri):
     assert wri("reproduce", "figure1", "--seed", "-1").returncode == 2
 
 
-def test_version(wri):
-    assert wri("--version").stdout.startswith("wri 0.")
-
-
 def test_a_sweep_is_forecast_trained_shown_and_not_repeated(wri, tmp_path):
     size = ("--datasets", "simulation", "--algorithms", "erm", "vrex", "--trials", "2")
     asked = ("sweep", *size, "--steps", "20", "--store", "s.db")
