@@ -9,6 +9,8 @@ from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from wri import cli
@@ -331,3 +333,54 @@ def test_a_table_that_would_not_fit_is_refused_before_it_is_read(wri, tmp_path):
     assert ended.returncode == 2
     assert "needs about 0.13 GB to be read, but --memory allows 0.1" in ended.stderr
     assert not (tmp_path / "s.db").exists()
+
+
+@pytest.mark.parametrize("name", ["", "fit", "results", "results export", "reproduce figure1"])
+def test_h_is_help_and_flags_have_no_type(wri, name):
+    short, long = wri(*name.split(), "-h"), wri(*name.split(), "--help")
+    assert short.returncode == 0
+    assert short.stdout == long.stdout
+    assert "Usage" in short.stdout
+    assert re.search(r"--help\s+-h\s+Show this message", short.stdout)
+    assert "bool" not in short.stdout
+
+
+def test_memory_has_one_default():
+    group = cli.make_command()
+    limits = [
+        option.default
+        for command in group.commands.values()
+        for option in command.params
+        if option.name == "memory"
+    ]
+    assert limits == [options.MEMORY] * 4  # fit, site, diagnose, sweep
+
+
+def test_a_sweep_drops_columns_and_encodes_categories(wri):
+    """Wards as categories equal wards that the user encoded; the saved model takes the raw rows."""
+    random = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": random.normal(size=120), "ward": ["a", "b", "c", "d"] * 30})
+    rows["sick"] = (rows["age"] + (rows["ward"] == "a") + random.normal(size=120) > 0.3) * 1
+    rows["site"], rows["id"] = np.repeat(["x", "y", "z"], 40), [f"p{i}" for i in range(120)]
+    rows.to_csv("raw.csv", index=False)
+    wards = {f"ward{each}": (rows["ward"] == each) * 1.0 for each in "abcd"}
+    encoded = rows[["age"]].assign(**wards, sick=rows["sick"], site=rows["site"])
+    encoded.to_csv("encoded.csv", index=False)
+    columns = ("--target", "sick", "--env", "site", "--algorithms", "erm", "--json")
+    raw = ("sweep", "--data", "raw.csv", *columns, "--store", "raw.db")
+    refused = wri(*raw)
+    assert refused.returncode == 2
+    assert "name it in --category or --drop: 'ward', 'id'" in " ".join(refused.stderr.split())
+    found = json.loads(wri(*raw, "--drop", "id", "--category", "ward").stdout)["rows"]
+    same = json.loads(wri("sweep", "--data", "encoded.csv", *columns, "--store", "e.db").stdout)
+    means = [[row["mean"] for row in each] for each in (found, same["rows"])]
+    assert means[0] == pytest.approx(means[1], abs=1e-6)
+    assert wri("results", "raw.db", "--best", "--fit", "model").returncode == 0
+    assert wri("predict", "model", "raw.csv", "-o", "out.csv").returncode == 0
+    assert len(pd.read_csv("out.csv")) == 120
+    unknown = wri(*raw, "--drop", "id", "--category", "wart")
+    assert "--category 'wart': there is no such column" in " ".join(unknown.stderr.split())
+    missing = wri(*raw, "--drop", "ids", "--category", "ward")
+    assert "--drop names 'ids'" in " ".join(missing.stderr.split())
+    builtin = wri("sweep", "--datasets", "hospitals", "--drop", "id", "--store", "s.db")
+    assert "--drop and --category are for --data" in " ".join(builtin.stderr.split())

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from wri.cli.console import WIDTH, echo, ending_cleanly, messages, print_note, show_plain_table
 from wri.cli.fit import command_line
 from wri.cli.fit_options import PageFolder
+from wri.cli.options import MEMORY
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def site(
     plot: Plot = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
-    memory: Memory = 4.0,
+    memory: Memory = MEMORY,
     as_json: AsJson = False,
 ) -> None:
     """May the model be used at a site whose outcomes are not known yet?

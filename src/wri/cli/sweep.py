@@ -43,6 +43,8 @@ def sweep(
     target: options.Target = None,
     env: options.Env = None,
     task: options.Task = None,
+    drop: options.Drop = None,
+    category: options.Category = None,
     algorithms: options.Algorithms = None,
     plugin: options.Plugins = None,
     draws: options.Draws = 1,
@@ -58,7 +60,7 @@ def sweep(
     set_: options.Set = None,
     measure: options.MeasureName = None,
     record: options.Recorded = None,
-    memory: options.Memory = 2.0,
+    memory: options.Memory = options.MEMORY,
     backend: options.Backend = "local",
     dry_run: options.DryRun = False,
     repair: options.Repair = False,
@@ -74,7 +76,8 @@ def sweep(
     chosen = tuple(selection or DEFAULT_SELECTIONS)
     if data is not None:
         _check_size(data, memory)
-    rows = load_data(datasets or [], data, target, env, task)
+    columns = {"leave_out": drop or (), "categories": category or ()}
+    rows = load_data(datasets or [], data, target, env, task, **columns)
     spec = SweepSpec(
         tuple(name.lower() for name in algorithms or PAPER),
         draws=draws,

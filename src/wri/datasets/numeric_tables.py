@@ -1,10 +1,12 @@
 """Numeric features from a file: CSV, Parquet or NumPy's .npz, with target and environment columns.
 
-Every other column is a feature. Names of environments and classes are the texts of the cells, in
-natural order: "2" before "10", "site 2" before "site 10". Rows in messages are counted from 1,
-below the header and without blank lines.
+Every other column is a feature; columns of categories become one column per category. Names of
+environments and classes are the texts of the cells, in natural order: "2" before "10", "site 2"
+before "site 10". Rows in messages are counted from 1, below the header and without blank lines.
 """
 
+from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,17 +16,26 @@ import numpy as np
 from wri.datasets.environments import LabelledFile
 from wri.datasets.labels import TASKS, listed_names, read_labels, read_targets
 from wri.datasets.table_files import check_names, read_frame
+from wri.datasets.table_rows import leave_columns_out
 from wri.errors import InputError, check_option, shorten
 from wri.rows import first_gap
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from wri.datasets.schema import TableSchema
+
 FEWEST_ROWS = 2  # per environment, for the batches of every objective
 
 
 def read_table(
-    path: str | Path, target: str, environment: str, task: str | None = None
+    path: str | Path,
+    target: str,
+    environment: str,
+    task: str | None = None,
+    *,
+    leave_out: Collection[str] = (),
+    categories: Collection[str] = (),
 ) -> LabelledFile:
     r"""Read a table of numeric features with a target and an environment per row.
 
@@ -41,6 +52,11 @@ def read_table(
     task : {"classes", "numbers"} or None, default=None
         "classes": each different target is a class. None: targets are numbers if they are fractions
         with more than 20 different values, or numbers of which most differ.
+    leave_out : collection of str, default=()
+        Columns that are not used.
+    categories : collection of str, default=()
+        Columns of categories, encoded as `TableSchema` does: behind the numbers, one column per
+        category; rare ones share one.
 
     Returns
     -------
@@ -68,13 +84,27 @@ def read_table(
         check_option("task", task, TASKS)
     if target == environment:
         raise InputError(f"target and environment are both {target!r}; name two columns")
+    for name in (target, environment):
+        if name in (*leave_out, *categories):
+            raise InputError(
+                f"column {name!r} is the target or the environment; remove it from --drop and "
+                "--category"
+            )
     check = partial(check_names, target=target, environment=environment)
     found = read_frame(path, check, labels=(environment,), texts=(target,))
-    return _table(Path(path), found.frame, target, environment, task)
+    there = [str(name) for name in found.frame.columns]
+    (frame,) = leave_columns_out([found.frame], leave_out, there)
+    check(Path(path), list(frame.columns))
+    return _table(Path(path), frame, target, environment, task, categories)
 
 
 def _table(
-    path: Path, features: "pd.DataFrame", target: str, environment: str, task: str | None
+    path: Path,
+    features: "pd.DataFrame",
+    target: str,
+    environment: str,
+    task: str | None,
+    categories: Collection[str],
 ) -> LabelledFile:
     targets, places = features.pop(target), features.pop(environment)
     environments, sites = read_labels(path, environment, places, any_text=True)
@@ -92,7 +122,10 @@ def _table(
             "merge it"
         )
     classes, y = read_targets(path, target, targets, task)
-    _check_numbers(path, features)
+    schema = describe_columns([str(name) for name in features.columns], categories)
+    _check_numbers(path, features.drop(columns=[*categories]))
+    if categories:
+        features = _encode(features, schema)
     order = np.argsort(sites, kind="stable")
     return LabelledFile(
         x=_matrix(features, order),
@@ -102,6 +135,35 @@ def _table(
         features=tuple(features.columns),
         classes=classes,
     )
+
+
+def describe_columns(names: Collection[str], categories: Collection[str]) -> "TableSchema":
+    """Return the schema of a table whose other columns are numbers."""
+    from wri.datasets.columns import Column
+    from wri.datasets.schema import TableSchema
+
+    unknown = [name for name in categories if name not in names]
+    if unknown:
+        raise InputError(
+            f"--category {listed_names(unknown)}: there is no such column of features; the table "
+            f"has {listed_names([*names])}"
+        )
+    return TableSchema(
+        tuple(Column(name, "category" if name in categories else "number") for name in names)
+    )
+
+
+def _encode(features: "pd.DataFrame", schema: "TableSchema") -> "pd.DataFrame":
+    """Return numbers, then one column per category, named such as "ward = north"."""
+    import pandas as pd
+    from sklearn.pipeline import make_pipeline
+
+    from wri.datasets.schema import readable_names
+
+    steps = make_pipeline(*replace(schema, rows=len(features)).make_preprocessing())
+    cells = steps.fit_transform(features)
+    names = readable_names(steps.get_feature_names_out(), schema.features)
+    return pd.DataFrame(cells, columns=list(names))
 
 
 def _matrix(features: "pd.DataFrame", rows: np.ndarray) -> np.ndarray:  # [n, D]
@@ -138,5 +200,5 @@ def _check_numbers(path: Path, features: "pd.DataFrame") -> None:
         cell = shorten(column.iloc[row])
         raise InputError(
             f"{path}: column {shorten(texts[0])!r}, row {row + 1} is {cell!r}, not a "
-            f"number; encode or drop {listed_names(texts)}"
+            f"number; name it in --category or --drop: {listed_names(texts)}"
         )
