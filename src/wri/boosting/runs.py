@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -96,18 +96,6 @@ class TreeRun(Run):
             loss=loss,
             weights=np.ones(len(learned)) if bank.weights is None else bank.weights[learned],
         )
-
-    def without_penalty(self) -> "TreeRun":
-        """Return the run with the same trees for ERM.
-
-        Returns
-        -------
-        run : TreeRun
-            Run without a penalty.
-        """
-        spec = self.tree_spec
-        plain = TreeSpec.grown("erm", spec.trees, stop_after=spec.stop_after)
-        return replace(self, spec=plain)
 
     def outputs(self, trees: Trees, rows: np.ndarray, rounds: int | None = None) -> np.ndarray:
         """Return the outputs of trees for some rows.

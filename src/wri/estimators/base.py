@@ -57,7 +57,7 @@ from wri.objectives import Objective
 from wri.ood.evidence import Evidence, RowEvidence
 from wri.ood.held_out import ColumnRanges, HeldOutRows, LeftOutSites
 from wri.progress import progress_bar
-from wri.rows import Environments, Scaling, name_large_numbers, refuse_infinite, without_gradient
+from wri.rows import Environments, Scaling, name_unreadable_cells, refuse_infinite, without_gradient
 from wri.stacked import SQUARED, Loss, View
 from wri.training import ModelSpec
 from wri.training.runs import FEWEST_ROWS
@@ -210,7 +210,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         self._check_parameters()
         X, y, environments, weights = self._read(X, y, groups, sample_weight)
         targets = self._encode(y)
-        check_environments(self, environments, targets, stacklevel=2)
+        check_environments(self, environments, targets)
         self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
         self.fit_summary_: Any = None  # what `wri fit` measured; it fills it in
         seed, share = read_seed(self.random_state), self.validation_fraction
@@ -241,7 +241,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         """Return checked arrays and environments of the rows with positive weight."""
         X, y = without_gradient(X), without_gradient(y)
         table, X = X, self._read_columns(without_column(X, self.environment))
-        with name_large_numbers(X=X, y=y):
+        with name_unreadable_cells(X=X, y=y):
             X, y = validate_data(
                 self,
                 X,
@@ -256,9 +256,9 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         if sample_weight is None:
             return X, y, environments, None
         given = without_gradient(sample_weight)
-        with name_large_numbers(sample_weight=given):
+        with name_unreadable_cells(sample_weight=given):
             weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
-        warn_of_small_weights(weights, stacklevel=3)
+        warn_of_small_weights(weights)
         present = weights > 0
         return X[present], y[present], environments.take(present), weights[present]
 
@@ -292,7 +292,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
             )
         self._keep_path(runs, records, found)
         self._take(runs[0], records[0])
-        check_overlap(self, problem, stacklevel=3)
+        check_overlap(self, problem)
 
     @property
     def hyper_(self) -> Mapping[str, float]:
@@ -315,7 +315,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         """Return the checked table in the form that the predictor takes."""
         check_is_fitted(self, "evidence_")
         X = self._known_columns(without_column(without_gradient(X), self.environment))
-        with name_large_numbers(X=X):
+        with name_unreadable_cells(X=X):
             X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
         self._check_cells(X)
         return self._prepare(X)
