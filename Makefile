@@ -60,7 +60,7 @@ $(DOCS): $(READY)
 	$(BIN)/python $(INSTALL) -c constraints.txt -e '.[docs]'
 	@touch $(DOCS)
 
-lowest:  # the tests with the lowest versions that pyproject.toml allows
+lowest:  # the tests with the lowest versions that pyproject.toml allows; of PyTorch, the oldest that was tried
 	$(PYTHON) -m venv --clear $(LOWEST)
 	$(LOWEST)/bin/python $(INSTALL) uv
 	$(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct --extra dev --no-header --no-annotate -o $(LOWEST)/lowest.txt pyproject.toml
