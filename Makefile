@@ -4,7 +4,8 @@
 # make quick runs the tests that are not marked slow, in about a minute; make docs builds the site in
 # docs/_build/html, gallery included; make coverage shows which lines the tests reach; make lowest
 # runs the tests with the lowest versions of packages that pyproject.toml allows; make dist builds
-# wheel and sdist and runs README with the wheel alone; make constraints writes constraints.txt anew
+# wheel and sdist and runs README with the wheel alone; make constraints writes constraints.txt anew;
+# make results makes the stale pages of docs/results anew (studies/results.py)
 
 PYTHON ?= python3
 VENV := .venv
@@ -19,7 +20,7 @@ LOWEST := .venv-lowest
 DIST := .venv-dist
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test quick lint types docs coverage lowest dist constraints clean
+.PHONY: demo test quick lint types docs coverage lowest dist results constraints clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py --output demo
@@ -77,6 +78,9 @@ dist:  # the wheel without extras, in an environment that has nothing else
 	$(DIST)/bin/python $(INSTALL) -c constraints.txt dist/*.whl
 	$(DIST)/bin/wri --version
 	$(DIST)/bin/python .ci/readme.py
+
+results: $(READY)  # every stale page of docs/results, hours; ONLY=figure1 makes one, STALE=1 lists
+	$(BIN)/python studies/results.py $(if $(ONLY),--only $(ONLY)) $(if $(STALE),--stale)
 
 constraints: $(RAY) $(DOCS)  # what the environment of make test and make docs has
 	{ printf '%s\n' $(HEADER); $(BIN)/python -m pip freeze --all --exclude-editable | grep -v '^pip==' | sed 's/+cpu$$//'; } > constraints.new

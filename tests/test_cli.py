@@ -16,8 +16,9 @@ import pytest
 from wri import cli
 from wri.cli import options
 from wri.datasets import BUILTIN
-from wri.errors import InputError
+from wri.errors import InputError, MissingDataError
 from wri.paper.experiments import EXPERIMENTS, ExperimentTask, run_experiment
+from wri.paper.results.result import Result, ResultCell
 from wri.sweep import SELECTIONS
 
 
@@ -70,6 +71,27 @@ def test_all_runs_every_experiment_and_writes_one_page(wri, monkeypatch):
             assert about[1:] in page
     assert page.count('role="img"') == 2
     assert "wri reproduce all --quick --seed 0" in page
+
+
+def test_all_lists_experiments_without_data_and_ends_well(wri, monkeypatch):
+    result = Result(experiment="figure1", rows=[ResultCell.of("ERM", "w", [1.0, 2.0])], quick=True)
+
+    def run(task):
+        if task.name != "figure1":
+            raise MissingDataError("no files; set WRI_DATA")
+        return [result]
+
+    chosen = {name: EXPERIMENTS[name] for name in ("pictures", "figure1", "heart")}
+    monkeypatch.setattr(cli.reproduce, "EXPERIMENTS", chosen)
+    monkeypatch.setattr(cli.reproduce, "run_experiment", run)
+    done = wri("reproduce", "all", "-o", "out")
+    assert done.returncode == 0
+    assert "missing: table4, tableE4: no files; set WRI_DATA" in " ".join(done.stderr.split())
+    page = Path("out/index.html").read_text()
+    for text in ("Not computed", "heart: no files", "table4, tableE4: no files", "uick: a smoke"):
+        assert text in page
+    assert "±" not in page  # of two seeds
+    assert wri("reproduce", "heart", "-o", "out").returncode == 2  # asked for by name
 
 
 @pytest.mark.slow

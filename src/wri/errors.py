@@ -25,6 +25,10 @@ class InputError(ValueError):
     """
 
 
+class MissingDataError(InputError):
+    """Error for published data that are not on this machine and cannot be fetched."""
+
+
 class LostBackendError(RuntimeError):
     """Error for a back end that ended in the middle of its work; the input may be right."""
 
