@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 
 def test_new_site_coverage_counts_intervals_and_resumes(printed_by, tmp_path):
@@ -70,3 +71,58 @@ def test_a_draw_of_hospitals_depends_on_its_seed_alone(monkeypatch):
     assert draw(3) == draw(3) != draw(4)
     _, turned, unrelated = draw(3)
     assert turned.marker < 0 == unrelated.marker
+
+
+@pytest.fixture
+def pages(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "studies"))
+    return importlib.import_module("results")
+
+
+def test_every_page_of_results_has_its_commands(pages):
+    there = {path.stem for path in pages.PAGES.glob("*.md")} - {"index"}
+    assert set(pages.TABLES) == there
+    for page in pages.TABLES.values():
+        for command in page.commands:
+            assert pages.entry_files(command)
+            assert all(path.exists() for path in pages.entry_files(command))
+
+
+def test_a_fingerprint_covers_code_that_is_reached_and_no_words(pages, tmp_path):
+    files = pages.fingerprint(pages.TABLES["figure1"])
+    assert "src/wri/paper/experiments/figure1.py" in files
+    assert "src/wri/objectives/weighted_risks.py" in files
+    assert not [name for name in files if name.startswith("src/wri/cli")]
+    script = tmp_path / "script.py"
+    script.write_text('"""Words."""\nfrom other import f  # a comment\n\nx = f(1)\n')
+    (tmp_path / "other.py").write_text("def f(x):\n    return x\n")
+    assert [path.name for path in pages.reached_files([script])] == ["other.py", "script.py"]
+    before = pages.digest_code(script)
+    script.write_text('"""Other words."""\nfrom other import f\nx = f(1)\n')
+    assert pages.digest_code(script) == before
+    script.write_text("from other import f\nx = f(2)\n")
+    assert pages.digest_code(script) != before
+
+
+def test_pages_are_fresh_until_their_code_changes(pages, monkeypatch, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("print(6 * 7)\n")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    monkeypatch.setattr(pages, "PRINTED", tmp_path / "printed")
+    monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, "script.py")})
+    (tmp_path / "answer.md").write_text("# Answer\n\n42\n")
+    assert pages.why_stale("answer", {}) == "never made by this script"
+    for _ in range(2):
+        pages.make_page("answer", tmp_path)
+    page = (tmp_path / "answer.md").read_text()
+    assert page.startswith("# Answer\n\n42\n\n<!-- made -->\n```\npython script.py\n```\nwri ")
+    assert page.count("<!-- made -->") == 1
+    assert (tmp_path / "printed" / "answer-0.txt").read_text() == "42\n"
+    made = pages.read_made(tmp_path)
+    assert pages.why_stale("answer", made) == ""
+    script.write_text("print(6 * 8)\n")
+    assert pages.why_stale("answer", made).endswith(": script.py")
+    script.write_text("raise SystemExit(3)\n")
+    with pytest.raises(SystemExit, match="ended with 3"):
+        pages.make_page("answer", tmp_path)
+    assert pages.read_made(tmp_path) == made

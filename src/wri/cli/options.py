@@ -29,6 +29,7 @@ SELECTIONS = (
 )
 NEED_PAIRS = ("leave-one-out",)  # selections that need runs with pairs held out
 ON_REQUEST = (*NEED_PAIRS, "invariance")  # selections that a sweep supports only on request
+MEMORY = 4.0  # GB, the default of every command
 DOMAINBED_SELECTIONS = ("training-domain", "leave-one-out", "oracle")  # in DomainBed's order
 
 StoreFile = Annotated[Path, typer.Option(help="File of the runs; created if it does not exist.")]
@@ -43,6 +44,12 @@ Target = Annotated[str | None, typer.Option(help="Column of the target in --data
 Env = Annotated[str | None, typer.Option(help="Column of the environment in --data.")]
 Task = Annotated[
     str | None, typer.Option(help="Kind of the target: classes or numbers. Detected by default.")
+]
+Drop = Annotated[
+    list[str] | None, typer.Option(help="Columns of --data to leave out: ids, dates, free text.")
+]
+Category = Annotated[
+    list[str] | None, typer.Option(help="Columns of --data that are categories, such as codes.")
 ]
 Algorithms = Annotated[
     list[str] | None,

@@ -20,6 +20,7 @@ from wri.cli.console import (
     show_plain_table,
 )
 from wri.cli.fit import command_line
+from wri.cli.options import MEMORY
 from wri.errors import InputError, listed, shorten
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def site(
     plot: options.Plot = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
-    memory: options.Memory = 4.0,
+    memory: options.Memory = MEMORY,
     as_json: options.AsJson = False,
 ) -> None:
     """May the model be used at a site whose outcomes are not known yet?

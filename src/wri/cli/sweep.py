@@ -43,6 +43,8 @@ def sweep(
     target: options.Target = None,
     env: options.Env = None,
     task: options.Task = None,
+    drop: options.Drop = None,
+    category: options.Category = None,
     algorithms: options.Algorithms = None,
     plugin: options.Plugins = None,
     draws: options.Draws = 1,
@@ -58,7 +60,7 @@ def sweep(
     set_: options.Set = None,
     measure: options.MeasureName = None,
     record: options.Recorded = None,
-    memory: options.Memory = 2.0,
+    memory: options.Memory = options.MEMORY,
     backend: options.Backend = "local",
     dry_run: options.DryRun = False,
     repair: options.Repair = False,
@@ -72,9 +74,9 @@ def sweep(
         load_plugin(each)
     used = open_backend(backend)
     chosen = tuple(selection or DEFAULT_SELECTIONS)
-    if data is not None:
-        _check_size(data, memory)
-    rows = load_data(datasets or [], data, target, env, task)
+    _check_size(data, memory)
+    lists = {"leave_out": drop or (), "categories": category or ()}
+    rows = load_data(datasets or [], data, target, env, task, **lists)
     spec = SweepSpec(
         tuple(name.lower() for name in algorithms or PAPER),
         draws=draws,
@@ -97,11 +99,11 @@ def sweep(
         _train(planned, store, used, chosen, measure, repair, as_json)
 
 
-def _check_size(path: Path, gigabytes: float) -> None:
+def _check_size(path: Path | None, gigabytes: float) -> None:
     """Refuse a table that would not fit in memory, before it is read."""
     from wri.datasets.table_files import reading_bytes
 
-    needed = reading_bytes(path)
+    needed = 0.0 if path is None else reading_bytes(path)
     if needed > gigabytes * 1e9:
         raise InputError(
             f"{shorten(path)} needs about {write_number(needed / 1e9, 2)} GB to be read, but "

@@ -37,7 +37,7 @@ from wri.datasets.download import (
     given_folders,
     given_words,
 )
-from wri.errors import InputError
+from wri.errors import InputError, MissingDataError
 
 
 class Mnist(NamedTuple):
@@ -281,7 +281,7 @@ def _download(folder: Path, fetch: Fetch) -> Mnist:
             named = {part.npz: array for part, array in zip(PARTS, arrays, strict=True)}
             write_arrays(folder / ARCHIVE, named, compressed=True)
         return mnist
-    raise InputError(
+    raise MissingDataError(
         f"MNIST was not found: neither {ARCHIVE} nor the idx files in {given_words()} or {folder}, "
         f"no installed {HUB}, and no mirror gave it: {', '.join(failures)}. {REMEDY}"
     )

@@ -1,6 +1,7 @@
 """Rows of a sweep: a built-in data set by name, or a table from a file."""
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -217,14 +218,29 @@ def builtin_data(name: str) -> SweepData:
     return replace(found, preset="table", source={"builtin": name})
 
 
-def load_file(path: Path, target: str, environment: str, task: str | None = None) -> SweepData:
+def load_file(
+    path: Path,
+    target: str,
+    environment: str,
+    task: str | None = None,
+    *,
+    leave_out: Sequence[str] = (),
+    categories: Sequence[str] = (),
+) -> SweepData:
     """Return a table from a file by its columns."""
-    table = read_table(path, target, environment, task)
+    lists = {"leave_out": leave_out, "categories": categories}
+    table = read_table(path, target, environment, task, **lists)
     give_back_freed_memory()
-    return _from_file(path, table, target, environment)
+    return _from_file(path, table, target, environment, lists)
 
 
-def _from_file(path: Path, table: LabelledFile, target: str, environment: str) -> SweepData:
+def _from_file(
+    path: Path,
+    table: LabelledFile,
+    target: str,
+    environment: str,
+    lists: Mapping[str, Sequence[str]],
+) -> SweepData:
     if table.classes is None:
         bank, task = Bank(table.x, table.y, loss=SQUARED), "numbers"
     else:
@@ -236,8 +252,17 @@ def _from_file(path: Path, table: LabelledFile, target: str, environment: str) -
         bank=bank,
         sizes=table.sizes,
         preset="table",
-        source={"path": str(path.resolve()), **columns},
+        source={
+            "path": str(path.resolve()),
+            **columns,
+            **{name: json.dumps([*each]) for name, each in lists.items() if each},
+        },
     )
+
+
+def listed_columns(source: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the columns that a source leaves out, and those that are categories."""
+    return {name: json.loads(source.get(name, "[]")) for name in ("leave_out", "categories")}
 
 
 def load_data(
@@ -246,6 +271,9 @@ def load_data(
     target: str | None,
     environment: str | None,
     task: str | None = None,
+    *,
+    leave_out: Sequence[str] = (),
+    categories: Sequence[str] = (),
 ) -> list[SweepData]:
     """Load built-in data sets by their names, and a file by its columns.
 
@@ -261,6 +289,10 @@ def load_data(
         Column of environments in the file.
     task : {"classes", "numbers"} or None, default=None
         Kind of the target. None: detected.
+    leave_out : sequence of str, default=()
+        Columns of the file that are not used.
+    categories : sequence of str, default=()
+        Columns of the file that are categories; other features must be numbers.
 
     Returns
     -------
@@ -284,7 +316,10 @@ def load_data(
             raise InputError(
                 "--data needs --target and --env: the columns of label and environment"
             )
-        found.append(load_file(path, target, environment, task))
+        lists = {"leave_out": leave_out, "categories": categories}
+        found.append(load_file(path, target, environment, task, **lists))
+    elif leave_out or categories:
+        raise InputError("--drop and --category are for --data; built-in data sets have numbers")
     if not found:
         raise InputError("name a data set with --datasets, or a file with --data")
     return found
@@ -326,8 +361,9 @@ def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> Sit
     elif "path" in source:
         target, environment = source["target"], source["environment"]
         where = path or Path(source["path"])
-        table = read_table(where, target, environment, source["task"])
-        data = _from_file(where, table, target, environment)
+        lists = listed_columns(source)
+        table = read_table(where, target, environment, source["task"], **lists)
+        data = _from_file(where, table, target, environment, lists)
     else:
         raise InputError(f"{info.name!r} cannot be loaded again: its rows came from a program")
     if data.fingerprint != fingerprint:

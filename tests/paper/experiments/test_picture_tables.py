@@ -135,7 +135,7 @@ def test_widths_are_drawn_as_domainbed_draws_hyper_parameters():
 
 def test_sets_that_are_not_here_are_named(tmp_path):
     task = ExperimentTask(name="pictures", folder=tmp_path, options={"data": str(tmp_path)})
-    with pytest.raises(InputError, match=r"no pictures for pictures: VLCS is not here: .* PACS is"):
+    with pytest.raises(InputError, match=r"VLCS, PACS, .*: not found below .*`wri data VLCS` says"):
         run_experiment(task)
     with pytest.raises(InputError, match="mnist"):
         run_experiment(

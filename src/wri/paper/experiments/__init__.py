@@ -215,7 +215,7 @@ def run_experiment(task: ExperimentTask) -> "list[Result]":
     start = perf_counter()
     results = import_module(f"wri.paper.experiments.{task.name}").run(complete)
     seconds = perf_counter() - start
-    return [replace(result, seconds=seconds) for result in results]
+    return [replace(result, seconds=seconds, quick=not task.full) for result in results]
 
 
 def check_task(task: ExperimentTask) -> None:

@@ -28,8 +28,9 @@ from typing import NamedTuple
 import numpy as np
 
 from wri.datasets import Environment
+from wri.datasets.download import given_words
 from wri.datasets.image_sets import IMAGE_SETS, find_image_set, find_images, load_images
-from wri.errors import InputError
+from wri.errors import MissingDataError
 from wri.features import extract
 from wri.features.extraction import as_environments
 from wri.paper.experiments import ExperimentTask
@@ -90,7 +91,12 @@ class AlgorithmLine:
 def run(task: ExperimentTask) -> list[Result]:
     present, absent = find_sets(task)
     if not present:
-        raise InputError(f"no pictures for {task.name}: {'; '.join(absent)}")
+        given = task.options["data"]
+        names = [each.partition(" ")[0] for each in absent]
+        raise MissingDataError(
+            f"{', '.join(names)}: not found below {given or given_words()}; "
+            f"`wri data {names[0]}` says how to get it"
+        )
     wanted = {name for output in task.outputs for name in ALGORITHMS[output]}
     lines = [
         AlgorithmLine(algorithm=name, preset=task.options["preset"])
