@@ -288,15 +288,14 @@ def run_command(command: str, printed_to: Path) -> None:
     start = [sys.executable, "-m", "wri.cli"] if words[0] == "wri" else [sys.executable]
     environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     printed_to.parent.mkdir(parents=True, exist_ok=True)
-    with printed_to.open("w") as file:
-        called = subprocess.Popen(
-            [*start, *words[1:]], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
-        )
-        assert called.stdout is not None
-        for line in called.stdout:
+    called = subprocess.Popen(
+        [*start, *words[1:]], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    with called, printed_to.open("w") as file:
+        for line in called.stdout or ():
             file.write(line)
             print(line, end="")
-    if called.wait():
+    if called.returncode:
         sys.exit(f"{command} ended with {called.returncode}; the pages before it are done")
 
 
