@@ -10,9 +10,17 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-from wri.cli.console import WIDTH, echo, ending_cleanly, messages, print_note, show_plain_table
+from wri.cli.console import (
+    WIDTH,
+    LoggedProgress,
+    echo,
+    ending_cleanly,
+    messages,
+    print_note,
+    show_plain_table,
+)
 from wri.cli.fit import command_line
 from wri.cli.fit_options import PageFolder
 from wri.errors import InputError, shorten
@@ -40,7 +48,10 @@ Keep = Annotated[
 ]
 Target = Annotated[
     str | None,
-    typer.Option(help="Column of outcomes, to measure the model."),
+    typer.Option(
+        help="Column of outcomes, to measure the model; for pictures in folders of their classes: "
+        "class."
+    ),
 ]
 Prefix = Annotated[str, typer.Option(help="Prefix of the names of the added columns.")]
 Delimiter = Annotated[
@@ -82,6 +93,8 @@ def predict(
     `wri predict model/ new.csv -o predictions.csv`
 
     `wri predict model/ new.parquet -o out.parquet --keep id --target sick --json`
+
+    `wri predict model/ photos/ -o predictions.csv --target class`
 
     Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted, 143
     terminated (both leave nothing half-written).
@@ -163,13 +176,17 @@ def _predict_pictures(
 ) -> "PredictionSummary":
     if not hasattr(loaded, "backbone_"):
         raise InputError(f"{rows} is a folder, but {folder} is a model of tables; name a file")
-    if target is not None:
-        raise InputError("--target names a column, but a folder of pictures has none")
+    if target not in (None, "class"):
+        raise InputError(
+            f"--target {shorten(str(target))} names a column, but a folder of pictures has none; "
+            "if the pictures lie in folders of their classes, give --target class"
+        )
     from wri.cli.predicting import predict_pictures
     from wri.estimators.pictures import PictureClassifier
 
+    model = PictureClassifier.load(folder)
     with _bar("predicting") as progress:
-        return predict_pictures(PictureClassifier.load(folder), rows, output, prefix, progress)
+        return predict_pictures(model, rows, output, target, prefix, progress)
 
 
 def site(
@@ -286,7 +303,7 @@ def _bar(what: str) -> Iterator[Any]:
     """Show a progress bar, and warnings as lines after it."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with (
-        Progress(*columns, console=messages, transient=True) as bar,
+        LoggedProgress(*columns, console=messages, transient=True) as bar,
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from wri.datasets.table_chunks import Chunk, TableFile, as_numbers
 from wri.datasets.table_files import check_memory
 from wri.errors import InputError
 from wri.estimators.evidence import Assessment
+from wri.estimators.pictures import UNREADABLE
 from wri.estimators.pipeline import last_step
 from wri.evaluation.outcomes import Outcomes
 from wri.ood.unseen import UnseenCount
@@ -273,14 +275,24 @@ def _measure_time(done: PredictionSummary, what: str) -> Iterator[None]:
 
 
 def predict_pictures(
-    model: "PictureClassifier", folder: Path, output: Path, prefix: str = "", progress: Any = None
+    model: "PictureClassifier",
+    folder: Path,
+    output: Path,
+    target: str | None = None,
+    prefix: str = "",
+    progress: Share = lambda share: None,
 ) -> PredictionSummary:
-    """Write a table with one row per picture in a folder and its subfolders, in their order."""
-    report: Share = progress or (lambda share: None)
+    """Write a table with one row per picture in a folder and its subfolders, in their order.
+
+    With `target` the outcome of a picture is the name of the folder that it lies in.
+    """
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
     if not paths:
         raise InputError(f"{folder} holds no pictures ({', '.join(sorted(SUFFIXES))})")
     done = PredictionSummary(positive=positive_class(model))
+    if target is not None:
+        _check_class_folders(paths, model.classes_.tolist())
+        done.outcomes = Outcomes(model.estimator_, target)
     with writer_for(output) as writer:
         for start in range(0, len(paths), AT_ONCE):
             some, begun = paths[start : start + AT_ONCE], time.perf_counter()
@@ -290,7 +302,25 @@ def predict_pictures(
             added.insert(0, "picture", [str(path.relative_to(folder)) for path in some])
             writer.write(added)
             done.count(judged)
+            if done.outcomes is not None:
+                readable = judged.verdicts != UNREADABLE
+                labels = pd.Series([_class_of(path) for path in some], dtype=object)
+                done.outcomes.add(labels.where(readable), judged)
             done.seconds["evaluation"] += judged_at - begun
             done.seconds["writing"] += time.perf_counter() - judged_at
-            report((start + len(some)) / len(paths))
+            progress((start + len(some)) / len(paths))
     return done
+
+
+def _class_of(path: Path) -> str:
+    return normalize("NFC", path.parent.name)  # as `ImageFolder` names classes
+
+
+def _check_class_folders(paths: Collection[Path], classes: Collection[Any]) -> None:
+    """Refuse pictures outside of folders of the model's classes, before the first is read."""
+    for path in paths:
+        if _class_of(path) not in classes:
+            raise InputError(
+                f"--target class: {path} lies in no folder of a class of the model, "
+                f"{listed([str(each) for each in classes])}; rename the folder, or omit --target"
+            )

@@ -12,9 +12,11 @@ from wri.cli.console import describe, echo, make_progress, print_note, update
 from wri.cli.options import ON_REQUEST, SELECTIONS
 from wri.errors import InputError, shorten
 from wri.number_text import write_number
+from wri.presets import FALLBACK
 from wri.registry import PAPER
 
 if TYPE_CHECKING:
+    from wri.features import FeatureLayer
     from wri.sweep import Backend, Store, Sweep, SweepData
 
 DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name not in ON_REQUEST)
@@ -31,6 +33,8 @@ Examples:
 
 `wri sweep --data rows.csv --target y --env site --draws 10 --store sweep.db --dry-run`
 
+`wri sweep --images photos/ --draws 10 --trials 5 --store sweep.db`
+
 Exit codes: 0 done, 2 wrong input, 3 Ray was lost, 130 interrupted, 143 terminated (the last three
 keep finished runs).
 """
@@ -40,6 +44,9 @@ def sweep(
     store: options.StoreFile,
     datasets: options.Datasets = None,
     data: options.DataFile = None,
+    images: options.Images = None,
+    backbone: options.BackboneName = None,
+    feature_layer: options.FeatureWidths = None,
     target: options.Target = None,
     env: options.Env = None,
     task: options.Task = None,
@@ -65,8 +72,10 @@ def sweep(
     as_json: options.AsJson = False,
 ) -> None:
     """Train algorithms × held-out environments × draws × trials, and keep every checkpoint."""
+    from wri.features import FeatureLayer
     from wri.objectives.plugins import load_plugin
     from wri.sweep import Sweep, SweepSpec, load_data, open_backend
+    from wri.sweep.data import with_layer
 
     for each in plugin or []:
         load_plugin(each)
@@ -74,7 +83,9 @@ def sweep(
     chosen = tuple(selection or DEFAULT_SELECTIONS)
     if data is not None:
         _check_size(data, memory)
-    rows = load_data(datasets or [], data, target, env, task)
+    given, layer = bool(datasets) or data is not None, _read_layer(feature_layer)
+    rows = load_data(datasets or [], data, target, env, task) if given or images is None else []
+    rows = [with_layer(each, layer) for each in rows]
     spec = SweepSpec(
         tuple(name.lower() for name in algorithms or PAPER),
         draws=draws,
@@ -83,18 +94,42 @@ def sweep(
         checkpoint_every=checkpoint_every,
         selections=chosen,
         test_envs=None if test_envs is None else tuple(test_envs),
-        preset=preset or rows[0].preset,
+        preset=preset or (rows[0].preset if rows else FALLBACK),
         hidden=read_hidden(hidden),
         standardise=standardise,
         overrides=_numbers(set_ or []),
         first_trial=first_trial,
         measures=None if record is None else tuple(record),
     )
+    if images is not None:
+        rows.append(
+            _load_images(images, backbone, FeatureLayer() if feature_layer is None else layer)
+        )
+    elif backbone is not None:
+        raise InputError("--backbone makes features of pictures; name their folder with --images")
     planned = Sweep(spec, rows, _memory_left(memory, used.overhead(rows)))
     if dry_run:
         _forecast(planned, store, as_json)
     else:
         _train(planned, store, used, chosen, measure, repair, as_json)
+
+
+def _load_images(folder: Path, backbone: str | None, layer: "FeatureLayer | None") -> "SweepData":
+    """Return the features of a folder's pictures, with a bar while they are made."""
+    from wri.datasets import ImageFolder
+    from wri.sweep import SweepData
+
+    pictures = ImageFolder(folder)
+    with make_progress() as bar:
+        report = partial(update, bar, bar.add_task("features of pictures", total=None))
+        return SweepData.from_images(pictures, backbone, layer=layer, progress=report)
+
+
+def _read_layer(text: str | None) -> "FeatureLayer | None":
+    from wri.features import FeatureLayer
+
+    widths = read_hidden(text, "--feature-layer")
+    return FeatureLayer(widths) if widths else None
 
 
 def _check_size(path: Path, gigabytes: float) -> None:
@@ -179,9 +214,11 @@ def _describe(data: "SweepData", preset: str) -> str:
     classes = data.bank.n_classes
     target = "a number" if classes is None else f"one of {classes} classes"
     n_rows, n_columns = data.bank.features.shape
+    widths = " or ".join(map(str, data.layer.widths)) if data.layer else ""
+    layer = f"; a feature layer of {widths} in each trial" if widths else ""
     return (
         f"{data.name}: {n_rows} rows, {n_columns} columns, {len(data.names)} environments; the "
-        f"target is {target}; preset {preset}\n"
+        f"target is {target}; preset {preset}{layer}\n"
     )
 
 
@@ -192,8 +229,8 @@ def _say_stopped(store: "Store") -> None:
     )
 
 
-def read_hidden(text: str | None) -> tuple[int, ...] | None:
-    """Read widths from "32,16"; "0" is a linear predictor."""
+def read_hidden(text: str | None, flag: str = "--hidden") -> tuple[int, ...] | None:
+    """Read widths of layers from "32,16"; "0" is no layer."""
     if text is None:
         return None
     try:
@@ -201,7 +238,7 @@ def read_hidden(text: str | None) -> tuple[int, ...] | None:
     except ValueError:
         widths = ()
     if not widths or (min(widths) < 1 and widths != (0,)):
-        raise InputError(f"--hidden {text} must be widths such as 32,16, or 0 for none")
+        raise InputError(f"{flag} {text} must be widths such as 32,16, or 0 for none")
     return () if widths == (0,) else widths
 
 

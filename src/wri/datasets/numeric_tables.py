@@ -70,13 +70,20 @@ def read_table(
         raise InputError(f"target and environment are both {target!r}; name two columns")
     check = partial(check_names, target=target, environment=environment)
     found = read_frame(path, check, labels=(environment,), texts=(target,))
-    return _table(Path(path), found.frame, target, environment, task)
-
-
-def _table(
-    path: Path, features: "pd.DataFrame", target: str, environment: str, task: str | None
-) -> LabelledFile:
+    features = found.frame
     targets, places = features.pop(target), features.pop(environment)
+    return label_rows(Path(path), features, targets, places, task)
+
+
+def label_rows(
+    path: Path | str,
+    features: "pd.DataFrame",
+    targets: "pd.Series",
+    places: "pd.Series",
+    task: str | None,
+) -> LabelledFile:
+    """Return rows by environment; messages name `path` and the columns."""
+    target, environment = str(targets.name), str(places.name)
     environments, sites = read_labels(path, environment, places, any_text=True)
     sizes = np.bincount(sites)
     if len(environments) < 2:
@@ -113,7 +120,7 @@ def _matrix(features: "pd.DataFrame", rows: np.ndarray) -> np.ndarray:  # [n, D]
     return matrix
 
 
-def _check_numbers(path: Path, features: "pd.DataFrame") -> None:
+def _check_numbers(path: Path | str, features: "pd.DataFrame") -> None:
     """Refuse cells that are missing or infinite, then columns without numbers."""
     import pandas as pd
 
