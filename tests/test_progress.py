@@ -16,10 +16,12 @@ def test_a_line_every_half_minute(monkeypatch, capsys):
     lines = ProgressLines("sweep")
     for done in range(1, 13):
         lines(done, 100)
+    for _ in range(3):
+        lines(1, 1000)
     assert capsys.readouterr().err.splitlines() == [
         f"sweep: {done}%, about {minutes} min left"
         for done, minutes in ((3, 16), (6, 16), (9, 15), (12, 15))
-    ]
+    ] + ["sweep: 0%"]
 
 
 def test_bars_become_lines_where_they_would_not_be_seen(monkeypatch, capsys):

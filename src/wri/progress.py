@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 EVERY = 30.0  # seconds between two lines
+LEAST = 0.01  # share of the work from which the rest can be estimated
 
 Progress = Callable[[int, int], None]
 """Called with (done, of)."""
@@ -40,9 +41,11 @@ class ProgressLines:
         if now - self._last < EVERY or not 0 < done <= of:
             return
         self._last = now
-        left = (now - self._began) * (of - done) / done
-        text = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min"
-        print(f"{self.title}: {done / of:.0%}, about {text} left", file=sys.stderr, flush=True)
+        text = f"{self.title}: {done / of:.0%}"
+        if done > LEAST * of:
+            left = (now - self._began) * (of - done) / done
+            text += f", about {f'{left:.0f} s' if left < 90 else f'{left / 60:.0f} min'} left"
+        print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager

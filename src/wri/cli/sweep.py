@@ -72,20 +72,14 @@ def sweep(
     as_json: options.AsJson = False,
 ) -> None:
     """Train algorithms × held-out environments × draws × trials, and keep every checkpoint."""
-    from wri.features import FeatureLayer
     from wri.objectives.plugins import load_plugin
-    from wri.sweep import Sweep, SweepSpec, load_data, open_backend
-    from wri.sweep.data import with_layer
+    from wri.sweep import Sweep, SweepSpec, open_backend
 
     for each in plugin or []:
         load_plugin(each)
     used = open_backend(backend)
     chosen = tuple(selection or DEFAULT_SELECTIONS)
-    if data is not None:
-        _check_size(data, memory)
-    given, layer = bool(datasets) or data is not None, _read_layer(feature_layer)
-    rows = load_data(datasets or [], data, target, env, task) if given or images is None else []
-    rows = [with_layer(each, layer) for each in rows]
+    rows = _load_tables(datasets, data, images, (target, env, task), feature_layer, memory)
     spec = SweepSpec(
         tuple(name.lower() for name in algorithms or PAPER),
         draws=draws,
@@ -101,12 +95,7 @@ def sweep(
         first_trial=first_trial,
         measures=None if record is None else tuple(record),
     )
-    if images is not None:
-        rows.append(
-            _load_images(images, backbone, FeatureLayer() if feature_layer is None else layer)
-        )
-    elif backbone is not None:
-        raise InputError("--backbone makes features of pictures; name their folder with --images")
+    rows += _load_images(images, backbone, feature_layer)
     planned = Sweep(spec, rows, _memory_left(memory, used.overhead(rows)))
     if dry_run:
         _forecast(planned, store, as_json)
@@ -114,15 +103,42 @@ def sweep(
         _train(planned, store, used, chosen, measure, repair, as_json)
 
 
-def _load_images(folder: Path, backbone: str | None, layer: "FeatureLayer | None") -> "SweepData":
-    """Return the features of a folder's pictures, with a bar while they are made."""
+def _load_tables(
+    names: list[str] | None,
+    path: Path | None,
+    images: Path | None,
+    columns: tuple[str | None, str | None, str | None],
+    widths: str | None,
+    memory: float,
+) -> "list[SweepData]":
+    """Return built-in tables and one from a file, whose target, environment and task are given."""
+    from wri.sweep import load_data
+    from wri.sweep.data import with_layer
+
+    if images is not None and not names and path is None:
+        return []
+    if path is not None:
+        _check_size(path, memory)
+    return [
+        with_layer(each, _read_layer(widths)) for each in load_data(names or [], path, *columns)
+    ]
+
+
+def _load_images(
+    folder: Path | None, backbone: str | None, widths: str | None
+) -> "list[SweepData]":
+    """Return the features of a folder's pictures, with a bar while they are made; none without."""
     from wri.datasets import ImageFolder
     from wri.sweep import SweepData
 
-    pictures = ImageFolder(folder)
+    if folder is None:
+        if backbone is not None:
+            raise InputError("--backbone is for pictures; name their folder with --images")
+        return []
+    pictures, layer = ImageFolder(folder), _read_layer("64,32" if widths is None else widths)
     with make_progress() as bar:
         report = partial(update, bar, bar.add_task("features of pictures", total=None))
-        return SweepData.from_images(pictures, backbone, layer=layer, progress=report)
+        return [SweepData.from_images(pictures, backbone, layer=layer, progress=report)]
 
 
 def _read_layer(text: str | None) -> "FeatureLayer | None":
