@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -89,15 +90,25 @@ def test_it_can_be_swept_by_its_name(toy):
         assert {each.algorithm for each in store.outcomes()} == {"worst", "erm"}
 
 
-@pytest.mark.slow
-def test_the_command_line_takes_a_plugin(toy):
+def sweep_by_command(folder, *more):
     command = ["-m", "wri.cli", "sweep", "--datasets", "hospitals", "--algorithms", "worst,erm"]
     command += ["--plugin", "worst_risk", "--steps", "10", "--trials", "1", "--store", "s.db"]
     done = subprocess.run(
-        [sys.executable, *command], cwd=toy.parent, capture_output=True, text=True, timeout=300
+        [sys.executable, *command, *more], cwd=folder, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"^worst +\d", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.slow
+def test_the_command_line_takes_a_plugin(toy):
+    sweep_by_command(toy.parent)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+def test_ray_workers_know_the_plugin(toy):
+    sweep_by_command(toy.parent, "--backend", "ray")
 
 
 @pytest.mark.slow
