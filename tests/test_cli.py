@@ -387,7 +387,9 @@ def test_a_sweep_drops_columns_and_encodes_categories(wri):
     raw = ("sweep", "--data", "raw.csv", *columns, "--store", "raw.db")
     refused = wri(*raw)
     assert refused.returncode == 2
-    assert "name it in --category or --drop: 'ward', 'id'" in " ".join(refused.stderr.split())
+    assert "encode or drop 'ward', 'id' (wri sweep: --category, --drop)" in " ".join(
+        refused.stderr.split()
+    )
     found = json.loads(wri(*raw, "--drop", "id", "--category", "ward").stdout)["rows"]
     same = json.loads(wri("sweep", "--data", "encoded.csv", *columns, "--store", "e.db").stdout)
     means = [[row["mean"] for row in each] for each in (found, same["rows"])]

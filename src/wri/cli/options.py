@@ -40,6 +40,26 @@ Datasets = Annotated[
 DataFile = Annotated[
     Path | None, typer.Option(help="A CSV, Parquet or .npz file instead of a built-in.")
 ]
+Images = Annotated[
+    Path | None,
+    typer.Option(
+        help="A folder of pictures, DIR/DOMAIN/CLASS/*.jpg or *.png; domains are held out."
+    ),
+]
+BackboneName = Annotated[
+    str | None,
+    typer.Option(
+        "--backbone", help="With --images: efficientnet-lite0 (the default), resnet18 or resnet50."
+    ),
+]
+FeatureWidths = Annotated[
+    str | None,
+    typer.Option(
+        "--feature-layer",
+        help="Possible widths of a feature layer, such as 32,64, that ERM trains on the training "
+        "environments; the largest in the first draw. 0 for none. 32,64 for --images, else none.",
+    ),
+]
 Target = Annotated[str | None, typer.Option(help="Column of the target in --data.")]
 Env = Annotated[str | None, typer.Option(help="Column of the environment in --data.")]
 Task = Annotated[

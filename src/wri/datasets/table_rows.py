@@ -310,9 +310,22 @@ def read_table(
     frame = read_frame(path, check, labels=(environment,), texts=(target,)).frame
     (features,) = leave_columns_out([frame], leave_out, [str(name) for name in frame.columns])
     check(Path(path), list(features.columns))
-    names, sites = read_labels(path, environment, features.pop(environment), any_text=True)
-    sizes = count_environments(path, environment, names, sites, "environment")
-    classes, y = read_targets(path, target, features.pop(target), task)
+    targets, places = features.pop(target), features.pop(environment)
+    return label_rows(path, features, targets, places, task, categories)
+
+
+def label_rows(
+    path: str | Path,
+    features: "pd.DataFrame",
+    targets: "pd.Series",
+    places: "pd.Series",
+    task: str | None,
+    categories: Collection[str] = (),
+) -> LabelledFile:
+    """Return rows by environment; messages name `path` and the columns."""
+    names, sites = read_labels(path, str(places.name), places, any_text=True)
+    sizes = count_environments(path, str(places.name), names, sites, "environment")
+    classes, y = read_targets(path, str(targets.name), targets, task)
     schema = describe_columns([str(name) for name in features.columns], categories)
     _check_numbers(path, features.drop(columns=[*categories]))
     if categories:
@@ -391,5 +404,5 @@ def _check_numbers(path: str | Path, features: "pd.DataFrame") -> None:
         cell = shorten(column.iloc[row])
         raise InputError(
             f"{path}: column {shorten(texts[0])!r}, row {row + 1} is {cell!r}, not a "
-            f"number; name it in --category or --drop: {listed(texts, SHOWN)}"
+            f"number; encode or drop {listed(texts, SHOWN)} (wri sweep: --category, --drop)"
         )
