@@ -129,6 +129,21 @@ TASKS = (
 )
 
 
+CONSTANTS = {
+    "wri.estimators.ESTIMATORS": "Classes of the estimators by name.",
+    "wri.features.BACKBONES": "Functions that load a backbone, by its name.",
+    "wri.datasets.IMAGE_SETS": "Published sets of pictures by name.",
+    "wri.datasets.BUILTIN": "Built-in data sets by name.",
+    "wri.objectives.OBJECTIVES": "Classes of the objectives by name.",
+    "wri.densities.DENSITIES": "Densities that can be saved, by name.",
+    "wri.sweep.SELECTIONS": "Selection methods by name.",
+    "wri.integrations.domainbed.ALGORITHMS": "Algorithms by DomainBed's names.",
+    "wri.integrations.domainbed.METHODS": "DomainBed's selection methods.",
+    "wri.paper.simulations.COLOURED_MNIST": "Settings of the ColoredMNIST family by name.",
+}
+"""Tables of the package, which have no help of their own."""
+
+
 def public_names(module: str) -> list[str]:
     """The names of a module's `__all__`, without those that `wri` offers itself."""
     found = import_module(module)
@@ -186,11 +201,12 @@ def _task_page(task: Task, names: list[str]) -> str:
         by_module.setdefault(module, []).append(own)
     for module, found in by_module.items():
         first = (import_module(module).__doc__ or "").strip().partition("\n")[0]
-        if len(by_module) > 1:
-            parts += [module, "-" * len(module), ""]
-        parts += [f"``from {module} import …``. {first}", "", f".. currentmodule:: {module}", ""]
+        parts += [module, "-" * len(module), "", first[:1].upper() + first[1:], ""]
+        parts += [f".. currentmodule:: {module}", ""]
         parts += [".. autosummary::", "   :toctree: generated", "   :nosignatures:", ""]
-        parts += [*(f"   {name}" for name in found), ""]
+        constants = [name for name in found if f"{module}.{name}" in CONSTANTS]
+        parts += [*(f"   {name}" for name in found if name not in constants), ""]
+        parts += [f"``{name}``: {CONSTANTS[f'{module}.{name}']}\n" for name in constants]
     return "\n".join(parts)
 
 
@@ -244,29 +260,25 @@ def _command(name: str, command) -> list[str]:
     if name == "wri reproduce":
         return parts + _experiments(command)
     rows = [
-        *((f"`{each.name.upper()}`", _prose(each.help), _default(each)) for each in arguments),
+        *((f"`{each.name.upper()}`", _meaning(each)) for each in arguments),
         *map(_option, _options(command)),
     ]
-    return parts + _table(("option", "meaning", "default"), rows)
+    return parts + _table(("option", "meaning"), rows)
 
 
 def _experiments(group) -> list[str]:
     """The experiments, then each option with the experiments that have it."""
     named = dict(group.commands)
     parts = _table(("NAME", "shows"), [(f"`{name}`", _first(each)) for name, each in named.items()])
-    rows: dict[tuple[str, str, str], list[str]] = {}
+    rows: dict[tuple[str, str], list[str]] = {}
     for name, each in named.items():
         for option in _options(each):
             rows.setdefault(_option(option), []).append(name)
     table = [
-        (
-            *row[:2],
-            "all" if len(found) == len(named) else ", ".join(f"`{n}`" for n in found),
-            row[2],
-        )
+        (*row, "all" if len(found) == len(named) else ", ".join(f"`{name}`" for name in found))
         for row, found in rows.items()
     ]
-    return parts + _table(("option", "meaning", "experiments", "default"), table)
+    return parts + _table(("option", "meaning", "experiments"), table)
 
 
 def _options(command) -> list:
@@ -277,18 +289,19 @@ def _options(command) -> list:
     ]
 
 
-def _option(option) -> tuple[str, str, str]:
+def _option(option) -> tuple[str, str]:
     names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
-    return names, _prose(option.help), _default(option)
+    return names, _meaning(option)
 
 
-def _default(option) -> str:
-    if option.required:
-        return "required"
+def _meaning(option) -> str:
+    """The help of an option with its default."""
     value = option.default
+    if option.required:
+        return f"{_prose(option.help)} *Required.*"
     if value is None or isinstance(value, bool) or callable(value) or value in ((), [], ""):
-        return ""
-    return f"`{getattr(value, 'value', value)}`"
+        return _prose(option.help)
+    return f"{_prose(option.help)} Default: `{getattr(value, 'value', value)}`."
 
 
 def _prose(text: str | None) -> str:

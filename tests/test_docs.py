@@ -2,6 +2,8 @@
 
 import ast
 import re
+from collections.abc import Mapping
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -22,6 +24,7 @@ PAGES = [
         if not {"_build", "gallery", "reference"} & {*p.parts}
     ),
 ]
+TABLES = (Mapping, tuple)
 COMMANDS = (
     "fit",
     "predict",
@@ -102,6 +105,18 @@ def test_every_public_name_belongs_to_one_task_of_the_reference(reference):
     }
     assert sorted(found) == sorted(public)
     assert all(reference.names_by_task().values())
+
+
+def test_every_table_of_the_package_has_a_line_in_the_reference(reference):
+    found = {
+        name
+        for names in reference.names_by_task().values()
+        for name in names
+        if isinstance(
+            getattr(import_module(name.rpartition(".")[0]), name.rpartition(".")[2]), TABLES
+        )
+    }
+    assert found == {*reference.CONSTANTS}
 
 
 def test_the_page_of_the_command_line_has_every_option(reference):
