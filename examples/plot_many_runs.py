@@ -66,9 +66,9 @@ print(len(records), "runs")
 # %%
 # Accuracy by λ
 # -------------
-# Lines are means over the seeds, and bands reach from the smallest to the largest value. A moderate
-# λ helps in the test environment. With a large λ some seeds end in a bad solution, so a sweep should
-# draw λ and use several seeds.
+# Lines are means over the seeds, and bands reach from the smallest to the largest value. A
+# moderate λ helps in the test environment. With a large λ some seeds end in a bad solution, so a
+# sweep should draw λ and use several seeds.
 
 last = {
     split: np.array([100 * record.measures["accuracy"][split][-1] for record in records])
