@@ -4,7 +4,7 @@ import io
 import re
 from contextlib import redirect_stdout
 
-SHELL = re.compile(r"```\n(\$ .*?)```", re.DOTALL)
+SHELL = re.compile(r"^```\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n```text\n(?P<printed>.*?)```)?", re.DOTALL)
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 
@@ -48,11 +48,14 @@ def check_same(printed, shown):
 
 
 def shell_commands(text):
-    """The commands of a text, lines that start with "$ ", each with the output that is shown."""
-    for block in SHELL.findall(text):
-        for entry in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, shown = entry.partition("\n")
-            yield command, shown
+    """The commands of a text, lines that start with "$ ", each with the output that is shown.
+
+    A block that starts without a command shows more of the output of the last one.
+    """
+    blocks = "\n…\n".join(SHELL.findall(text))
+    for entry in re.split(r"^\$ ", blocks, flags=re.MULTILINE)[1:]:
+        command, _, shown = entry.partition("\n")
+        yield command, shown
 
 
 def check_excerpt(printed, shown):

@@ -113,8 +113,9 @@ def test_excerpts_leave_out_what_an_ellipsis_stands_for():
 
 
 def test_commands_are_read_with_their_output():
-    text = "```\n$ wri a\none\n$ wri b\n```\nwords\n```\n$ wri c\nthree\n```\n"
-    assert [*shell_commands(text)] == [("wri a", "one\n"), ("wri b", ""), ("wri c", "three\n")]
+    text = "```\n$ wri a\none\n$ wri b\n```\nwords\n```\nmore\n```\n```\n$ wri c\nthree\n```\n"
+    found = [(command, shown.split()) for command, shown in shell_commands(text)]
+    assert found == [("wri a", ["one"]), ("wri b", ["…", "more", "…"]), ("wri c", ["three"])]
 
 
 def test_readme_shows_its_picture():
