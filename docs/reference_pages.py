@@ -55,7 +55,7 @@ TASKS = (
         "trees",
         "Grow boosted trees",
         "`WRIBoostingClassifier` and the other estimators with trees; their parts.",
-        ("wri.*Boosting*", "wri.boosting.*"),
+        ("wri.WRIBoosting*", "wri.ERMBoosting*", "wri.*Boosting*", "wri.boosting.*"),
     ),
     Task(
         "pictures",
@@ -76,7 +76,11 @@ TASKS = (
         "diagnose",
         "Diagnose sites and models",
         "One function per question, and the answers that they return.",
-        ("wri.diagnosis.*",),
+        (
+            *("wri.diagnosis.environment_overlap", "wri.diagnosis.changing_features"),
+            *("wri.diagnosis.design_position", "wri.diagnosis.risk_gaps"),
+            *("wri.diagnosis.stress_test", "wri.diagnosis.general_position", "wri.diagnosis.*"),
+        ),
     ),
     Task(
         "evidence",
@@ -88,37 +92,48 @@ TASKS = (
         "data",
         "Load or simulate data",
         "Simulated hospitals, heart disease, MNIST, tables from files.",
-        ("wri.datasets.*",),
+        (
+            *("wri.datasets.hospitals", "wri.datasets.joined", "wri.datasets.load_*"),
+            *("wri.datasets.read_table", "wri.datasets.Environment", "wri.datasets.*"),
+        ),
     ),
     Task(
         "loop",
         "Use a penalty in your own training loop",
         "Plain functions on tensors: `wri_penalty`, `vrex_penalty`, `irm_penalty` and others.",
-        ("wri.objectives.functional.*",),
+        ("wri.objectives.functional.wri_penalty", "wri.objectives.functional.*"),
     ),
     Task(
         "objective",
         "Write an objective or a density",
         "The contracts, all objectives and densities of the package, registration, checks.",
-        ("wri.register", "wri.estimator", "wri.objectives.*", "wri.densities.*", "wri.testing.*"),
+        (
+            *("wri.register", "wri.estimator", "wri.testing.*", "wri.objectives.Objective"),
+            *("wri.objectives.WRI", "wri.objectives.*", "wri.densities.Density"),
+            "wri.densities.*",
+        ),
     ),
     Task(
         "runs",
         "Train many runs at once",
         "Model specifications, runs, stacks and records.",
-        ("wri.training.*",),
+        ("wri.training.ModelSpec", "wri.training.Run", "wri.training.train", "wri.training.*"),
     ),
     Task(
         "sweep",
         "Run a sweep",
         "Plan, store, back ends, selections and the best model.",
-        ("wri.sweep.*",),
+        ("wri.sweep.Sweep*", "wri.sweep.run_sweep", "wri.sweep.Store", "wri.sweep.*"),
     ),
     Task(
         "domainbed",
         "Work with DomainBed",
         "Its result folders, and an algorithm per objective for its training loop.",
-        ("wri.integrations.domainbed.*",),
+        (
+            *("wri.integrations.domainbed.read_sweep", "wri.integrations.domainbed.build_tables"),
+            *("wri.integrations.domainbed.export_runs", "wri.integrations.domainbed.WRIAlgorithm"),
+            "wri.integrations.domainbed.*",
+        ),
     ),
     Task(
         "paper",
