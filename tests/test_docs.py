@@ -133,8 +133,8 @@ def test_the_page_of_the_command_line_has_every_option(reference):
 
 def test_a_page_longer_than_two_screens_has_a_table_of_contents():
     for page in PAGES:
-        if page.parent == RESULTS or page.name in ("README.md", "CHANGELOG.md"):
+        if page.name in ("README.md", "CHANGELOG.md"):
             continue
         lines = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL).splitlines()
         long = len(page.read_text().splitlines()) > 120
-        assert not long or sum(line.startswith("- [") for line in lines) >= 3, page
+        assert not long or sum(line.startswith("- [") for line in lines) >= 2, page
