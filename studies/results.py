@@ -101,6 +101,13 @@ TABLES = {
         "benchmarks/site_answers.py answers --count 20",
         "benchmarks/site_answers.py alarms --tables 2000",
     ),
+    "scaling": printed(
+        45,
+        "benchmarks/scaling.py --keep results/printed/scaling.jsonl --json "
+        "--figure docs/figures/scaling.png",
+        "benchmarks/linear_speed.py --only curves --json",
+        "benchmarks/linear_speed.py --only folder --json",
+    ),
     "family": printed(20, "studies/family.py --times", "studies/family.py"),
     "verdicts": printed(
         20,
