@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wri.cache import cache_folder
-from wri.datasets import heart, mnist
+from wri.datasets import fashion_mnist, heart, mnist
 from wri.datasets.environments import Environment
+from wri.datasets.fashion_mnist import where_fashion_mnist
 from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.hospitals import REVERSED, TRAINING, hospitals
@@ -115,6 +116,12 @@ def dataset_locations() -> dict[str, Any]:
             "remedy": heart.REMEDY,
             "licence": heart.LICENCE,
         },
+        "fashion-mnist": {
+            "found": where_fashion_mnist(),
+            "for": ["python studies/fashion.py"],
+            "remedy": fashion_mnist.REMEDY,
+            "licence": fashion_mnist.LICENCE,
+        },
         "pictures": {
             each.name: {
                 "found": where_images(name),
@@ -139,6 +146,7 @@ def as_lines(document: dict[str, Any]) -> list[str]:
         ),
         _published("MNIST", "tables 1 to 3", document["mnist"]),
         _published("heart disease", "four hospitals", document["heart"]),
+        _published("Fashion-MNIST", "in the digits' place", document["fashion-mnist"]),
         *(_pictures(name, entry) for name, entry in document["pictures"].items()),
         f"features and downloads are kept in {document['cache']}",
     ]
@@ -149,11 +157,12 @@ def one_dataset(name: str) -> dict[str, Any]:
     if name.lower() in IMAGE_SETS:
         return describe_images(name)
     everything = dataset_locations()
-    if name.lower() in ("mnist", "heart"):
+    if name.lower() in ("mnist", "heart", "fashion-mnist"):
         return {"name": name.lower(), **everything[name.lower()]}
     if name in BUILTIN:
         return {"name": name, "holds": BUILTIN[name].about, "found": "made on the spot"}
-    known = ", ".join([*BUILTIN, "mnist", "heart", *(each.name for each in IMAGE_SETS.values())])
+    published = ("mnist", "heart", "fashion-mnist", *(each.name for each in IMAGE_SETS.values()))
+    known = ", ".join([*BUILTIN, *published])
     raise InputError(f"there is no data set {name!r}, only {known}")
 
 
@@ -177,14 +186,17 @@ def one_as_lines(document: dict[str, Any]) -> list[str]:
         return [_published("MNIST", "tables 1 to 3", document)]
     if document["name"] == "heart":
         return [_published("heart disease", "four hospitals", document)]
+    if document["name"] == "fashion-mnist":
+        return [_published("Fashion-MNIST", "in the digits' place", document)]
     return [f"{document['name']}: {document['holds']}; made on the spot"]
 
 
 def _published(title: str, aside: str, entry: dict[str, Any]) -> str:
+    fetched = f"fetched when needed, or with `{entry['fetch']}`; " if "fetch" in entry else ""
     where = (
         f"in {entry['found']}, verified when it is read"
         if entry["found"]
-        else f"not here; fetched when needed, or with `{entry['fetch']}`; {entry['remedy']}"
+        else f"not here; {fetched}{entry['remedy']}"
     )
     return f"{title}, for {', '.join(entry['for'])} ({aside}): {where}; licence: {entry['licence']}"
 
