@@ -49,7 +49,7 @@ from wri.sweep import SweepData, gather, seed_hash
 from wri.training import Bank, Record
 
 ROWS, TESTED, NOISE = 500, 3000, 5  # rows per environment, in tests, columns of noise
-LIKE, REVERSED = "like", "reversed"
+LIKE, REVERSED, NEW = "like", "reversed", "new"
 LADDER = tuple(float(f"{10**power:.2g}") for power in np.arange(-3, 5.1, 0.5))
 DECADES = tuple(10.0**power for power in range(-2, 6))
 
@@ -150,7 +150,7 @@ def draw_simulation(seed: int) -> list[Part]:
         futures = {
             "select": data.evaluate["select"],
             LIKE: held_back,
-            REVERSED: data.evaluate["shown"],
+            NEW: data.evaluate["shown"],
         }
         own = seed_hash("family", seed, repr(setting))
         parts.append(Part(bank=data.all_features, train=data.train, futures=futures, seed=own))
@@ -193,7 +193,7 @@ def draw_pacs(trial: int) -> list[Part]:
         seen = [e for e in range(4) if e != held_out]
         futures = {
             LIKE: np.concatenate([splits[f"env{e}_out"] for e in seen]),
-            "new": data.rows[held_out],
+            NEW: data.rows[held_out],
         }
         train = [splits[f"env{e}_in"] for e in seen]
         own = seed_hash(data.name, "family", trial)
