@@ -108,7 +108,19 @@ TABLES = {
         "benchmarks/linear_speed.py --only curves --json",
         "benchmarks/linear_speed.py --only folder --json",
     ),
-    "family": printed(20, "studies/family.py --times", "studies/family.py"),
+    "family": printed(
+        20,
+        "studies/family.py times",
+        "studies/family.py run gaussians hospitals --store results/printed/family.jsonl",
+        "studies/family.py table --store results/printed/family.jsonl",
+    ),
+    "fashion": printed(
+        3,
+        *(
+            f"studies/fashion.py {what} --draws 0{more} --store results/printed/fashion.jsonl"
+            for what, more in (("run", " --grey"), ("table", ""))
+        ),
+    ),
     "verdicts": printed(
         20,
         "studies/loss_by_verdict.py --seeds 2 --views outputs",

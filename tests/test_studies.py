@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -126,3 +127,41 @@ def test_pages_are_fresh_until_their_code_changes(pages, monkeypatch, tmp_path):
     with pytest.raises(SystemExit, match="ended with 3"):
         pages.make_page("answer", tmp_path)
     assert pages.read_made(tmp_path) == made
+
+
+def test_the_family_is_tuned_on_other_draws_than_reported_and_resumes(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "studies"))
+    family = importlib.import_module("family")
+    for problem in family.PROBLEMS.values():
+        assert not set(problem.tuned) & set(problem.reported)
+    small = replace(family.PROBLEMS["gaussians"], values=(1e-3, 3.2), tuned=(1000,), reported=(0,))
+    monkeypatch.setattr(family, "PROBLEMS", {"gaussians": small})
+    store = tmp_path / "family.jsonl"
+    family.run_problem(family.Results(store), "gaussians", None, ("erm", "vrex"))
+    lines = store.read_text().splitlines()
+    assert len(lines) == 4  # VREx with both values, then ERM and VREx at the chosen one
+    results = family.Results(store)
+    assert family.tuned_value(results, "gaussians", "vrex") == 3.2
+    erm, vrex = (results.of("gaussians", *line, 0) for line in (("erm", None), ("vrex", 3.2)))
+    assert vrex["reversed"] < erm["reversed"]
+    family.run_problem(results, "gaussians", None, ("erm", "vrex"))
+    assert store.read_text().splitlines() == lines
+
+
+def test_weights_of_pictures_balance_what_the_score_and_the_label_tell(monkeypatch):
+    """Overlap weights of p(e | A, y) give both environments the same rows of A and y."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "studies"))
+    fashion = importlib.import_module("fashion")
+    random = np.random.default_rng(0)
+    environment, y = np.repeat([0, 1], 4000), random.integers(0, 2, 8000)
+    score = random.normal(environment * np.where(y == 1, 1.0, -0.5))
+    log_odds = fashion.refit_by_label(score, environment, y)
+    weight = 1 / (1 + np.exp(np.where(environment == 1, log_odds, -log_odds)))
+    for label in (0, 1):
+        means = [
+            np.average(score[own], weights=weight[own])
+            for own in ((environment == e) & (y == label) for e in (0, 1))
+        ]
+        assert abs(means[0] - means[1]) < 0.05
+    shares = [np.average(y[environment == e], weights=weight[environment == e]) for e in (0, 1)]
+    assert abs(shares[0] - shares[1]) < 0.01

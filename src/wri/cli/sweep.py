@@ -75,29 +75,24 @@ def sweep(
     as_json: options.AsJson = False,
 ) -> None:
     """Train algorithms × held-out environments × draws × trials, and keep every checkpoint."""
-    from wri.objectives.plugins import load_plugin
     from wri.sweep import Sweep, SweepSpec, open_backend
 
-    for each in plugin or []:
-        load_plugin(each)
+    _load_plugins(plugin or [])
     used = open_backend(backend)
     chosen = tuple(selection or DEFAULT_SELECTIONS)
     columns = {"target": target, "environment": env, "task": task}
     lists = {"leave_out": drop or (), "categories": category or ()}
     rows = _load_tables(datasets, data, images, {**columns, **lists}, feature_layer, memory)
+    trained: dict[str, Any] = {"draws": draws, "trials": trials, "first_trial": first_trial}
+    trained |= {"steps": steps, "hidden": read_hidden(hidden), "standardise": standardise}
     spec = SweepSpec(
         tuple(name.lower() for name in algorithms or PAPER),
-        draws=draws,
-        trials=trials,
-        steps=steps,
+        **trained,
         checkpoint_every=checkpoint_every,
         selections=chosen,
         test_envs=None if test_envs is None else tuple(test_envs),
         preset=preset or (rows[0].preset if rows else FALLBACK),
-        hidden=read_hidden(hidden),
-        standardise=standardise,
         overrides=_numbers(set_ or []),
-        first_trial=first_trial,
         measures=None if record is None else tuple(record),
     )
     rows += _load_images(images, backbone, feature_layer)
@@ -106,6 +101,13 @@ def sweep(
         _forecast(planned, store, as_json)
     else:
         _train(planned, store, used, chosen, measure, repair, as_json)
+
+
+def _load_plugins(names: list[str]) -> None:
+    from wri.objectives.plugins import load_plugin
+
+    for each in names:
+        load_plugin(each)
 
 
 def _load_tables(
