@@ -65,25 +65,14 @@ html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "wri"},
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 6,
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"tutorial": [], "architecture": [], "changelog": [], "index": []}
-
-FIRST_GUIDES = ("guide", "domainbed", "ray", "scaling")
-NO_GUIDES = {"index", "tutorial", "guides", "architecture", "changelog"}
-
-
-def list_guides(app, name, source):
-    """Fill the list of guides: every other page beside this file is one."""
-    if name == "guides":
-        found = {page.stem for page in HERE.glob("*.md")} - NO_GUIDES
-        ordered = [*FIRST_GUIDES, *sorted(found - set(FIRST_GUIDES))]
-        source[0] = source[0].replace("@guides@", "\n".join(ordered))
+html_sidebars = {"architecture": [], "changelog": [], "index": []}
 
 
 def leave_out_inherited(app, what, name, member, skip, options):
@@ -96,4 +85,3 @@ def leave_out_inherited(app, what, name, member, skip, options):
 def setup(app):
     app.connect("autodoc-skip-member", leave_out_inherited)
     write_reference(HERE / "reference")
-    app.connect("source-read", list_guides)

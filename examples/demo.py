@@ -1,6 +1,6 @@
 """The demo: fit a table of four hospitals, predict a fifth, reproduce Figure 1.
 
-The marker of the fifth hospital means the opposite of what it means in the other four.
+At the fifth hospital the marker means the opposite of what it means at the other four.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 Evidence and verdicts
 =====================
 
-Every fitted model says how common a row is: *supported*, *rare* or *outside*. The verdict comes
-from densities of the predictor's outputs, or of the columns themselves, with thresholds that were
-set on rows that were held out.
+Every fitted model says whether there is evidence for a row: *supported*, *rare* or *outside*. The
+verdict comes from densities of the predictor's outputs, or of the columns themselves. Its
+thresholds are set on held-out rows.
 """
 
 # %%
@@ -30,9 +30,9 @@ for patient, verdict, rarity in zip(
 # %%
 # Where the evidence ends
 # -----------------------
-# On the left the evidence is that of the outputs: what the predictor hardly uses makes no row rare,
-# so a marker far from all others is still supported. On the right it is that of the columns, which
-# flags every strange combination.
+# On the left, evidence comes from the outputs. A column that the predictor hardly uses makes no row
+# rare, so an extreme marker is still supported. On the right, evidence comes from the columns, and
+# every unusual combination is flagged.
 
 smoking, marker = np.meshgrid(np.linspace(-8, 8, 121), np.linspace(-8, 8, 121))
 grid = np.stack([smoking.ravel(), marker.ravel()], axis=1)
@@ -52,8 +52,8 @@ handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
 figure.legend(handles, order, loc="outside lower center", ncols=3)
 
 # %%
-# How the predictions of a new hospital look before outcomes are known
-# --------------------------------------------------------------------
+# A new hospital, before outcomes are known
+# -----------------------------------------
 # ``score_new_site`` needs models that were trained without each site in turn, so ``site_spread``
 # stays on here.
 

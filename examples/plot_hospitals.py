@@ -2,16 +2,17 @@
 ERM against WRI at a new hospital
 =================================
 
-Smoking causes the disease in the same way at every hospital. A marker follows the diagnosis in each
-hospital's own way. ERM uses both. WRI asks that weighted risks agree between hospitals, and relies
-less on the marker. A new hospital shows the difference: its marker means the opposite.
+Smoking causes the disease in the same way at every hospital. A marker follows the diagnosis,
+differently at each hospital. ERM uses both. WRI asks that weighted risks agree between hospitals,
+and relies less on the marker. A new hospital, where the marker means the opposite, shows the
+difference.
 """
 
 # %%
 # Four training hospitals
 # -----------------------
-# The hospitals see different smokers, and their markers are of different strength. Dots are
-# patients: smoking across, the marker upwards.
+# Hospitals differ in how much their patients smoke and in how strong the marker is. Each dot is a
+# patient, with smoking on the horizontal axis and the marker on the vertical one.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -50,7 +51,7 @@ for model in models.values():
     print(type(model).__name__, "weights:", np.round(model.coef_.ravel(), 2))
 
 # %%
-# Compare them at patients whom no model has seen
+# Compare them on patients that no model has seen
 # -----------------------------------------------
 # The training hospitals with other patients, a new hospital whose marker tells nothing, and a new
 # hospital whose marker is reversed. The dashed line is what smoking alone allows.
@@ -75,4 +76,4 @@ plt.show()
 
 # %%
 # This is one draw. :doc:`The results page </results/hospitals>` has ten seeds with standard errors,
-# and other hospitals drawn by lot.
+# and hospitals that are drawn at random.

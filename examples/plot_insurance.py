@@ -2,15 +2,16 @@
 What the insurance buys
 =======================
 
-A penalty is insurance against relations that change from site to site. It costs at sites like those
-seen, and pays where a relation breaks or reverses. ``stress_test`` shows both on your own rows.
+A penalty is insurance against relations that change from site to site. It costs something at sites
+like those seen, and pays where a relation breaks or reverses. ``stress_test`` measures both on your
+own rows.
 """
 
 # %%
 # Break and reverse the marker
 # ----------------------------
 # Models are fitted on four hospitals and tested on other patients of the same hospitals. Then the
-# marker is permuted between patients of one hospital (*broken*), or exchanged between sick and well
+# marker is shuffled among the patients of a hospital (*broken*), or exchanged between sick and well
 # patients (*reversed*).
 
 import matplotlib.pyplot as plt
@@ -45,8 +46,8 @@ test.plot(ax=ax)
 # %%
 # The price and the gain of every λ
 # ---------------------------------
-# What WRI costs where nothing has changed, and what it saves where the marker is reversed, against
-# ERM. The loss is the mean of the sites' log-loss.
+# Against ERM, WRI costs something where nothing has changed and saves something where the marker is
+# reversed. The loss is the mean log-loss over the sites.
 
 losses = np.nanmean(test.losses, 2)  # [model, relation]
 change = 100 * (losses[1:] / losses[0] - 1)
@@ -63,5 +64,5 @@ ax.legend()
 test.table().round(3)
 
 # %%
-# ``WRIClassifier(penalty_weight="auto")`` chooses λ by leaving sites out;
-# :doc:`/results/insurance` has what that costs and buys.
+# ``WRIClassifier(penalty_weight="auto")`` chooses λ with sites left out in turn.
+# :doc:`/results/insurance` measures what that costs and saves.

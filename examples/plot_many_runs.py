@@ -2,8 +2,8 @@
 Many runs at once: λ on Figure 1's data
 =======================================
 
-Seeds and hyper-parameters are trained together, with a leading axis of runs on every tensor. Here
-three objectives with four penalty weights, and ERM, are trained with four seeds each: 52 runs.
+Seeds and hyper-parameters are trained together: every tensor has a leading axis of runs. This
+example trains ERM, and three objectives with four penalty weights, with four seeds each: 52 runs.
 """
 
 # %%
@@ -30,7 +30,7 @@ rows = np.arange(3000).reshape(3, 1000)
 # %%
 # A specification says what is trained
 # ------------------------------------
-# A run is a specification, rows and a seed. The last environment is only looked at.
+# A run is a specification, rows and a seed. The last environment is used for testing only.
 
 weights = (0.1, 1.0, 10.0, 100.0)
 seeds = range(4)
@@ -66,9 +66,9 @@ print(len(records), "runs")
 # %%
 # Accuracy by λ
 # -------------
-# Mean over the seeds; the bands reach from the least to the greatest. A moderate λ helps in the
-# test environment. With a large one some seeds end in a bad solution, so a sweep should draw λ and
-# use several seeds.
+# Lines are means over the seeds, and bands reach from the smallest to the largest value. A
+# moderate λ helps in the test environment. With a large λ some seeds end in a bad solution, so a
+# sweep should draw λ and use several seeds.
 
 last = {
     split: np.array([100 * record.measures["accuracy"][split][-1] for record in records])

@@ -1,34 +1,35 @@
-"""All objectives side by side: two simulations, tuned by one rule, and the time of a stack.
+"""All objectives side by side on eight problems, tuned by one rule, and the time of a stack.
 
-    python studies/family.py             # both tables, seeds 0-9
-    python studies/family.py --times     # CPU time of a stack of 50 runs beside ERM's
+    python studies/family.py run [PROBLEM …] --store family.jsonl [--draws 0 1 …]
+                                 [--algorithms erm wri …]
+    python studies/family.py table --store family.jsonl [--figure docs/figures/family.png]
+    python studies/family.py times          # CPU time of a stack of 50 runs beside ERM's
 
-Hospitals: four to train on, and three futures: other patients of the same hospitals, a new hospital
-whose marker is unrelated to the diagnosis, one whose marker is reversed
-(`wri.datasets.hospitals.drawn_hospitals`). Gaussians: environments 1 and 2 of the paper's figure 1,
-and two futures: new rows of the same, and environment 3, whose spurious feature is reversed.
-Predictors are linear, but those of objectives that need Φ(x) have hidden layers.
-Each objective but ERM has one hyper-parameter to tune, on a grid. On seeds 1000-1002 the value with
-the least log-loss is chosen, the mean over the futures; the table has the log-loss on other seeds.
+`family_problems.py` describes the problems and their futures. Each objective but ERM has one
+hyper-parameter to tune, on a grid that is the same for every λ. The value with the best measure is
+chosen on draws that are not reported, the mean over the futures: log-loss for tables, accuracy for
+pictures and the simulation. All else is the problem's preset, but that IB-IRM has IB-ERM's weight
+of the bottleneck where the preset is not `table`. Predictors of the preset `table` are linear, but
+those of objectives that need Φ(x) have hidden layers. Finished runs are kept in the store, and the
+same command goes on where it stopped. PACS needs its pictures and the coloured digits MNIST (`wri
+data`).
 """
 
 import argparse
+import json
 import time
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from pathlib import Path
 
 import numpy as np
 
-from wri.datasets import Environment, Gaussian2D
-from wri.datasets.hospitals import drawn_hospitals, hospitals
+from family_problems import PROBLEMS, Part, Problem
 from wri.objectives import OBJECTIVES
+from wri.progress import silent
 from wri.registry import OBJECTIVES as ENTRIES
-from wri.training import Bank, ModelSpec, Run, train_stack
+from wri.report import style
+from wri.training import Bank, ModelSpec, Run, train, train_stack
 
-TUNED, REPORTED = range(1000, 1003), range(10)
-ROWS, TESTED, NOISE = 500, 3000, 5  # rows per environment, in tests, columns of noise
-LAMBDAS = tuple(float(f"{10**power:.2g}") for power in np.arange(-3, 5.1, 0.5))
 GRIDS: Mapping[str, tuple[str, tuple[float, ...]]] = {
     "erm": ("", ()),
     "groupdro": ("eta", (1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0)),
@@ -37,106 +38,232 @@ GRIDS: Mapping[str, tuple[str, tuple[float, ...]]] = {
     "eqrm": ("quantile", (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)),
 }
 """Tuned hyper-parameter of objectives without λ."""
-BATCH = 64  # rows per environment and step with hidden layers; MMD compares all pairs of rows
+BATCH = 64  # rows per environment and step with hidden layers in the preset `table`
+MARKERS = "osD^vP"
+PANELS = ("gaussians", "hospitals", "sites", "simulation", "hcmnist", "hcmnist-cs", "pacs")
+AFTER = ("ibirm",)  # tuned after IB-ERM, whose weight it takes
 
 
-class Sites(NamedTuple):
-    """Environments to train on, and those of each future."""
+class Results:
+    """Results of finished runs: futures of (problem, objective, value, draw), kept in a file."""
 
-    train: list[Environment]
-    futures: dict[str, list[Environment]]
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        self._found = {tuple(key): found for key, found in map(json.loads, lines)}
 
+    def of(
+        self, problem: str, name: str, value: float | None, draw: int
+    ) -> dict[str, float] | None:
+        return self._found.get((problem, name, value, draw))
 
-def draw_hospitals(seed: int) -> Sites:
-    drawn = drawn_hospitals(seed)
-    new = hospitals(TESTED, seed, (drawn.unrelated_marker, drawn.reversed_marker), NOISE)
-    return Sites(
-        hospitals(ROWS, seed, drawn.training, NOISE),
-        {
-            "like": hospitals(TESTED // 4, 1_000_000 + seed, drawn.training, NOISE),
-            "unrelated": new[:1],
-            "reversed": new[1:],
-        },
-    )
-
-
-def draw_gaussians(seed: int) -> Sites:
-    seen, new = Gaussian2D().sample(ROWS, seed), Gaussian2D().sample(TESTED, 1_000_000 + seed)
-    return Sites(seen[:2], {"like": new[:2], "reversed": new[2:]})
+    def add(
+        self, problem: str, name: str, value: float | None, draw: int, found: dict[str, float]
+    ) -> None:
+        key = (problem, name, value, draw)
+        self._found[key] = found
+        with self._path.open("a") as file:
+            file.write(json.dumps([key, found]) + "\n")
 
 
-SIMULATIONS = {"hospitals": draw_hospitals, "gaussians": draw_gaussians}
+def grid(name: str, problem: Problem) -> tuple[str, tuple[float, ...]]:
+    return GRIDS.get(name, ("penalty_weight", tuple(problem.values)))
 
 
-def make_run(name: str, sites: Sites, value: float | None, seed: int) -> Run:
-    parameter, _ = grid(name)
+def make_runs(
+    problem: Problem, name: str, value: float | None, bottleneck: float | None, parts: list[Part]
+) -> list[Run]:
+    parameter, _ = grid(name, problem)
     hyper = {} if value is None else {parameter: value}
-    if OBJECTIVES[name].needs_hidden:
+    if name == "ibirm" and bottleneck is not None and problem.preset != "table":
+        hyper["bottleneck_penalty_weight"] = bottleneck
+    if problem.preset == "table" and OBJECTIVES[name].needs_hidden:
         hyper["batch_size"] = BATCH
-    futures = [each for own in sites.futures.values() for each in own]
-    everything = [*sites.train, *futures]
-    ends = np.cumsum([0, *(len(each.y) for each in everything)])
-    rows = [np.arange(first, last) for first, last in pairwise(ends)]
-    evaluate, used = {}, len(sites.train)
-    for future, own in sites.futures.items():
-        evaluate[future] = np.concatenate(rows[used : used + len(own)])
-        used += len(own)
-    x, y = (np.concatenate([getattr(each, part) for each in everything]) for part in "xy")
-    spec = ModelSpec.of(name, preset="table", hyper=hyper)
-    return Run(spec, Bank(x, y), rows[: len(sites.train)], seed=seed, evaluate=evaluate)
+    if name in (problem.batches or {}):
+        hyper["batch_size"] = problem.batches[name]
+    spec = ModelSpec.of(
+        problem.objective(name, problem.preset),
+        preset=problem.preset,
+        hyper=hyper,
+        hidden=problem.hidden,
+    )
+    return [
+        Run(spec, part.bank, part.train, seed=part.seed, evaluate=part.futures) for part in parts
+    ]
 
 
-def grid(name: str) -> tuple[str, tuple[float, ...]]:
-    return GRIDS.get(name, ("penalty_weight", LAMBDAS))
+def run_draw(results: Results, key: str, draw: int, wanted: Mapping[str, Sequence]) -> None:
+    """Train what is missing of one draw: values of each objective, each in one stack."""
+    problem = PROBLEMS[key]
+    parts: list[Part] = []
+    for name, values in wanted.items():
+        missing = [value for value in values if results.of(key, name, value, draw) is None]
+        if not missing:
+            continue
+        parts = parts or problem.draw(draw)
+        began = time.process_time()
+        bottleneck = tuned_value(results, key, "iberm") if name == "ibirm" else None
+        runs = [r for v in missing for r in make_runs(problem, name, v, bottleneck, parts)]
+        records = train(
+            runs,
+            checkpoint_every=problem.checkpoint_every,
+            measures=(problem.measure,),
+            progress=silent,
+            threads=1,
+        )
+        for n, value in enumerate(missing):
+            own = [
+                problem.read(record, problem.measure)
+                for record in records[n * len(parts) : (n + 1) * len(parts)]
+            ]
+            found = {future: float(np.mean([each[future] for each in own])) for future in own[0]}
+            results.add(key, name, value, draw, found)
+        print(f"{key} {draw} {name}: {time.process_time() - began:.0f} s CPU", flush=True)
 
 
-def log_losses(runs: Sequence[Run]) -> np.ndarray:  # [runs, futures]
-    """Return log-losses at the end of training; infinite for a run that diverges."""
-    records = train_stack(runs, checkpoint_every=10**6, measures=("loss",))
-    found = [[split[-1] for split in each.measures["loss"].values()] for each in records]
-    return np.nan_to_num(np.array(found), nan=np.inf)
-
-
-def tune(name: str, simulation: str) -> float | None:
-    """Return the value with the least mean log-loss over the futures and seeds."""
-    values = grid(name)[1]
-    if not values:
+def tuned_value(results: Results, key: str, name: str) -> float | None:
+    """Return the value with the best mean over futures and tuning draws; None before tuning."""
+    key = PROBLEMS[key].tuned_like or key
+    problem = PROBLEMS[key]
+    values = grid(name, problem)[1]
+    found = [[results.of(key, name, value, draw) for draw in problem.tuned] for value in values]
+    if not values or any(each is None for own in found for each in own):
         return None
-    sites = {seed: SIMULATIONS[simulation](seed) for seed in TUNED}
-    runs = [make_run(name, own, value, seed) for value in values for seed, own in sites.items()]
-    found = log_losses(runs).reshape(len(values), -1).mean(1)
-    return values[int(found.argmin())]
+    means = np.array([np.mean([mean_over_futures(each) for each in own]) for own in found])
+    worst_last = np.nan_to_num(means, nan=-np.inf if problem.measure == "accuracy" else np.inf)
+    chosen = worst_last.argmax() if problem.measure == "accuracy" else worst_last.argmin()
+    return values[int(chosen)]
 
 
-def print_table(simulation: str, names: Sequence[str]) -> None:
-    sites = [SIMULATIONS[simulation](seed) for seed in REPORTED]
-    futures = [*sites[0].futures]
-    print(f"| {simulation} | hyper-parameter | {' | '.join(futures)} | mean |")
+def mean_over_futures(found: Mapping[str, float]) -> float:
+    return float(np.mean([*found.values()]))
+
+
+def run_problem(
+    results: Results, key: str, draws: Sequence[int] | None, names: Sequence[str]
+) -> None:
+    problem = PROBLEMS[key]
+    for tuned in ([name for name in names if name not in AFTER], set(names) & set(AFTER)):
+        for draw in problem.tuned:
+            run_draw(results, key, draw, {name: grid(name, problem)[1] for name in tuned})
+    for draw in problem.reported if draws is None else draws:
+        chosen = {name: [tuned_value(results, key, name)] for name in names}
+        run_draw(results, key, draw, chosen)
+
+
+def collect(results: Results, key: str) -> tuple[dict[str, np.ndarray], list[str], list[int]]:
+    """Return measures `[draws, futures]` of each objective on the draws that all have."""
+    problem = PROBLEMS[key]
+    chosen = {name: tuned_value(results, key, name) for name in OBJECTIVES}
+    draws = [
+        draw
+        for draw in problem.reported
+        if all(results.of(key, name, chosen[name], draw) for name in OBJECTIVES)
+    ]
+    if not draws:
+        return {}, [], []
+    futures = list(results.of(key, "erm", None, draws[0]) or {})
+    unit = 100 if problem.measure == "accuracy" else 1
+    found = {
+        name: unit
+        * np.array(
+            [[results.of(key, name, chosen[name], draw)[f] for f in futures] for draw in draws]
+        )
+        for name in OBJECTIVES
+    }
+    return found, futures, draws
+
+
+def cell(values: np.ndarray, measure: str) -> str:
+    places = 1 if measure == "accuracy" else 3
+    error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return f"{values.mean():.{places}f} ± {error:.{places}f}"
+
+
+def print_problem(results: Results, key: str) -> None:
+    problem = PROBLEMS[key]
+    found, futures, draws = collect(results, key)
+    if not draws:
+        return
+    print(f"\n**{problem.label}**, {problem.measure}, draws {draws}\n")
+    print(f"| {problem.label} | hyper-parameter | {' | '.join(futures)} | mean |")
     print("|" + "---|" * (len(futures) + 3))
-    for name in names:
-        value = tune(name, simulation)
-        runs = [make_run(name, own, value, s) for s, own in zip(REPORTED, sites, strict=True)]
-        found = log_losses(runs)  # [seeds, futures]
-        every = np.column_stack([found, found.mean(1)])
-        errors = every.std(0, ddof=1) / len(every) ** 0.5
-        cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(every.mean(0), errors, strict=True)]
-        mark = " (Φ)" if OBJECTIVES[name].needs_hidden else ""
-        parameter = grid(name)[0].replace("penalty_weight", "λ")
+    for name, values in found.items():
+        value = tuned_value(results, key, name)
+        parameter = grid(name, problem)[0].replace("penalty_weight", "λ")
         told = "" if value is None else f"{parameter} = {value:g}"
-        print(f"| {ENTRIES[name].label}{mark} | {told} | {' | '.join(cells)} |", flush=True)
+        columns = [*values.T, values.mean(1)]
+        cells = " | ".join(cell(each, problem.measure) for each in columns)
+        print(f"| {ENTRIES[name].label} | {told} | {cells} |")
+
+
+def print_overview(results: Results) -> None:
+    """Print the mean over futures of every problem, one line per objective."""
+    every = {key: collect(results, key) for key in PROBLEMS}
+    every = {key: each for key, each in every.items() if each[2]}
+    labels = [f"{PROBLEMS[key].label}, {PROBLEMS[key].measure}" for key in every]
+    print(f"| | {' | '.join(labels)} |")
+    print("|" + "---|" * (len(labels) + 1))
+    for name in OBJECTIVES:
+        cells = [
+            cell(found[name].mean(1), PROBLEMS[key].measure) for key, (found, *_) in every.items()
+        ]
+        print(f"| {ENTRIES[name].label} | {' | '.join(cells)} |")
+
+
+def draw_figure(results: Results, path: Path) -> None:
+    """Draw each problem: rows like those seen against the future that differs most from them."""
+    keys = [key for key in PANELS if collect(results, key)[2]]
+    with style.figure(9.5, 6.2) as drawn:
+        axes = drawn.subplots(2, -(-len(keys) // 2), squeeze=False).ravel()
+        for ax in axes[len(keys) :]:
+            ax.set_axis_off()
+        for ax, key in zip(axes, keys, strict=False):
+            problem = PROBLEMS[key]
+            found, futures, draws = collect(results, key)
+            for n, (name, values) in enumerate(found.items()):
+                means = values.mean(0)
+                errors = values.std(0, ddof=1) / len(values) ** 0.5
+                ax.errorbar(
+                    means[0],
+                    means[-1],
+                    xerr=errors[0],
+                    yerr=errors[-1],
+                    fmt=MARKERS[n % len(MARKERS)],
+                    color=ENTRIES[name].colour,
+                    mec="black",
+                    mew=0.4,
+                    ms=8 if name == "wri" else 6,
+                    lw=0.8,
+                    label=ENTRIES[name].label,
+                    zorder=3 if name == "wri" else 2,
+                )
+            erm = found["erm"].mean(0)
+            ax.axvline(erm[0], color=style.GREY, lw=0.6, ls=":", zorder=0)
+            ax.axhline(erm[-1], color=style.GREY, lw=0.6, ls=":", zorder=0)
+            if problem.measure == "loss":  # better is up and to the right in every panel
+                ax.invert_xaxis()
+                ax.invert_yaxis()
+            unit = "log-loss" if problem.measure == "loss" else "accuracy, %"
+            ax.set_title(f"{problem.label} ({len(draws)} draws)")
+            ax.set_xlabel(f"{futures[0]} ({unit})")
+            ax.set_ylabel(futures[-1])
+        handles, labels = axes[0].get_legend_handles_labels()
+        drawn.legend(handles, labels, loc="outside lower center", ncols=9)
+    drawn.savefig(path, dpi=110)
 
 
 def print_times(names: Sequence[str], steps: int = 30, count: int = 50) -> None:
     random = np.random.default_rng(0)
     bank = Bank(random.normal(size=(900, 64)), random.integers(4, size=900))
-    train = [np.arange(300 * e, 300 * e + 300) for e in range(3)]
+    train_rows = [np.arange(300 * e, 300 * e + 300) for e in range(3)]
 
     def seconds(name: str) -> float:
         hyper = {"batch_size": 64}
         known = {parameter.name for parameter in OBJECTIVES[name].hyperparameters()}
         hyper |= {each: 0 for each in known if each.endswith("anneal_steps")}
         spec = ModelSpec.of(name, steps=steps, hyper=hyper)
-        runs = [Run(spec, bank, train, seed=s) for s in range(count)]
+        runs = [Run(spec, bank, train_rows, seed=s) for s in range(count)]
         before = time.process_time()
         train_stack(runs, checkpoint_every=steps)
         return time.process_time() - before
@@ -152,16 +279,27 @@ def print_times(names: Sequence[str], steps: int = 30, count: int = 50) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--times", action="store_true", help="CPU time of a stack of 50 runs")
+    parser.add_argument("what", choices=("run", "table", "times"))
+    parser.add_argument("problems", nargs="*", metavar="PROBLEM", help="all unless named")
+    parser.add_argument("--store", type=Path, default=Path("family.jsonl"))
+    parser.add_argument("--draws", type=int, nargs="+", help="of the reported ones")
     parser.add_argument("--algorithms", nargs="+", default=list(OBJECTIVES))
-    parser.add_argument("--simulations", nargs="+", default=list(SIMULATIONS))
+    parser.add_argument("--figure", type=Path)
     options = parser.parse_args()
-    if options.times:
-        print_times(options.algorithms)
+    if options.what == "times":
+        print_times(list(OBJECTIVES))
         return
-    for simulation in options.simulations:
-        print_table(simulation, options.algorithms)
-        print()
+    results = Results(options.store)
+    problems = options.problems or list(PROBLEMS)
+    if options.what == "run":
+        for key in problems:
+            run_problem(results, key, options.draws, options.algorithms)
+        return
+    print_overview(results)
+    for key in problems:
+        print_problem(results, key)
+    if options.figure:
+        draw_figure(results, options.figure)
 
 
 if __name__ == "__main__":

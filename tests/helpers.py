@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -15,6 +16,11 @@ from wri.sweep.data import SweepData
 from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.testing import make_bank as make_bank  # shared with the contract's checks
 from wri.training import Bank, ModelSpec, Run, train_stack
+
+needs_root = pytest.mark.skipif(
+    getattr(os, "geteuid", lambda: 1)() != 0,  # Windows has no such function
+    reason="mounting a file system needs root",
+)
 
 
 def make_data(environments=4, rows=20, name="toy", seed=0):

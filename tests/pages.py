@@ -4,6 +4,7 @@ import io
 import re
 from contextlib import redirect_stdout
 
+SHELL = re.compile(r"^```\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n```text\n(?P<printed>.*?)```)?", re.DOTALL)
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 
@@ -44,3 +45,34 @@ def check_same(printed, shown):
     numbers = (map(float, NUMBER.findall(text)) for text in (printed, shown))
     for value, claimed in zip(*numbers, strict=True):
         assert abs(value - claimed) <= 0.01 + 0.05 * abs(claimed), (value, claimed, printed)
+
+
+def shell_commands(text):
+    """The commands of a text, lines that start with "$ ", each with the output that is shown.
+
+    A block that starts without a command shows more of the output of the last one.
+    """
+    blocks = "\n…\n".join(SHELL.findall(text))
+    for entry in re.split(r"^\$ ", blocks, flags=re.MULTILINE)[1:]:
+        command, _, shown = entry.partition("\n")
+        yield command, shown
+
+
+def check_excerpt(printed, shown):
+    """What is shown is printed, in this order; a line "…" stands for any output."""
+    rest = printed.split()
+    for part in re.split(r"^ *…$", shown, flags=re.MULTILINE):
+        words = part.split()
+        if not words:
+            continue
+        length = len(words)
+        pattern = [NUMBER.sub("#", word) for word in words]
+        starts = (
+            k
+            for k in range(len(rest) - length + 1)
+            if [NUMBER.sub("#", word) for word in rest[k : k + length]] == pattern
+        )
+        start = next(starts, None)
+        assert start is not None, (part, printed)
+        check_same(" ".join(rest[start : start + length]), part)
+        rest = rest[start + length :]

@@ -9,13 +9,16 @@ from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from wri import cli
 from wri.cli import options
 from wri.datasets import BUILTIN
-from wri.errors import InputError
+from wri.errors import InputError, MissingDataError
 from wri.paper.experiments import EXPERIMENTS, ExperimentTask, run_experiment
+from wri.paper.results.result import Result, ResultCell
 from wri.sweep import SELECTIONS
 
 
@@ -70,6 +73,27 @@ def test_all_runs_every_experiment_and_writes_one_page(wri, monkeypatch):
     assert "wri reproduce all --quick --seed 0" in page
 
 
+def test_all_lists_experiments_without_data_and_ends_well(wri, monkeypatch):
+    result = Result(experiment="figure1", rows=[ResultCell.of("ERM", "w", [1.0, 2.0])], quick=True)
+
+    def run(task):
+        if task.name != "figure1":
+            raise MissingDataError("no files; set WRI_DATA")
+        return [result]
+
+    chosen = {name: EXPERIMENTS[name] for name in ("pictures", "figure1", "heart")}
+    monkeypatch.setattr(cli.reproduce, "EXPERIMENTS", chosen)
+    monkeypatch.setattr(cli.reproduce, "run_experiment", run)
+    done = wri("reproduce", "all", "-o", "out")
+    assert done.returncode == 0
+    assert "missing: table4, tableE4: no files; set WRI_DATA" in " ".join(done.stderr.split())
+    page = Path("out/index.html").read_text()
+    for text in ("Not computed", "heart: no files", "table4, tableE4: no files", "uick: a smoke"):
+        assert text in page
+    assert "±" not in page  # of two seeds
+    assert wri("reproduce", "heart", "-o", "out").returncode == 2  # asked for by name
+
+
 @pytest.mark.slow
 def test_markdown_keeps_commentary_and_gives_the_same_page_twice(wri):
     asked = ("reproduce", "sample_complexity", "-o", "out", "--markdown", "pages")
@@ -115,10 +139,6 @@ def test_folders_and_seeds_that_cannot_be(wri):
     assert done.returncode == 2
     assert "cannot be made a folder: File exists" in " ".join(done.stderr.split())
     assert wri("reproduce", "figure1", "--seed", "-1").returncode == 2
-
-
-def test_version(wri):
-    assert wri("--version").stdout.startswith("wri 0.")
 
 
 def test_a_sweep_is_forecast_trained_shown_and_not_repeated(wri, tmp_path):
@@ -234,8 +254,8 @@ def test_an_experiment_shows_only_the_options_it_declares(wri):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("figure1", "--features", "pca"), "No such option: --features"),
-        (("all", "--preset", "paper"), "No such option: --preset"),
+        (("figure1", "--features", "pca"), "--features"),
+        (("all", "--preset", "paper"), "--preset"),
         (("table2", "--preset", "ours"), "'ours' is not one of 'paper', 'published', 'coloured'"),
         (("table2", "--width", "0"), "--width"),
         (("--quick", "figure1"), "name the experiment before --quick"),
@@ -330,3 +350,56 @@ def test_a_table_that_would_not_fit_is_refused_before_it_is_read(wri, tmp_path):
     assert ended.returncode == 2
     assert "needs about 0.13 GB to be read, but --memory allows 0.1" in ended.stderr
     assert not (tmp_path / "s.db").exists()
+
+
+@pytest.mark.parametrize("name", ["", "fit", "results", "results export", "reproduce figure1"])
+def test_h_is_help_and_flags_have_no_type(wri, name):
+    short, long = wri(*name.split(), "-h"), wri(*name.split(), "--help")
+    assert short.returncode == 0
+    assert short.stdout == long.stdout
+    assert "Usage" in short.stdout
+    assert re.search(r"--help\s+-h\s+Show this message", short.stdout)
+    assert "bool" not in short.stdout
+
+
+def test_memory_has_one_default():
+    group = cli.make_command()
+    limits = [
+        option.default
+        for command in group.commands.values()
+        for option in command.params
+        if option.name == "memory"
+    ]
+    assert limits == [options.MEMORY] * 4  # fit, site, diagnose, sweep
+
+
+def test_a_sweep_drops_columns_and_encodes_categories(wri):
+    """Wards as categories equal wards that the user encoded; the saved model takes the raw rows."""
+    random = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": random.normal(size=120), "ward": ["a", "b", "c", "d"] * 30})
+    rows["sick"] = (rows["age"] + (rows["ward"] == "a") + random.normal(size=120) > 0.3) * 1
+    rows["site"], rows["id"] = np.repeat(["x", "y", "z"], 40), [f"p{i}" for i in range(120)]
+    rows.to_csv("raw.csv", index=False)
+    wards = {f"ward{each}": (rows["ward"] == each) * 1.0 for each in "abcd"}
+    encoded = rows[["age"]].assign(**wards, sick=rows["sick"], site=rows["site"])
+    encoded.to_csv("encoded.csv", index=False)
+    columns = ("--target", "sick", "--env", "site", "--algorithms", "erm", "--json")
+    raw = ("sweep", "--data", "raw.csv", *columns, "--store", "raw.db")
+    refused = wri(*raw)
+    assert refused.returncode == 2
+    assert "encode or drop 'ward', 'id' (wri sweep: --category, --drop)" in " ".join(
+        refused.stderr.split()
+    )
+    found = json.loads(wri(*raw, "--drop", "id", "--category", "ward").stdout)["rows"]
+    same = json.loads(wri("sweep", "--data", "encoded.csv", *columns, "--store", "e.db").stdout)
+    means = [[row["mean"] for row in each] for each in (found, same["rows"])]
+    assert means[0] == pytest.approx(means[1], abs=1e-6)
+    assert wri("results", "raw.db", "--best", "--fit", "model").returncode == 0
+    assert wri("predict", "model", "raw.csv", "-o", "out.csv").returncode == 0
+    assert len(pd.read_csv("out.csv")) == 120
+    unknown = wri(*raw, "--drop", "id", "--category", "wart")
+    assert "--category 'wart': there is no such column" in " ".join(unknown.stderr.split())
+    missing = wri(*raw, "--drop", "ids", "--category", "ward")
+    assert "--drop names 'ids'" in " ".join(missing.stderr.split())
+    builtin = wri("sweep", "--datasets", "hospitals", "--drop", "id", "--store", "s.db")
+    assert "--drop and --category are for --data" in " ".join(builtin.stderr.split())

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import needs_root
 from wri import cli
 
 SWEEP = ("sweep", "--datasets", "simulation", "--store", "s.db")
@@ -178,7 +179,7 @@ def test_absurd_arguments_are_a_sentence_and_leave_nothing(arguments, message, c
     assert sorted(os.listdir()) == ["long.json", "nested.json"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+@needs_root
 def test_an_output_folder_that_is_read_only(command, tmp_path):
     folder = tmp_path / "fixed"
     folder.mkdir()

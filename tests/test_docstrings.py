@@ -22,9 +22,12 @@ PUBLIC = (
     *("wri.paper.simulations", "wri.paper.features"),
 )
 EXAMPLES_NOT_RUN = {
+    "from_images": "its result needs a folder of pictures",
+    "load_fashion_mnist": "its result needs 70,000 pictures",
     "load_heart": "its result needs files of UCI or a network",
     "load_images": "its result needs sets of photographs that cannot be downloaded freely",
     "load_mnist": "its result needs 70,000 digits or a network",
+    "where_fashion_mnist": "its result depends on the machine",
     "where_heart": "its result depends on the machine",
     "where_images": "its result depends on the machine",
     "where_mnist": "its result depends on the machine",

@@ -2,9 +2,11 @@
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 
 def test_new_site_coverage_counts_intervals_and_resumes(printed_by, tmp_path):
@@ -70,3 +72,96 @@ def test_a_draw_of_hospitals_depends_on_its_seed_alone(monkeypatch):
     assert draw(3) == draw(3) != draw(4)
     _, turned, unrelated = draw(3)
     assert turned.marker < 0 == unrelated.marker
+
+
+@pytest.fixture
+def pages(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "studies"))
+    return importlib.import_module("results")
+
+
+def test_every_page_of_results_has_its_commands(pages):
+    there = {path.stem for path in pages.PAGES.glob("*.md")} - {"index"}
+    assert set(pages.TABLES) == there
+    for page in pages.TABLES.values():
+        for command in page.commands:
+            assert pages.entry_files(command)
+            assert all(path.exists() for path in pages.entry_files(command))
+
+
+def test_a_fingerprint_covers_code_that_is_reached_and_no_words(pages, tmp_path):
+    files = pages.fingerprint(pages.TABLES["figure1"])
+    assert "src/wri/paper/experiments/figure1.py" in files
+    assert "src/wri/objectives/weighted_risks.py" in files
+    assert not [name for name in files if name.startswith("src/wri/cli")]
+    script = tmp_path / "script.py"
+    script.write_text('"""Words."""\nfrom other import f  # a comment\n\nx = f(1)\n')
+    (tmp_path / "other.py").write_text("def f(x):\n    return x\n")
+    assert [path.name for path in pages.reached_files([script])] == ["other.py", "script.py"]
+    before = pages.digest_code(script)
+    script.write_text('"""Other words."""\nfrom other import f\nx = f(1)\n')
+    assert pages.digest_code(script) == before
+    script.write_text("from other import f\nx = f(2)\n")
+    assert pages.digest_code(script) != before
+
+
+def test_pages_are_fresh_until_their_code_changes(pages, monkeypatch, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("print(6 * 7)\n")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    monkeypatch.setattr(pages, "PRINTED", tmp_path / "printed")
+    monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, "script.py")})
+    (tmp_path / "answer.md").write_text("# Answer\n\n42\n")
+    assert pages.why_stale("answer", {}) == "never made by this script"
+    for _ in range(2):
+        pages.make_page("answer", tmp_path)
+    page = (tmp_path / "answer.md").read_text()
+    assert page.startswith("# Answer\n\n42\n\n<!-- made -->\n```\npython script.py\n```\nwri ")
+    assert page.count("<!-- made -->") == 1
+    assert (tmp_path / "printed" / "answer-0.txt").read_text() == "42\n"
+    made = pages.read_made(tmp_path)
+    assert pages.why_stale("answer", made) == ""
+    script.write_text("print(6 * 8)\n")
+    assert pages.why_stale("answer", made).endswith(": script.py")
+    script.write_text("raise SystemExit(3)\n")
+    with pytest.raises(SystemExit, match="ended with 3"):
+        pages.make_page("answer", tmp_path)
+    assert pages.read_made(tmp_path) == made
+
+
+def test_the_family_is_tuned_on_other_draws_than_reported_and_resumes(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "studies"))
+    family = importlib.import_module("family")
+    for problem in family.PROBLEMS.values():
+        assert not set(problem.tuned) & set(problem.reported)
+    small = replace(family.PROBLEMS["gaussians"], values=(1e-3, 3.2), tuned=(1000,), reported=(0,))
+    monkeypatch.setattr(family, "PROBLEMS", {"gaussians": small})
+    store = tmp_path / "family.jsonl"
+    family.run_problem(family.Results(store), "gaussians", None, ("erm", "vrex"))
+    lines = store.read_text().splitlines()
+    assert len(lines) == 4  # VREx with both values, then ERM and VREx at the chosen one
+    results = family.Results(store)
+    assert family.tuned_value(results, "gaussians", "vrex") == 3.2
+    erm, vrex = (results.of("gaussians", *line, 0) for line in (("erm", None), ("vrex", 3.2)))
+    assert vrex["reversed"] < erm["reversed"]
+    family.run_problem(results, "gaussians", None, ("erm", "vrex"))
+    assert store.read_text().splitlines() == lines
+
+
+def test_weights_of_pictures_balance_what_the_score_and_the_label_tell(monkeypatch):
+    """Overlap weights of p(e | A, y) give both environments the same rows of A and y."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "studies"))
+    fashion = importlib.import_module("fashion")
+    random = np.random.default_rng(0)
+    environment, y = np.repeat([0, 1], 4000), random.integers(0, 2, 8000)
+    score = random.normal(environment * np.where(y == 1, 1.0, -0.5))
+    log_odds = fashion.refit_by_label(score, environment, y)
+    weight = 1 / (1 + np.exp(np.where(environment == 1, log_odds, -log_odds)))
+    for label in (0, 1):
+        means = [
+            np.average(score[own], weights=weight[own])
+            for own in ((environment == e) & (y == label) for e in (0, 1))
+        ]
+        assert abs(means[0] - means[1]) < 0.05
+    shares = [np.average(y[environment == e], weights=weight[environment == e]) for e in (0, 1)]
+    assert abs(shares[0] - shares[1]) < 0.01

@@ -1,13 +1,12 @@
 """Weighted risk invariance: predictors from several environments that hold in a new one."""
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
 from wri.errors import InputError
 from wri.registry import ALGORITHMS
 
-__version__ = version("weighted-risk-invariance")
+__version__ = "0.2.0"  # pyproject.toml reads it here; CITATION.cff repeats it
 ESTIMATORS = tuple(
     f"{entry.estimator}{kind}"
     for boosted in (False, True)

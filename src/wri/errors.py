@@ -1,11 +1,14 @@
-"""The error for wrong input, and helpers for its messages."""
+"""The error for wrong input, helpers for its messages, and warnings at the caller's line."""
 
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 LONGEST = 80  # characters of a label or path in a message
 LARGEST = sys.float_info.max
+BETWEEN = ("wri", "sklearn", "joblib")  # packages between a user's line and a warning
+_given: set[tuple[str, str, int]] = set()
 
 
 class InputError(ValueError):
@@ -20,6 +23,10 @@ class InputError(ValueError):
     ...     print(error)
     steps must be a whole number, not 'many', of the type str
     """
+
+
+class MissingDataError(InputError):
+    """Error for published data that are not on this machine and cannot be fetched."""
 
 
 class LostBackendError(RuntimeError):
@@ -55,3 +62,30 @@ def listed(names: Iterable[object], most: int = 6) -> str:
     quoted = [repr(shorten(name)) for name in names]
     more = f" and {len(quoted) - most} more" if len(quoted) > most else ""
     return ", ".join(quoted[:most]) + more
+
+
+def warn_caller(text: str) -> None:
+    """Warn at the user's line that called this package; by default once per line and text.
+
+    Python keeps to once per line by itself, but not in cross-validation: scikit-learn renews the
+    filters for every fold, which makes Python forget.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in BETWEEN:
+        frame = frame.f_back
+    module = str(frame.f_globals.get("__name__"))
+    path, line = frame.f_code.co_filename, frame.f_lineno
+    if (text, path, line) in _given and _find_action(text, module, line) == "default":
+        return
+    _given.add((text, path, line))
+    warnings.warn_explicit(text, UserWarning, path, line, module)
+
+
+def _find_action(text: str, module: str, line: int) -> str:
+    """Return what the first filter that applies to a warning does with it."""
+    for action, message, category, where, at in warnings.filters:
+        applies = message is None or message.match(text)
+        applies = applies and (where is None or where.match(module))
+        if applies and issubclass(UserWarning, category) and at in (0, line):
+            return action
+    return "default"

@@ -1,7 +1,6 @@
 """Rows of a table: environments, units and missing values."""
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from wri.errors import LARGEST, InputError, shorten
+from wri.errors import LARGEST, InputError, shorten, warn_caller
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,10 +80,9 @@ def merge_spellings(labels: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarr
     if twins:
         named = "; ".join(" and ".join(shorten(repr(each)) for each in same) for same in twins[:6])
         more = f"; and {len(twins) - 6} more" if len(twins) > 6 else ""
-        warnings.warn(
+        warn_caller(
             f"{what}: labels that differ only in blanks around them or in their type are taken as "
-            f"one: {named}{more}; rename them if they are different",
-            stacklevel=3,
+            f"one: {named}{more}; rename them if they are different"
         )
     merged = np.empty(len(kept), labels.dtype)
     for number, label in enumerate(kept):  # one by one: a label may be a tuple
@@ -156,8 +154,8 @@ def without_gradient(values: Any) -> Any:
 
 
 @contextmanager
-def name_large_numbers(**tables: Any) -> Iterator[None]:
-    """Turn an OverflowError into an error that names the number which no float64 holds."""
+def name_unreadable_cells(**tables: Any) -> Iterator[None]:
+    """Turn errors of conversion to float64 into one that names the text or the huge number."""
     try:
         yield
     except OverflowError as error:
@@ -171,6 +169,31 @@ def name_large_numbers(**tables: Any) -> Iterator[None]:
                         " correct it, or give another unit"
                     ) from error
         raise
+    except ValueError as error:
+        if "could not convert string" in str(error):
+            for what, values in tables.items():
+                _refuse_texts(what, values, error)
+        raise
+
+
+def _refuse_texts(what: str, values: Any, error: ValueError) -> None:
+    """Raise an error that names the first text cell, and how texts are encoded."""
+    cells = np.asarray(values, dtype=object)
+    names = getattr(values, "columns", None)
+    for place, cell in np.ndenumerate(cells):
+        if not isinstance(cell, str) or read_number(cell) is not None:
+            continue
+        if len(place) == 1:
+            raise InputError(
+                f"{what} contains text: row {place[0]} is {shorten(cell)!r}; give numbers, or fit "
+                "a classifier"
+            ) from error
+        column = place[1] if names is None else shorten(repr(names[place[1]]))
+        raise InputError(
+            f"{what} contains text: row {place[0]}, column {column} is {shorten(cell)!r}; encode "
+            "it within wri.make_pipeline, for example make_pipeline(make_column_transformer("
+            f"(OneHotEncoder(), [{column}]), remainder='passthrough'), estimator), or drop it"
+        ) from error
 
 
 def _column(given: Iterable[Any]) -> Any:
@@ -207,7 +230,7 @@ def read_sites(X: Any, groups: Iterable[Any]) -> NumericTable:
         names = [str(name) for name in X.columns]
         _refuse_environment(X, environments)
     try:
-        with name_large_numbers(X=X):
+        with name_unreadable_cells(X=X):
             x = np.asarray(without_gradient(X), np.float64)
     except InputError:
         raise

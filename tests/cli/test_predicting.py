@@ -235,6 +235,7 @@ def test_bad_models_and_outputs_are_refused_with_a_sentence(folder, new, tmp_pat
         (tmp_path, "is a folder; name a file in it"),
         (tmp_path / "no" / "o.csv", "is not a folder; create it first"),
         (tmp_path / "o.xlsx", "must end in .csv or .parquet"),
+        (tmp_path / "o.txt", "must end in .csv or .parquet"),
         (rows, "is the file of the rows"),
         ("/proc/o.csv", "cannot be written"),
     ):

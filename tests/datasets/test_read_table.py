@@ -163,7 +163,7 @@ MISSING = [1.0, 2.0, None, 4.0, None, 6.0]
         (changed(dose=[1, 2, 3, 4, "five", 6]), "column 'dose', row 5 is 'five', not a number"),
         (
             changed(town=["here"] * 6, age=["old"] * 6),
-            "'age', row 1 is 'old', not a number; encode or drop 'age', 'town'",
+            "'age', row 1 is 'old', not a number; encode or drop 'age', 'town' .*--category",
         ),
         (changed(y=["a", None, "b"] * 2), r"column 'y', row 2 is missing .*2 in all"),
         (changed(y=["a", "NA", "b"] * 2), "NA, NaN and null in a CSV count as missing"),

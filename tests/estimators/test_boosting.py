@@ -222,6 +222,13 @@ def test_regressors_and_several_classes_with_weights_and_two_sites():
     assert model.score(x[two], x[two, 0]) > 0.5
 
 
+def test_a_site_with_one_class_is_named_once():
+    x, y, site = hospitals(50)
+    with pytest.warns(UserWarning, match="holds a single class") as caught:
+        wri.WRIBoostingClassifier(rounds=3).fit(x, y * (site != site[0]), groups=site)
+    assert len(caught) == 1
+
+
 def test_one_environment_is_plain_erm():
     x, y, _ = hospitals(50)
     with pytest.warns(UserWarning, match="trains plain ERM"):

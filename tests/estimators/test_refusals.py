@@ -1,10 +1,14 @@
 """What estimators refuse, and the words for it."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import OneHotEncoder
 
 import wri
 from hospitals import hospitals
@@ -82,7 +86,11 @@ def with_large_cell(X):
     return cells
 
 
-@pytest.mark.parametrize("make", [with_large_cell, lambda X: pd.DataFrame(with_large_cell(X))])
+def table_with_large_cell(X):
+    return pd.DataFrame(np.array(with_large_cell(X), dtype=object))
+
+
+@pytest.mark.parametrize("make", [with_large_cell, table_with_large_cell])
 def test_a_cell_that_no_float_holds_is_named(make):
     X, y, site = hospitals(20)
     words = "X contains a number of more than 308 digits: row 3, column 1; correct it"
@@ -179,3 +187,28 @@ def test_rows_without_finite_predictions():
         assert (model.rarity(huge)[3:5] == 0).all()
         with pytest.raises(InputError, match=r"prediction for row 3 is not finite \(2 such rows\)"):
             model.score_new_site(huge)
+
+
+TEXT = "row 1, column 'sex' is 'F'; encode it within wri.make_pipeline, for example"
+
+
+@pytest.mark.parametrize("kind", ["object", "category", "string"])
+def test_a_column_of_texts_is_named_with_the_remedy(kind):
+    X, y, site = hospitals(20)
+    table = pd.DataFrame(X).rename(columns=str).assign(sex=pd.Series(["0"] + ["F"] * (len(X) - 1)))
+    table["sex"] = table["sex"].astype(kind)
+    with pytest.raises(InputError, match=re.escape(f"X contains text: {TEXT}")):
+        wri.ERMClassifier(**QUICK).fit(table, y, groups=site)
+    model = wri.ERMClassifier(**QUICK).fit(table.assign(sex=0.0), y, groups=site)
+    with pytest.raises(InputError, match=re.escape(TEXT)):
+        model.predict(table)
+    encode = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
+    remedy = wri.make_pipeline(encode, wri.ERMClassifier(**QUICK)).fit(table, y, groups=site)
+    assert remedy.predict(table).shape == y.shape
+
+
+def test_texts_as_numbers_to_predict_are_named():
+    X, y, site = hospitals(20)
+    y = np.where(y, "ill", "well")
+    with pytest.raises(InputError, match=r"y contains text: row 0 is '\w+'; give numbers, or fit"):
+        wri.ERMRegressor(**QUICK).fit(X, y, groups=site)

@@ -1,5 +1,7 @@
 """Estimators are scikit-learn's: its own checks, pipelines, searches and metadata routing."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -169,3 +171,24 @@ def test_a_pipeline_of_tables_keeps_the_column():
     model = make_pipeline(scale, wri.IRMClassifier(environment="site", **QUICK)).fit(table, y)
     assert model[-1].n_environments_ == 4
     assert model[-1].feature_names_in_.tolist() == ["cause", "marker", "noise"]
+
+
+def test_a_cross_validation_warns_once_and_names_the_trap():
+    """Each fold is a fit of its own, and scikit-learn renews the filters of warnings for each."""
+    X, y, site = hospitals(30)
+    model = wri.VRExClassifier(steps=5, hidden=(4,))
+
+    def validate():
+        cross_validate(model, X, y, groups=site, cv=LeaveOneGroupOut())
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        validate()
+    (warning,) = caught
+    assert warning.filename == __file__  # the user's line, not one of the package
+    assert "cross_validate(groups=...)" in str(warning.message)
+    assert "environment='column'" in str(warning.message)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")  # whoever asks for all gets all
+        validate()
+    assert len(caught) == len(np.unique(site))

@@ -1,4 +1,4 @@
-"""The code of docs/domainbed.md runs as it stands, with stand-ins for what is not installed."""
+"""The code of docs/howto/domainbed.md runs; stand-ins replace what is not installed."""
 
 import re
 import sys
@@ -11,7 +11,7 @@ import torch
 
 from helpers import write_run
 
-PAGE = Path(__file__).parents[2] / "docs" / "domainbed.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "domainbed.md"
 CODE = [
     re.sub("^" + indent, "", code, flags=re.MULTILINE)
     for indent, code in re.findall(

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,19 @@ def test_it_can_be_swept_by_its_name(toy):
 def test_the_command_line_takes_a_plugin_from_its_folder(toy, command):
     asked = ("--datasets", "hospitals", "--algorithms", "worst,erm", "--plugin", "worst_risk")
     done = command("sweep", *asked, "--steps", "10", "--trials", "1", "--store", "s.db")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^worst +\d", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+def test_ray_workers_know_the_plugin(toy):
+    command = ["-m", "wri.cli", "sweep", "--datasets", "hospitals", "--algorithms", "worst,erm"]
+    command += ["--plugin", "worst_risk", "--steps", "10", "--trials", "1", "--store", "s.db"]
+    command += ["--backend", "ray"]
+    done = subprocess.run(
+        [sys.executable, *command], cwd=toy.parent, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     assert re.search(r"^worst +\d", done.stdout, re.MULTILINE), done.stdout
 

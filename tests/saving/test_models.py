@@ -376,9 +376,10 @@ def test_an_older_version(folder):
     refused(folder, r"written by wri '0\.0' in format 1, .* fit and save the model again")
 
 
-def test_labels_that_json_has_not(tmp_path):
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_labels_that_json_has_not(unit, tmp_path):
     X, y, _ = hospitals(20)
-    days = pd.to_datetime(["2026-01-01", "2026-01-02"])[np.arange(len(y)) % 2]
+    days = pd.to_datetime(["2026-01-01", "2026-01-02"]).as_unit(unit)[np.arange(len(y)) % 2]
     model = wri.ERMClassifier(**QUICK).fit(X, y, groups=days)
     with pytest.raises(InputError, match=r"cannot be saved: labels must be .* groups as strings"):
         model.save(tmp_path / "model")

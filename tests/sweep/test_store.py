@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers import forked, make_data, make_info
+from helpers import forked, make_data, make_info, needs_root
 from wri.errors import InputError
 from wri.stacked import Network
 from wri.sweep.plan import FORMAT, SweepSpec
@@ -248,9 +248,6 @@ def small_disk(tmp_path):
     yield mount
     for folder in mounted:
         subprocess.run(["umount", str(folder)], check=True)
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
 
 
 @needs_root

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -94,17 +94,6 @@ class TreeRun(Run):
             loss=loss,
             weights=np.ones(len(learned)) if weights is None else weights,
         )
-
-    def without_penalty(self) -> "TreeRun":
-        """Return the run with the same trees for ERM.
-
-        Returns
-        -------
-        run : TreeRun
-            Run without a penalty.
-        """
-        spec = self.spec
-        return replace(self, spec=TreeSpec.grown("erm", spec.trees, stop_after=spec.stop_after))
 
     def outputs(self, trees: Trees, rows: np.ndarray, rounds: int | None = None) -> np.ndarray:
         """Return the outputs of trees for some rows.

@@ -6,7 +6,7 @@ Commands import their packages when they run, so that help and errors appear wit
 import signal
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,8 +32,10 @@ Exit codes: 0 done, 2 wrong input (one sentence names the problem, the place and
 `--install-completion` adds completion to your shell.
 """
 
+HELP_OPTIONS = ["-h", "--help"]
 app = typer.Typer(
     help=HELP,
+    context_settings={"help_option_names": HELP_OPTIONS},  # for all commands
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -65,6 +67,19 @@ def root(
     pass
 
 
+def make_command() -> Any:
+    """Make the command with all commands below it; in the help, flags have no type."""
+    command = typer.main.get_command(app)
+    pending: list[Any] = [command]
+    for each in pending:
+        pending += getattr(each, "commands", {}).values()
+        context = typer.Context(each, help_option_names=HELP_OPTIONS)
+        for option in each.get_params(context):
+            if getattr(option, "is_flag", False):
+                option.metavar = ""
+    return command
+
+
 def main() -> None:
     """Run the command; wrong input ends with one sentence and exit code 2."""
     terminated = False
@@ -78,7 +93,7 @@ def main() -> None:
     try:
         with checked_output(), warnings.catch_warnings():
             warnings.showwarning = show_warning
-            app(repeat_lists(sys.argv[1:]))
+            make_command()(repeat_lists(sys.argv[1:]))
     except (KeyboardInterrupt, SystemExit) as end:
         code = end.code if isinstance(end, SystemExit) else 130
         sys.exit(143 if terminated else code)

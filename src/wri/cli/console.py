@@ -25,6 +25,7 @@ from rich.text import Text
 from wri.cli.options import SELECTIONS
 from wri.errors import InputError
 from wri.number_text import write_number
+from wri.progress import ProgressLines
 
 _TERMINAL = sys.stdout is not None and sys.stdout.isatty()
 console = Console(width=None if _TERMINAL else 200)  # tables in logs are not wrapped
@@ -125,9 +126,24 @@ def show_plain_table(
     console.print(shown, highlight=False)
 
 
+class LoggedProgress(Progress):
+    """Bars on a terminal; elsewhere a line every half minute."""
+
+    def __init__(self, *columns: ProgressColumn, **settings: Any) -> None:
+        super().__init__(*columns, **settings)
+        self._lines = ProgressLines("")
+
+    def update(self, task_id: TaskID, **given: Any) -> None:
+        super().update(task_id, **given)
+        if not self.console.is_terminal:
+            task = next(each for each in self.tasks if each.id == task_id)
+            self._lines.title = task.description
+            self._lines(task.completed, task.total or 0.0)
+
+
 def make_progress() -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), StepRate(), TimeRemainingColumn())
-    return Progress(*columns, console=messages, transient=True)
+    return LoggedProgress(*columns, console=messages, transient=True)
 
 
 class StepRate(ProgressColumn):

@@ -19,6 +19,7 @@ from wri.cli.console import (
     update,
 )
 from wri.cli.fit import check_columns, command_line, kinds_of
+from wri.cli.options import MEMORY
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def diagnose(
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     seed: options.Seed = 0,
-    memory: options.Memory = 4.0,
+    memory: options.Memory = MEMORY,
     as_json: options.AsJson = False,
 ) -> None:
     """Show what changes between the sites and what they have in common."""

@@ -20,6 +20,7 @@ from wri.cli.console import (
     show_plain_table,
     update,
 )
+from wri.cli.options import MEMORY
 from wri.cli.sweep import read_hidden
 from wri.errors import InputError
 
@@ -76,7 +77,7 @@ def fit(
     encoding: options.Encoding = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    memory: options.Memory = 4.0,
+    memory: options.Memory = MEMORY,
     backend: options.Backend = "local",
     as_json: options.AsJson = False,
 ) -> None:

@@ -121,7 +121,13 @@ Predictions = Annotated[
 KeptColumns = Annotated[
     str | None, ROWS(help="Input columns to keep, such as id,ward, or none; all by default.")
 ]
-Outcomes = Annotated[str | None, ROWS(help="Column of outcomes, to measure the model.")]
+Outcomes = Annotated[
+    str | None,
+    ROWS(
+        help="Column of outcomes, to measure the model; for pictures in folders of their classes: "
+        "class."
+    ),
+]
 Prefix = Annotated[str, ROWS(help="Prefix of the names of the added columns.")]
 Level = Annotated[float, RUN(help="Level of the interval for the loss.")]
 Plot = Annotated[Path | None, RUN(help="Draw the rarity of the rows to a .png, .svg or .pdf.")]

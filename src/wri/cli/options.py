@@ -29,6 +29,7 @@ SELECTIONS = (
 )
 NEED_PAIRS = ("leave-one-out",)  # selections that need runs with pairs held out
 ON_REQUEST = (*NEED_PAIRS, "invariance")  # selections that a sweep supports only on request
+MEMORY = 4.0  # GB, the default of every command
 DOMAINBED_SELECTIONS = ("training-domain", "leave-one-out", "oracle")  # in DomainBed's order
 
 StoreFile = Annotated[Path, typer.Option(help="File of the runs; created if it does not exist.")]
@@ -39,10 +40,36 @@ Datasets = Annotated[
 DataFile = Annotated[
     Path | None, typer.Option(help="A CSV, Parquet or .npz file instead of a built-in.")
 ]
+Images = Annotated[
+    Path | None,
+    typer.Option(
+        help="A folder of pictures, DIR/DOMAIN/CLASS/*.jpg or *.png; domains are held out."
+    ),
+]
+BackboneName = Annotated[
+    str | None,
+    typer.Option(
+        "--backbone", help="With --images: efficientnet-lite0 (the default), resnet18 or resnet50."
+    ),
+]
+FeatureWidths = Annotated[
+    str | None,
+    typer.Option(
+        "--feature-layer",
+        help="Possible widths of a feature layer, such as 32,64, that ERM trains on the training "
+        "environments; the largest in the first draw. 0 for none. 32,64 for --images, else none.",
+    ),
+]
 Target = Annotated[str | None, typer.Option(help="Column of the target in --data.")]
 Env = Annotated[str | None, typer.Option(help="Column of the environment in --data.")]
 Task = Annotated[
     str | None, typer.Option(help="Kind of the target: classes or numbers. Detected by default.")
+]
+Drop = Annotated[
+    list[str] | None, typer.Option(help="Columns of --data to leave out: ids, dates, free text.")
+]
+Category = Annotated[
+    list[str] | None, typer.Option(help="Columns of --data that are categories, such as codes.")
 ]
 Algorithms = Annotated[
     list[str] | None,

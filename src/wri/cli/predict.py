@@ -8,10 +8,11 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from wri.cli import fit_options as options
 from wri.cli.console import (
+    LoggedProgress,
     echo,
     echo_wrapped,
     ending_cleanly,
@@ -20,6 +21,7 @@ from wri.cli.console import (
     show_plain_table,
 )
 from wri.cli.fit import command_line
+from wri.cli.options import MEMORY
 from wri.errors import InputError, listed, shorten
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ def predict(
 
     `wri predict model/ new.parquet -o out.parquet --keep id --target sick --json`
 
+    `wri predict model/ photos/ -o predictions.csv --target class`
+
     Exit codes: 0 done, 2 wrong input (one sentence names the problem), 130 interrupted, 143
     terminated (both leave nothing half-written).
     """
@@ -68,7 +72,7 @@ def predict(
 
             with _bar("predicting") as progress:
                 classifier = PictureClassifier.load(model)
-                done = predict_pictures(classifier, rows, output, prefix, progress)
+                done = predict_pictures(classifier, rows, output, target, prefix, progress)
         else:
             _check_tables(loaded, model, "give a folder of pictures, not a file")
             table = open_table(rows, delimiter, encoding)
@@ -90,8 +94,11 @@ def _check_tables(loaded: Any, folder: Path, remedy: str) -> None:
 def _check_pictures(loaded: Any, folder: Path, rows: Path, target: str | None) -> None:
     if not hasattr(loaded, "backbone_"):
         raise InputError(f"{rows} is a folder, but {folder} is a model of tables; name a file")
-    if target is not None:
-        raise InputError("--target names a column, but a folder of pictures has none")
+    if target not in (None, "class"):
+        raise InputError(
+            f"--target {shorten(str(target))} names a column, but a folder of pictures has none; "
+            "if the pictures lie in folders of their classes, give --target class"
+        )
 
 
 def _show_predictions(done: "PredictionSummary", output: Path, prefix: str) -> None:
@@ -134,7 +141,7 @@ def site(
     plot: options.Plot = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
-    memory: options.Memory = 4.0,
+    memory: options.Memory = MEMORY,
     as_json: options.AsJson = False,
 ) -> None:
     """May the model be used at a site whose outcomes are not known yet?
@@ -233,7 +240,7 @@ def _bar(what: str) -> Iterator[Any]:
     """Show a progress bar, and warnings as lines after it."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with (
-        Progress(*columns, console=messages, transient=True) as bar,
+        LoggedProgress(*columns, console=messages, transient=True) as bar,
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")

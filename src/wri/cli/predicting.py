@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from wri.datasets.table_chunks import TableFile, as_numbers
 from wri.datasets.table_files import check_memory
 from wri.errors import InputError, listed
 from wri.estimators.evidence import Assessment
+from wri.estimators.pictures import UNREADABLE
 from wri.estimators.pipeline import last_step
 from wri.evaluation.outcomes import Outcomes
 from wri.ood.unseen import UnseenCount
@@ -255,18 +257,33 @@ def _check_kept(table: TableFile, keep: Collection[str] | None) -> list[str]:
 
 
 def predict_pictures(
-    model: "PictureClassifier", folder: Path, output: Path, prefix: str, progress: Share
+    model: "PictureClassifier",
+    folder: Path,
+    output: Path,
+    target: str | None = None,
+    prefix: str = "",
+    progress: Share = lambda share: None,
 ) -> PredictionSummary:
-    """Write a table with one row per picture in a folder and its subfolders, in their order."""
+    """Write a table with one row per picture in a folder and its subfolders, in their order.
+
+    With `target` the outcome of a picture is the name of the folder that it lies in.
+    """
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
     if not paths:
         raise InputError(f"{folder} holds no pictures ({', '.join(sorted(SUFFIXES))})")
     done = PredictionSummary(positive=positive_class(model))
+    if target is not None:
+        _check_class_folders(paths, model.classes_.tolist())
+        done.outcomes = Outcomes(model.estimator_, target)
     with writer_for(output) as writer:
         for start in range(0, len(paths), AT_ONCE):
             some = paths[start : start + AT_ONCE]
             judged = model.assess(some)
             done.count(judged)
+            if done.outcomes is not None:
+                readable = judged.verdicts != UNREADABLE
+                labels = pd.Series([_class_of(path) for path in some], dtype=object)
+                done.outcomes.add(labels.where(readable), judged)
             done.add_time("evaluation")
             added = added_columns(model, judged, prefix)
             added.insert(0, "picture", [str(path.relative_to(folder)) for path in some])
@@ -274,3 +291,17 @@ def predict_pictures(
             done.add_time("writing")
             progress((start + len(some)) / len(paths))
     return done
+
+
+def _class_of(path: Path) -> str:
+    return normalize("NFC", path.parent.name)  # as `ImageFolder` names classes
+
+
+def _check_class_folders(paths: Collection[Path], classes: Collection[Any]) -> None:
+    """Refuse pictures outside of folders of the model's classes, before the first is read."""
+    for path in paths:
+        if _class_of(path) not in classes:
+            raise InputError(
+                f"--target class: {path} lies in no folder of a class of the model, "
+                f"{listed([str(each) for each in classes])}; rename the folder, or omit --target"
+            )

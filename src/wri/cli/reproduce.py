@@ -13,8 +13,8 @@ import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
-from wri.cli.console import console, echo, make_progress, print_error, update
-from wri.errors import InputError, shorten
+from wri.cli.console import console, echo, make_progress, print_error, print_note, update
+from wri.errors import InputError, MissingDataError, shorten
 from wri.paper.experiments import (
     BACKEND,
     EXPERIMENTS,
@@ -36,7 +36,8 @@ Examples:
 
 `wri reproduce all`
 
-Exit codes: 0 done, 2 wrong input or missing data, 3 Ray was lost, 130 interrupted, 143 terminated.
+Exit codes: 0 done (`all` lists what it has no data for), 2 wrong input or missing data, 3 Ray was
+lost, 130 interrupted, 143 terminated.
 """
 
 
@@ -172,10 +173,16 @@ def reproduce(
         check_pages(markdown, [name for each in outputs for name in each])
     about = {name: line for each in EXPERIMENTS.values() for name, line in each.outputs.items()}
     results: list[Result] = []
+    missing: dict[str, str] = {}
     page, failed = None, False
     for task in tasks:
         try:
             found = _run(task)
+        except MissingDataError as error:
+            if len(tasks) == 1:
+                raise
+            missing[", ".join(EXPERIMENTS[task.name].outputs)] = str(error)
+            found = []
         except InputError as error:
             if len(tasks) == 1:
                 raise
@@ -187,7 +194,10 @@ def reproduce(
             if markdown is not None:
                 write_markdown(result, about[result.experiment], command, task.seed, markdown)
         results += found
-        page = write_results(results, about, command, folder)  # after each result, to lose none
+        if results:  # after each of them, to lose none
+            page = write_results(results, about, command, folder, missing)
+    for names, remedy in missing.items():
+        print_note(f"not computed, data are missing: {names}: {remedy}")
     if page is not None and not as_json:
         console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
     if failed:
@@ -219,6 +229,8 @@ def _run(task: ExperimentTask) -> "list[Result]":
 
 def _show(result: "Result", as_json: bool) -> None:
     """Print one JSON document, or the tables and the paths of figures."""
+    from wri.paper.results.result import QUICK
+
     if as_json:
         echo(json.dumps(result.as_json()))
         return
@@ -231,6 +243,8 @@ def _show(result: "Result", as_json: bool) -> None:
         for algorithm, cells in table.lines:
             shown.add_row(algorithm, *["" if cell is None else _cell(cell) for cell in cells])
         console.print(shown)
+    if result.quick:
+        console.print(QUICK, markup=False, highlight=False)
     console.print(f"{result.what_is_shown} {result.seconds:.1f} s.", highlight=False)
     for note in result.notes:
         console.print(note, markup=False, highlight=False)

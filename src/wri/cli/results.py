@@ -1,7 +1,8 @@
 """The commands `wri results`, `wri results export` and `wri results import`."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +17,7 @@ from wri.errors import InputError, check_option
 from wri.number_text import write_number
 
 if TYPE_CHECKING:
+    from wri.datasets.environments import SiteRows
     from wri.integrations.domainbed import FolderNote
     from wri.sweep import BestModel, DatasetInfo, Outcome
 
@@ -166,12 +168,36 @@ def _fit(
     (model,) = models
     fingerprint, info = next((f, i) for f, i in kept.infos.items() if i.name == model.dataset)
     rows = reload(info, fingerprint, data)
-    estimator = ESTIMATORS[f"{OBJECTIVES[model.algorithm].label}{_kind(model)}"]
+    kind = ESTIMATORS[f"{OBJECTIVES[model.algorithm].label}{_kind(model)}"]
+    estimator = kind.from_spec(model.model, random_state=seed)
+    if info.source.get("categories"):
+        estimator, rows = _before_encoding(estimator, info.source, data)
     with make_progress() as bar:
         bar.add_task("training on all environments", total=None)
-        fitted = estimator.from_spec(model.model, random_state=seed).fit(*rows)
+        fitted = estimator.fit(*rows)
     fitted.save(folder)
     return folder
+
+
+def _before_encoding(
+    estimator: Any, source: Mapping[str, str], moved: Path | None
+) -> "tuple[Any, SiteRows]":
+    """Return a pipeline that encodes the categories itself, and the rows as they are in the file.
+
+    The saved model then takes the columns of the file.
+    """
+    from wri.datasets.environments import SiteRows
+    from wri.datasets.table_rows import describe_columns, read_rows
+    from wri.estimators.pipeline import make_pipeline
+    from wri.sweep.data import listed_columns
+
+    lists = listed_columns(source)
+    path, target, env = moved or Path(source["path"]), source["target"], source["environment"]
+    rows = read_rows([path], target, env, task=source["task"], leave_out=lists["leave_out"])
+    schema = describe_columns([str(name) for name in rows.X.columns], lists["categories"])
+    schema = replace(schema, rows=len(rows.y), target=target, environment=env)
+    steps = schema.make_preprocessing()
+    return make_pipeline(*steps, estimator), SiteRows(rows.X, rows.y, rows.groups)
 
 
 def _print_best_json(

@@ -1,20 +1,23 @@
 """The command `wri sweep`."""
 
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wri.cli import options
 from wri.cli.console import describe, echo, make_progress, print_note, update
 from wri.cli.options import ON_REQUEST, SELECTIONS
 from wri.errors import InputError, shorten
 from wri.number_text import write_number
+from wri.presets import FALLBACK
 from wri.registry import PAPER
 
 if TYPE_CHECKING:
+    from wri.features import FeatureLayer
     from wri.sweep import Backend, Store, Sweep, SweepData
 
 DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name not in ON_REQUEST)
@@ -31,6 +34,8 @@ Examples:
 
 `wri sweep --data rows.csv --target y --env site --draws 10 --store sweep.db --dry-run`
 
+`wri sweep --images photos/ --draws 10 --trials 5 --store sweep.db`
+
 Exit codes: 0 done, 2 wrong input, 3 Ray was lost, 130 interrupted, 143 terminated (the last three
 keep finished runs).
 """
@@ -40,9 +45,14 @@ def sweep(
     store: options.StoreFile,
     datasets: options.Datasets = None,
     data: options.DataFile = None,
+    images: options.Images = None,
+    backbone: options.BackboneName = None,
+    feature_layer: options.FeatureWidths = None,
     target: options.Target = None,
     env: options.Env = None,
     task: options.Task = None,
+    drop: options.Drop = None,
+    category: options.Category = None,
     algorithms: options.Algorithms = None,
     plugin: options.Plugins = None,
     draws: options.Draws = 1,
@@ -58,38 +68,34 @@ def sweep(
     set_: options.Set = None,
     measure: options.MeasureName = None,
     record: options.Recorded = None,
-    memory: options.Memory = 2.0,
+    memory: options.Memory = options.MEMORY,
     backend: options.Backend = "local",
     dry_run: options.DryRun = False,
     repair: options.Repair = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Train algorithms × held-out environments × draws × trials, and keep every checkpoint."""
-    from wri.objectives.plugins import load_plugin
-    from wri.sweep import Sweep, SweepSpec, load_data, open_backend
+    from wri.sweep import Sweep, SweepSpec, open_backend
 
-    for each in plugin or []:
-        load_plugin(each)
+    _load_plugins(plugin or [])
     used = open_backend(backend)
     chosen = tuple(selection or DEFAULT_SELECTIONS)
-    if data is not None:
-        _check_size(data, memory)
-    rows = load_data(datasets or [], data, target, env, task)
+    columns = {"target": target, "environment": env, "task": task}
+    lists = {"leave_out": drop or (), "categories": category or ()}
+    rows = _load_tables(datasets, data, images, {**columns, **lists}, feature_layer, memory)
+    trained: dict[str, Any] = {"draws": draws, "trials": trials, "first_trial": first_trial}
+    trained |= {"steps": steps, "hidden": read_hidden(hidden), "standardise": standardise}
     spec = SweepSpec(
         tuple(name.lower() for name in algorithms or PAPER),
-        draws=draws,
-        trials=trials,
-        steps=steps,
+        **trained,
         checkpoint_every=checkpoint_every,
         selections=chosen,
         test_envs=None if test_envs is None else tuple(test_envs),
-        preset=preset or rows[0].preset,
-        hidden=read_hidden(hidden),
-        standardise=standardise,
+        preset=preset or (rows[0].preset if rows else FALLBACK),
         overrides=_numbers(set_ or []),
-        first_trial=first_trial,
         measures=None if record is None else tuple(record),
     )
+    rows += _load_images(images, backbone, feature_layer)
     planned = Sweep(spec, rows, _memory_left(memory, used.overhead(rows)))
     if dry_run:
         _forecast(planned, store, as_json)
@@ -97,11 +103,62 @@ def sweep(
         _train(planned, store, used, chosen, measure, repair, as_json)
 
 
-def _check_size(path: Path, gigabytes: float) -> None:
+def _load_plugins(names: list[str]) -> None:
+    from wri.objectives.plugins import load_plugin
+
+    for each in names:
+        load_plugin(each)
+
+
+def _load_tables(
+    names: list[str] | None,
+    path: Path | None,
+    images: Path | None,
+    columns: Mapping[str, Any],
+    widths: str | None,
+    memory: float,
+) -> "list[SweepData]":
+    """Return built-in tables and one from a file, whose columns are given as for `load_data`."""
+    from wri.sweep import load_data
+    from wri.sweep.data import with_layer
+
+    listed = columns["leave_out"] or columns["categories"]
+    if images is not None and not (names or path or listed):
+        return []
+    _check_size(path, memory)
+    tables = load_data(names or [], path, **columns)
+    return [with_layer(each, _read_layer(widths)) for each in tables]
+
+
+def _load_images(
+    folder: Path | None, backbone: str | None, widths: str | None
+) -> "list[SweepData]":
+    """Return the features of a folder's pictures, with a bar while they are made; none without."""
+    from wri.datasets import ImageFolder
+    from wri.sweep import SweepData
+
+    if folder is None:
+        if backbone is not None:
+            raise InputError("--backbone is for pictures; name their folder with --images")
+        return []
+    pictures, layer = ImageFolder(folder), _read_layer("64,32" if widths is None else widths)
+    with make_progress() as bar:
+        report = partial(update, bar, bar.add_task("features of pictures", total=None))
+        return [SweepData.from_images(pictures, backbone, layer=layer, progress=report)]
+
+
+def _read_layer(text: str | None) -> "FeatureLayer | None":
+    from wri.features import FeatureLayer
+
+    widths = read_hidden(text, "--feature-layer")
+    return FeatureLayer(widths) if widths else None
+
+
+def _check_size(path: Path | None, gigabytes: float) -> None:
     """Refuse a table that would not fit in memory, before it is read."""
     from wri.datasets.table_files import reading_bytes
 
-    needed = reading_bytes(path)
+    needed = 0.0 if path is None else reading_bytes(path)
     if needed > gigabytes * 1e9:
         raise InputError(
             f"{shorten(path)} needs about {write_number(needed / 1e9, 2)} GB to be read, but "
@@ -179,9 +236,11 @@ def _describe(data: "SweepData", preset: str) -> str:
     classes = data.bank.n_classes
     target = "a number" if classes is None else f"one of {classes} classes"
     n_rows, n_columns = data.bank.features.shape
+    widths = " or ".join(map(str, data.layer.widths)) if data.layer else ""
+    layer = f"; a feature layer of {widths} in each trial" if widths else ""
     return (
         f"{data.name}: {n_rows} rows, {n_columns} columns, {len(data.names)} environments; the "
-        f"target is {target}; preset {preset}\n"
+        f"target is {target}; preset {preset}{layer}\n"
     )
 
 
@@ -192,8 +251,8 @@ def _say_stopped(store: "Store") -> None:
     )
 
 
-def read_hidden(text: str | None) -> tuple[int, ...] | None:
-    """Read widths from "32,16"; "0" is a linear predictor."""
+def read_hidden(text: str | None, flag: str = "--hidden") -> tuple[int, ...] | None:
+    """Read widths of layers from "32,16"; "0" is no layer."""
     if text is None:
         return None
     try:
@@ -201,7 +260,7 @@ def read_hidden(text: str | None) -> tuple[int, ...] | None:
     except ValueError:
         widths = ()
     if not widths or (min(widths) < 1 and widths != (0,)):
-        raise InputError(f"--hidden {text} must be widths such as 32,16, or 0 for none")
+        raise InputError(f"{flag} {text} must be widths such as 32,16, or 0 for none")
     return () if widths == (0,) else widths
 
 

@@ -94,7 +94,7 @@ def check_output(output: Path, table: TableFile | None = None) -> None:
         raise InputError(f"{where} is a folder; name a file in it")
     if not output.parent.is_dir():
         raise InputError(f"{where}: {output.parent} is not a folder; create it first")
-    if output.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet"):
+    if output.suffix.lower() not in (".csv", ".parquet"):
         raise InputError(f"{where} must end in .csv or .parquet")
     if table is not None and output.exists() and output.samefile(table.path):
         raise InputError(f"{where} is the file of the rows; choose another name")
@@ -113,7 +113,7 @@ def _open(part: Path, ending: str, table: TableFile | None) -> TextWriter | Parq
         return ParquetWriter(part)
     dialect = None if table is None else table.dialect
     if dialect is None:
-        return TextWriter(part, "\t" if ending == ".tsv" else ",", ".", "utf-8")
+        return TextWriter(part, ",", ".", "utf-8")
     marked = "utf-8-sig" if dialect.encoding == "utf-8-sig" else "utf-8"
     return TextWriter(part, dialect.delimiter, dialect.decimal, marked)
 

@@ -2,6 +2,7 @@
 
 from wri.datasets.catalogue import BUILTIN, load_builtin
 from wri.datasets.environments import Environment, LabelledFile, joined
+from wri.datasets.fashion_mnist import load_fashion_mnist, where_fashion_mnist
 from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.hospitals import Hospital, hospitals
@@ -39,11 +40,13 @@ __all__ = [
     "hospitals",
     "joined",
     "load_builtin",
+    "load_fashion_mnist",
     "load_heart",
     "load_images",
     "load_mnist",
     "read_table",
     "threshold_hospitals",
+    "where_fashion_mnist",
     "where_heart",
     "where_images",
     "where_mnist",

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wri.cache import cache_folder
-from wri.datasets import heart, mnist
+from wri.datasets import fashion_mnist, heart, mnist
 from wri.datasets.environments import Environment
+from wri.datasets.fashion_mnist import where_fashion_mnist
 from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.hospitals import REVERSED, TRAINING, hospitals
@@ -50,6 +51,13 @@ BUILTIN = {
         lambda seed: hospitals(ROWS, seed, (*TRAINING, REVERSED)),
     ),
 }
+
+TITLES = {
+    "mnist": ("MNIST", "tables 1 to 3"),
+    "heart": ("heart disease", "four hospitals"),
+    "fashion-mnist": ("Fashion-MNIST", "in the digits' place"),
+}
+"""Title of a published table, and what it is for."""
 
 
 def load_builtin(name: str, seed: int = 0) -> list[Environment]:
@@ -104,6 +112,12 @@ def dataset_locations() -> dict[str, Any]:
             "remedy": heart.REMEDY,
             "licence": heart.LICENCE,
         },
+        "fashion-mnist": {
+            "found": where_fashion_mnist(),
+            "for": ["python studies/fashion.py"],
+            "remedy": fashion_mnist.REMEDY,
+            "licence": fashion_mnist.LICENCE,
+        },
         "pictures": {
             each.name: {
                 "found": where_images(name),
@@ -126,7 +140,7 @@ def as_lines(document: dict[str, Any]) -> list[str]:
             "this package, MIT"
             for name, about in made
         ),
-        *(_published(name, document[name]) for name in PUBLISHED),
+        *(_published(name, document[name]) for name in TITLES),
         *(_pictures(name, entry) for name, entry in document["pictures"].items()),
         f"features and downloads are kept in {document['cache']}",
     ]
@@ -136,11 +150,11 @@ def one_dataset(name: str) -> dict[str, Any]:
     """Return the document of `wri data NAME --json`."""
     if name.lower() in IMAGE_SETS:
         return describe_images(name)
-    if name.lower() in PUBLISHED:
+    if name.lower() in TITLES:
         return {"name": name.lower(), **dataset_locations()[name.lower()]}
     if name in BUILTIN:
         return {"name": name, "holds": BUILTIN[name].about, "found": "made on the spot"}
-    known = ", ".join([*BUILTIN, *PUBLISHED, *(each.name for each in IMAGE_SETS.values())])
+    known = ", ".join([*BUILTIN, *TITLES, *(each.name for each in IMAGE_SETS.values())])
     raise InputError(f"there is no data set {name!r}, only {known}")
 
 
@@ -154,20 +168,18 @@ def one_as_lines(document: dict[str, Any]) -> list[str]:
     """Return the document of one data set as lines of text."""
     if "looked_for" in document:
         return describe_lines(document)
-    if document["name"] in PUBLISHED:
+    if document["name"] in TITLES:
         return [_published(document["name"], document)]
     return [f"{document['name']}: {document['holds']}; made on the spot"]
 
 
 def _published(name: str, entry: dict[str, Any]) -> str:
-    title, aside = {
-        "mnist": ("MNIST", "tables 1 to 3"),
-        "heart": ("heart disease", "four hospitals"),
-    }[name]
+    title, aside = TITLES[name]
+    fetched = f"fetched when needed, or with `{entry['fetch']}`; " if "fetch" in entry else ""
     where = (
         f"in {entry['found']}, verified when it is read"
         if entry["found"]
-        else f"not here; fetched when needed, or with `{entry['fetch']}`; {entry['remedy']}"
+        else f"not here; {fetched}{entry['remedy']}"
     )
     return f"{title}, for {', '.join(entry['for'])} ({aside}): {where}; licence: {entry['licence']}"
 

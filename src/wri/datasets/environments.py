@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,6 +30,17 @@ class Environment(NamedTuple):
     name: str
     x: np.ndarray  # [n, D]
     y: np.ndarray  # [n]
+
+
+class NamedRows(Protocol):
+    """Rows of one environment: an `Environment`, or any object with these attributes."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def x(self) -> Any: ...  # [n, D]
+    @property
+    def y(self) -> Any: ...  # [n]
 
 
 class SiteRows(NamedTuple):
@@ -92,13 +103,13 @@ class LabelledFile:
         ]
 
 
-def joined(environments: Sequence[Environment]) -> SiteRows:
+def joined(environments: Sequence[NamedRows]) -> SiteRows:
     """Join the rows of several environments for an estimator.
 
     Parameters
     ----------
     environments : sequence of Environment
-        Environments with the same columns.
+        Environments with the same columns, or any objects with `name`, `x` and `y`.
 
     Returns
     -------

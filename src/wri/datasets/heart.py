@@ -28,7 +28,7 @@ from wri.datasets.download import (
     given_folders,
     given_words,
 )
-from wri.errors import InputError
+from wri.errors import InputError, MissingDataError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,7 +152,7 @@ def _download(folder: Path, fetch: Fetch) -> list[np.ndarray]:
             contents.append(fetch(address))
             values.append(_checked(contents[-1], hospital))
         except (*FAILURES, ValueError) as error:
-            raise InputError(
+            raise MissingDataError(
                 f"heart disease was not found: not all four files in {given_words()} or {folder}, "
                 f"and UCI did not give {address} as published ({explain_failure(error)}). {REMEDY}"
             ) from error

@@ -37,7 +37,7 @@ from wri.datasets.download import (
     given_folders,
     given_words,
 )
-from wri.errors import InputError
+from wri.errors import InputError, MissingDataError
 
 
 class Mnist(NamedTuple):
@@ -168,10 +168,10 @@ def _find() -> Source | None:
 def _in_folder(folder: Path) -> Path | None:
     if (folder / ARCHIVE).is_file():
         return folder / ARCHIVE
-    return folder if all(_idx_file(folder, part) for part in PARTS) else None
+    return folder if all(find_idx(folder, part) for part in PARTS) else None
 
 
-def _idx_file(folder: Path, part: MnistArray) -> Path | None:
+def find_idx(folder: Path, part: MnistArray) -> Path | None:
     files = (folder / f"{part.idx}.gz", folder / part.idx)
     return next((file for file in files if file.is_file()), None)
 
@@ -190,17 +190,17 @@ def _load(source: Source) -> Mnist:
     path = source.path
     try:
         if path.is_dir():
-            return _checked([_read_idx(path, part) for part in PARTS])
-        return _checked(_read_npz(path) if path.suffix == ".npz" else _read_hub(path))
+            return join_parts([read_idx(find_idx(path, part), part) for part in PARTS], PARTS)
+        return join_parts(_read_npz(path) if path.suffix == ".npz" else _read_hub(path), PARTS)
     except UNREADABLE as error:
         raise InputError(
             f"{source} is not MNIST as published: {error}; remove it or fetch it again. {REMEDY}"
         ) from error
 
 
-def _checked(arrays: Sequence[np.ndarray]) -> Mnist:
+def join_parts(arrays: Sequence[np.ndarray], parts: Sequence[MnistArray]) -> Mnist:
     """Join training and test after checking each array."""
-    for part, array in zip(PARTS, arrays, strict=True):
+    for part, array in zip(parts, arrays, strict=True):
         if array.shape != part.shape or array.dtype != np.uint8:
             raise ValueError(f"{part.npz} is {array.dtype} {array.shape}, not uint8 {part.shape}")
         if sha256(np.ascontiguousarray(array).data).hexdigest() != part.sha256:
@@ -217,8 +217,7 @@ def _read_npz(path: Path) -> list[np.ndarray]:
         return [archive[part.npz] for part in PARTS]
 
 
-def _read_idx(folder: Path, part: MnistArray) -> np.ndarray:
-    path = _idx_file(folder, part)
+def read_idx(path: Path | None, part: MnistArray) -> np.ndarray:
     if path is None:
         raise ValueError(f"{part.idx} is missing")
     return _parse_idx(path.read_bytes(), part)
@@ -273,7 +272,7 @@ def _download(folder: Path, fetch: Fetch) -> Mnist:
     for mirror in MIRRORS:
         try:
             arrays = [_parse_idx(fetch(f"{mirror}{part.idx}.gz"), part) for part in PARTS]
-            mnist = _checked(arrays)
+            mnist = join_parts(arrays, PARTS)
         except UNREADABLE as error:
             failures.append(f"{mirror} ({explain_failure(error)})")
             continue
@@ -281,7 +280,7 @@ def _download(folder: Path, fetch: Fetch) -> Mnist:
             named = {part.npz: array for part, array in zip(PARTS, arrays, strict=True)}
             write_arrays(folder / ARCHIVE, named, compressed=True)
         return mnist
-    raise InputError(
+    raise MissingDataError(
         f"MNIST was not found: neither {ARCHIVE} nor the idx files in {given_words()} or {folder}, "
         f"no installed {HUB}, and no mirror gave it: {', '.join(failures)}. {REMEDY}"
     )

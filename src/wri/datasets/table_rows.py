@@ -1,7 +1,8 @@
 """Rows of tables with a target and a site, read from files.
 
 `read_rows` reads raw columns of one or several files, for models with preprocessing. `read_table`
-reads numeric features of one file, by environment. Names of environments and classes are the texts
+reads numeric features of one file, by environment; columns of categories become one column per
+category. Names of environments and classes are the texts
 of the cells, in natural order: "2" before "10", "site 2" before "site 10". Rows in messages are
 counted from 1, below the header and without blank lines.
 """
@@ -24,6 +25,8 @@ from wri.rows import find_missing
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from wri.datasets.schema import TableSchema
 
 FROM_FILE = "file"  # name of the environment column if each file is an environment
 
@@ -242,7 +245,13 @@ def digest_file(path: Path) -> str:
 
 
 def read_table(
-    path: str | Path, target: str, environment: str, task: str | None = None
+    path: str | Path,
+    target: str,
+    environment: str,
+    task: str | None = None,
+    *,
+    leave_out: Collection[str] = (),
+    categories: Collection[str] = (),
 ) -> LabelledFile:
     r"""Read a table of numeric features with a target and an environment per row.
 
@@ -259,6 +268,11 @@ def read_table(
     task : {"classes", "numbers"} or None, default=None
         "classes": each different target is a class. None: targets are numbers if they are fractions
         with more than 20 different values, or numbers of which most differ.
+    leave_out : collection of str, default=()
+        Columns that are not used.
+    categories : collection of str, default=()
+        Columns of categories, encoded as `TableSchema` does: behind the numbers, one column per
+        category; rare ones share one.
 
     Returns
     -------
@@ -286,12 +300,36 @@ def read_table(
         check_option("task", task, TASKS)
     if target == environment:
         raise InputError(f"target and environment are both {target!r}; name two columns")
+    for name in (target, environment):
+        if name in (*leave_out, *categories):
+            raise InputError(
+                f"column {name!r} is the target or the environment; remove it from --drop and "
+                "--category"
+            )
     check = partial(check_names, target=target, environment=environment)
-    features = read_frame(path, check, labels=(environment,), texts=(target,)).frame
-    names, sites = read_labels(path, environment, features.pop(environment), any_text=True)
-    sizes = count_environments(path, environment, names, sites, "environment")
-    classes, y = read_targets(path, target, features.pop(target), task)
-    _check_numbers(path, features)
+    frame = read_frame(path, check, labels=(environment,), texts=(target,)).frame
+    (features,) = leave_columns_out([frame], leave_out, [str(name) for name in frame.columns])
+    check(Path(path), list(features.columns))
+    targets, places = features.pop(target), features.pop(environment)
+    return label_rows(path, features, targets, places, task, categories)
+
+
+def label_rows(
+    path: str | Path,
+    features: "pd.DataFrame",
+    targets: "pd.Series",
+    places: "pd.Series",
+    task: str | None,
+    categories: Collection[str] = (),
+) -> LabelledFile:
+    """Return rows by environment; messages name `path` and the columns."""
+    names, sites = read_labels(path, str(places.name), places, any_text=True)
+    sizes = count_environments(path, str(places.name), names, sites, "environment")
+    classes, y = read_targets(path, str(targets.name), targets, task)
+    schema = describe_columns([str(name) for name in features.columns], categories)
+    _check_numbers(path, features.drop(columns=[*categories]))
+    if categories:
+        features = _encode(features, schema)
     order = np.argsort(sites, kind="stable")
     return LabelledFile(
         x=_matrix(features, order),
@@ -301,6 +339,35 @@ def read_table(
         features=tuple(features.columns),
         classes=classes,
     )
+
+
+def describe_columns(names: Collection[str], categories: Collection[str]) -> "TableSchema":
+    """Return the schema of a table whose other columns are numbers."""
+    from wri.datasets.columns import Column
+    from wri.datasets.schema import TableSchema
+
+    unknown = [name for name in categories if name not in names]
+    if unknown:
+        raise InputError(
+            f"--category {listed(unknown, SHOWN)}: there is no such column of features; the table "
+            f"has {listed(names, SHOWN)}"
+        )
+    return TableSchema(
+        tuple(Column(name, "category" if name in categories else "number") for name in names)
+    )
+
+
+def _encode(features: "pd.DataFrame", schema: "TableSchema") -> "pd.DataFrame":
+    """Return numbers, then one column per category, named such as "ward = north"."""
+    import pandas as pd
+    from sklearn.pipeline import make_pipeline
+
+    from wri.datasets.schema import readable_names
+
+    steps = make_pipeline(*replace(schema, rows=len(features)).make_preprocessing())
+    cells = steps.fit_transform(features)
+    names = readable_names(steps.get_feature_names_out(), schema.features)
+    return pd.DataFrame(cells, columns=list(names))
 
 
 def _matrix(features: "pd.DataFrame", rows: np.ndarray) -> np.ndarray:  # [n, D]
@@ -337,5 +404,5 @@ def _check_numbers(path: str | Path, features: "pd.DataFrame") -> None:
         cell = shorten(column.iloc[row])
         raise InputError(
             f"{path}: column {shorten(texts[0])!r}, row {row + 1} is {cell!r}, not a "
-            f"number; encode or drop {listed(texts, SHOWN)}"
+            f"number; encode or drop {listed(texts, SHOWN)} (wri sweep: --category, --drop)"
         )

@@ -28,7 +28,6 @@ mean of b over y: they give every environment the same mean probability. Two env
 p(e | A), for which the preset for coloured digits was chosen.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -40,7 +39,7 @@ from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
 from wri.densities.classifier import ClassifierTraining
-from wri.errors import check_option
+from wri.errors import check_option, warn_caller
 from wri.stacked import Network, generator
 
 Terms = Literal["plain", "squares", "products"]
@@ -148,10 +147,9 @@ class LabelAwareClassifier(Density):
         edges = _edges(targets, self.bins)
         labels = [_classes(own, edges) for own in targets]
         if not _common_classes(labels, 1 + max(int(own.max()) for own in labels)):
-            warnings.warn(
+            warn_caller(
                 "no class occurs in every environment, so the label cannot show which part of the "
-                "shift is invariant; weights use x alone",
-                stacklevel=2,
+                "shift is invariant; weights use x alone"
             )
             labels = [torch.zeros_like(own) for own in labels]
         every, flat = self._fit_every(rows, labels, plain[0].shape[1])

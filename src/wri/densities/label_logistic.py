@@ -15,7 +15,6 @@ with equal numbers of rows; classes that some environment lacks do not enter A. 
 than `MOST_ROWS` rows a sample is used, drawn by the contents of the rows.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -28,6 +27,7 @@ from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
 from wri.densities.relevant_columns import column_shares
+from wri.errors import warn_caller
 from wri.rows import hash_contents
 from wri.stacked.linear import LinearSolver, MemoryTable, Sums
 
@@ -313,10 +313,9 @@ def _label_codes(
     common = sorted(set.intersection(*present))
     if len(common) < 2:
         if not common:
-            warnings.warn(
+            warn_caller(
                 "no class occurs in every environment, so the label cannot show which part of the "
-                "shift is invariant; weights use x alone",
-                stacklevel=2,
+                "shift is invariant; weights use x alone"
             )
         return np.zeros((len(joined), 0))
     every = np.concatenate(codes)

@@ -62,7 +62,7 @@ from wri.objectives import Objective
 from wri.ood.evidence import Evidence, RowEvidence
 from wri.ood.held_out import ColumnRanges, HeldOutRows, LeftOutSites
 from wri.progress import progress_bar
-from wri.rows import Scaling, name_large_numbers, refuse_infinite, without_gradient
+from wri.rows import Scaling, name_unreadable_cells, refuse_infinite, without_gradient
 from wri.stacked import Loss, View
 from wri.training import ModelSpec
 
@@ -239,7 +239,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         self._check_parameters()
         X, y, environments, weights = read_rows(self, X, y, groups, sample_weight)
         targets = self._encode(y)
-        check_environments(self, environments, targets, stacklevel=3)
+        check_environments(self, environments, targets)
         self.environments_, self.n_environments_ = environments.labels, len(environments.labels)
         self.fit_summary_: Any = None  # what `wri fit` measured; it fills it in
         seed, share = read_seed(self.random_state), self.validation_fraction
@@ -284,7 +284,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         if record.diverged_at is not None:
             raise InputError(f"training diverged at step {record.diverged_at}; lower learning_rate")
         self._take(run, record)
-        check_overlap(self, problem, stacklevel=3)
+        check_overlap(self, problem)
 
     def _take_evidence(self, problem: Problem, without: "EnvironmentEstimator") -> None:
         """Fit the evidence, with thresholds by the estimator that has not seen held-out rows."""
@@ -313,7 +313,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         """Return the checked table in the form that the predictor takes."""
         check_is_fitted(self, "evidence_")
         X = self._known_columns(without_column(without_gradient(X), self.environment))
-        with name_large_numbers(X=X):
+        with name_unreadable_cells(X=X):
             X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
         self._check_cells(X)
         return self._prepare(X)

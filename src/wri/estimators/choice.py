@@ -21,7 +21,6 @@ taken from other rows of it. Rows are drawn in the order of their contents, so t
 table does not matter.
 """
 
-import warnings
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 
 from wri.diagnosis.changing_features import flagged_columns
-from wri.errors import InputError
+from wri.errors import InputError, warn_caller
 from wri.estimators.inputs import hash_rows
 from wri.estimators.problem import Problem
 from wri.futures import FUTURES, LIKE, SENTENCES, Future, future_rows
@@ -274,7 +273,7 @@ def _describe_defaults(model: "EnvironmentEstimator") -> str:
     there = "there is one" if count == 1 else f"there are {count}"
     reason = f"{asked} at least three environments, {there}: default hyper-parameters are used{end}"
     if has_candidates:
-        warnings.warn(reason, stacklevel=6 if model.early_stopping else 5)
+        warn_caller(reason)
     return reason
 
 

@@ -14,6 +14,7 @@ from wri.estimators.network import Estimator
 from wri.estimators.trees import TreeEstimator
 from wri.objectives import Objective, register
 from wri.registry import ALGORITHMS, OBJECTIVES, AlgorithmEntry, ObjectiveEntry
+from wri.rows import name_unreadable_cells
 from wri.stacked import CROSS_ENTROPY, SQUARED
 
 LARGEST = 1e150  # of a target, so that its square is finite
@@ -153,7 +154,8 @@ class Regressor(RegressorMixin, EnvironmentEstimator):  # type: ignore[misc]
         return self.target_scaling_.undo(outputs)
 
     def _encode(self, y: np.ndarray) -> np.ndarray:
-        numbers = np.asarray(y, np.float64)
+        with name_unreadable_cells(y=y):
+            numbers = np.asarray(y, np.float64)
         largest = float(np.abs(numbers).max())
         if largest and not 1 / LARGEST < largest < LARGEST:
             raise InputError(

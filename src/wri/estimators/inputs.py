@@ -15,7 +15,6 @@ Ranks do not depend on units, and sums not on the order of what is added. In tab
 `RANKED` rows the values themselves take the place of ranks.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from numbers import Integral, Real
@@ -27,12 +26,12 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from wri.errors import LARGEST, InputError, check_size, shorten
+from wri.errors import LARGEST, InputError, check_size, shorten, warn_caller
 from wri.number_text import write_number
 from wri.rows import (
     COLUMNS_AT_ONCE,
     Environments,
-    name_large_numbers,
+    name_unreadable_cells,
     number_environments,
     scramble,
     without_gradient,
@@ -176,7 +175,7 @@ def read_rows(
     """Return checked arrays and environments of the rows with positive weight."""
     X, y = without_gradient(X), without_gradient(y)
     table, X = X, model._read_columns(without_column(X, model.environment))
-    with name_large_numbers(X=X, y=y):
+    with name_unreadable_cells(X=X, y=y):
         X, y = validate_data(
             model,
             X,
@@ -191,9 +190,9 @@ def read_rows(
     if sample_weight is None:
         return X, y, environments, None
     given = without_gradient(sample_weight)
-    with name_large_numbers(sample_weight=given):
+    with name_unreadable_cells(sample_weight=given):
         weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
-    warn_of_small_weights(weights, stacklevel=4)
+    warn_of_small_weights(weights)
     present = weights > 0
     return X[present], y[present], environments.take(present), weights[present]
 
@@ -275,7 +274,7 @@ def _codes(values: np.ndarray) -> np.ndarray:  # [D, n] -> [D, n] uint64
 
 
 def check_environments(
-    model: "EnvironmentEstimator", environments: Environments, targets: np.ndarray, stacklevel: int
+    model: "EnvironmentEstimator", environments: Environments, targets: np.ndarray
 ) -> None:
     """Refuse environments that are too small; warn of a single environment or a single class."""
     for label, rows in zip(environments.labels, environments.rows, strict=True):
@@ -285,31 +284,30 @@ def check_environments(
                 "are needed: drop or merge it"
             )
         if model._loss is not SQUARED and len(np.unique(targets[rows])) == 1:
-            warnings.warn(
+            warn_caller(
                 f"site {shorten(label)!r} holds a single class; its risk says little "
-                "about the others",
-                stacklevel=stacklevel + 1,
+                "about the others"
             )
     if len(environments.labels) == 1 and model._kind.least_environments > 1:
-        warnings.warn(
+        warn_caller(
             f"{type(model).__name__} compares environments and was given one: it trains plain ERM. "
-            "Give fit groups=, or the constructor environment='column'",
-            stacklevel=stacklevel + 1,
+            "Give fit groups=, or the constructor environment='column', a column of X. "
+            "cross_validate(groups=...) and GridSearchCV.fit(groups=...) pass groups to the "
+            "splitter only: use environment='column' there"
         )
 
 
-def warn_of_small_weights(weights: np.ndarray, stacklevel: int) -> None:
+def warn_of_small_weights(weights: np.ndarray) -> None:
     """Warn of small weights, for instance weights that sum to one.
 
     The weight decay of the predictor would then outweigh all rows.
     """
     total = weights.sum()
     if 0 < total < SMALL * len(weights):
-        warnings.warn(
+        warn_caller(
             f"sample_weight sums to {write_number(total)} for {len(weights)} rows: a weight is how "
             "often a row counts, and so few rows hardly train a predictor; multiply the weights by "
-            f"{write_number(len(weights) / total)} to count every row once on average",
-            stacklevel=stacklevel + 1,
+            f"{write_number(len(weights) / total)} to count every row once on average"
         )
 
 
@@ -342,7 +340,7 @@ def overlap_by_means(inputs: Sequence[np.ndarray]) -> np.ndarray | None:
     return 2 * (expit(ratio) * weights).sum(-1) / weights.sum()
 
 
-def check_overlap(model: "EnvironmentEstimator", problem: "Problem", stacklevel: int) -> None:
+def check_overlap(model: "EnvironmentEstimator", problem: "Problem") -> None:
     """Warn if an objective compares environments by weights and most pairs hardly overlap."""
     spec, labels, features = model.spec_, model.environments_, problem.bank.features
     if spec.objective.weighted_columns(None, 1) is None:
@@ -360,9 +358,8 @@ def check_overlap(model: "EnvironmentEstimator", problem: "Problem", stacklevel:
         return
     names = [f"{shorten(labels[i])} and {shorten(labels[j])}" for _, i, j in apart]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    warnings.warn(
+    warn_caller(
         f"{len(apart)} of {len(pairs)} pairs of sites hardly overlap "
         f"({'; '.join(names[:SHOWN])}{more}), so WRI has little to compare there and is closer "
-        "to ERM; wri diagnose, or environment_overlap in Python, shows them",
-        stacklevel=stacklevel + 1,
+        "to ERM; wri diagnose, or environment_overlap in Python, shows them"
     )

@@ -46,7 +46,8 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     workers : int or None, default=None
         Processes that read pictures and compute features. None: the number of cores, at most 8.
     verbose : bool, default=False
-        Whether to show a progress bar.
+        Whether to show progress, of the estimator's training too: a bar, or a line every half
+        minute if standard error is no terminal.
 
     Attributes
     ----------
@@ -133,7 +134,8 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.backbone_ = {"name": found.backbone, "digest": found.digest}
         self.broken_ = dict(found.broken)
         chosen = None if environments is None else environments[found.kept]
-        self.estimator_ = clone(estimator).fit(found.x, labels[found.kept], groups=chosen)
+        unfitted = clone(estimator).set_params(verbose=estimator.verbose or self.verbose)
+        self.estimator_ = unfitted.fit(found.x, labels[found.kept], groups=chosen)
         self.estimator_.backbone_ = self.backbone_
         self.classes_ = self.estimator_.classes_
         return self

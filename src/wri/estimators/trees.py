@@ -421,10 +421,10 @@ class TreeEstimator(EnvironmentEstimator):
         self.feature_importances_ = self.trees_.importances(rows)
         self.erm_importances_ = self.feature_importances_ if self.compare_erm else None
         if self.compare_erm and run.spec.compares:
-            plain = [run.without_penalty()]
-            (record,) = train_trees(
-                plain, every=run.spec.steps, n_jobs=self.n_jobs, progress=silent
-            )
+            spec = run.spec
+            erm = TreeSpec.grown("erm", spec.trees, stop_after=spec.stop_after)
+            plain = problem.run(erm, range(self.n_environments_))
+            (record,) = problem.train([plain], spec.steps, silent)
             self.erm_importances_ = record.trees.importances(rows)
 
     def _take(self, run: TreeRun, record: TreeRecord) -> None:

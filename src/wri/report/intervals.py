@@ -8,6 +8,8 @@ from scipy.stats import t
 
 from wri.errors import InputError
 
+FEWEST_FREEDOM = 2  # of an interval or standard error that is printed; two values have one
+
 
 def standard_error(values: Sequence[float] | np.ndarray) -> float | None:
     """Return s/√n with s² = Σ (x − x̄)²/(n − 1); None for one value."""
@@ -29,9 +31,16 @@ class Interval:
     low: float
     high: float
     n: int
+    freedom: int
 
     def __str__(self) -> str:
-        return f"{self.mean:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
+        return self.describe()
+
+    def describe(self, digits: int = 2) -> str:
+        """Return the mean with its interval; a single degree of freedom is too few for one."""
+        if self.freedom < FEWEST_FREEDOM:
+            return f"{self.mean:+.{digits}f} (too few repetitions for an interval)"
+        return f"{self.mean:+.{digits}f} ({self.low:+.{digits}f} to {self.high:+.{digits}f})"
 
 
 def interval(groups: Sequence[np.ndarray]) -> Interval:
@@ -47,7 +56,8 @@ def interval(groups: Sequence[np.ndarray]) -> Interval:
     pooled = sum(float(np.sum((group - np.mean(group)) ** 2)) for group in groups) / freedom
     error = float(np.sqrt(pooled * sum(1 / n for n in sizes))) / len(groups)
     half = half_width(error, freedom)
-    return Interval(mean=mean, error=error, low=mean - half, high=mean + half, n=sum(sizes))
+    ends = {"low": mean - half, "high": mean + half}
+    return Interval(mean=mean, error=error, **ends, n=sum(sizes), freedom=freedom)
 
 
 def paired_interval(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> Interval:

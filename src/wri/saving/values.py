@@ -98,6 +98,8 @@ def check_texts(names: Any, count: int) -> None:
 
 def encode_labels(labels: np.ndarray, what: str) -> dict[str, Any]:
     """Encode labels of environments or classes for JSON."""
+    if labels.dtype.kind in "mM":  # times in nanoseconds would become whole numbers
+        labels = labels.astype(f"{labels.dtype.kind}8[us]")
     try:
         return {"dtype": labels.dtype.str, "values": as_json(labels.tolist())}
     except TypeError:

@@ -20,7 +20,7 @@ import torch
 import wri
 from wri.errors import InputError, LostBackendError
 from wri.jobs import WORKER, Report, Runner, open_runner
-from wri.progress import Progress, silent
+from wri.progress import Progress, ProgressLines, part, silent
 from wri.sweep.data import SweepData
 from wri.sweep.plan import RunSpec
 from wri.sweep.store import Store
@@ -238,7 +238,8 @@ def run_sweep(
     store : Store
         Store that is open for writing. Only this process writes to it.
     progress : callable or None, default=None
-        Called with (steps done, steps in all) of the unfinished stacks.
+        Called with (steps done, steps in all) of the unfinished stacks. None: a line on standard
+        error every half minute.
     backend : Backend or None, default=None
         From `open_backend`. None: threads of this process.
 
@@ -266,10 +267,14 @@ def run_sweep(
     """
     store.plan(sweep.spec.setting, sweep.infos, sweep.new_stacks(store))
     pending = sweep.old_stacks(store)
+    groups = sweep.by_layer(pending)
+    progress, backend = progress or ProgressLines("sweep"), backend or Backend()
     try:
-        with closing((backend or Backend()).train(sweep, pending, progress)) as trained:
-            for runs, results in trained:
-                store.finish(runs, results)
+        for n, stacks in enumerate(groups):
+            progress_here = part(progress, n, len(groups))
+            with closing(backend.train(sweep, stacks, progress_here)) as trained:
+                for runs, results in trained:
+                    store.finish(runs, results)
     except LostBackendError as error:
         raise LostBackendError(
             f"Ray was lost ({error}); {len(store.finished())} finished runs are in {store.path}: "

@@ -1,6 +1,7 @@
-"""Rows of a sweep: a built-in data set by name, or a table from a file."""
+"""Rows of a sweep: from a program, a built-in data set by name, a file, or a folder of pictures."""
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from wri.datasets import Environment, LabelledFile, joined, load_builtin, read_table
-from wri.datasets.environments import SiteRows
-from wri.errors import InputError, shorten
+from wri.datasets import ImageFolder, LabelledFile, joined, load_builtin, read_table
+from wri.datasets.environments import NamedRows, SiteRows
+from wri.datasets.labels import TASKS, read_targets
+from wri.datasets.table_rows import label_rows
+from wri.errors import InputError, check_option, shorten
+from wri.features import Backbone, FeatureLayer, picture_environments
 from wri.measures import applicable_measures
 from wri.presets import FALLBACK
+from wri.progress import Progress, ProgressLines
 from wri.stacked import SQUARED
 from wri.sweep.outcomes import DatasetInfo
 from wri.training import Bank
@@ -63,11 +68,15 @@ class SweepData:
         Preset of a sweep, unless another is given.
     source : mapping of str to str, default={}
         How `reload` finds the rows again; empty if it cannot.
+    layer : FeatureLayer or None, default=None
+        Feature layer that is trained for each trial and held-out environment, on training rows of
+        the other environments; all algorithms see its features. None: they see the rows.
 
     Raises
     ------
     InputError
-        If there are fewer than two environments, or one has fewer than 5 rows.
+        If there are fewer than two environments, one has fewer than 5 rows, or there is a feature
+        layer for a target of numbers.
 
     Examples
     --------
@@ -84,8 +93,14 @@ class SweepData:
     sizes: tuple[int, ...]
     preset: str = FALLBACK
     source: Mapping[str, str] = field(default_factory=dict)
+    layer: FeatureLayer | None = None
 
     def __post_init__(self) -> None:
+        if self.layer is not None and self.bank.n_classes is None:
+            raise InputError(
+                f"the target of data set {self.name!r} is a number, but a feature layer learns "
+                "from classes; leave it out, or treat the target as classes"
+            )
         if len(self.names) < 2:
             raise InputError(
                 f"data set {self.name!r} has {len(self.names)} environment; a sweep holds one out "
@@ -98,12 +113,120 @@ class SweepData:
                     "fifth of each is held back, so at least 5 are needed: drop or merge it"
                 )
 
+    @classmethod
+    def from_rows(
+        cls,
+        name: str,
+        X: Any,
+        y: Any,
+        groups: Any,
+        *,
+        task: str | None = None,
+        layer: FeatureLayer | None = None,
+    ) -> "SweepData":
+        """Make a data set from rows, as an estimator's `fit` takes them.
+
+        Parameters
+        ----------
+        name : str
+            Name in records and tables.
+        X : array-like or DataFrame of shape (n, D)
+            Numbers without missing values.
+        y : array-like of shape (n,)
+            Targets: labels of classes, or numbers.
+        groups : array-like of shape (n,)
+            Environment of each row.
+        task : {"classes", "numbers"} or None, default=None
+            Kind of the target. None: detected.
+        layer : FeatureLayer or None, default=None
+            Feature layer in front of the algorithms.
+
+        Returns
+        -------
+        data : SweepData
+            The data set, its environments in natural order; the preset is "table" without a layer,
+            else "domainbed".
+
+        Raises
+        ------
+        InputError
+            If lengths differ or values cannot be used.
+
+        Examples
+        --------
+        >>> from wri.datasets import hospitals, joined
+        >>> from wri.sweep import SweepData
+        >>> X, y, site = joined(hospitals(20, seed=0))
+        >>> SweepData.from_rows("hospitals", X, y, site).names
+        ('east', 'north', 'south', 'west')
+        """
+        import pandas as pd
+
+        features = pd.DataFrame(X).rename(columns=str)
+        columns = {"y": np.asarray(y), "groups": np.asarray(groups)}
+        for what, values in columns.items():
+            if values.shape != (len(features),):
+                raise InputError(
+                    f"{what} of {name!r} has the shape {values.shape} for {len(features)} rows of "
+                    "X; give one value for each row"
+                )
+        if task is not None:
+            check_option("task", task, TASKS)
+        targets, places = (pd.Series(values, name=what) for what, values in columns.items())
+        made = _from_labelled(name, label_rows(name, features, targets, places, task), {})
+        return with_layer(made, layer)
+
+    @classmethod
+    def from_images(
+        cls,
+        folder: ImageFolder,
+        backbone: Backbone | str | None = None,
+        *,
+        name: str | None = None,
+        layer: FeatureLayer | None = FeatureLayer(),  # noqa: B008  (it is frozen)
+        progress: Progress | None = None,
+    ) -> "SweepData":
+        """Make a data set from a folder of pictures, whose domains are the environments.
+
+        Parameters
+        ----------
+        folder : ImageFolder
+            The pictures. Files that cannot be read are named in a warning and left out.
+        backbone : Backbone, str or None, default=None
+            Backbone that makes features, which are kept on disk. None: EfficientNet-Lite0.
+        name : str or None, default=None
+            Name in records and tables. None: that of the folder.
+        layer : FeatureLayer or None, default=FeatureLayer()
+            Feature layer in front of the algorithms. None: they see the backbone's features.
+        progress : callable or None, default=None
+            Called with (done, of) pictures. None: a line on standard error every half minute.
+
+        Returns
+        -------
+        data : SweepData
+            The data set.
+
+        Examples
+        --------
+        >>> from wri.datasets import ImageFolder
+        >>> from wri.sweep import SweepData
+        >>> SweepData.from_images(ImageFolder("PACS")).names  # doctest: +SKIP
+        ('art_painting', 'cartoon', 'photo', 'sketch')
+        """
+        root = folder.root.resolve()
+        report = progress or ProgressLines("features of pictures")
+        environments = picture_environments(folder, backbone, progress=report)
+        made = gather(name or root.name, environments, classes=len(folder.classes))
+        return with_layer(replace(made, source={"images": str(root)}), layer)
+
     @cached_property
     def fingerprint(self) -> str:
         """Hash of names and rows: changed data are other runs."""
         digest = hashlib.sha256(repr((self.names, self.sizes, self.bank.loss.name)).encode())
         for rows in (self.bank.features, self.bank.targets):
             digest.update(np.ascontiguousarray(rows).data)
+        if self.layer is not None:
+            digest.update(repr(self.layer).encode())
         return digest.hexdigest()[:16]
 
     @cached_property
@@ -178,17 +301,25 @@ def constant_measures(bank: Bank, rows: np.ndarray) -> dict[str, float]:
     return {"accuracy": float(shares.max()), "loss": entropy, "auroc": 0.5}
 
 
-def gather(name: str, environments: Sequence[Environment], classes: int | None = None) -> SweepData:
-    """Make a data set of a sweep from environments with classes.
+def gather(
+    name: str,
+    environments: Sequence[NamedRows],
+    classes: int | None = None,
+    task: str | None = None,
+) -> SweepData:
+    """Make a data set of a sweep from environments.
 
     Parameters
     ----------
     name : str
         Name in records and tables.
     environments : sequence of Environment
-        The environments.
+        The environments, or any objects with `name`, `x` and `y`; arrays or DataFrames.
     classes : int or None, default=None
         Number of classes. None: counted from the targets.
+    task : {"classes", "numbers"} or None, default=None
+        Kind of the target. None: whole numbers from 0 are class numbers, other targets are labels
+        of classes, or numbers if they are fractions with many different values.
 
     Returns
     -------
@@ -202,13 +333,73 @@ def gather(name: str, environments: Sequence[Environment], classes: int | None =
     >>> gather("hospitals", hospitals(20, seed=0)).bank.features.shape
     (80, 3)
     """
+    if task is not None:
+        check_option("task", task, TASKS)
+    _check_alike(name, environments)
     rows = joined(environments)
+    if task == "numbers" or (classes is None and not _are_class_numbers(rows.y)):
+        labels, y = read_targets(name, "y", rows.y, task)
+        bank = Bank(rows.x, y, classes=len(labels)) if labels else Bank(rows.x, y, loss=SQUARED)
+    else:
+        bank = Bank(rows.x, rows.y, classes=classes)
     return SweepData(
         name=name,
-        names=tuple(each.name for each in environments),
-        bank=Bank(rows.x, rows.y, classes=classes),
+        names=tuple(str(each.name) for each in environments),
+        bank=bank,
         sizes=tuple(len(each.y) for each in environments),
     )
+
+
+def _check_alike(name: str, environments: Sequence[NamedRows]) -> None:
+    """Refuse environments whose rows do not fit together."""
+    columns = None
+    for each in environments:
+        shape, where = np.shape(each.x), f"environment {shorten(str(each.name))!r} of {name!r}"
+        if len(shape) != 2 or np.shape(each.y) != shape[:1]:
+            raise InputError(
+                f"{where}: x must be a table [rows, columns] and y a list with one value per row, "
+                f"not shapes {shape} and {np.shape(each.y)}"
+            )
+        here = [*getattr(each.x, "columns", range(shape[1]))]
+        if columns is not None and here != columns:
+            raise InputError(
+                f"{where} has other columns than {environments[0].name!r}; give all "
+                "environments the same columns in the same order"
+            )
+        columns = here
+
+
+def _are_class_numbers(y: np.ndarray) -> bool:
+    return y.dtype.kind in "fiub" and bool(np.all((y >= 0) & (y % 1 == 0)))
+
+
+def as_datasets(given: Any) -> list[SweepData]:
+    """Return the data sets that were given: some, one, pictures, or environments named "data"."""
+    if isinstance(given, SweepData):
+        return [given]
+    if isinstance(given, ImageFolder):
+        return [SweepData.from_images(given)]
+    found = list(given)
+    if all(isinstance(each, SweepData) for each in found):
+        return found
+    for each in found:
+        missing = [part for part in ("name", "x", "y") if not hasattr(each, part)]
+        if missing:
+            raise InputError(
+                f"a sweep takes SweepData, an ImageFolder, or environments with name, x and y; "
+                f"{type(each).__name__} has no {missing[0]}: SweepData.from_rows takes X, y and "
+                "groups"
+            )
+    return [gather("data", found)]
+
+
+def with_layer(data: SweepData, layer: FeatureLayer | None) -> SweepData:
+    """Return data behind a feature layer, with the preset for features."""
+    if layer is None:
+        return data
+    widths = ",".join(map(str, layer.widths))
+    source = {**data.source, "feature_layer": widths} if data.source else {}
+    return replace(data, layer=layer, preset=FALLBACK, source=source)
 
 
 def builtin_data(name: str) -> SweepData:
@@ -217,27 +408,52 @@ def builtin_data(name: str) -> SweepData:
     return replace(found, preset="table", source={"builtin": name})
 
 
-def load_file(path: Path, target: str, environment: str, task: str | None = None) -> SweepData:
+def load_file(
+    path: Path,
+    target: str,
+    environment: str,
+    task: str | None = None,
+    *,
+    leave_out: Sequence[str] = (),
+    categories: Sequence[str] = (),
+) -> SweepData:
     """Return a table from a file by its columns."""
-    table = read_table(path, target, environment, task)
+    lists = {"leave_out": leave_out, "categories": categories}
+    table = read_table(path, target, environment, task, **lists)
     give_back_freed_memory()
-    return _from_file(path, table, target, environment)
+    return _from_file(path, table, target, environment, lists)
 
 
-def _from_file(path: Path, table: LabelledFile, target: str, environment: str) -> SweepData:
+def _from_file(
+    path: Path,
+    table: LabelledFile,
+    target: str,
+    environment: str,
+    lists: Mapping[str, Sequence[str]],
+) -> SweepData:
+    source = {
+        "path": str(path.resolve()),
+        "target": target,
+        "environment": environment,
+        "task": "numbers" if table.classes is None else "classes",
+        **{name: json.dumps([*each]) for name, each in lists.items() if each},
+    }
+    return _from_labelled(path.stem, table, source)
+
+
+def _from_labelled(name: str, table: LabelledFile, source: Mapping[str, str]) -> SweepData:
     if table.classes is None:
-        bank, task = Bank(table.x, table.y, loss=SQUARED), "numbers"
+        bank = Bank(table.x, table.y, loss=SQUARED)
     else:
-        bank, task = Bank(table.x, table.y, classes=len(table.classes)), "classes"
-    columns = {"target": target, "environment": environment, "task": task}
+        bank = Bank(table.x, table.y, classes=len(table.classes))
     return SweepData(
-        name=path.stem,
-        names=table.names,
-        bank=bank,
-        sizes=table.sizes,
-        preset="table",
-        source={"path": str(path.resolve()), **columns},
+        name=name, names=table.names, bank=bank, sizes=table.sizes, preset="table", source=source
     )
+
+
+def listed_columns(source: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the columns that a source leaves out, and those that are categories."""
+    return {name: json.loads(source.get(name, "[]")) for name in ("leave_out", "categories")}
 
 
 def load_data(
@@ -246,6 +462,9 @@ def load_data(
     target: str | None,
     environment: str | None,
     task: str | None = None,
+    *,
+    leave_out: Sequence[str] = (),
+    categories: Sequence[str] = (),
 ) -> list[SweepData]:
     """Load built-in data sets by their names, and a file by its columns.
 
@@ -261,6 +480,10 @@ def load_data(
         Column of environments in the file.
     task : {"classes", "numbers"} or None, default=None
         Kind of the target. None: detected.
+    leave_out : sequence of str, default=()
+        Columns of the file that are not used.
+    categories : sequence of str, default=()
+        Columns of the file that are categories; other features must be numbers.
 
     Returns
     -------
@@ -284,7 +507,10 @@ def load_data(
             raise InputError(
                 "--data needs --target and --env: the columns of label and environment"
             )
-        found.append(load_file(path, target, environment, task))
+        lists = {"leave_out": leave_out, "categories": categories}
+        found.append(load_file(path, target, environment, task, **lists))
+    elif leave_out or categories:
+        raise InputError("--drop and --category are for --data; nothing else has such columns")
     if not found:
         raise InputError("name a data set with --datasets, or a file with --data")
     return found
@@ -321,13 +547,24 @@ def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> Sit
     """
     source = info.source
     table = None
+    if "images" in source:
+        raise InputError(
+            f"{info.name!r} is a folder of pictures, whose model has a backbone as well; `wri fit "
+            f"{shorten(source['images'])} --images` trains one"
+        )
+    if "feature_layer" in source:
+        raise InputError(
+            f"the runs on {info.name!r} saw a feature layer of their own for each held-out "
+            "environment, so there is no model of its columns; sweep without --feature-layer"
+        )
     if "builtin" in source:
         data = builtin_data(source["builtin"])
     elif "path" in source:
         target, environment = source["target"], source["environment"]
         where = path or Path(source["path"])
-        table = read_table(where, target, environment, source["task"])
-        data = _from_file(where, table, target, environment)
+        lists = listed_columns(source)
+        table = read_table(where, target, environment, source["task"], **lists)
+        data = _from_file(where, table, target, environment, lists)
     else:
         raise InputError(f"{info.name!r} cannot be loaded again: its rows came from a program")
     if data.fingerprint != fingerprint:

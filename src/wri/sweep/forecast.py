@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
+from wri.sweep.layers import layer_memory
+from wri.sweep.plan import RunSpec
 from wri.sweep.store import Store
 from wri.sweep.sweep import Sweep
 from wri.threads import torch_threads
@@ -84,32 +86,43 @@ def forecast(sweep: Sweep, store: Store | None) -> Forecast:
     resident = resident_bytes() + LIBRARIES
     done = set() if store is None else store.finished()
     stacks = sweep.old_stacks(store) + sweep.new_stacks(store)
-    by_algorithm: dict[str, list[list[Run]]] = {}
+    by_algorithm: dict[str, list[list[RunSpec]]] = {}
     for stack in stacks:
-        runs = [sweep.run(planned) for planned in stack]
-        by_algorithm.setdefault(stack[0].algorithm, []).append(runs)
+        by_algorithm.setdefault(stack[0].algorithm, []).append(stack)
     with torch_threads(1):
-        times = [_seconds(alike, sweep.spec.checkpoint_every) for alike in by_algorithm.values()]
+        layers = _layer_seconds(sweep, stacks)
+        times = [_seconds(sweep, alike) for alike in by_algorithm.values()]
     together, needed = sweep.side_by_side(stacks)
     return Forecast(
         runs=len(sweep.planned),
         finished=sum(run.id in done for run in sweep.planned),
         to_train=sum(map(len, stacks)),
         stacks=len(stacks),
-        seconds=sum(times) / together,
-        memory=resident + needed,
+        seconds=layers + sum(times) / together,
+        memory=resident + max([needed, *map(layer_memory, sweep.datasets)]),
     )
 
 
-def _seconds(stacks: Sequence[Sequence[Run]], checkpoint_every: int) -> float:
+def _layer_seconds(sweep: Sweep, stacks: Sequence[Sequence[RunSpec]]) -> float:
+    """Estimate the duration of the feature layers from one that is timed."""
+    places = {stack[0].layer: stack[0] for stack in stacks if stack[0].layer is not None}
+    start = perf_counter()
+    for planned in [*places.values()][:1]:
+        sweep.seen_by(planned)
+    return len(places) * (perf_counter() - start)
+
+
+def _seconds(sweep: Sweep, stacks: Sequence[Sequence[RunSpec]]) -> float:
     """Estimate the duration of all stacks of one algorithm from one that is timed."""
-    costs = [stack_cost(runs) for runs in stacks]
+    costs = [stack_cost([sweep.run(planned) for planned in stack]) for stack in stacks]
     chosen = sorted(range(len(stacks)), key=lambda n: costs[n])[len(stacks) // 2]
-    steps = stacks[chosen][0].spec.last_step
-    once = _time(stacks[chosen], 1)  # set-up and a checkpoint
+    layered = stacks[chosen][0].layer is not None
+    runs = [sweep.run_to_train(each) if layered else sweep.run(each) for each in stacks[chosen]]
+    steps = runs[0].spec.last_step
+    once = _time(runs, 1)  # set-up and a checkpoint
     probe = min(PROBE, steps - 1)
-    step = max(0.0, _time(stacks[chosen], 1 + probe) - 2 * once) / probe if probe else 0.0
-    each = (step or once / PROBE) + once / checkpoint_every / 2
+    step = max(0.0, _time(runs, 1 + probe) - 2 * once) / probe if probe else 0.0
+    each = (step or once / PROBE) + once / sweep.spec.checkpoint_every / 2
     return steps * each * sum(costs) / costs[chosen]
 
 

@@ -23,6 +23,7 @@ from wri.objectives.hyperparameters import complete
 from wri.objectives.table_rules import FitSize
 from wri.presets import FALLBACK
 from wri.sweep.data import SweepData, seed_hash
+from wri.sweep.layers import LayerPlace, draw_width
 from wri.sweep.outcomes import Outcome
 from wri.sweep.selection import SELECTIONS
 from wri.training import ModelSpec, Run
@@ -41,7 +42,7 @@ def run_seed(
     Parameters
     ----------
     dataset : str
-        Name of the data set.
+        Name of the data set, with the place of the feature layer if there is one.
     algorithm : str
         Name of the algorithm.
     test_envs : sequence of int
@@ -163,6 +164,8 @@ class RunSpec:
         Steps between checkpoints.
     balanced : bool, default=False
         Whether balanced rows are measured too, for the selection "invariance".
+    width : int or None, default=None
+        Number of features of the feature layer. None: there is no layer.
 
     Examples
     --------
@@ -181,6 +184,7 @@ class RunSpec:
     trial_seed: int = 0
     checkpoint_every: int = 10
     balanced: bool = False  # also measured on balanced rows, for the selection that needs them
+    width: int | None = None  # of the feature layer, if there is one
 
     @cached_property
     def id(self) -> str:
@@ -207,7 +211,7 @@ class RunSpec:
             "model": self.model.differences(),
             "test_envs": list(self.test_envs),
         }
-        for name in ("hparams_seed", "trial_seed", "checkpoint_every", "balanced"):
+        for name in ("hparams_seed", "trial_seed", "checkpoint_every", "balanced", "width"):
             if getattr(self, name) != RunSpec.__dataclass_fields__[name].default:
                 fields[name] = getattr(self, name)
         return json.dumps(fields, sort_keys=True)
@@ -239,7 +243,8 @@ class RunSpec:
             )
         model = ModelSpec.from_dict(fields.pop("model"))
         run = cls(model=model, test_envs=tuple(fields.pop("test_envs")), **fields)
-        numbers = (*run.test_envs, run.hparams_seed, run.trial_seed, run.checkpoint_every)
+        numbers = [*run.test_envs, run.hparams_seed, run.trial_seed, run.checkpoint_every]
+        numbers += [] if run.width is None else [run.width]
         if (
             {type(run.dataset), type(run.fingerprint)} != {str}
             or {*map(type, numbers)} != {int}
@@ -254,9 +259,11 @@ class RunSpec:
         return describe_place(self)
 
     @property
-    def seed(self) -> int:
-        """Seed of initial weights and batches."""
-        return run_seed(*run_place(self))
+    def layer(self) -> LayerPlace | None:
+        """Place of the feature layer that the run sees; None if there is none."""
+        if self.width is None:
+            return None
+        return LayerPlace(self.dataset, self.trial_seed, self.test_envs, self.width)
 
     def run(self, data: SweepData, splits: Mapping[str, np.ndarray]) -> Run:
         """Make the run: trained on the "in" rows of the other environments, measured on all splits.
@@ -264,7 +271,7 @@ class RunSpec:
         Parameters
         ----------
         data : SweepData
-            The data set.
+            The data set, behind the run's feature layer if it has one.
         splits : mapping of str to ndarray of int
             Rows by split.
 
@@ -275,7 +282,10 @@ class RunSpec:
         """
         environments = range(len(data.names))
         train = [splits[f"env{e}_in"] for e in environments if e not in self.test_envs]
-        return Run(self.model, data.bank, train, seed=self.seed, evaluate=splits)
+        seed = run_seed(
+            data.name, self.algorithm, self.test_envs, self.hparams_seed, self.trial_seed
+        )
+        return Run(self.model, data.bank, train, seed=seed, evaluate=splits)
 
 
 @dataclass(frozen=True)
@@ -421,6 +431,7 @@ class SweepSpec:
                 trial_seed=trial,
                 checkpoint_every=self.checkpoint_every,
                 balanced=balanced,
+                width=None if data.layer is None else draw_width(data.layer, n, trial),
             )
             for data in datasets
             for algorithm in algorithms
@@ -448,7 +459,9 @@ class SweepSpec:
         """Return an algorithm with the hyper-parameters of a draw."""
         plain = self._model(algorithm, {})
         sizes = data.training_sizes(held_out)
-        size = plain.fit_size(data.bank.features.shape[1], float(sum(sizes)), max(sizes))
+        layer = data.layer
+        width = data.bank.features.shape[1] if layer is None else draw_width(layer, draw, trial)
+        size = plain.fit_size(width, float(sum(sizes)), max(sizes))
         hyper = drawn_values(plain.objective, draw, trial, self.preset, size)
         if plain.is_solved:
             steps = {each.name for each in plain.objective.hyperparameters() if each.of_steps}

@@ -12,10 +12,13 @@ from math import isfinite
 import numpy as np
 import torch
 
+from wri.datasets import ImageFolder
+from wri.datasets.environments import NamedRows
 from wri.errors import InputError
 from wri.number_text import write_number
 from wri.sweep.balance import balanced_splits
-from wri.sweep.data import SweepData
+from wri.sweep.data import SweepData, as_datasets
+from wri.sweep.layers import LayerPlace, apply_layer, layer_memory, outline
 from wri.sweep.outcomes import DatasetInfo
 from wri.sweep.plan import RunSpec, SweepSpec
 from wri.sweep.store import Store
@@ -40,8 +43,9 @@ class Sweep:
     ----------
     spec : SweepSpec
         Specification of the sweep.
-    datasets : sequence of SweepData
-        Data sets.
+    data : SweepData, ImageFolder or sequence
+        A data set or several; a folder of pictures; or environments of one data set, objects with
+        `name`, `x` and `y`.
     memory : float, default=2000000000.0
         Bytes for all stacks that train at the same time, estimated. New stacks are made to fit; a
         run that needs more is refused.
@@ -66,24 +70,31 @@ class Sweep:
     """
 
     def __init__(
-        self, spec: SweepSpec, datasets: Sequence[SweepData], memory: float = MEMORY
+        self,
+        spec: SweepSpec,
+        data: SweepData | ImageFolder | Sequence[SweepData] | Sequence[NamedRows],
+        memory: float = MEMORY,
     ) -> None:
         if not (isfinite(memory) and memory > 0):
             raise InputError(f"memory must be a positive number of bytes, not {memory}")
+        datasets = as_datasets(data)
         self.spec, self.datasets, self.memory = spec, datasets, memory
-        self._data: Mapping[str, SweepData] = {data.name: data for data in datasets}
+        self._data: Mapping[str, SweepData] = {each.name: each for each in datasets}
         if len(self._data) < len(datasets):
             raise InputError("two data sets have the same name; rename one of the files")
-        for data in datasets:
-            check_measures(self.measures(data.name), data.bank)
+        for each in datasets:
+            check_measures(self.measures(each.name), each.bank)
         self._splits: dict[tuple[str, int], dict[str, np.ndarray]] = {}
-        self._balanced: dict[tuple[str, int, tuple[int, ...]], dict[str, np.ndarray]] = {}
+        self._balanced: dict[tuple[object, ...], dict[str, np.ndarray]] = {}
+        self._outlines: dict[tuple[str, int], SweepData] = {}
+        self._layered: tuple[LayerPlace, SweepData] | None = None  # of the latest layer only
         self.planned = spec.plan(datasets)
         self._runs = {planned.id: self._make(planned) for planned in self.planned}
         self._check_memory()
 
     def _check_memory(self) -> None:
-        largest = max((stack_memory([run]) for run in self._runs.values()), default=0.0)
+        runs = [stack_memory([run]) for run in self._runs.values()]
+        largest = max([*runs, *map(layer_memory, self.datasets)], default=0.0)
         if largest > self.memory:
             raise InputError(
                 f"a run needs about {write_number(largest / 1e9, 2)} GB of memory, but "
@@ -112,7 +123,7 @@ class Sweep:
         return {data.fingerprint: data.info for data in self.datasets}
 
     def run(self, planned: RunSpec) -> Run:
-        """Return the run of a plan, without balanced rows.
+        """Return the run of a plan, without balanced rows; features of a layer are not yet made.
 
         Parameters
         ----------
@@ -129,7 +140,33 @@ class Sweep:
         return self._runs[planned.id]
 
     def _make(self, planned: RunSpec) -> Run:
-        return planned.run(self._data[planned.dataset], self._split(planned))
+        data = self._data[planned.dataset]
+        if planned.width is not None:
+            key = (planned.dataset, planned.width)
+            if key not in self._outlines:
+                self._outlines[key] = outline(data, planned.width)
+            data = self._outlines[key]
+        return planned.run(data, self._split(planned))
+
+    def seen_by(self, planned: RunSpec) -> SweepData:
+        """Return the data that a run sees; a feature layer is trained unless it was the last one.
+
+        Parameters
+        ----------
+        planned : RunSpec
+            The planned run.
+
+        Returns
+        -------
+        data : SweepData
+            The data set, behind the run's feature layer if it has one.
+        """
+        data, place = self._data[planned.dataset], planned.layer
+        if place is None:
+            return data
+        if self._layered is None or self._layered[0] != place:
+            self._layered = place, apply_layer(data, place, self._split(planned))
+        return self._layered[1]
 
     def _split(self, planned: RunSpec) -> dict[str, np.ndarray]:
         key = (planned.dataset, planned.trial_seed)
@@ -138,7 +175,7 @@ class Sweep:
         return self._splits[key]
 
     def run_to_train(self, planned: RunSpec) -> Run:
-        """Return the run with all rows it is measured on, also balanced ones.
+        """Return the run with its features and all rows it is measured on, also balanced ones.
 
         Parameters
         ----------
@@ -150,16 +187,18 @@ class Sweep:
         run : Run
             The run.
         """
-        if not planned.balanced:
+        if not planned.balanced and planned.layer is None:
             return self.run(planned)
-        data, splits = self._data[planned.dataset], self._split(planned)
-        key = (planned.dataset, planned.trial_seed, planned.test_envs)
+        data, splits = self.seen_by(planned), self._split(planned)
+        if not planned.balanced:
+            return planned.run(data, splits)
+        key = (planned.dataset, planned.trial_seed, planned.test_envs, planned.width)
         if key not in self._balanced:
             self._balanced[key] = balanced_splits(data, splits, planned.test_envs)
         return planned.run(data, splits | self._balanced[key])
 
     def new_stacks(self, store: Store | None) -> list[list[RunSpec]]:
-        """Return stacks of the runs that a store does not hold; each of one data set.
+        """Return stacks of the runs that a store does not hold; each of one data set and layer.
 
         Parameters
         ----------
@@ -172,12 +211,33 @@ class Sweep:
             The stacks.
         """
         known = set() if store is None else store.known()
-        stacks = []
-        for data in self.datasets:
-            new = [run for run in self.planned if run.dataset == data.name and run.id not in known]
-            runs = [self.run(planned) for planned in new]
-            stacks += [[new[n] for n in stack] for stack in self._cut_to_fit(runs)]
-        return stacks
+        new: dict[object, list[RunSpec]] = {}
+        for planned in self.planned:
+            if planned.id not in known:
+                new.setdefault((planned.dataset, planned.layer), []).append(planned)
+        return [
+            [same[n] for n in stack]
+            for same in new.values()
+            for stack in self._cut_to_fit([self.run(planned) for planned in same])
+        ]
+
+    def by_layer(self, stacks: Sequence[Sequence[RunSpec]]) -> list[list[Sequence[RunSpec]]]:
+        """Divide stacks by the feature layer that they see; those without one are together.
+
+        Parameters
+        ----------
+        stacks : sequence of sequence of RunSpec
+            The stacks.
+
+        Returns
+        -------
+        groups : list of list of sequence of RunSpec
+            Stacks by layer, so that one layer's features are in memory at a time.
+        """
+        groups: dict[object, list[Sequence[RunSpec]]] = {}
+        for stack in stacks:
+            groups.setdefault(stack[0].layer, []).append(stack)
+        return [*groups.values()]
 
     def _cut_to_fit(self, runs: Sequence[Run]) -> list[list[int]]:
         """Divide runs into stacks, smaller ones until one per thread fits into memory."""

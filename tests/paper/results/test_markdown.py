@@ -1,22 +1,32 @@
 """Markdown pages: what is generated is written anew, commentary is kept."""
 
+import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import wri
 from wri.errors import InputError
 from wri.paper.results.markdown import END, START, check_pages, render_result, write_markdown
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.results.origin import describe_origin
+from wri.paper.results.result import QUICK, Result, ResultCell
 from wri.report import style
 
 COMMAND = "wri reproduce tableX --full --seed 3"
 
 
+def three(low, high):
+    """Three values with the mean and the standard error of the two given ones."""
+    middle, error = (low + high) / 2, (high - low) / 2
+    return [middle - 3**0.5 * error, middle, middle + 3**0.5 * error]
+
+
 def make_result(value=50.0, figures=(), notes=()):
     rows = [
-        ResultCell.of("ERM", "|w|", [value, value + 1], 40.0, 1.5, "first"),
-        ResultCell.of("WRI", "|w|", [60.0, 61.0], 60.4, None, "first"),
+        ResultCell.of("ERM", "|w|", three(value, value + 1), 40.0, 1.5, "first"),
+        ResultCell.of("WRI", "|w|", three(60.0, 61.0), 60.4, None, "first"),
         ResultCell.of("WRI", "other", [7.0], table="first"),
         ResultCell.of("WRI", "third", [7.0], table="second"),
     ]
@@ -32,7 +42,9 @@ def test_generated_text_by_hand():
         [
             f"`{COMMAND}`",
             "",
-            "Mean ± standard error over 2 seeds; single values where there is no ±. Seeds count "
+            describe_origin(),
+            "",
+            "Mean ± standard error over 3 seeds; single values where there is no ±. Seeds count "
             "from 3. The",
             "paper's number is in brackets; bold: it lies more than 3 of our standard errors away.",
             "",
@@ -139,3 +151,16 @@ def test_a_figure_replaces_the_one_that_the_page_shows(tmp_path):
     write(pages, make_result(figures=figures))
     assert "](../figures/tableX.png)" in page.read_text()
     assert (tmp_path / "docs" / "figures" / "tableX.png").read_bytes() == png
+
+
+def test_quick_pages_say_that_they_are_no_results():
+    result = replace(make_result(), quick=True)
+    assert render_result(result, COMMAND, 3).startswith(f"**{QUICK}**\n")
+    assert QUICK not in render_result(make_result(), COMMAND, 3)
+
+
+def test_the_origin_names_version_date_and_machine():
+    assert re.match(
+        rf"wri {re.escape(wri.__version__)}(, commit of 20[0-9-]+)?; ", describe_origin()
+    )
+    assert f"{os.cpu_count()} cores" in describe_origin()

@@ -11,11 +11,18 @@ from wri.paper.results.result import Result, ResultCell
 from wri.report import style
 
 
+def three(low, high):
+    """Three values with the mean and the standard error of the two given ones."""
+    middle, error = (low + high) / 2, (high - low) / 2
+    return [middle - 3**0.5 * error, middle, middle + 3**0.5 * error]
+
+
 def test_spread_is_the_standard_error():
     row = ResultCell.of("WRI", "accuracy", [1.0, 2.0, 3.0])
     assert (row.ours, row.n) == (2.0, 3)
     assert row.spread == pytest.approx(1 / 3**0.5)
     assert ResultCell.of("WRI", "accuracy", [1.0]).spread is None
+    assert ResultCell.of("WRI", "accuracy", [1.0, 3.0]).text == "2"  # two are too few for ±
 
 
 def test_differences_between_groups_are_no_spread():
@@ -30,11 +37,11 @@ def test_differences_between_groups_are_no_spread():
     [
         ([80.0, 81.0, 82.5], "81.17 ± 0.73"),
         ([0.5], "0.5"),
-        ([4e-5, 6e-5], "5.0e-05 ± 1e-05"),
-        ([1000.0, 3000.0], "2000 ± 1000"),
-        ([0.0012, 0.00126], "1.2e-03 ± 3e-05"),
+        (three(4e-5, 6e-5), "5.0e-05 ± 1e-05"),
+        (three(1000.0, 3000.0), "2000 ± 1000"),
+        (three(0.0012, 0.00126), "1.2e-03 ± 3e-05"),
         ([1234.0], "1234"),
-        ([2.0, 2.0], "2"),
+        (three(2.0, 2.0), "2"),
     ],
 )
 def test_numbers_are_shown_to_the_spreads_second_digit(values, text):
@@ -42,9 +49,9 @@ def test_numbers_are_shown_to_the_spreads_second_digit(values, text):
 
 
 def test_far_from_the_paper_is_three_standard_errors():
-    near = ResultCell.of("a", "b", [1.0, 3.0], paper=5.0, paper_spread=0.5)
+    near = ResultCell.of("a", "b", three(1.0, 3.0), paper=5.0, paper_spread=0.5)
     assert not near.far_from_paper
-    assert ResultCell.of("a", "b", [1.0, 3.0], paper=5.01).far_from_paper
+    assert ResultCell.of("a", "b", three(1.0, 3.0), paper=5.01).far_from_paper
     assert not ResultCell.of("a", "b", [1.0], paper=50.0).far_from_paper
     assert near.paper_text == "5 ± 0.5"
 
@@ -66,9 +73,9 @@ def example(folder):
     figures = style.save(drawn, folder, "figureX")
     rows = [
         ResultCell.of(
-            "ERM", "one & two", [50.0, 51.0], paper=40.0, paper_spread=1.5, table="<first>"
+            "ERM", "one & two", three(50.0, 51.0), paper=40.0, paper_spread=1.5, table="<first>"
         ),
-        ResultCell.of("WRI", "one & two", [60.0, 61.0], paper=60.4, table="<first>"),
+        ResultCell.of("WRI", "one & two", three(60.0, 61.0), paper=60.4, table="<first>"),
         ResultCell.of("WRI", "three", [7.0], table="second"),
     ]
     return Result(
@@ -90,7 +97,7 @@ def test_tables_follow_the_order_of_their_cells(tmp_path):
 
 def test_json_is_complete(tmp_path):
     document = json.loads(json.dumps(example(tmp_path).as_json()))
-    assert set(document) == {"experiment", "rows", "figures", "seconds", "notes"}
+    assert set(document) == {"experiment", "rows", "figures", "seconds", "notes", "quick"}
     for row in document["rows"]:
         keys = {"algorithm", "column", "ours", "spread", "n", "paper", "paper_spread", "table"}
         assert set(row) == keys
@@ -102,7 +109,7 @@ def test_the_page_holds_everything_and_stands_alone(tmp_path):
     page = ParsedPage(path.read_text())
     for expected in (
         "wri reproduce figureX",
-        "About X. Mean ± standard error over 2 draws; single values where there is no ±. 1.2 s.",
+        "About X. Mean ± standard error over 3 draws; single values where there is no ±. 1.2 s.",
         "<first>",
         "one & two",
         "50.50 ± 0.50",

@@ -121,7 +121,12 @@ PICTURES = (
         help="Some of VLCS, PACS, OfficeHome, TerraIncognita, DomainNet, separated by commas. By "
         "default all.",
     ),
-    Option(name="data", kind=str, help="Folder of the data sets, in place of WRI_DATA."),
+    Option(
+        name="data",
+        kind=str,
+        help="Folder of the data sets, in place of WRI_DATA; or any folder DIR/DOMAIN/CLASS/*.jpg "
+        "of your own.",
+    ),
     Option(name="backbone", kind=str, help="Name of the backbone; default efficientnet-lite0."),
     Option(
         name="preset",
@@ -168,7 +173,7 @@ EXPERIMENTS = {
     "ablation": Experiment({"ablation": "WRI of table 2 with one change at a time"}, FEATURES),
     "pictures": Experiment(
         {
-            "table4": "DomainBed's pictures, each domain held out: ERM, IRM, VREx and WRI",
+            "table4": "DomainBed's pictures or yours, each domain held out: ERM, IRM, VREx and WRI",
             "tableE4": "the same with all eight algorithms, per domain",
         },
         PICTURES,
@@ -215,7 +220,7 @@ def run_experiment(task: ExperimentTask) -> "list[Result]":
     start = perf_counter()
     results = import_module(f"wri.paper.experiments.{task.name}").run(complete)
     seconds = perf_counter() - start
-    return [replace(result, seconds=seconds) for result in results]
+    return [replace(result, seconds=seconds, quick=not task.full) for result in results]
 
 
 def check_task(task: ExperimentTask) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wri.datasets import Mnist
 from wri.errors import InputError
 from wri.paper.experiments import ExperimentTask
 from wri.paper.features import CNN, PCA, Autoencoder, Extractor, feature_environments
@@ -52,8 +53,8 @@ def choose_extractor(task: ExperimentTask, at_full_size: str) -> Extractor:
     return make_extractor(kind, task.options["width"], task.options["epochs"])
 
 
-def digits(name: str, full: bool, draw: int) -> list[ColouredDigits]:
-    return coloured_mnist(name, draw, rows=None if full else QUICK_ROWS)
+def digits(name: str, full: bool, draw: int, mnist: Mnist | None = None) -> list[ColouredDigits]:
+    return coloured_mnist(name, draw, mnist, rows=None if full else QUICK_ROWS)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,14 +73,19 @@ class ColouredData(SweepData):
 
 
 def load_features(
-    name: str, full: bool, extractor: Extractor, progress: Progress, draw: int
+    name: str,
+    full: bool,
+    extractor: Extractor,
+    progress: Progress,
+    draw: int,
+    mnist: Mnist | None = None,
 ) -> ColouredData:
     """Return a data set of a sweep; the extractor has seen the training environments only.
 
     Draws differ in everything: rows and colours, the extractor's seed, and the name of the data, on
     which the seeds of a sweep's runs depend.
     """
-    environments = digits(name, full, draw)
+    environments = digits(name, full, draw, mnist)
     shown = [*environments, recoloured(environments[TEST], draw)]
     made = feature_environments(shown, extractor, TRAINING, draw, progress=progress)
     whole = gather(draw_name(name, draw), made, classes=2)

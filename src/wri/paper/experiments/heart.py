@@ -212,6 +212,6 @@ def _against(scores: Scores, names: Sequence[str], hospitals: Sequence[str]) -> 
         parts = []
         for rival in (rival for rival in rivals if rival in names):
             found = paired_interval([means(ours)], [means(rival)])
-            parts.append(f"{rival} {found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f})")
+            parts.append(f"{rival} {found.describe(3)}")
         notes.append(f"{ours}, log-loss minus that of {'; '.join(parts)}. Negative is better.")
     return notes

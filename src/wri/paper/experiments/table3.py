@@ -289,7 +289,7 @@ def against(table: str, lines: Lines) -> str:
     for line, values in lines.items():
         if line != "WRI":
             found = paired_interval([ours], [values[:, -1]])
-            parts.append(f"{line} {found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f})")
+            parts.append(f"{line} {found.describe(3)}")
     return (
         f"AUROC, {table}: WRI minus {'; '.join(parts)} (mean and paired 95 % interval over "
         f"{len(ours)} draws)."

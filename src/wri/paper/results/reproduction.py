@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from wri.paper.results.result import FAR, Result, ResultCell, ResultTable
+from wri.paper.results.origin import describe_origin
+from wri.paper.results.result import FAR, QUICK, Result, ResultCell, ResultTable
 from wri.report.blocks import (
     Block,
     BulletList,
@@ -18,10 +19,15 @@ from wri.report.page import read_description, write_page
 
 
 def write_results(
-    results: Sequence[Result], about: Mapping[str, str], command: str, folder: Path
+    results: Sequence[Result],
+    about: Mapping[str, str],
+    command: str,
+    folder: Path,
+    missing: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write `index.html` into a folder."""
+    """Write `index.html` into a folder; `missing` says which data the other experiments need."""
     lead = [
+        *([f"{QUICK[:1].upper()}{QUICK[1:]}."] if any(each.quick for each in results) else []),
         "Tables and figures of the paper, computed here. Where the paper prints a number, it "
         "stands below ours.",
     ]
@@ -36,10 +42,19 @@ def write_results(
         lead=lead,
         sections=[
             *(_section(result, about[result.experiment]) for result in results),
-            Section(title="How to make this page again", blocks=[CommandBlock(command)]),
+            *([_missing_section(missing)] if missing else []),
+            Section(
+                title="How to make this page again",
+                blocks=[CommandBlock(command), describe_origin()],
+            ),
         ],
     )
     return write_page(page, folder / "index.html")
+
+
+def _missing_section(missing: Mapping[str, str]) -> Section:
+    lines = [f"{names}: {remedy}" for names, remedy in missing.items()]
+    return Section(title="Not computed: data are missing", blocks=[BulletList(lines)])
 
 
 def _section(result: Result, about: str) -> Section:

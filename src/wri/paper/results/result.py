@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from wri.number_text import write_number
-from wri.report.intervals import interval, standard_error
+from wri.report.intervals import FEWEST_FREEDOM, interval, standard_error
 
 Printed = tuple[float, float]
 """The paper's mean and what it prints behind ±."""
 
+QUICK = "quick: a smoke test, not a result"
 FAR = 3.0
 """Standard errors of ours beyond which a cell is said to differ from the paper's."""
 
@@ -31,7 +32,7 @@ class ResultCell:
     algorithm: str
     column: str
     ours: float
-    spread: float | None  # standard error over the n repetitions; None for a single one
+    spread: float | None  # standard error over the n repetitions; None for one or two
     n: int
     paper: float | None = None
     paper_spread: float | None = None  # what the paper prints behind ±
@@ -52,7 +53,7 @@ class ResultCell:
             algorithm=algorithm,
             column=column,
             ours=float(np.mean(values)),
-            spread=standard_error(values),
+            spread=standard_error(values) if len(values) > FEWEST_FREEDOM else None,
             n=len(values),
             paper=paper,
             paper_spread=paper_spread,
@@ -74,7 +75,7 @@ class ResultCell:
             algorithm=algorithm,
             column=column,
             ours=found.mean,
-            spread=found.error,
+            spread=found.error if found.freedom >= FEWEST_FREEDOM else None,
             n=found.n,
             paper=paper,
             table=table,
@@ -142,6 +143,7 @@ class Result:
     seconds: float = 0.0  # of the whole experiment
     notes: list[str] = field(default_factory=list)
     repetitions: str = "seeds"  # what the n of a row counts
+    quick: bool = False  # at the size of a smoke test
 
     @property
     def tables(self) -> list[ResultTable]:
@@ -163,11 +165,14 @@ class Result:
             return "Single values."
         single = "; single values where there is no ±" if counts[0] == 1 else ""
         number = " or ".join(str(n) for n in counts if n > 1)
+        if all(row.spread is None for row in self.rows):
+            return f"Means over {number} {self.repetitions}, too few for standard errors{single}."
         return f"Mean ± standard error over {number} {self.repetitions}{single}."
 
     def as_json(self) -> dict[str, Any]:
         return {
             "experiment": self.experiment,
+            "quick": self.quick,
             "rows": [_finite(asdict(row)) for row in self.rows],
             "figures": [str(path) for path in self.figures],
             "seconds": round(self.seconds, 3),

@@ -1,9 +1,11 @@
-"""The feature layer behind a backbone: what it keeps, and what it must not see."""
+"""The feature layer behind a backbone: what it keeps, and what decides it."""
 
 import numpy as np
+import pytest
 import torch
 
-from wri.paper.features.featurizer import Featurizer
+from wri.errors import InputError
+from wri.features import FeatureLayer
 
 
 def domains(count=2, rows=300, shift=0.0):
@@ -21,7 +23,7 @@ def domains(count=2, rows=300, shift=0.0):
 
 def test_features_keep_the_classes_in_units_of_the_training_rows():
     given = domains()
-    fitted = Featurizer(width=4, steps=300).fit_head(given, 0, classes=3)
+    fitted = FeatureLayer((4,), steps=300).fit(given, width=4, classes=3, seed=0)
     x = np.concatenate([own for own, _ in given])
     y = np.concatenate([own for _, own in given])
     made = fitted.transform(x)
@@ -35,15 +37,25 @@ def test_features_keep_the_classes_in_units_of_the_training_rows():
 
 
 def test_seeds_and_rows_decide_and_threads_do_not():
-    short = Featurizer(width=4, steps=20)
-    given = domains()
-    first = short.fit_head(given, 0, classes=3)
+    short, given = FeatureLayer(steps=20), domains()
+
+    def weight(given, seed):
+        return short.fit(given, width=4, classes=3, seed=seed).weight
+
+    first = weight(given, 0)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        again = short.fit_head(given, 0, classes=3)
+        again = weight(given, 0)
     finally:
         torch.set_num_threads(before)
-    assert np.array_equal(first.weight, again.weight)
-    assert not np.array_equal(first.weight, short.fit_head(given, 1, classes=3).weight)
-    assert not np.array_equal(first.weight, short.fit_head(given[:1], 0, classes=3).weight)
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, weight(given, 1))
+    assert not np.array_equal(first, weight(given[:1], 0))
+
+
+def test_widths_are_in_one_order_and_positive():
+    assert FeatureLayer((32, 64, 32)) == FeatureLayer((64, 32))
+    for widths, steps in (((), 5), ((0,), 5), ((4,), 0)):
+        with pytest.raises(InputError, match="widths and steps of at least 1"):
+            FeatureLayer(widths, steps)

@@ -1,0 +1,355 @@
+"""Make the pages of docs/results anew, in the order of cost, and say which are stale.
+
+    python studies/results.py                    every stale page; again, to go on after a stop
+    python studies/results.py --only figure1     one page, stale or not
+    python studies/results.py --stale            what is stale and why; nothing is run
+
+A page is fresh if docs/results/made.json holds its fingerprint: a hash of its commands and of the
+code that they reach by imports, without comments and docstrings. `wri reproduce` writes the
+numbers of a page by itself. What studies and benchmarks print goes to results/printed, and their
+pages are written from it by hand; this script adds the line that says what they were made with.
+"""
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+import wri
+from wri.paper.experiments import EXPERIMENTS
+from wri.paper.results.origin import describe_origin
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / "docs" / "results"
+PRINTED = ROOT / "results" / "printed"
+PUBLIC = "PUBLIC"  # variable that names the folder of public tables
+MADE = re.compile(r"\n*<!-- made -->.*?<!-- end of made -->\n*", re.DOTALL)
+
+
+class ResultPage(NamedTuple):
+    """Page with its commands, the minutes that they take, and the variables that they need."""
+
+    minutes: float  # measured by this script, or what the page says, or a guess from its size
+    commands: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+
+
+def reproduced(name: str, minutes: float, options: str = "--seed 0", *needs: str) -> ResultPage:
+    command = f"wri reproduce {name} --full {options} --markdown docs/results -o results/{name}"
+    return ResultPage(minutes, (command,), needs)
+
+
+def printed(minutes: float, *commands: str, needs: tuple[str, ...] = ()) -> ResultPage:
+    return ResultPage(minutes, tuple(f"python {command}" for command in commands), needs)
+
+
+TABLES = {
+    "figure1": reproduced("figure1", 0.5),
+    "figureE6": reproduced("figureE6", 0.5),
+    "table1": reproduced("table1", 0.5),
+    "figureC1": reproduced("figureC1", 1),
+    "figure4": reproduced("figure4", 1),
+    "sample_complexity": reproduced("sample_complexity", 1),
+    "figureD3": reproduced("figureD3", 2),
+    "figureD4": reproduced("figureD4", 2),
+    "figure3": reproduced("figure3", 3),
+    "theorem1": reproduced("theorem1", 5),
+    "hospitals": reproduced("hospitals", 5),
+    "tableE1": reproduced("tableE1", 3.1),
+    "tableE2": reproduced("tableE2", 2.4),
+    "tableE3": reproduced("tableE3", 1.8),
+    "table3": reproduced("table3", 10, "--seed 20 --features pca"),
+    "heart": reproduced("heart", 16, "--seed 0", "WRI_DATA"),
+    "figureE5": reproduced("figureE5", 7.3),
+    "table2": reproduced("table2", 29, "--seed 20"),
+    "tableE4": reproduced("tableE4", 41, "--seed 0 --datasets PACS", "WRI_DATA"),
+    "ablation": reproduced("ablation", 48, "--seed 20"),
+    "diagnosis_speed": printed(2, "benchmarks/diagnosis_scale.py"),
+    "estimators": printed(5, "benchmarks/estimator_scale.py"),
+    "pictures": printed(
+        5, "benchmarks/picture_extraction.py PACS --domains photo", needs=("WRI_DATA",)
+    ),
+    "files": printed(
+        10,
+        "benchmarks/fit_command.py",
+        "benchmarks/predict_speed.py --rows 5000000 --format parquet --keep none --json",
+    ),
+    "table_defaults": printed(
+        10, "studies/estimator_defaults.py erm", "studies/estimator_defaults.py irm"
+    ),
+    "table_weights": printed(
+        15,
+        "studies/table_weights.py --first 1006 --seeds 14 --lambdas 3 10 "
+        '--lines "on x: 50" "label: logistic, plain, decay"',
+        "studies/table_weights_heart.py",
+        needs=("WRI_DATA",),
+    ),
+    "coloured_features": printed(15, "studies/autoencoder_decoders.py"),
+    "sweeps": printed(15, "benchmarks/sweep_speed.py --json"),
+    "site_answers": printed(
+        15,
+        "benchmarks/site_answers.py answers --count 20",
+        "benchmarks/site_answers.py alarms --tables 2000",
+    ),
+    "scaling": printed(
+        45,
+        "benchmarks/scaling.py --keep results/printed/scaling.jsonl --json "
+        "--figure docs/figures/scaling.png",
+        "benchmarks/linear_speed.py --only curves --json",
+        "benchmarks/linear_speed.py --only folder --json",
+    ),
+    "family": printed(
+        20,
+        "studies/family.py times",
+        "studies/family.py run gaussians hospitals --store results/printed/family.jsonl",
+        "studies/family.py table --store results/printed/family.jsonl",
+    ),
+    "fashion": printed(
+        3,
+        *(
+            f"studies/fashion.py {what} --draws 0{more} --store results/printed/fashion.jsonl"
+            for what, more in (("run", " --grey"), ("table", ""))
+        ),
+    ),
+    "verdicts": printed(
+        20,
+        "studies/loss_by_verdict.py --seeds 2 --views outputs",
+        "studies/loss_by_verdict.py --seeds 1 --data --pictures PACS --domains photo sketch "
+        "--views outputs",
+        needs=("WRI_DATA",),
+    ),
+    "speed": printed(
+        45,
+        "benchmarks/linear_speed.py --only small middle pictures csv large --json",
+        "benchmarks/stack_vs_loop.py --json",
+    ),
+    "new_site": printed(
+        60,
+        "studies/new_site_coverage.py --keep results/printed/new_site.jsonl",
+        "studies/new_site_coverage.py --heart --seeds 1",
+        needs=("WRI_DATA",),
+    ),
+    "boosting": printed(
+        60,
+        "studies/boosting.py --keep results/printed/boosting.jsonl",
+        "studies/boosting.py --keep results/printed/boosting.jsonl --table",
+    ),
+    "table2_choices": printed(
+        90,
+        *(
+            f"studies/coloured_{what}.py{more}"
+            for what in ("lambda", "selection", "weights")
+            for more in ("", " --dataset hcmnist")
+        ),
+    ),
+    "insurance": printed(
+        120,
+        "studies/overlap_power.py",
+        "studies/insurance.py simulated --seeds 10",
+        f"studies/insurance.py public --folder ${PUBLIC}",
+        needs=(PUBLIC,),
+    ),
+    "peers": printed(
+        120,
+        "studies/peers.py tune",
+        "studies/peers.py simulated",
+        "studies/peers.py heart",
+        f"studies/peers.py public --folder ${PUBLIC}",
+        needs=("WRI_DATA", PUBLIC),
+    ),
+    "level": printed(
+        180,
+        "studies/diagnosis_level.py --cells --draws 199 --store results/printed/level.jsonl",
+        "studies/diagnosis_level.py --heart --draws 199 --repetitions 400 "
+        "--store results/printed/level_heart.jsonl",
+        needs=("WRI_DATA",),
+    ),
+}
+"""Pages by name."""
+
+
+def entry_files(command: str) -> list[Path]:
+    """Return the files from which the code of a command is reached."""
+    words = shlex.split(command)
+    if words[0] == "python":
+        return [ROOT / words[1]]
+    output = words[2]
+    names = [name for name, each in EXPERIMENTS.items() if output in each.outputs]
+    return [ROOT / "src" / "wri" / "paper" / "experiments" / f"{name}.py" for name in names]
+
+
+def reached_files(starts: list[Path]) -> list[Path]:
+    """Return the files of this project that some files import, and so on, and these."""
+    found, pending = set(starts), list(starts)
+    for path in pending:
+        new = {*imported_files(path)} - found
+        found |= new
+        pending += sorted(new)
+    return sorted(found)
+
+
+def imported_files(path: Path) -> Iterator[Path]:
+    """Yield the files of the modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            lazy = wri.LAZY if node.module == "wri" else {}
+            below = [lazy.get(alias.name, f"{node.module}.{alias.name}") for alias in node.names]
+            names = [node.module, *below]
+        for name in names:
+            parts = name.split(".")
+            folder = ROOT / "src" if parts[0] == "wri" else path.parent
+            for count in range(1, len(parts) + 1):  # packages run before their modules
+                place = folder.joinpath(*parts[:count])
+                files = (place.with_suffix(".py"), place / "__init__.py")
+                yield from (file for file in files if file.exists())
+
+
+def digest_code(path: Path) -> str:
+    """Return a hash of a file's statements; comments and docstrings do not count."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [each for each in body if not _is_text(each)]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
+
+
+def _is_text(node: ast.AST) -> bool:
+    value = getattr(node, "value", None)
+    return isinstance(node, ast.Expr) and isinstance(getattr(value, "value", None), str)
+
+
+def fingerprint(page: ResultPage) -> dict[str, str]:
+    """Return the hashes of the code that a page depends on, by file."""
+    starts = [path for command in page.commands for path in entry_files(command)]
+    return {str(p.relative_to(ROOT)): digest_code(p) for p in reached_files(starts)}
+
+
+def read_made(folder: Path) -> dict[str, dict]:
+    path = folder / "made.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def combine(page: ResultPage, files: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps([page.commands, files]).encode()).hexdigest()[:16]
+
+
+def why_stale(name: str, made: dict[str, dict]) -> str:
+    """Return why a page is stale; empty if it is fresh."""
+    page, entry = TABLES[name], made.get(name)
+    if entry is None:
+        return "never made by this script"
+    files = fingerprint(page)
+    if entry["fingerprint"] == combine(page, files):
+        return ""
+    if entry["commands"] != [*page.commands]:
+        return "its commands changed"
+    packages = by_package(files)
+    changed = [name for name, digest in packages.items() if entry["packages"].get(name) != digest]
+    return f"code changed since {entry['date']}: {', '.join(changed) or 'files were removed'}"
+
+
+def by_package(files: dict[str, str]) -> dict[str, str]:
+    """Return one hash per package or script, to say what changed without a list of all files."""
+    groups: dict[str, list[str]] = {}
+    for path, digest in files.items():
+        parts = Path(path).parts
+        group = "/".join(parts[:3]) if parts[0] == "src" else path
+        groups.setdefault(group, []).append(f"{path} {digest}")
+    return {
+        group: hashlib.sha256("\n".join(each).encode()).hexdigest()[:8]
+        for group, each in groups.items()
+    }
+
+
+def make_page(name: str, folder: Path) -> None:
+    """Run a page's commands, and note what it was made of; an error leaves the note as it was."""
+    page = TABLES[name]
+    files = fingerprint(page)  # of the code that runs, not of what it is changed to meanwhile
+    start = time.perf_counter()
+    for number, command in enumerate(page.commands):
+        print(f"$ {command}", flush=True)
+        run_command(command, PRINTED / f"{name}-{number}.txt")
+    entry = {
+        "fingerprint": combine(page, files),
+        "commands": [*page.commands],
+        "packages": by_package(files),
+        "date": date.today().isoformat(),
+        "seconds": round(time.perf_counter() - start, 1),
+        "origin": describe_origin(),
+    }
+    if page.commands[0].startswith("python"):
+        sign_page(folder / f"{name}.md", page, entry["origin"])
+    made = read_made(folder)
+    made[name] = entry
+    part = folder / "made.json.part"
+    part.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
+    os.replace(part, folder / "made.json")
+    print(f"{name}: {entry['seconds']} s", flush=True)
+
+
+def run_command(command: str, printed_to: Path) -> None:
+    """Run a command in the root of the project; what it prints is shown and kept."""
+    words = shlex.split(os.path.expandvars(command))
+    start = [sys.executable, "-m", "wri.cli"] if words[0] == "wri" else [sys.executable]
+    environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    printed_to.parent.mkdir(parents=True, exist_ok=True)
+    called = subprocess.Popen(
+        [*start, *words[1:]], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    with called, printed_to.open("w") as file:
+        for line in called.stdout or ():
+            file.write(line)
+            print(line, end="")
+    if called.returncode:
+        sys.exit(f"{command} ended with {called.returncode}; the pages before it are done")
+
+
+def sign_page(path: Path, page: ResultPage, origin: str) -> None:
+    """Write the commands and what they ran with to the end of a page."""
+    lines = "\n".join(page.commands)
+    signed = f"<!-- made -->\n```\n{lines}\n```\n{origin}\n<!-- end of made -->\n"
+    path.write_text(f"{MADE.sub('', path.read_text()).rstrip()}\n\n{signed}")
+
+
+def main() -> None:
+    form = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument("--only", metavar="NAME", choices=TABLES, help="make one page")
+    parser.add_argument("--stale", action="store_true", help="list stale pages; run nothing")
+    options, folder = parser.parse_args(), PAGES
+    if options.only:
+        make_page(options.only, folder)
+        return
+    made = read_made(folder)
+    minutes = {
+        name: made[name]["seconds"] / 60 if name in made else page.minutes
+        for name, page in TABLES.items()
+    }
+    for name in sorted(TABLES, key=minutes.__getitem__):
+        reason = why_stale(name, made)
+        lacking = [need for need in TABLES[name].needs if need not in os.environ]
+        if options.stale and reason:
+            about = "measured" if name in made else "about"
+            print(f"{name} ({about} {minutes[name]:.1f} min): {reason}")
+        elif reason and lacking:
+            print(f"{name}: left out, set {' and '.join(lacking)} to the folders of its data")
+        elif reason:
+            make_page(name, folder)
+
+
+if __name__ == "__main__":
+    main()
