@@ -139,7 +139,7 @@ def make_model(folder: Path) -> Read:
     def read(path: Path) -> object:
         model = saving.load(path)
         site = model.score_new_site(x)
-        answers = [model.predict(x), model.predict_proba(x), model.verdict(x), model.rarity(x)]
+        answers = [model.predict(x), model.predict_proba(x), model.verdict(x), model.typicality(x)]
         answers += [model.score_samples(x), model.nearest_environment(x), site.predictions]
         return [answer.tolist() for answer in answers], site.meaning
 
@@ -163,7 +163,7 @@ def make_pipeline_model(folder: Path) -> Read:
     def read(path: Path) -> object:
         loaded = saving.load(path)
         judged = loaded.assess(rows)
-        answers = [judged.predictions, judged.probabilities, judged.scores, judged.rarity]
+        answers = [judged.predictions, judged.probabilities, judged.scores, judged.typicality]
         answers += [judged.verdicts, judged.nearest]
         schema = TableSchema.of(loaded)
         return [a.tolist() for a in answers], schema and schema.as_lines(), repr(loaded)

@@ -270,7 +270,7 @@ def make_reader(
         repr(model)
         model.score_new_site(X)
         main = judged.predictions if judged.probabilities is None else judged.probabilities
-        return [main, judged.rarity]
+        return [main, judged.typicality]
 
     return load, use
 

@@ -22,10 +22,10 @@ X, y, hospital = joined(hospitals(300, seed=0, noise_columns=0))
 by_outputs = WRIClassifier(site_spread=False).fit(X, y, groups=hospital)
 by_columns = WRIClassifier(site_spread=False, evidence_on="x").fit(X, y, groups=hospital)
 patients = np.array([[0.0, 0.5], [1.0, 4.0], [9.0, 0.0]])
-for patient, verdict, rarity in zip(
-    patients, by_outputs.verdict(patients), by_outputs.rarity(patients), strict=True
+for patient, verdict, typicality in zip(
+    patients, by_outputs.verdict(patients), by_outputs.typicality(patients), strict=True
 ):
-    print(f"smoking {patient[0]:g}, marker {patient[1]:g}: {verdict}, rarity {rarity:.1f}")
+    print(f"smoking {patient[0]:g}, marker {patient[1]:g}: {verdict}, typicality {typicality:.1f}")
 
 # %%
 # Where the evidence ends

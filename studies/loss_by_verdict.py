@@ -42,7 +42,7 @@ class Judged(NamedTuple):
 
     wrong: np.ndarray  # [n]
     losses: np.ndarray  # [n]
-    rarity: np.ndarray  # [n]
+    typicality: np.ndarray  # [n]
     verdicts: np.ndarray  # [n]
 
 
@@ -96,14 +96,14 @@ def judge(model: Any, rows: np.ndarray, y: np.ndarray) -> dict[str, Judged]:
     ends = [tail.threshold(share) for share in (model.rare, model.outside)]
     grade = (found.scores[:, None] <= ends).sum(1)
     distant = Judged(wrong, losses, 100 * tail.share(found.scores), np.array(VERDICTS)[grade])
-    return {"distance": distant, "verdict": Judged(wrong, losses, found.rarity, found.verdicts)}
+    return {"distance": distant, "verdict": Judged(wrong, losses, found.typicality, found.verdicts)}
 
 
 def summarise(key: tuple[str, ...], judged: list[Judged]) -> dict[str, Any]:
     """Line of the table."""
     wrong, losses, _, verdicts = (np.concatenate(part) for part in zip(*judged, strict=True))
     ordered = [
-        roc_auc_score(each.wrong, -each.rarity) for each in judged if 0 < each.wrong.mean() < 1
+        roc_auc_score(each.wrong, -each.typicality) for each in judged if 0 < each.wrong.mean() < 1
     ]
     line: dict[str, Any] = dict(zip(("data", "model", "sees", "judged by"), key, strict=True))
     line["AUROC"] = float(np.mean(ordered)) if ordered else None

@@ -1,5 +1,6 @@
-"""Names that moved: for one version they are found where they were."""
+"""Names that moved or changed: for one version they are found where they were."""
 
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -14,3 +15,23 @@ def find_moved(old: str, new: str, names: tuple[str, ...]) -> Callable[[str], An
         raise AttributeError(f"module {old!r} has no attribute {name!r}")
 
     return find
+
+
+class OldName:
+    """Former name of an attribute or a method; it warns."""
+
+    def __init__(self, new: str) -> None:
+        self._new = new
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._old = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        warnings.warn(
+            f"{self._old} is called {self._new} now; the old name goes with the next version",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return getattr(instance, self._new)

@@ -95,7 +95,7 @@ def test_rows_keep_their_order_and_their_cells(folder, new, tmp_path, monkeypatc
     judged = model.assess(new.drop(columns=["id", "sick"]))
     assert found["prediction"].tolist() == judged.predictions.tolist()
     assert np.allclose(found["probability"].astype(float), judged.probabilities[:, 1], atol=5e-7)
-    assert np.allclose(found["rarity"].astype(float), judged.rarity, atol=5e-5)
+    assert np.allclose(found["typicality"].astype(float), judged.typicality, atol=5e-5)
     assert found["verdict"].tolist() == judged.verdicts.tolist()
     assert found["nearest"].tolist() == judged.nearest.tolist()
     assert sorted(os.listdir(tmp_path)) == ["new.csv", "o.csv"]
@@ -114,7 +114,7 @@ def test_parquet_and_other_dialects_tell_the_same(folder, new, tmp_path):
     one = pd.read_csv(outputs["new.csv"], **texts)
     two = pd.read_parquet(outputs["new.parquet"])
     three = pd.read_csv(outputs["semi.csv"], sep=";", decimal=",", **texts)
-    added = ("prediction", "probability", "rarity", "verdict", "reason", "nearest")
+    added = ("prediction", "probability", "typicality", "verdict", "reason", "nearest")
     assert one.columns.tolist() == ["id", *(f"wri_{name}" for name in added)]
     for other in (two, three):
         pd.testing.assert_frame_equal(one, other, check_dtype=False)
@@ -155,7 +155,7 @@ def test_a_regression_is_measured_by_squared_errors(folder, new, tmp_path):
     )
     assert code == 0
     found = pd.read_csv(tmp_path / "o.csv")
-    assert found.columns.tolist() == ["prediction", "rarity", "verdict", "reason", "nearest"]
+    assert found.columns.tolist() == ["prediction", "typicality", "verdict", "reason", "nearest"]
     errors = new["dose"] - found["prediction"]
     outcomes = json.loads(text)["outcomes"]
     assert outcomes["loss"] == pytest.approx(np.mean(errors**2))

@@ -35,7 +35,7 @@ def make_new_site(environments):
     return NewSite(
         labels=np.array([f"hospital {k}" for k in range(environments)]),
         scores=scores,
-        rarity=100 * random.random(400) ** 2,
+        typicality=100 * random.random(400) ** 2,
         verdicts=np.where(random.random(400) < 0.1, "rare", "supported"),
         reasons=np.full(400, ""),
         usual=(0.045, 0.005),

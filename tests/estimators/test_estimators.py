@@ -49,15 +49,15 @@ def test_verdicts_heed_the_cause_and_not_the_marker(trained):
     assert (trained.verdict(far) == "outside").mean() > 0.9
 
 
-def test_scores_mix_the_environments_and_verdicts_follow_rarity(trained):
+def test_scores_mix_the_environments_and_verdicts_follow_typicality(trained):
     X, _, _ = hospitals(100, seed=3)
     each, mixed = trained.score_environments(X), trained.score_samples(X)
     assert np.allclose(np.exp(mixed), np.exp(each).mean(1))
     assert (trained.nearest_environment(X) == trained.environments_[each.argmax(1)]).all()
-    rarity, verdict = trained.rarity(X), trained.verdict(X)
-    assert rarity[verdict == "outside"].max(initial=0) <= 0.5 + 1e-9
-    assert rarity[verdict == "rare"].max() <= 5 + 1e-9
-    assert rarity[verdict == "supported"].min() >= 5 - 1e-9
+    typicality, verdict = trained.typicality(X), trained.verdict(X)
+    assert typicality[verdict == "outside"].max(initial=0) <= 0.5 + 1e-9
+    assert typicality[verdict == "rare"].max() <= 5 + 1e-9
+    assert typicality[verdict == "supported"].min() >= 5 - 1e-9
 
 
 @pytest.mark.parametrize("options", [{}, {"early_stopping": True}, {"batch_size": 16}])

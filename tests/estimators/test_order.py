@@ -22,7 +22,7 @@ def predict(estimator, frame, y, site, new, **options):
     given = {} if estimator.__name__.startswith("ERM") else {"penalty_weight": 2.0}
     model = estimator(site_spread=False, **given).fit(frame, y, groups=site, **options)
     outputs = model.predict_proba(new)[:, 1] if hasattr(model, "classes_") else model.predict(new)
-    return outputs, model.rarity(new)
+    return outputs, model.typicality(new)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -30,7 +30,7 @@ def predict(estimator, frame, y, site, new, **options):
 def test_results_do_not_depend_on(table, estimator, change):
     frame, y, site = table
     new = frame.iloc[:40]
-    outputs, rarity = predict(estimator, frame, y, site, new)
+    outputs, typicality = predict(estimator, frame, y, site, new)
     if change == "rows":
         order = np.random.default_rng(0).permutation(len(y))
         frame, y, site = frame.iloc[order], y[order], site[order]
@@ -44,7 +44,7 @@ def test_results_do_not_depend_on(table, estimator, change):
         frame, new = frame * units, new * units
     found, common = predict(estimator, frame, y, site, new)
     np.testing.assert_allclose(found, outputs, atol=1e-6)
-    np.testing.assert_allclose(common, rarity, atol=0.01)
+    np.testing.assert_allclose(common, typicality, atol=0.01)
 
 
 @pytest.mark.parametrize("estimator", [ERMClassifier, VRExClassifier, WRIClassifier])

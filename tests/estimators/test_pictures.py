@@ -51,7 +51,7 @@ def test_from_a_folder_to_predictions_and_verdicts(model, folder):
     assert (model.verdict(train) == "supported").mean() > 0.8
     assert ((model.reason(train) == "") == (model.verdict(train) == "supported")).all()
     assert set(model.nearest_environment(train)) == {"a", "b"}
-    assert ((model.rarity(new) > 0) & (model.rarity(new) <= 100)).all()
+    assert ((model.typicality(new) > 0) & (model.typicality(new) <= 100)).all()
     assert "rows" in model.score_new_site(new).meaning
 
 
@@ -169,4 +169,4 @@ def test_bad_input_is_refused(folder, tmp_path):
 def test_a_picture_unlike_all_others_is_rarer(model, folder, tmp_path):
     strange = tmp_path / "strange.png"
     make_picture(0, 0, 0).point(lambda value: 255 - value).save(strange)
-    assert model.rarity([strange])[0] < np.median(model.rarity(folder.only("a", "b")))
+    assert model.typicality([strange])[0] < np.median(model.typicality(folder.only("a", "b")))

@@ -32,7 +32,14 @@ from wri.saving.values import pack, record_digest, unpack
 
 QUICK = {"steps": 5, "penalty_weight": None, "site_spread": False}
 NUMBERS = ["cause", "marker", "noise"]
-METHODS = ("predict", "predict_proba", "score_samples", "rarity", "verdict", "nearest_environment")
+METHODS = (
+    "predict",
+    "predict_proba",
+    "score_samples",
+    "typicality",
+    "verdict",
+    "nearest_environment",
+)
 
 
 def table(n=30, seed=0):
@@ -99,7 +106,7 @@ def test_one_pass_tells_what_the_single_methods_tell(pipeline):
     assert found.predictions.tolist() == pipeline.predict(new).tolist()
     assert found.probabilities.tolist() == pipeline.predict_proba(new).tolist()
     assert found.scores.tolist() == pipeline.score_samples(new).tolist()
-    assert found.rarity.tolist() == pipeline.rarity(new).tolist()
+    assert found.typicality.tolist() == pipeline.typicality(new).tolist()
     assert found.verdicts.tolist() == pipeline.verdict(new).tolist()
     assert found.nearest.tolist() == pipeline.nearest_environment(new).tolist()
     regressor = wri.ERMRegressor(environment="site", **QUICK)

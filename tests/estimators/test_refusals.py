@@ -20,7 +20,7 @@ from wri.rows import Scaling
 
 QUICK = {"steps": 5, "hidden": (8, 4), "penalty_weight": None}
 METHODS = (
-    *("predict", "predict_proba", "verdict", "score_samples", "rarity", "score_environments"),
+    *("predict", "predict_proba", "verdict", "score_samples", "typicality", "score_environments"),
     *("nearest_environment", "score_new_site"),
 )
 
@@ -184,7 +184,7 @@ def test_rows_without_finite_predictions():
     model.input_scaling_ = model.input_scaling_._replace(scale=np.full(3, 0.1))
     with np.errstate(over="ignore", invalid="ignore"):
         assert set(model.verdict(huge)[3:5]) == {"outside"}
-        assert (model.rarity(huge)[3:5] == 0).all()
+        assert (model.typicality(huge)[3:5] == 0).all()
         with pytest.raises(InputError, match=r"prediction for row 3 is not finite \(2 such rows\)"):
             model.score_new_site(huge)
 

@@ -31,7 +31,7 @@ def test_wrong_rows_are_rarer_than_right_ones(on, others):
     X, y, site = hospitals(200)
     model = wri.ERMClassifier(evidence_on=on, **QUICK).fit(X, y, groups=site)
     wrong, verdicts = model.predict(others.x) != others.y, model.verdict(others.x)
-    assert roc_auc_score(wrong, -model.rarity(others.x)) > 0.8
+    assert roc_auc_score(wrong, -model.typicality(others.x)) > 0.8
     assert wrong[verdicts == "rare"].mean() > 3 * wrong[verdicts == "supported"].mean()
 
 
@@ -44,7 +44,7 @@ def test_wrong_rows_of_several_classes_and_of_trees_are_rarer():
     for kind in (wri.ERMClassifier, wri.ERMBoostingClassifier):
         model = kind(site_spread=False).fit(X[:600], y[:600], groups=site[:600])
         wrong = model.predict(X[600:]) != y[600:]
-        assert roc_auc_score(wrong, -model.rarity(X[600:])) > 0.65
+        assert roc_auc_score(wrong, -model.typicality(X[600:])) > 0.65
 
 
 def test_shares_of_training_like_rows_are_those_asked_for(model, others):
@@ -63,7 +63,7 @@ def test_low_confidence_and_distance_are_two_reasons(model):
     assert model.reason(rows).tolist() == ["low confidence", "", "far from training"]
     found = model.assess(rows)
     assert found.reasons.tolist() == model.reason(rows).tolist()
-    assert found.rarity.tolist() == model.rarity(rows).tolist()
+    assert found.typicality.tolist() == model.typicality(rows).tolist()
 
 
 def test_numbers_have_distance_as_the_only_reason():
@@ -71,14 +71,14 @@ def test_numbers_have_distance_as_the_only_reason():
     model = wri.ERMRegressor(**QUICK).fit(X, X[:, 0], groups=site)
     assert set(model.reason(np.concatenate([X, 100 * X]))) == {"", "far from training"}
     assert ((model.reason(X) == "") == (model.verdict(X) == "supported")).all()
-    assert (np.diff(model.rarity(X)[model.score_samples(X).argsort()]) >= 0).all()
+    assert (np.diff(model.typicality(X)[model.score_samples(X).argsort()]) >= 0).all()
 
 
 def test_reasons_survive_the_folder(model, others, tmp_path):
     model.save(tmp_path / "m")
     again = load(tmp_path / "m")
     assert (again.reason(others.x) == model.reason(others.x)).all()
-    assert (again.rarity(others.x) == model.rarity(others.x)).all()
+    assert (again.typicality(others.x) == model.typicality(others.x)).all()
     assert again.evidence_.usual == model.evidence_.usual
 
 
@@ -94,3 +94,13 @@ def test_evidence_with_confidences_needs_those_of_new_rows():
     assert evidence.verdict(rows[:2], np.array([5.0, 0.0])).tolist() == ["supported", "rare"]
     with pytest.raises(InputError, match="fitted with confidences"):
         evidence.verdict(rows)
+
+
+def test_the_old_name_of_typicality_warns():
+    X, y, site = hospitals(60)
+    model = wri.ERMClassifier(site_spread=False).fit(X, y, site)
+    for thing in (model, model.assess(X[:5]), model.score_new_site(X[:5])):
+        with pytest.warns(FutureWarning, match="rarity is called typicality now"):
+            old = thing.rarity
+        new = thing.typicality
+        assert (old(X) == new(X)).all() if callable(new) else (old == new).all()

@@ -50,7 +50,7 @@ def test_new_rows_are_flagged_at_the_nominal_rates(n):
     assert 0.0025 < np.mean(outside) < 0.01
 
 
-def test_rarity_by_hand():
+def test_typicality_by_hand():
     # environments count alike: the one row of the second is half of the whole
     tail = ScoreTail.of([np.arange(40.0), np.array([20.0])])
     assert np.allclose(tail.share(np.array([20.0, 39.0, 50.0])), [0.5 * 21 / 40 + 0.5, 1, 1])

@@ -216,7 +216,7 @@ def _rare(random: np.random.Generator) -> Section:
     for number in range(5):
         file = BytesIO()
         image.imsave(file, random.uniform(0, 1, (24, 32, 3)), format="png")
-        caption = f"photo_{number}_with_a_rather_long_file_name.jpg, rarity {number} %"
+        caption = f"photo_{number}_with_a_rather_long_file_name.jpg, typicality {number} %"
         thumbnails.append(Thumbnail(file.getvalue(), f"Photograph {number}, Hull", caption))
     return Section(
         title="Rare regions",

@@ -20,7 +20,7 @@ pytest.importorskip("lightgbm", reason="boosted trees need LightGBM ([boosting])
 
 pytestmark = pytest.mark.slow
 QUICK = {"rounds": 8, "least_rows": 10}
-METHODS = ("predict", "score_samples", "score_environments", "rarity", "verdict")
+METHODS = ("predict", "score_samples", "score_environments", "typicality", "verdict")
 
 
 @pytest.fixture(scope="module")

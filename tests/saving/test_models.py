@@ -28,7 +28,7 @@ from wri.saving.values import record_digest
 
 QUICK = {"steps": 5, "hidden": (8, 4), "penalty_weight": None}
 FEATURES = ["cause", "marker", "noise"]
-METHODS = ("predict", "score_samples", "score_environments", "rarity", "verdict")
+METHODS = ("predict", "score_samples", "score_environments", "typicality", "verdict")
 
 
 def table(seed=0):

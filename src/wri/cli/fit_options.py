@@ -130,4 +130,4 @@ Outcomes = Annotated[
 ]
 Prefix = Annotated[str, ROWS(help="Prefix of the names of the added columns.")]
 Level = Annotated[float, RUN(help="Level of the interval for the loss.")]
-Plot = Annotated[Path | None, RUN(help="Draw the rarity of the rows to a .png, .svg or .pdf.")]
+Plot = Annotated[Path | None, RUN(help="Draw the typicality of the rows to a .png, .svg or .pdf.")]

@@ -43,7 +43,7 @@ def predict(
     """Predict the rows of a new site, with the evidence for each.
 
     The output has the input's rows in their order, with the columns `prediction`, `probability` (of
-    the second of two classes, else one per class; rounded to 6 digits), `rarity` (percentage of
+    the second of two classes, else one per class; rounded to 6 digits), `typicality` (percentage of
     training rows that are as rare or rarer), `verdict` (supported, rare or outside), `reason` (why
     a row is not supported) and `nearest` (the training site in which such a row is most common).
     Files may be larger than memory.

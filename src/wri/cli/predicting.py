@@ -217,7 +217,7 @@ def added_columns(model: Any, judged: Assessment, prefix: str = "") -> pd.DataFr
             for place, label in enumerate(model.classes_):
                 columns[f"probability_{label}"] = judged.probabilities[:, place].round(6)
     columns |= {
-        "rarity": judged.rarity.round(4),
+        "typicality": judged.typicality.round(4),
         "verdict": judged.verdicts,
         "reason": judged.reasons,
         "nearest": judged.nearest,

@@ -22,6 +22,7 @@ from scipy.stats import binomtest
 
 from wri.diagnosis.inputs import listed, short_labels
 from wri.errors import InputError
+from wri.moved import OldName
 from wri.number_text import write_number
 from wri.ood.evidence import FAR, UNSURE, Evidence, RowEvidence
 from wri.ood.held_out import USUAL_BEYOND, ExpectedLoss, HeldOutRows, LeftOutSites
@@ -71,7 +72,7 @@ class NewSite:
         Labels of the training environments.
     scores : ndarray of shape (n_rows, E)
         Log density of each row in each environment.
-    rarity : ndarray of shape (n_rows,)
+    typicality : ndarray of shape (n_rows,)
         Percentages; higher is more common.
     verdicts : ndarray of shape (n_rows,)
         "supported", "rare" or "outside".
@@ -101,7 +102,7 @@ class NewSite:
 
     labels: np.ndarray  # [E], the training environments
     scores: np.ndarray  # [n, E], log density of every row in each
-    rarity: np.ndarray  # [n], per cent, higher = more common
+    typicality: np.ndarray  # [n], per cent, higher = more common
     verdicts: np.ndarray  # [n]
     reasons: np.ndarray  # [n]
     usual: tuple[float, float]  # shares of training rows that are rare, and outside
@@ -114,6 +115,8 @@ class NewSite:
     beyond: np.ndarray  # [D], share of the rows beyond the column's range in training
     beyond_supported: float  # share of rows beyond a flagged column's range that are supported
     unseen: tuple[UnseenCells, ...] = ()
+
+    rarity = OldName("typicality")
 
     @property
     def rare(self) -> float:
@@ -246,14 +249,15 @@ class NewSite:
         )
 
     def plot(self, most: int = MOST_SITES, ax: "Axes | None" = None) -> "Figure":
-        """Draw the rarity of the rows and their nearest training environments.
+        """Draw the typicality of the rows and their nearest training environments.
 
         Parameters
         ----------
         most : int, default=20
             Number of training environments shown, those nearest to most rows first.
         ax : Axes or None, default=None
-            Axes to draw the rarity alone on. None makes a figure with both, at most 9 inches high.
+            Axes to draw the typicality alone on. None makes a figure with both, at most 9 inches
+            high.
 
         Returns
         -------
@@ -264,19 +268,19 @@ class NewSite:
         bars = 0.9 + 0.21 * len(shown)
         with style.figure(style.NARROW, min(9, 2.2 + bars)) as drawn:
             if ax is not None:
-                self._draw_rarity(ax)
+                self._draw_typicality(ax)
                 return ax.get_figure(root=True) or drawn
             top, bottom = drawn.subplots(2, 1, height_ratios=(2.2, bars))
-            self._draw_rarity(top)
+            self._draw_typicality(top)
             self._draw_nearest(bottom, shown)
         return drawn
 
-    def _draw_rarity(self, ax: "Axes") -> None:
+    def _draw_typicality(self, ax: "Axes") -> None:
         edges = np.linspace(0, 100, 21)
-        share = np.histogram(self.rarity, edges)[0] / len(self.rarity)
+        share = np.histogram(self.typicality, edges)[0] / len(self.typicality)
         ax.stairs(100 * share, edges, fill=True, color=style.SKY, label="this site")
         ax.axhline(5, color="black", ls="--", lw=1, label="training sites")
-        ax.set(xlim=(0, 100), xlabel="rarity (%), common to the right", ylabel="rows (%)")
+        ax.set(xlim=(0, 100), xlabel="typicality (%), common to the right", ylabel="rows (%)")
         ax.set_ylim(0, 1.3 * max(5, 100 * share.max()))  # space for the legend above the bars
         ax.set_title(f"{self.rare:.1%} rare, {self.outside:.1%} outside", loc="left")
         ax.legend(loc="upper right", ncols=2, borderaxespad=0.1)
@@ -329,7 +333,7 @@ def describe_new_site(
     return NewSite(
         labels=labels,
         scores=judged.environments,
-        rarity=judged.rarity,
+        typicality=judged.typicality,
         verdicts=judged.verdicts,
         reasons=judged.reasons,
         usual=evidence.usual,

@@ -58,6 +58,7 @@ from wri.estimators.inputs import (
 )
 from wri.estimators.problem import Problem
 from wri.futures import FUTURES, Future
+from wri.moved import OldName
 from wri.objectives import Objective
 from wri.ood.evidence import Evidence, RowEvidence
 from wri.ood.held_out import ColumnRanges, HeldOutRows, LeftOutSites
@@ -364,7 +365,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         seen = self._seen(X)
         return self.evidence_.score_environments(seen)
 
-    def rarity(self, X: Any) -> np.ndarray:
+    def typicality(self, X: Any) -> np.ndarray:
         """Return the percentage of held-out training rows that score at most as high as each row.
 
         Parameters
@@ -374,11 +375,13 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
 
         Returns
         -------
-        rarity : ndarray of shape (n_rows,)
+        typicality : ndarray of shape (n_rows,)
             Percentages; higher is more common. 3 means that 3 % of the held-out rows were as rare
             or rarer. For a classifier, rows that it is unsure of are rare as well as far ones.
         """
-        return self._judge(X).rarity
+        return self._judge(X).typicality
+
+    rarity = OldName("typicality")
 
     def verdict(self, X: Any) -> np.ndarray:
         """Tell for each row whether training held rows like it.
@@ -433,7 +436,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         return self.environments_[self.evidence_.nearest(seen)]
 
     def assess(self, X: Any) -> Assessment:
-        """Return prediction, probabilities, rarity, verdict and nearest environment of each row.
+        """Return predictions with probabilities, typicality, verdicts and nearest environments.
 
         Parameters
         ----------
@@ -452,7 +455,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
             predictions=self._decide(outputs),
             probabilities=self._predictions(outputs) if hasattr(self, "classes_") else None,
             scores=judged.scores,
-            rarity=judged.rarity,
+            typicality=judged.typicality,
             verdicts=judged.verdicts,
             reasons=judged.reasons,
             nearest=self.environments_[judged.environments.argmax(1)],

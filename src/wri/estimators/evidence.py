@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wri.estimators.problem import Problem
+from wri.moved import OldName
 from wri.ood.evidence import Evidence
 from wri.ood.held_out import ColumnRanges, ExpectedLoss, HeldOutRows, LeftOutSites
 from wri.ood.unseen import UnseenCells
@@ -34,7 +35,7 @@ class Assessment:
         Class probabilities; None for a regressor.
     scores : ndarray of shape (n_rows,)
         Log density; higher is more common.
-    rarity : ndarray of shape (n_rows,)
+    typicality : ndarray of shape (n_rows,)
         Percentage of held-out rows that score at most as high.
     verdicts : ndarray of shape (n_rows,)
         "supported", "rare" or "outside".
@@ -49,11 +50,13 @@ class Assessment:
     predictions: np.ndarray  # [n], classes or numbers
     probabilities: np.ndarray | None  # [n, C], of a classifier
     scores: np.ndarray  # [n], log density, higher = more common
-    rarity: np.ndarray  # [n], percentage of held-out rows that score at most as high
+    typicality: np.ndarray  # [n], percentage of held-out rows that score at most as high
     verdicts: np.ndarray  # [n], "supported", "rare" or "outside"
     reasons: np.ndarray  # [n], of the verdicts
     nearest: np.ndarray  # [n], the training environment in which the row is most common
     unseen: tuple[UnseenCells, ...] = ()
+
+    rarity = OldName("typicality")
 
 
 def fit_evidence(

@@ -1,6 +1,6 @@
 """Classifier of pictures: a fixed backbone makes features, an estimator learns from them.
 
-    pictures ─► backbone, fixed ─► X ─► WRIClassifier or another: predict, rarity, verdict
+    pictures ─► backbone, fixed ─► X ─► WRIClassifier or another: predict, typicality, verdict
 
 The saved folder is the estimator's; it names the backbone with its digest. A model refuses any
 other backbone.
@@ -22,6 +22,7 @@ from wri.estimators.derived import ESTIMATORS, Classifier
 from wri.estimators.evidence import Assessment
 from wri.features.backbones import Backbone, as_backbone
 from wri.features.extraction import PathLike, PictureFeatures, extract
+from wri.moved import OldName
 from wri.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._judge_each(pictures, lambda model, x: model.score_samples(x))
 
-    def rarity(self, pictures: Pictures) -> np.ndarray:
+    def typicality(self, pictures: Pictures) -> np.ndarray:
         """Return the percentage of held-out training pictures that score at most as high.
 
         Parameters
@@ -195,10 +196,12 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        rarity : ndarray of shape (n_pictures,)
+        typicality : ndarray of shape (n_pictures,)
             Percentages; higher is more common.
         """
-        return self._judge_each(pictures, lambda model, x: model.rarity(x))
+        return self._judge_each(pictures, lambda model, x: model.typicality(x))
+
+    rarity = OldName("typicality")
 
     def verdict(self, pictures: Pictures) -> np.ndarray:
         """Tell for each picture whether training held pictures like it.
@@ -250,7 +253,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._judge_each(pictures, nearest, None)
 
     def assess(self, pictures: Pictures) -> Assessment:
-        """Return prediction, probabilities, rarity, verdict and nearest domain of each picture.
+        """Return predictions with probabilities, typicality, verdicts and nearest domains.
 
         Parameters
         ----------
@@ -268,7 +271,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             predictions=fill(judged.predictions.astype(object), None),
             probabilities=fill(judged.probabilities, np.nan),
             scores=fill(judged.scores, np.nan),
-            rarity=fill(judged.rarity, np.nan),
+            typicality=fill(judged.typicality, np.nan),
             verdicts=fill(judged.verdicts, UNREADABLE),
             reasons=fill(judged.reasons, UNREADABLE),
             nearest=fill(judged.nearest.astype(object), None),

@@ -22,6 +22,7 @@ from wri.datasets.columns import ColumnReader
 from wri.errors import InputError
 from wri.estimators.base import EnvironmentEstimator, SavedInFolders
 from wri.estimators.inputs import read_environments, without_column
+from wri.moved import OldName
 from wri.ood.unseen import UnseenCells, flag_unseen
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def make_pipeline(*steps: Any, memory: Any = None, verbose: bool = False) -> "En
     Returns
     -------
     pipeline : EnvironmentPipeline
-        Pipeline with the estimator's methods (`verdict`, `rarity`, `score_new_site`, `save`, …).
-        All take tables before the preprocessing.
+        Pipeline with the estimator's methods (`verdict`, `typicality`, `score_new_site`, `save`,
+        …). All take tables before the preprocessing.
 
     Raises
     ------
@@ -232,7 +233,7 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         return self._last().score(self._preprocess(X), y, sample_weight)
 
     def assess(self, X: Any) -> "Assessment":
-        """Return prediction, probabilities, rarity, verdict and nearest environment of each row.
+        """Return predictions with probabilities, typicality, verdicts and nearest environments.
 
         Parameters
         ----------
@@ -280,7 +281,7 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         """
         return self._last().score_environments(self._preprocess(X))
 
-    def rarity(self, X: Any) -> np.ndarray:
+    def typicality(self, X: Any) -> np.ndarray:
         """Return the percentage of held-out training rows that score at most as high as each row.
 
         Parameters
@@ -290,10 +291,12 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
 
         Returns
         -------
-        rarity : ndarray of shape (n_rows,)
+        typicality : ndarray of shape (n_rows,)
             Percentages; higher is more common.
         """
-        return self._last().rarity(self._preprocess(X))
+        return self._last().typicality(self._preprocess(X))
+
+    rarity = OldName("typicality")
 
     def verdict(self, X: Any) -> np.ndarray:
         """Tell for each row whether training held rows like it.

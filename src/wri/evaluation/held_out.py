@@ -72,7 +72,7 @@ class ScoredRows(NamedTuple):
     """All rows, each scored by the model that had its site held out."""
 
     losses: np.ndarray  # [n], log-loss or squared error
-    rarity: np.ndarray  # [n], per cent, higher = more common; NaN for plain models
+    typicality: np.ndarray  # [n], per cent, higher = more common; NaN for plain models
     verdicts: np.ndarray  # [n]
     right: np.ndarray  # [n], whether the class is right; of numbers NaN
 
@@ -302,13 +302,13 @@ def _no_rows(n: int) -> ScoredRows:
 
 
 def _score_rows(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> ScoredRows:
-    """Return loss, rarity and verdict of each row."""
+    """Return loss, typicality and verdict of each row."""
     losses = _losses(model, X, y, classes)
     right = (model.predict(X) == y).astype(float) if classes else np.full(len(y), np.nan)
     if not hasattr(model, "assess"):
         return ScoredRows(losses, np.full(len(y), np.nan), np.full(len(y), "", object), right)
     found = model.assess(X)
-    return ScoredRows(losses, found.rarity, found.verdicts, right)
+    return ScoredRows(losses, found.typicality, found.verdicts, right)
 
 
 def _losses(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> np.ndarray:  # [n]

@@ -94,7 +94,7 @@ def plot_risk_coverage(held: HeldOutScores, models: dict[str, str]) -> Figure:
         axes = drawn.subplots()
         for name in models:
             rows = held.rows[name]
-            curve = risk_coverage(rows.rarity, risk_of(held, name))
+            curve = risk_coverage(rows.typicality, risk_of(held, name))
             shown = curve.coverage > 0.05  # fewer rows are too noisy
             places = np.unique(np.linspace(0, shown.sum() - 1, 400).astype(int))
             axes.plot(

@@ -3,9 +3,9 @@
     score(z) = log 1/E Σ_e d_e(z)
 
 with one Gaussian mixture d_e per environment, so the score falls without bound in every direction
-away from the training rows. Rarity is the percentage of held-out rows that score at most as high,
-all environments with the same weight. Below the k = 10 lowest of them it is extrapolated as if
-scores had exponential tails, as the log density of a Gaussian has:
+away from the training rows. Typicality is the percentage of held-out rows that score at most as
+high, all environments with the same weight. Below the k = 10 lowest of them it is extrapolated as
+if scores had exponential tails, as the log density of a Gaussian has:
 
     share(s) = share(s_k) · (1 + (s_k − s) / Σ_{i<k} (s_k − s_i))^{−(k − 1)}
 
@@ -17,11 +17,11 @@ classifiers the evidence has two parts, and a row is as well supported as the we
     support = log min(share(confidence), 30 · share(score))
 
 with the log-odds of the predicted class as confidence. A row far from training counts from where it
-is 30 times as rare as an equally unsure one. Rarity and the threshold of rare rows are then those
-of the support. Only distance makes a row outside. The factor was chosen by how well the support
-orders errors (docs/results/verdicts.md).
+is 30 times as rare as an equally unsure one. Typicality and the threshold of rare rows are then
+those of the support. Only distance makes a row outside. The factor was chosen by how well the
+support orders errors (docs/results/verdicts.md).
 
-**Higher is more common**, for scores and for rarity.
+**Higher is more common**, for scores and for typicality.
 """
 
 import warnings
@@ -36,6 +36,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from wri.densities import Mixture
 from wri.errors import InputError
+from wri.moved import OldName
 from wri.rows import Scaling
 
 VERDICTS = ("supported", "rare", "outside")
@@ -295,7 +296,7 @@ class RowEvidence:
         Log density in each environment.
     scores : ndarray of shape (n_rows,)
         Log density in their mixture.
-    rarity : ndarray of shape (n_rows,)
+    typicality : ndarray of shape (n_rows,)
         Percentage of the held-out rows that score at most as high.
     verdicts : ndarray of shape (n_rows,)
         "supported", "rare" or "outside".
@@ -305,9 +306,11 @@ class RowEvidence:
 
     environments: np.ndarray  # [n, E], log density in every environment
     scores: np.ndarray  # [n], in their mixture
-    rarity: np.ndarray  # [n], percentage of the held-out rows that score at most as high
+    typicality: np.ndarray  # [n], percentage of the held-out rows that score at most as high
     verdicts: np.ndarray  # [n], "supported", "rare" or "outside"
     reasons: np.ndarray  # [n], of the verdict; "" if it is "supported"
+
+    rarity = OldName("typicality")
 
 
 class ConfidenceTails(NamedTuple):
@@ -449,7 +452,7 @@ class Evidence:
         return self.densities.mixed(z)
 
     def judge(self, z: np.ndarray, confidence: np.ndarray | None = None) -> RowEvidence:  # [n, F]
-        """Return densities, scores, rarity, verdicts and reasons of rows.
+        """Return densities, scores, typicality, verdicts and reasons of rows.
 
         Parameters
         ----------
@@ -480,12 +483,12 @@ class Evidence:
         return RowEvidence(
             environments=logs,
             scores=scores,
-            rarity=100 * share,
+            typicality=100 * share,
             verdicts=np.array(VERDICTS, dtype=object)[grade],
             reasons=reasons,
         )
 
-    def rarity(self, z: np.ndarray, confidence: np.ndarray | None = None) -> np.ndarray:
+    def typicality(self, z: np.ndarray, confidence: np.ndarray | None = None) -> np.ndarray:
         """Return the percentage of held-out rows that score at most as high.
 
         Parameters
@@ -497,10 +500,12 @@ class Evidence:
 
         Returns
         -------
-        rarity : ndarray of shape (n_rows,)
+        typicality : ndarray of shape (n_rows,)
             Percentages; 100 is the most common.
         """
-        return self.judge(z, confidence).rarity
+        return self.judge(z, confidence).typicality
+
+    rarity = OldName("typicality")
 
     def verdict(self, z: np.ndarray, confidence: np.ndarray | None = None) -> np.ndarray:
         """Return the verdict on each row.
