@@ -28,8 +28,8 @@ def write_results(
     """Write `index.html` into a folder; `missing` says which data the other experiments need."""
     lead = [
         *([f"{QUICK[:1].upper()}{QUICK[1:]}."] if any(each.quick for each in results) else []),
-        "Tables and figures of the paper, computed here. Where the paper prints a number, it "
-        "stands below ours.",
+        "Tables and figures of the paper, computed here. The paper's value, where given, appears "
+        "below ours.",
     ]
     if any(row.far_from_paper for result in results for row in result.rows):
         lead.append(
