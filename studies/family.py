@@ -214,8 +214,9 @@ def print_overview(results: Results) -> None:
 def draw_figure(results: Results, path: Path) -> None:
     """Draw each problem: rows like those seen against the future that differs most from them."""
     keys = [key for key in PANELS if collect(results, key)[2]]
-    with style.figure(9.5, 6.2) as drawn:
-        axes = drawn.subplots(2, -(-len(keys) // 2), squeeze=False).ravel()
+    rows = 1 if len(keys) < 4 else 2
+    with style.figure(9.5, 0.8 + 2.7 * rows) as drawn:
+        axes = drawn.subplots(rows, -(-len(keys) // rows), squeeze=False).ravel()
         for ax in axes[len(keys) :]:
             ax.set_axis_off()
         for ax, key in zip(axes, keys, strict=False):

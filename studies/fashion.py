@@ -187,7 +187,8 @@ def print_table(found: Mapping[int, Mapping[str, Mapping[str, float]]]) -> None:
             error = f" ± {values.std(ddof=1) / len(values) ** 0.5:.1f}" if len(values) > 1 else ""
             cells.append(f"{values.mean():.1f}{error}")
         worst = min(line["test"] for line in own)
-        print(f"| {name} | {len(own)} | {' | '.join(cells)} | {worst:.1f} |")
+        shown = name.replace("|", "\\|")  # else it would end a cell
+        print(f"| {shown} | {len(own)} | {' | '.join(cells)} | {worst:.1f} |")
 
 
 def main() -> None:
