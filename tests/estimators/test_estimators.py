@@ -300,7 +300,8 @@ def test_coral_needs_a_hidden_layer():
         wri.CORALClassifier(hidden=()).fit(X, y, groups=site)
 
 
-def test_verbose_shows_a_bar(capsys):
+def test_verbose_shows_a_bar(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
     X, y, site = hospitals(40)
     wri.ERMClassifier(steps=5, verbose=True).fit(X, y, groups=site)
     assert "Training" in capsys.readouterr().err

@@ -50,7 +50,9 @@ def stand_in(monkeypatch):
     images = np.clip(shapes[digits] + noise, 0, 255).astype(np.uint8)
     mnist = Mnist(images, digits)
     monkeypatch.setattr(
-        coloured, "coloured_mnist", lambda name, seed, rows: coloured_mnist(name, seed, mnist)
+        coloured,
+        "coloured_mnist",
+        lambda name, seed, digits, rows: coloured_mnist(name, seed, mnist),
     )
     return mnist
 

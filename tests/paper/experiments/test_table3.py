@@ -1,7 +1,5 @@
 """Table 3: scores by hand, mixtures of known clusters, and the whole on digits made up."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
@@ -32,7 +30,9 @@ def standin():
 
 @pytest.fixture
 def environments(standin, tmp_path, monkeypatch, short_weights):
-    draw = partial(coloured_mnist, mnist=standin)
+    def draw(name, seed=0, digits=None, rows=None):
+        return coloured_mnist(name, seed, standin, rows=rows)
+
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(coloured, "coloured_mnist", draw)
     monkeypatch.setattr(coloured, "QUICK_ROWS", 1200)
