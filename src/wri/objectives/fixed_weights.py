@@ -31,7 +31,7 @@ from wri.objectives.weighted_risks import (
 )
 from wri.stacked.linear import Sums
 
-BLOCK = 4096  # rows whose terms fit into the cache
+BLOCK = 16384  # rows whose terms are in memory at a time
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

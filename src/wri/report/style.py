@@ -76,11 +76,13 @@ def as_svg(drawn: "Figure") -> str:
     Text stays text, so that the reader's fonts draw letters that the figure's font lacks.
     """
     from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     file = StringIO()
     with rc_context({**_STYLE, "svg.fonttype": "none"}), catch_warnings():
         filterwarnings("ignore", message="Glyph .* missing from")
-        drawn.savefig(file, format="svg", metadata={"Date": None})
+        # `savefig` would draw it twice
+        FigureCanvasSVG(drawn).print_svg(file, metadata={"Date": None})
     return file.getvalue()
 
 
