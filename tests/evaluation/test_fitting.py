@@ -11,6 +11,7 @@ import pytest
 
 from wri.datasets.table_rows import read_rows
 from wri.errors import InputError, LostBackendError
+from wri.evaluation import fitting
 from wri.evaluation.fitting import FitOptions, encode, fit_table, preprocessing_of
 from wri.jobs import LocalRunner, RayRunner, on_ray, open_runner, run_calls
 from wri.jobs import runner as contract
@@ -99,6 +100,20 @@ def test_a_lost_ray_ends_a_fit_with_one_sentence(command, table, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_large_tables_are_held_out_in_processes_with_the_same_scores(table, monkeypatch):
+    rows = read_rows([table], "y", "site")
+    options = FitOptions(predictors=("linear",))
+    here = fit_table(rows, options)
+    monkeypatch.setattr(fitting, "LARGE_TABLE", 0)
+    monkeypatch.setattr(fitting, "cpu_count", lambda: 2)
+    plain = LocalRunner()
+    assert fitting._side_by_side(rows, plain) is not plain
+    there = fit_table(rows, options)
+    assert there.held_out.scores == here.held_out.scores
+    assert there.kept == here.kept
+
+
 def test_the_report_shows_what_linear_models_use(table):
     fit = fit_table(read_rows([table], "y", "site"), FitOptions(steps=30, fast=True))
     (_, shown) = coefficient_section(fit).blocks
