@@ -323,14 +323,15 @@ def scramble(values: np.ndarray) -> np.ndarray:
 
 def hash_contents(values: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, D], [n] -> [n]
     """Return a number per row from its values; the order of rows and columns does not matter."""
-    total = scramble(_bits(targets))
+    total = scramble(bits_of(targets))
     for start in range(0, values.shape[1], COLUMNS_AT_ONCE):
         some = values[:, start : start + COLUMNS_AT_ONCE]
-        total += scramble(_bits(np.ascontiguousarray(some.T))).sum(0, dtype=np.uint64)
+        total += scramble(bits_of(np.ascontiguousarray(some.T))).sum(0, dtype=np.uint64)
     return scramble(total)
 
 
-def _bits(values: np.ndarray) -> np.ndarray:  # −0.0 becomes 0.0
+def bits_of(values: np.ndarray) -> np.ndarray:
+    """Return numbers as 64-bit patterns; −0.0 becomes 0.0."""
     return (np.asarray(values, np.float64) + 0.0).view(np.uint64)
 
 

@@ -31,6 +31,7 @@ from wri.number_text import write_number
 from wri.rows import (
     COLUMNS_AT_ONCE,
     Environments,
+    bits_of,
     name_unreadable_cells,
     number_environments,
     scramble,
@@ -263,7 +264,7 @@ def hash_rows(columns: np.ndarray, targets: np.ndarray, seed: int) -> np.ndarray
 def _codes(values: np.ndarray) -> np.ndarray:  # [D, n] -> [D, n] uint64
     """Return a number per value: its rank in its row, or its bits if there are many."""
     if values.shape[1] > RANKED:
-        return (np.asarray(values, np.float64) + 0.0).view(np.uint64)  # −0.0 becomes 0.0
+        return bits_of(values)
     order = values.argsort()
     ordered = np.take_along_axis(values, order, 1)
     new = np.zeros(values.shape, np.uint64)
