@@ -257,13 +257,16 @@ def _refuse_environment(X: "pd.DataFrame", environments: Environments) -> None:
 
 def find_constant_columns(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], or [n] -> []
     """Return which columns vary only by rounding: at most 1e-12 of their largest absolute value."""
-    low, high = values.min(0), values.max(0)
+    return _is_constant(values.min(0), values.max(0))
+
+
+def _is_constant(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high))
 
 
-def _extreme_exponents(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], or [n] -> []
+def _extreme_exponents(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Return powers of two of the columns whose squares overflow doubles; 0 for all others."""
-    largest = np.maximum(np.abs(values.max(0)), np.abs(values.min(0)))
+    largest = np.maximum(np.abs(high), np.abs(low))
     extreme = (largest > LARGE) | ((largest < 1 / LARGE) & (largest > 0))
     return np.where(extreme, np.frexp(largest)[1], 0)
 
@@ -278,25 +281,27 @@ class Scaling(NamedTuple):
     scale: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
-        """Compute mean and scale of rows, with or without weights."""
-        exponent = _extreme_exponents(values)
+    def of(
+        cls, values: np.ndarray, weights: np.ndarray | None = None, *, overwrite: bool = False
+    ) -> Self:
+        """Compute mean and scale of rows, with or without weights; large tables in their place."""
+        low, high = values.min(0), values.max(0)
+        exponent, constant = _extreme_exponents(low, high), _is_constant(low, high)
         if exponent.any():  # squares would overflow or vanish
             mean, scale = cls.of(np.ldexp(values, -exponent), weights)
-            constant = find_constant_columns(values)
             scale = np.where(constant, 1.0, np.ldexp(scale, np.where(constant, 0, exponent)))
             return cls(np.ldexp(mean, exponent), scale)
         mean = np.average(values, 0, weights)
-        squares = values - mean
-        np.square(squares, out=squares)  # in place: tables may be large
+        squares = np.subtract(values, mean, out=values if overwrite else None)
+        np.square(squares, out=squares)
         scale = np.sqrt(np.average(squares, 0, weights))
         # the mean of many equal numbers is rounded too, so the scale alone is not enough
-        return cls(mean, np.where(find_constant_columns(values) | (scale == 0), 1.0, scale))
+        return cls(mean, np.where(constant | (scale == 0), 1.0, scale))
 
-    def apply(self, values: np.ndarray) -> np.ndarray:
-        """Standardise values."""
-        standard = values - self.mean
-        standard /= self.scale  # in place: tables may be large
+    def apply(self, values: np.ndarray, *, overwrite: bool = False) -> np.ndarray:
+        """Standardise values; large tables in their place."""
+        standard = np.subtract(values, self.mean, out=values if overwrite else None)
+        standard /= self.scale
         return standard
 
     def undo(self, values: np.ndarray) -> np.ndarray:
@@ -316,9 +321,10 @@ def in_proportion(weights: np.ndarray) -> np.ndarray:  # [n] -> [m]
 def scramble(values: np.ndarray) -> np.ndarray:
     """Return a hash of 64-bit numbers (the finaliser of SplitMix64; Steele et al., 2014)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        values ^= values >> np.uint64(shift)  # in place: tables may be large
+        values *= np.uint64(factor)
+    return values
 
 
 def hash_contents(values: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, D], [n] -> [n]

@@ -5,9 +5,10 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.impute import SimpleImputer
 
 import wri
-from wri.datasets.columns import ColumnReader
+from wri.datasets.columns import ColumnReader, MedianImputer
 from wri.datasets.schema import TableSchema
 from wri.datasets.table_rows import read_rows
 from wri.errors import InputError
@@ -136,6 +137,17 @@ def test_cells_become_numbers_and_indicators():
     ]
     new = pd.DataFrame({"age": ["2"], "smoker": [True], "ward": ["never seen"]})
     assert encode.transform(reader.transform(new)).tolist() == [[2, 1, 0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("n", [4, 101])
+def test_medians_are_those_of_scikit_learn(n):
+    random = np.random.default_rng(n)
+    X = pd.DataFrame(random.normal(size=(n, 4)), columns=list("abcd")).assign(empty=np.nan)
+    X = X.mask(random.random(X.shape) < 0.3).assign(full=random.normal(size=n))
+    settings = {"strategy": "median", "add_indicator": True, "keep_empty_features": True}
+    plain, ours = (kind(**settings).fit(X) for kind in (SimpleImputer, MedianImputer))
+    np.testing.assert_array_equal(ours.transform(X), plain.transform(X))
+    assert list(ours.get_feature_names_out()) == list(plain.get_feature_names_out())
 
 
 def test_rare_categories_share_a_column():

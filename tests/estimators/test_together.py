@@ -18,7 +18,7 @@ def test_fitted_together_or_alone(kind):
         plain(site_spread=False),
         plain(hidden=(4,), steps=10, site_spread=False),
     ]
-    fit_together(models, X, y, site)
+    fit_together(models, X, y, site, judges=models)
     for model in models:
         alone = type(model)(**model.get_params()).fit(X, y, site)
         assert vars(alone).keys() == vars(model).keys()

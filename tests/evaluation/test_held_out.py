@@ -45,6 +45,7 @@ def hold_out(data, make_model, make_preprocessing=None):
         candidates=(ERM,),
         make_model=make_model,
         make_preprocessing=make_preprocessing,
+        judged=frozenset({"erm"}),
         seed=0,
     )
     return hold_out_sites(data, work)

@@ -3,9 +3,12 @@
 Commands import their packages when they run, so that help and errors appear without delay.
 """
 
+import atexit
+import gc
 import signal
 import sys
 import warnings
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -80,8 +83,16 @@ def make_command() -> Any:
     return command
 
 
+@cache
+def _collect_less_garbage() -> None:
+    """Search for cyclic garbage rarely: among so many modules it takes a second per command."""
+    gc.set_threshold(100_000, 20, 20)
+    atexit.register(gc.freeze)  # nothing is left to search at the end
+
+
 def main() -> None:
     """Run the command; wrong input ends with one sentence and exit code 2."""
+    _collect_less_garbage()
     terminated = False
 
     def terminate(number: int, frame: object) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS = 30  # listed
 MOST_FILES = 12
-MOST_DIAGNOSED = 8_000  # rows that the report's diagnosis sees
+MOST_DIAGNOSED = 5_000  # rows that the report's diagnosis sees
 
 HELP = """Fit a model, and answer whether it will hold at a new site.
 
@@ -245,8 +245,8 @@ def _diagnose(fitted: "TableFit") -> "tuple[dict[str, Answer], int | None]":
     from wri.evaluation.fitting import encode, preprocessing_of
     from wri.rows import find_constant_columns
 
-    every = encode(fitted.rows, preprocessing_of(fitted.model))
-    seen = every.sample(MOST_DIAGNOSED, fitted.options.seed)
+    every = fitted.rows
+    seen = encode(every.sample(MOST_DIAGNOSED, fitted.options.seed), preprocessing_of(fitted.model))
     x = seen.X.iloc[:, np.flatnonzero(~find_constant_columns(seen.X.to_numpy()))]
     answers = {"overlap": ask("overlap", lambda: environment_overlap(x, seen.groups))}
     return answers, len(seen.y) if len(seen.y) < len(every.y) else None

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.impute import SimpleImputer
 from sklearn.utils.validation import check_is_fitted
 
 from wri.errors import InputError, check_option, listed, shorten
@@ -290,3 +291,30 @@ class ColumnReader(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"columns that were not in training are ignored: {listed(additional)}", stacklevel=3
             )
         return X
+
+
+class MedianImputer(SimpleImputer):  # type: ignore[misc]
+    """SimpleImputer by medians; scikit-learn's masked arrays take four times as long."""
+
+    def fit(self, X: pd.DataFrame | np.ndarray, y: Any = None) -> Self:
+        """Learn the median of each column, and which columns have missing cells.
+
+        Parameters
+        ----------
+        X : DataFrame or ndarray of shape (n_rows, n_features)
+            Numbers; missing cells are NaN.
+        y : object, default=None
+            Not used.
+
+        Returns
+        -------
+        self : MedianImputer
+            The fitted transformer.
+        """
+        cells = np.asarray(X, float)
+        missing = np.isnan(cells)
+        some = np.where([missing.any(0), missing.all(0)], np.nan, 0.0)  # with the same gaps
+        super().fit(pd.DataFrame(some, columns=X.columns) if isinstance(X, pd.DataFrame) else some)
+        for column in np.flatnonzero(~missing.all(0)):
+            self.statistics_[column] = np.median(cells[~missing[:, column], column])
+        return self

@@ -15,12 +15,11 @@ from typing import Any, Self
 
 import pandas as pd
 from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from wri.datasets.column_kinds import find_column
-from wri.datasets.columns import KINDS, READ, REFUSED, Column, ColumnReader
+from wri.datasets.columns import KINDS, READ, REFUSED, Column, ColumnReader, MedianImputer
 from wri.errors import InputError, check_option, listed, shorten
 
 __all__ = ["TableSchema"]
@@ -180,7 +179,7 @@ class TableSchema:
         self.check()
         of_kind = {kind: [c.name for c in self.columns if c.kind == kind] for kind in READ}
         numbers, categories = of_kind["number"] + of_kind["yes/no"], of_kind["category"]
-        fill = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+        fill = MedianImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         rare = min(RARE, max(2, self.rows // 50))
         encode = OneHotEncoder(
             handle_unknown="ignore",

@@ -24,8 +24,9 @@ to σ². If a cause is unmeasured or not linear, features may be flagged only be
 distribution shifts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,6 +67,7 @@ LEVEL = 0.05
 DRAWS = 999
 """Draws of the bootstrap."""
 _SUMS = 5_000_000  # numbers in the cells' sums of one environment
+FLAGGING_ROWS = 4096  # per site that `flagged_columns` compares: slopes apart by 0.1 are found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -97,8 +99,8 @@ class ChangingFeatures:
     p : ndarray of shape (D,)
         Corrected P-values; for numbers, the larger one of slopes and of slopes divided by the
         residual variance.
-    without : LeftOutLosses or None
-        Losses at environments left out, with all columns and without the flagged ones.
+    measure : callable
+        Returns `without`.
 
     Examples
     --------
@@ -124,7 +126,12 @@ class ChangingFeatures:
     spreads: np.ndarray  # [C, D], τ of each contrast
     q: np.ndarray  # [C, D], Cochran's
     p: np.ndarray  # [D], corrected
-    without: LeftOutLosses | None  # at sites left out, with all columns and without the flagged
+    measure: Callable[[], LeftOutLosses | None]  # fits models, so only when it is asked for
+
+    @cached_property
+    def without(self) -> LeftOutLosses | None:
+        """Losses at environments left out, with all columns and without the flagged ones."""
+        return self.measure()
 
     @property
     def change(self) -> np.ndarray:  # [D]
@@ -409,7 +416,7 @@ def changing_features(
         spreads=spread.tau,
         q=spread.q,
         p=p,
-        without=_leave_out(X, y, sites, np.flatnonzero(p <= LEVEL), model, as_classes),
+        measure=lambda: _leave_out(X, y, sites, np.flatnonzero(p <= LEVEL), model, as_classes),
     )
 
 
@@ -422,8 +429,11 @@ def flagged_columns(
 ) -> np.ndarray:
     """Return the indices of flagged columns, whatever the order of rows, sites and columns."""
     labels, number = np.unique(site, return_inverse=True)
-    block = number_blocks(blocks, len(y))
-    slopes, natural = _estimate_slopes(x, y, Environments(labels, number), block, classes)
+    block, sites = number_blocks(blocks, len(y)), Environments(labels, number)
+    if block is None and np.bincount(number).max() > FLAGGING_ROWS:
+        kept = _sample_evenly(x, sites.rows, FLAGGING_ROWS)
+        x, y, sites = x[kept], y[kept], Environments(labels, number[kept])
+    slopes, natural = _estimate_slopes(x, y, sites, block, classes)
     if not slopes:
         return np.empty(0, int)
     spread = compare_slopes(list(slopes.values()), DRAWS, 0)
@@ -459,11 +469,25 @@ def _estimate_slopes(
 def _order_by_content(z: np.ndarray, y: np.ndarray, number: np.ndarray) -> np.ndarray:  # [n]
     """Return the order for drawing signs: rows of a site together, whatever the order of sites."""
     codes = pd.factorize(y, sort=True)[0]
-    content = np.lexsort([codes, np.sort(np.abs(z), 1).sum(1).round(9)])
+    content = np.lexsort([codes, _sizes(z)])
     sites, first = np.unique(number[content], return_index=True)
     rank = np.empty(number.max() + 1, int)
     rank[sites] = first
     return content[np.argsort(rank[number[content]], kind="stable")]
+
+
+def _sizes(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n]
+    """Return Σ|z| of each row, exact whatever the order of columns: as sums of whole numbers."""
+    return np.asarray(np.rint(1e9 * np.abs(z)).sum(1))
+
+
+def _sample_evenly(x: np.ndarray, sites: list[np.ndarray], most: int) -> np.ndarray:
+    """Return at most so many rows of each site, evenly spaced by their distance from the mean."""
+    sizes = _sizes(standardised(x))
+    each = [rows[sizes[rows].argsort(kind="stable")] for rows in sites]
+    return np.concatenate(
+        [r[np.unique(np.linspace(0, len(r) - 1, most).round().astype(int))] for r in each]
+    )
 
 
 def _largest_p(

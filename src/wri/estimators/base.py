@@ -312,7 +312,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
 
     def _prepared(self, X: Any) -> np.ndarray:
         """Return the checked table in the form that the predictor takes."""
-        check_is_fitted(self, "evidence_")
+        check_is_fitted(self, "spec_")
         X = self._known_columns(without_column(without_gradient(X), self.environment))
         with name_unreadable_cells(X=X):
             X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)

@@ -253,12 +253,20 @@ def hash_rows(columns: np.ndarray, targets: np.ndarray, seed: int) -> np.ndarray
     for start in range(0, columns.shape[1], COLUMNS_AT_ONCE):
         some = columns[:, start : start + COLUMNS_AT_ONCE]
         codes = scramble(_codes(np.ascontiguousarray(some.T)))  # [D', n]
-        pairs = np.sort(codes * np.uint64(3) + target)
-        values = scramble(pairs)
-        values[:, 1:][pairs[:, 1:] == pairs[:, :-1]] = 0  # a row that is repeated counts once
-        signature = values.sum(1, dtype=np.uint64, keepdims=True)
+        signature = _sign_columns(codes * np.uint64(3) + target)
         total += scramble(codes ^ signature).sum(0, dtype=np.uint64)
     return scramble(total + np.uint64(seed % 2**63))
+
+
+def _sign_columns(pairs: np.ndarray) -> np.ndarray:  # [D, n] -> [D, 1]
+    """Return a number per column from the set of its values: repeated rows count once."""
+    if pairs.shape[1] > RANKED:
+        values = scramble(pairs)
+        return values.min(1, keepdims=True) + scramble(values.max(1, keepdims=True))
+    pairs = np.sort(pairs)
+    values = scramble(pairs)
+    values[:, 1:][pairs[:, 1:] == pairs[:, :-1]] = 0
+    return values.sum(1, dtype=np.uint64, keepdims=True)
 
 
 def _codes(values: np.ndarray) -> np.ndarray:  # [D, n] -> [D, n] uint64

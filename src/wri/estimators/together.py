@@ -13,8 +13,10 @@ from wri.estimators.network import Estimator
 from wri.progress import silent
 
 
-def fit_together(models: Sequence[Estimator], X: Any, y: Any, groups: Any) -> None:
-    """Fit estimators with equal settings but for objective, λ and hidden layers."""
+def fit_together(
+    models: Sequence[Estimator], X: Any, y: Any, groups: Any, judges: Sequence[Estimator]
+) -> None:
+    """Fit estimators that differ in objective, λ and hidden layers; `judges` also fit evidence."""
     first = models[0]
     problem = first._read_problem(X, y, groups, None, first._problem)
     learned = {name: value for name, value in vars(first).items() if name not in first.get_params()}
@@ -30,5 +32,5 @@ def fit_together(models: Sequence[Estimator], X: Any, y: Any, groups: Any) -> No
     for model, run, record in zip(models, runs, records, strict=True):
         model._learn(problem, run, record)
         model.penalty_path_, model.left_out_ = None, None
-    for model, without in zip(models, without_held_out(models, problem), strict=True):
+    for model, without in zip(judges, without_held_out(judges, problem), strict=True):
         model._take_evidence(problem, without)

@@ -6,6 +6,7 @@ ERM as a network, or as boosted trees                  shown: is a linear predic
 logistic or ridge regression; a constant               shown: is anything learned?
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -86,6 +87,11 @@ class FitOptions:
                 return each
         names = ", ".join(each.name for each in keepable)
         raise InputError(f"--keep must be one of {names} (or another λ), not {self.keep!r}")
+
+    def shown(self, candidates: Sequence[FitCandidate]) -> list[FitCandidate]:
+        """Return the candidates that the report may show in detail: those to be kept, and ERM."""
+        kept = self.kept_by_name()
+        return [c for c in candidates if c.is_plain or (c == kept if kept else c.is_asked)]
 
     def _asked_name(self) -> str:
         """Return the name of the candidate that --keep means: "wri" is WRI at the preset's λ."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FEWEST_SITES = 3  # one to hold out and two to train on
-LARGE_TABLE = 2_000_000  # cells from which sites are held out in processes of their own
+LARGE_TABLE = 2_000_000  # cells from which sites are held out in several threads
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -158,8 +158,10 @@ def fit_sites(
     # products are small: a second thread of linear algebra waits more than it works
     with open_runner(options.backend) as runner, one_algebra_thread():
         if sites >= FEWEST_SITES and not options.fast:
+            candidates = tuple(options.candidates(len(rows.y), sites))
             work = HeldOutWork(
-                candidates=tuple(options.candidates(len(rows.y), sites)),
+                candidates=candidates,
+                judged=frozenset(each.name for each in options.shown(candidates)),
                 make_model=partial(options.make_model, classes=rows.classes, fold=True),
                 make_preprocessing=None if schema is None else partial(make_head, schema),
                 seed=options.seed,
@@ -186,11 +188,12 @@ def fit_sites(
 
 
 def _side_by_side(rows: TableRows, runner: Runner) -> Runner:
-    """Return a runner with a process per core for large tables on this machine."""
-    workers = min(cpu_count(), len(rows.environments))
-    if not isinstance(runner, LocalRunner) or np.size(rows.X) < LARGE_TABLE or workers < 2:
-        return runner
-    return LocalRunner(workers, in_process=lambda site: True)
+    """Return a runner with a thread per core for large tables on this machine.
+
+    Operations on many rows release the interpreter's lock; on few rows threads only wait for it.
+    """
+    is_local = isinstance(runner, LocalRunner)
+    return LocalRunner(cpu_count()) if is_local and np.size(rows.X) >= LARGE_TABLE else runner
 
 
 def conclude(

@@ -72,7 +72,7 @@ class ScoredRows(NamedTuple):
     """All rows, each scored by the model that had its site held out."""
 
     losses: np.ndarray  # [n], log-loss or squared error
-    typicality: np.ndarray  # [n], per cent, higher = more common; NaN for plain models
+    typicality: np.ndarray  # [n], per cent, higher = more common; NaN of models not judged
     verdicts: np.ndarray  # [n]
     right: np.ndarray  # [n], whether the class is right; of numbers NaN
 
@@ -157,6 +157,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
+Columns = slice | np.ndarray
 SiteResult = tuple[tuple[str, ...], list[tuple[SiteScore, ScoredRows]]]
 """Columns flagged without a site, and the score and rows of each model there."""
 
@@ -168,6 +169,7 @@ class HeldOutWork:
     candidates: tuple[FitCandidate, ...]
     make_model: Callable[[FitCandidate], Any]  # unfitted
     make_preprocessing: Callable[[], Any] | None  # None: rows of numbers, never flagged
+    judged: frozenset[str]  # candidates whose rows get verdicts
     seed: int  # of the bootstrap of blocks
 
     def __call__(self, rows: TableRows, name: str) -> SiteResult:
@@ -183,31 +185,31 @@ class HeldOutWork:
                 training = replace(training, X=x, owners=owners)
                 site = replace(site, X=np.asarray(prepare.transform(site.X)))
             columns = flag_columns(training)
-            fold = _Fold.of(training, site, columns)
-            models = self._fit(fold, name)
+            flagged = tuple(dict.fromkeys(training.owners[k] for k in columns))
+            models = self._fit(training, columns, name)
+            del training  # as large as the table
+            fold = _Fold.of(site, columns)
             results = [self._score(*each, fold, name) for each in models]
-        flagged = tuple(dict.fromkeys(training.owners[k] for k in columns))
         return flagged, results
 
-    def _fit(self, fold: "_Fold", held_out: str) -> list[tuple[FitCandidate, Any, np.ndarray]]:
+    def _fit(
+        self, training: TableRows, flagged: np.ndarray, held_out: str
+    ) -> list[tuple[FitCandidate, Any, Columns]]:
         """Fit all models; return each with its candidate and the columns that it uses."""
-        training, every = fold.training, np.arange(np.shape(fold.site.X)[1])
-        models, columns, together = [], [], []
+        every: Columns = slice(None)
+        models, columns = [], []
         for candidate in self.candidates:
             model, kept = self.make_model(candidate), every
-            if candidate.name == WITHOUT and len(fold.flagged) < len(every):
-                kept = np.setdiff1d(every, fold.flagged)
+            if candidate.name == WITHOUT and len(flagged) < training.X.shape[1]:
+                kept = np.setdiff1d(np.arange(training.X.shape[1]), flagged)
             elif candidate.name == WITHOUT:  # nothing is left to learn from
                 model = self.make_model(FitCandidate(name=CONSTANT, label=""))
-            if isinstance(model, Estimator) and kept is every:
-                together.append(model)
             models.append(model)
             columns.append(kept)
         try:
-            if together:
-                fit_together(together, training.X, training.y, training.groups)
+            self._fit_together(models, columns, training)
             for model, kept in zip(models, columns, strict=True):
-                if not any(model is each for each in together):
+                if not isinstance(model, Estimator):
                     grouped = {"groups": training.groups} if hasattr(model, "assess") else {}
                     model.fit(training.X[:, kept], training.y, **grouped)
         except InputError as error:
@@ -216,8 +218,21 @@ class HeldOutWork:
             ) from error
         return list(zip(self.candidates, models, columns, strict=True))
 
+    def _fit_together(
+        self, models: Sequence[Any], columns: Sequence[Columns], rows: TableRows
+    ) -> None:
+        """Fit the linear models and networks, those with the same columns together."""
+        each = zip(self.candidates, models, columns, strict=True)
+        ours = [(c.name in self.judged, m, kept) for c, m, kept in each if isinstance(m, Estimator)]
+        for every in (True, False):
+            own = [part for part in ours if isinstance(part[2], slice) is every]
+            if own:
+                judges = [model for is_judge, model, _ in own if is_judge]
+                x = rows.X[:, own[0][2]]
+                fit_together([model for _, model, _ in own], x, rows.y, rows.groups, judges)
+
     def _score(
-        self, candidate: FitCandidate, model: Any, kept: np.ndarray, fold: "_Fold", name: str
+        self, candidate: FitCandidate, model: Any, kept: Columns, fold: "_Fold", name: str
     ) -> tuple[SiteScore, ScoredRows]:
         """Score a model at the site held out, in every future."""
         site = fold.site
@@ -240,16 +255,14 @@ class HeldOutWork:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Fold:
-    """Preprocessed rows with one site held out, and the columns flagged without it."""
+    """Preprocessed rows of the site held out, as they are and in every future."""
 
-    training: TableRows
     site: TableRows
-    flagged: np.ndarray
     ordered: TableRows  # the site's rows in the order of their contents, in which futures are drawn
     drawn: Mapping[Future, Sequence[np.ndarray]]  # their columns in every future but "like"
 
     @classmethod
-    def of(cls, training: TableRows, site: TableRows, flagged: np.ndarray) -> "_Fold":
+    def of(cls, site: TableRows, flagged: np.ndarray) -> "_Fold":
         codes = target_codes(site)
         order = np.arange(len(site.y))
         if len(flagged):
@@ -259,9 +272,9 @@ class _Fold:
             future: [*future_rows(ordered.X, codes[order], flagged, future, site.classes)]
             for future in (UNRELATED, REVERSED)
         }
-        return cls(training=training, site=site, flagged=flagged, ordered=ordered, drawn=drawn)
+        return cls(site=site, ordered=ordered, drawn=drawn)
 
-    def loss(self, model: Any, kept: np.ndarray, future: Future) -> float:
+    def loss(self, model: Any, kept: Columns, future: Future) -> float:
         """Return a model's mean loss at the site in a future."""
         y, classes = self.ordered.y, self.ordered.classes
         drawn = self.drawn[future]
@@ -276,13 +289,15 @@ def hold_out_sites(
     held = {name: _no_rows(len(rows.y)) for name in names}
     found: dict[str, SiteResult] = {}
     progress(0, len(sites))
-    for site, result in run_calls(runner or LocalRunner(), work, rows, sites, _describe_fit):
-        inside = rows.groups == site
-        for name, (_, seen) in zip(names, result[1], strict=True):
-            for every, own in zip(held[name], seen, strict=True):
-                every[inside] = own
-        found[site] = result
-        progress(len(found), len(sites))
+    with warnings.catch_warnings():  # here too: threads restore each other's filters
+        warnings.simplefilter("ignore")
+        for site, result in run_calls(runner or LocalRunner(), work, rows, sites, _describe_fit):
+            inside = rows.groups == site
+            for name, (_, seen) in zip(names, result[1], strict=True):
+                for every, own in zip(held[name], seen, strict=True):
+                    every[inside] = own
+            found[site] = result
+            progress(len(found), len(sites))
     return HeldOutScores(
         environments=sites,
         candidates=work.candidates,
@@ -305,7 +320,7 @@ def _score_rows(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> Scor
     """Return loss, typicality and verdict of each row."""
     losses = _losses(model, X, y, classes)
     right = (model.predict(X) == y).astype(float) if classes else np.full(len(y), np.nan)
-    if not hasattr(model, "assess"):
+    if not hasattr(model, "evidence_"):
         return ScoredRows(losses, np.full(len(y), np.nan), np.full(len(y), "", object), right)
     found = model.assess(X)
     return ScoredRows(losses, found.typicality, found.verdicts, right)

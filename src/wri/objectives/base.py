@@ -149,9 +149,28 @@ class Draws(ABC):
 class TrainingRows(NamedTuple):
     """All training rows of one run, environment by environment, in the units of the run."""
 
-    x: list[np.ndarray]  # E of [n_e, D]
-    y: list[np.ndarray]  # E of [n_e]: class numbers or floats
-    weight: list[np.ndarray]  # E of [n_e], how often each row counts
+    all_x: np.ndarray  # [n, D]
+    all_y: np.ndarray  # [n], class numbers or floats
+    all_weight: np.ndarray  # [n], how often each row counts
+    counts: list[int]  # [E], n_e
+
+    @property
+    def x(self) -> list[np.ndarray]:  # E of [n_e, D]
+        """Features of each environment."""
+        return self._split(self.all_x)
+
+    @property
+    def y(self) -> list[np.ndarray]:  # E of [n_e]
+        """Targets of each environment."""
+        return self._split(self.all_y)
+
+    @property
+    def weight(self) -> list[np.ndarray]:  # E of [n_e]
+        """Weights of each environment."""
+        return self._split(self.all_weight)
+
+    def _split(self, values: np.ndarray) -> list[np.ndarray]:
+        return np.split(values, np.cumsum(self.counts)[:-1])
 
 
 WeighRows = Callable[[np.ndarray, np.ndarray], np.ndarray]

@@ -26,7 +26,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.special import entr
 
-from wri.ood.evidence import equal_shares
+from wri.ood.evidence import ROUNDING, equal_shares
 
 NEIGHBOURS = 10  # smallest k; the square root of the known rows if that is larger
 USUAL_BEYOND = 0.01  # α
@@ -120,6 +120,19 @@ def _between(cumulated: np.ndarray, window: NearRows) -> np.ndarray:
     return cumulated[window.end] - cumulated[window.start]
 
 
+def _lower_ends(rows: np.ndarray, shares: np.ndarray, tail: float) -> np.ndarray:
+    """Return the value of each column up to which rows have the share `tail`, [n, D] to [D]."""
+    # so many rows have it in any case: no others need an order
+    most = min(len(rows), int(tail / shares.min()) + 2)
+    lowest = rows.argpartition(most - 1, 0)[:most]
+    found = np.empty(rows.shape[1])
+    for d, places in enumerate(lowest.T):
+        places = places[rows[places, d].argsort()]
+        end = np.searchsorted(shares[places].cumsum(), tail)
+        found[d] = rows[places[min(end, most - 1)], d]
+    return found
+
+
 class ColumnRanges(NamedTuple):
     """Range of nearly all training rows per column."""
 
@@ -131,13 +144,9 @@ class ColumnRanges(NamedTuple):
         """Compute the ranges from rows `[n, D]` of each environment and their weights."""
         shares = np.concatenate(equal_shares(weights))
         rows = np.concatenate(environments)
-        low, high = np.empty(rows.shape[1]), np.empty(rows.shape[1])
-        for d, column in enumerate(rows.T):
-            order = column.argsort()
-            cumulated = shares[order].cumsum()
-            ends = np.searchsorted(cumulated, [USUAL_BEYOND / 2, 1 - USUAL_BEYOND / 2])
-            low[d], high[d] = column[order[ends.clip(max=len(order) - 1)]]
-        return cls(low, high)
+        tail = USUAL_BEYOND / 2
+        above = tail + ROUNDING  # at most the tail lies above the upper end
+        return cls(_lower_ends(rows, shares, tail - ROUNDING), -_lower_ends(-rows, shares, above))
 
     def beyond(self, rows: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
         """Return which values lie beyond their column's range."""

@@ -19,7 +19,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, RobustScaler, StandardScaler
 
-from wri.datasets.columns import READ, ColumnReader
+from wri.datasets.columns import READ, ColumnReader, MedianImputer
 from wri.errors import InputError
 from wri.estimators.pipeline import EnvironmentPipeline
 from wri.saving.folder import require
@@ -402,6 +402,7 @@ FORMS: dict[str, TransformerFormat] = {
         TransformerFormat(ColumnTransformer, lambda _: {}, lambda *_: None),
         TransformerFormat(Pipeline, lambda _: {}, lambda *_: None),
         TransformerFormat(SimpleImputer, _write_imputer, _read_imputer),
+        TransformerFormat(MedianImputer, _write_imputer, _read_imputer),
         TransformerFormat(OneHotEncoder, _write_encoder, _read_encoder),
         TransformerFormat(OrdinalEncoder, _write_encoder, _read_encoder),
         *(TransformerFormat(kind, _write_attributes, _read_attributes) for kind in ATTRIBUTES),

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -287,14 +287,16 @@ class Run:
     @cached_property
     def units(self) -> Units:
         """Units of the training rows, if the specification standardises."""
-        bank = self.bank
-        units = Units.plain(bank.features.shape[1])
         if not self.spec.standardise:
-            return units
-        learned = self.learned
+            return Units.plain(self.bank.features.shape[1])
+        return cached_for(self, "units", self._find_units)
+
+    def _find_units(self) -> Units:
+        bank, learned = self.bank, self.learned
         weights = None if bank.weights is None else bank.weights[learned]
-        inputs = Scaling.of(bank.features[learned].astype(np.float64, copy=False), weights)
-        target = units.target
+        features = bank.features[learned].astype(np.float64, copy=False)
+        inputs = Scaling.of(features, weights, overwrite=True)
+        target = Units.plain(1).target
         if bank.loss is SQUARED:
             target = Scaling.of(bank.targets[learned].astype(np.float64), weights)
         return Units(inputs, target)
@@ -337,7 +339,8 @@ class Run:
             return features, targets
         if self.bank.loss is SQUARED:
             targets = self.units.target.apply(targets)
-        return self.units.inputs.apply(features), targets
+        is_own = features.dtype == np.float64 and not isinstance(rows, slice)
+        return self.units.inputs.apply(features, overwrite=is_own), targets
 
     def training_rows(self) -> TrainingRows:
         """Return all training rows by environment, in the units of the run and in double precision.
@@ -348,12 +351,13 @@ class Run:
             Features, targets and weights.
         """
         kind = np.float64 if self.bank.n_classes is None else np.int64
-        seen = [self.view(rows) for rows in self.train]
-        weights = self.bank.weights
+        learned, weights = self.learned, self.bank.weights
+        x, y = self.view(learned)
         return TrainingRows(
-            [x.astype(np.float64, copy=False) for x, _ in seen],
-            [y.astype(kind, copy=False) for _, y in seen],
-            [np.ones(len(rows)) if weights is None else weights[rows] for rows in self.train],
+            x.astype(np.float64, copy=False),
+            y.astype(kind, copy=False),
+            np.ones(len(learned)) if weights is None else weights[learned],
+            [*map(len, self.train)],
         )
 
     def tensors(self, device: str, rows: np.ndarray | slice = slice(None)) -> tuple[Tensor, Tensor]:
@@ -399,11 +403,12 @@ class Run:
         )
 
 
-_KEPT: WeakKeyDictionary[Bank, dict[Hashable, np.ndarray]] = WeakKeyDictionary()
+Kept = TypeVar("Kept")
+_KEPT: WeakKeyDictionary[Bank, dict[Hashable, Any]] = WeakKeyDictionary()
 """Results of fits on a bank's rows, kept for later stacks."""
 
 
-def cached_for(run: Run, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
+def cached_for(run: Run, key: Hashable, make: Callable[[], Kept]) -> Kept:
     """Return the result of `make` for the rows of a run, kept for later stacks."""
     kept = _KEPT.setdefault(run.bank, {})
     key = (key, run.split, run.spec.standardise, run.spec.is_solved)

@@ -148,9 +148,7 @@ class LinearRun:
             weigh=form.weigh,
         )
         shares = np.concatenate([own / own.sum() for own in rows.weight])
-        self.table = self.as_table(
-            np.concatenate(rows.x), np.concatenate(rows.y), [*map(len, rows.y)], shares
-        )
+        self.table = self.as_table(rows.all_x, rows.all_y, rows.counts, shares)
 
     def path(self, tolerances: Mapping[float, float]) -> dict[float, Solution]:
         """Solve for each λ to its largest gradient, from 0 upwards."""
