@@ -100,7 +100,6 @@ def test_a_lost_ray_ends_a_fit_with_one_sentence(command, table, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_large_tables_are_held_out_in_threads_with_the_same_scores(table, monkeypatch):
     rows = read_rows([table], "y", "site")
     options = FitOptions(predictors=("linear",))
