@@ -123,7 +123,7 @@ def _best_models(
     algorithm: str | None,
     dataset: str | None,
 ) -> "list[BestModel]":
-    from wri.sweep.best import best_model
+    from wri.sweep.selection import best_model
     from wri.sweep.tables import choose_measure
 
     found = []

@@ -168,7 +168,7 @@ def _check_size(path: Path | None, gigabytes: float) -> None:
 
 def _memory_left(gigabytes: float, overhead: float) -> float:
     """Return the bytes left for training beside this process and the back end."""
-    from wri.sweep.forecast import LIBRARIES
+    from wri.sweep.sweep import LIBRARIES
     from wri.training.memory import resident_bytes
 
     taken = resident_bytes() + LIBRARIES + overhead

@@ -26,8 +26,8 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from wri.errors import InputError, shorten
-from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.sweep.plan import RunSpec
+from wri.sweep.selection import DatasetInfo, Outcome
 from wri.training.runs import RunResult
 
 APPLICATION = 0x77726953  # "wriS", in the file's header

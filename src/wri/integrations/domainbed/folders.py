@@ -29,8 +29,8 @@ from wri.errors import InputError, check_option, shorten
 from wri.integrations.domainbed.hparams import LABELS, SPELLED, write_hparams
 from wri.registry import OBJECTIVES
 from wri.sweep.data import HOLDOUT
-from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.sweep.plan import describe_place, run_place, run_seed
+from wri.sweep.selection import DatasetInfo, Outcome
 from wri.sweep.tables import SelectionTable, build
 
 RECORDS = "results.jsonl"
