@@ -275,23 +275,21 @@ def is_zombie(pid):
 
 
 def wait_in_worker(seconds, report):
+    report(1)
     sleep(seconds)
 
 
 @pytest.mark.parametrize("name", ["gcs_server", "ray::DashboardAgent"])  # and raylet, below
-def test_the_process_survives_a_server_of_ray(name, monkeypatch):
-    runner = RayRunner(workers=1)
-    ask = runner.ask
+def test_the_process_survives_a_server_of_ray(name):
+    runner, killed = RayRunner(workers=1), []
 
-    def ask_and_kill(method, *arguments):
-        answer = ask(method, *arguments)
-        if method == "submit":
-            os.kill(find_server(runner._child.pid, name), signal.SIGKILL)
-        return answer
+    def kill(number, steps):
+        if not killed:
+            killed.append(find_server(runner._child.pid, name))
+            os.kill(killed[0], signal.SIGKILL)
 
-    monkeypatch.setattr(runner, "ask", ask_and_kill)
     with pytest.raises(LostBackendError, match="one of Ray's servers was killed or ended"):
-        list(runner.run(Jobs(work=wait_in_worker, jobs=[600.0])))
+        list(runner.run(Jobs(work=wait_in_worker, jobs=[600.0], on_steps=kill)))
     assert runner._child is None
 
 
