@@ -12,7 +12,7 @@ import sys
 from collections.abc import Generator
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import IO, Any, cast
+from typing import Any
 
 from wri.errors import InputError, LostBackendError, shorten
 from wri.jobs import ray_driver
@@ -24,7 +24,6 @@ DRIVER = 1.5e8  # bytes of the process that is connected to Ray
 ANSWER = 10.0  # seconds that a cluster may take to answer
 RECONNECT = 5  # seconds that a Ray started here may be without its GCS, which nobody starts again
 SHUTDOWN = 30.0  # seconds that Ray may take to end
-LOST = "one of Ray's servers was killed or ended"
 
 
 class RayRunner(Runner):
@@ -63,7 +62,7 @@ class RayRunner(Runner):
 
             workers = torch.get_num_threads()
         self._workers = workers
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Any = None  # a Popen, whose pipes may be None to mypy
 
     def run(self, jobs: Jobs) -> Generator[Ended, None, None]:
         waiting = {*range(len(jobs.jobs))}
@@ -125,11 +124,10 @@ class RayRunner(Runner):
             if not succeeded:
                 raise LostBackendError(answer[0])
             self.address, self.nodes = answer
-        except (LostBackendError, OSError) as error:
+        except BaseException as error:
             self.close()
-            raise InputError(_describe_failure(address, error)) from error
-        except BaseException:
-            self.close()
+            if isinstance(error, LostBackendError | OSError):
+                raise InputError(_describe_failure(address, error)) from error
             raise
 
     def _options(self, shared: float) -> dict[str, Any]:
@@ -145,34 +143,27 @@ class RayRunner(Runner):
         }
 
     def _send(self, message: Any) -> None:
-        requests = cast(IO[bytes], cast(subprocess.Popen[bytes], self._child).stdin)
-        try:
-            pickle.dump(message, requests, protocol=5)
-            requests.flush()
-        except OSError as error:
-            raise LostBackendError(LOST) from error
+        with suppress(OSError):  # a child that has ended: the next answer tells
+            pickle.dump(message, self._child.stdin, protocol=5)
+            self._child.stdin.flush()
 
     def _receive(self) -> Any:
         """Return the next answer of the child; if it has ended, so has Ray."""
         try:
-            return pickle.load(cast(IO[bytes], cast(subprocess.Popen[bytes], self._child).stdout))
+            return pickle.load(self._child.stdout)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
-            raise LostBackendError(LOST) from error
+            raise LostBackendError("one of Ray's servers was killed or ended") from error
 
     def close(self) -> None:
         """End the child, and with it a Ray that was started here."""
         child, self._child = self._child, None
         if child is None:
             return
-        requests, answers = (cast(IO[bytes], pipe) for pipe in (child.stdin, child.stdout))
-        with suppress(OSError):  # of a child that has ended
-            requests.close()
         try:
-            child.wait(SHUTDOWN)
+            child.communicate(timeout=SHUTDOWN)  # closes its input
         except subprocess.TimeoutExpired:
             child.kill()
-            child.wait()
-        answers.close()
+            child.communicate()
 
 
 def _describe_failure(address: str, error: Exception) -> str:

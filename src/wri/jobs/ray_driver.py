@@ -120,7 +120,8 @@ def main() -> None:
         except Exception as error:
             answer(False, " ".join(str(error).split()) or type(error).__name__)
         while True:
-            run_jobs(ray, *pickle.load(requests), answer)
+            sent, jobs = pickle.load(requests)
+            run_jobs(ray, sent, jobs, answer)
     ray.shutdown()
 
 

@@ -585,8 +585,8 @@ def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> Sit
     elif "path" in source:
         import pandas as pd
 
-        columns = (source["target"], source["environment"], source["task"])
-        table = read_table(path or Path(source["path"]), *columns, **listed_columns(source))
+        where, lists = path or Path(source["path"]), listed_columns(source)
+        table = read_table(where, source["target"], source["environment"], source["task"], **lists)
         data = _from_labelled(info.name, table, source)
         x = pd.DataFrame(data.bank.features, columns=list(table.features))
         y = table.y if table.classes is None else np.array(table.classes)[table.y]

@@ -349,26 +349,22 @@ class SweepSpec:
             raise InputError(f"name at least one algorithm of {', '.join(OBJECTIVES)}")
         for selection in self.selections:
             check_option("selection", selection, tuple(SELECTIONS))
-        # unknown presets and names, and values out of range, raise here
-        known = {
+        known = {  # unknown presets and names, and values out of range, raise here
             parameter.name
             for algorithm in self.algorithms
-            for parameter in self._model(algorithm, {}).objective.hyperparameters()
+            for parameter in self._model(algorithm).objective.hyperparameters()
         }
-        for name in self.overrides or {}:
-            if name not in known:
-                raise InputError(
-                    f"no algorithm here has {name!r}; hyper-parameters are "
-                    f"{', '.join(sorted(known))}"
-                )
-        for algorithm in self.algorithms:
-            self._overridden(self._model(algorithm, {}))
+        if unknown := sorted((self.overrides or {}).keys() - known):
+            raise InputError(
+                f"no algorithm here has {unknown[0]!r}; hyper-parameters are "
+                f"{', '.join(sorted(known))}"
+            )
 
     @property
     def setting(self) -> dict[str, object]:
         """Settings that all runs of a store share."""
         return {
-            "steps": self._model(self.algorithms[0], {}).steps,
+            "steps": self._model(self.algorithms[0]).steps,
             "checkpoint_every": self.checkpoint_every,
             "preset": self.preset,
             "hidden": None if self.hidden is None else list(self.hidden),
@@ -426,38 +422,36 @@ class SweepSpec:
             for held_out in self._held_out(data, algorithm)
         ]
 
-    def _model(self, algorithm: str, hyper: Mapping[str, float]) -> ModelSpec:
-        declared = OBJECTIVES[algorithm].hyperparameters() if algorithm in OBJECTIVES else ()
-        of_steps = any(each.of_steps and each.name in (self.overrides or {}) for each in declared)
+    def _model(self, algorithm: str) -> ModelSpec:
+        """Return an algorithm with the preset's defaults and the overrides."""
         model = ModelSpec.of(
             algorithm,
             preset=self.preset,
             hidden=self.hidden,
             standardise=self.standardise,
             steps=self.steps,
-            hyper=hyper,
         )
-        return model.in_steps() if of_steps or self.steps is not None else model
+        given = self.overrides or {}
+        fixed = [each for each in model.objective.hyperparameters() if each.name in given]
+        model = replace(model, hyper={each.name: given[each.name] for each in fixed})
+        in_steps = self.steps is not None or any(each.of_steps for each in fixed)
+        return model.in_steps() if in_steps else model
 
     def _drawn(
         self, algorithm: str, data: SweepData, held_out: Sequence[int], draw: int, trial: int
     ) -> ModelSpec:
         """Return an algorithm with the hyper-parameters of a draw."""
-        plain = self._model(algorithm, {})
-        sizes = data.training_sizes(held_out)
-        layer = data.layer
-        width = data.bank.features.shape[1] if layer is None else draw_width(layer, draw, trial)
-        size = plain.fit_size(width, float(sum(sizes)), max(sizes))
-        hyper = drawn_values(plain.objective, draw, trial, self.preset, size)
-        if plain.is_solved:
-            steps = {each.name for each in plain.objective.hyperparameters() if each.of_steps}
-            hyper = {name: value for name, value in hyper.items() if name not in steps}
-        return self._overridden(replace(plain, hyper=hyper))
-
-    def _overridden(self, model: ModelSpec) -> ModelSpec:
-        known = {parameter.name for parameter in model.objective.hyperparameters()}
-        fixed = {name: v for name, v in (self.overrides or {}).items() if name in known}
-        return replace(model, hyper={**model.hyper, **fixed})
+        model, sizes = self._model(algorithm), data.training_sizes(held_out)
+        width = data.bank.features.shape[1]
+        if data.layer is not None:
+            width = draw_width(data.layer, draw, trial)
+        size = model.fit_size(width, float(sum(sizes)), max(sizes))
+        hyper = drawn_values(model.objective, draw, trial, self.preset, size)
+        if model.is_solved:
+            for parameter in model.objective.hyperparameters():
+                if parameter.of_steps:
+                    hyper.pop(parameter.name, None)
+        return replace(model, hyper={**hyper, **model.hyper})
 
     def _held_out(self, data: SweepData, algorithm: str) -> list[tuple[int, ...]]:
         every = range(len(data.names))

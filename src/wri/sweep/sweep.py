@@ -10,6 +10,7 @@ and time from a few steps of one stack per algorithm.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import isfinite
 from time import perf_counter
 
@@ -90,9 +91,9 @@ class Sweep:
             raise InputError("two data sets have the same name; rename one of the files")
         for each in datasets:
             check_measures(spec.measures or each.measures, each.bank)
-        self._splits: dict[tuple[str, int], dict[str, np.ndarray]] = {}
+        self._splits = cache(lambda name, trial: self._data[name].splits(trial))
+        self._outline = cache(lambda name, width: outline(self._data[name], width))
         self._balanced: dict[tuple[object, ...], dict[str, np.ndarray]] = {}
-        self._outlines: dict[tuple[str, int], SweepData] = {}
         self._layered: tuple[object, SweepData] | None = None  # of the latest layer only
         self.planned = spec.plan(datasets)
         self._runs = {planned.id: self._make(planned) for planned in self.planned}
@@ -131,13 +132,10 @@ class Sweep:
         return self._runs[planned.id]
 
     def _make(self, planned: RunSpec) -> Run:
-        data = self._data[planned.dataset]
-        if planned.width is not None:
-            key = (planned.dataset, planned.width)
-            if key not in self._outlines:
-                self._outlines[key] = outline(data, planned.width)
-            data = self._outlines[key]
-        return planned.run(data, self._split(planned))
+        data, width = self._data[planned.dataset], planned.width
+        if width is not None:
+            data = self._outline(planned.dataset, width)
+        return planned.run(data, self._splits(planned.dataset, planned.trial_seed))
 
     def seen_by(self, planned: RunSpec) -> SweepData:
         """Return the data that a run sees; a feature layer is trained unless it was the last one.
@@ -159,12 +157,6 @@ class Sweep:
             self._layered = planned.layer, apply_layer(data, *planned.layer[1:])
         return self._layered[1]
 
-    def _split(self, planned: RunSpec) -> dict[str, np.ndarray]:
-        key = (planned.dataset, planned.trial_seed)
-        if key not in self._splits:
-            self._splits[key] = self._data[planned.dataset].splits(planned.trial_seed)
-        return self._splits[key]
-
     def run_to_train(self, planned: RunSpec) -> Run:
         """Return the run with its features and all rows it is measured on, also balanced ones.
 
@@ -180,13 +172,14 @@ class Sweep:
         """
         if not planned.balanced and planned.layer is None:
             return self.run(planned)
-        data, splits = self.seen_by(planned), self._split(planned)
-        if not planned.balanced:
-            return planned.run(data, splits)
-        key = (planned.dataset, planned.trial_seed, planned.test_envs, planned.width)
-        if key not in self._balanced:
-            self._balanced[key] = balanced_splits(data, splits, planned.test_envs)
-        return planned.run(data, splits | self._balanced[key])
+        data = self.seen_by(planned)
+        splits = self._splits(planned.dataset, planned.trial_seed)
+        if planned.balanced:
+            key = (planned.dataset, planned.trial_seed, planned.test_envs, planned.width)
+            if key not in self._balanced:
+                self._balanced[key] = balanced_splits(data, splits, planned.test_envs)
+            splits = splits | self._balanced[key]
+        return planned.run(data, splits)
 
     def new_stacks(self, store: Store | None) -> list[list[RunSpec]]:
         """Return stacks of the runs that a store does not hold; each of one data set and layer.

@@ -211,7 +211,7 @@ def map_leaves(state: Any, change: Callable[[str, Any], Any], name: str = "state
     new = {key: map_leaves(value, change, f"{name}_{key}") for key, value in old.items()}
     if isinstance(state, tuple):
         return state._replace(**new)  # type: ignore[attr-defined]
-    return replace(state, **new)  # type: ignore[type-var]
+    return replace(state, **new)
 
 
 class Algorithm(nn.Module):
@@ -360,20 +360,7 @@ class Algorithm(nn.Module):
         outputs: Tensor = self.classifier(self.featurizer(x).flatten(1))
         return outputs
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the outputs of the classes, like `predict`.
-
-        Parameters
-        ----------
-        x : Tensor of shape (N, ...)
-            Inputs.
-
-        Returns
-        -------
-        outputs : Tensor of shape (N, C)
-            Logits.
-        """
-        return self.predict(x)
+    forward = predict
 
     @property
     def _seeds(self) -> list[int]:

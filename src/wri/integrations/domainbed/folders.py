@@ -206,8 +206,8 @@ def read_sweep(folder: Path, only_done: bool = False) -> ImportedSweep:
                 raise InputError("the run is not finished: it has no file `done`")
             found[inside.name], remarks = _read_run(inside)
             notes += [FolderNote(inside.name, remark, True) for remark in remarks]
-        except InputError as reason:
-            notes.append(FolderNote(inside.name, str(reason), False))
+        except InputError as error:
+            notes.append(FolderNote(inside.name, str(error), False))
     counts = {run.dataset: Counter[int]() for run in found.values()}
     for run in found.values():
         counts[run.dataset][_count_environments(run)] += 1
@@ -306,9 +306,10 @@ def _read_lines(path: Path) -> tuple[dict[int, dict[str, Any]], list[str]]:
 
 
 def _read_arguments(line: Mapping[str, Any], number: int) -> dict[str, Any]:
-    args = line.get("args")
+    given = line.get("args")
+    args: dict[str, Any] = given if isinstance(given, dict) else {}
     for name, kind in ARGUMENTS.items():
-        if not isinstance(args, dict) or not isinstance(args.get(name), kind):
+        if not isinstance(args.get(name), kind):
             raise InputError(f"line {number} has no args.{name}")
     return {name: args[name] for name in ARGUMENTS}
 
