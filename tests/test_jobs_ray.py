@@ -135,8 +135,8 @@ def test_a_killed_worker_changes_nothing(backend, tmp_path):
     assert kill.killed is not None
     stacks = len(sweep.new_stacks(None))
     assert stacks > 2
-    assert f"{stacks} of {stacks} stacks, 0 at work" in said
-    assert any(line.endswith(("1 at work", "2 at work")) for line in said)
+    assert f"{stacks} of {stacks} stacks done, 0 running" in said
+    assert any(line.endswith(("1 running", "2 running")) for line in said)
     whole, expected, _ = train_to(tmp_path / "local.db", make_sweep())
     assert trained == whole == 8
     check_equal(outcomes, expected, infos)
@@ -205,7 +205,7 @@ def test_a_cluster_that_does_not_answer_is_named(monkeypatch, tmp_path):
 def test_a_stack_that_kills_its_workers_is_named(backend, monkeypatch, tmp_path):
     sweep = Sweep(replace(ERM, steps=100_000), [make_data(rows=60)])
     monkeypatch.setattr(backend.runner, "retries", 0)
-    with pytest.raises(InputError, match=r"Ray gave up erm on toy, .* after 1 tries \(Worker"):
+    with pytest.raises(InputError, match=r"Ray gave up erm on toy, .* after 1 attempts \(Worker"):
         train_to(tmp_path / "s.db", sweep, backend, KillOnce())
     with Store(tmp_path / "s.db") as store:
         assert len(store.known()) == 1

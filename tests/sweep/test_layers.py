@@ -98,7 +98,7 @@ def test_another_layer_is_other_data(tmp_path):
     with Store(tmp_path / "s.db", write=True) as store:
         run_sweep(Sweep(spec, data), store)
         other = replace(data, layer=FeatureLayer((6,), steps=5))
-        with pytest.raises(InputError, match="other rows by the name 'wide'"):
+        with pytest.raises(InputError, match="the rows of 'wide' differ from those of the runs"):
             run_sweep(Sweep(spec, other), store)
 
 

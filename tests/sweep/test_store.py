@@ -67,9 +67,9 @@ def test_other_rows_settings_and_versions_are_refused(path):
     runs = planned()
     with Store(path, write=True) as store:
         store.plan(SETTING, {"f": INFO}, [runs[:2]])
-        with pytest.raises(InputError, match="other rows by the name 'toy'"):
+        with pytest.raises(InputError, match="the rows of 'toy' differ from those of the runs"):
             store.plan(SETTING, {"g": INFO}, [])
-        with pytest.raises(InputError, match="holds runs with steps = 3, not 4"):
+        with pytest.raises(InputError, match="have steps = 3, not 4"):
             store.plan({"steps": 4}, {"f": INFO}, [])
         model = replace(runs[0].model, hyper={"learning_rate": 0.5})
         other = replace(runs[0], model=model)
@@ -220,7 +220,7 @@ def test_a_full_disk_loses_nothing(path):
         store.finish(runs[:1], [record([0.5])])
         (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
         store._connection.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(InputError, match="the disk is full or fails"):
+        with pytest.raises(InputError, match="the disk is full or failing"):
             store.finish(runs[1:], [record(np.linspace(0, 1, 5000))] * (len(runs) - 1))
         assert store.finished() == {runs[0].id}
         store._connection.execute("PRAGMA max_page_count = 1000000")
@@ -256,7 +256,7 @@ def test_a_disk_that_is_really_full_recovers(small_disk):
         filler = folder / "filler"
         with pytest.raises(OSError, match="No space"):
             filler.write_bytes(bytes(2**20))
-        with pytest.raises(InputError, match="the disk is full or fails"):
+        with pytest.raises(InputError, match="the disk is full or failing"):
             store.finish(runs, [record(np.linspace(0, 1, 5000))] * len(runs))
     filler.unlink()
     with Store(folder / "s.db", write=True) as store:

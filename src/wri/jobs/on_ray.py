@@ -115,11 +115,21 @@ class RayRunner(Runner):
         if self._child is not None:
             return
         address = os.environ.get(ADDRESS) or "local"
+        options: dict[str, Any] = {"address": address}
+        if address == "local":
+            options |= {
+                "num_cpus": self._workers,
+                "num_gpus": 0,
+                "object_store_memory": int(OBJECT_STORE + 2 * shared),
+                "include_dashboard": False,
+                "_memory": int(self.memory + self._workers * WORKER),
+                "_system_config": {"gcs_rpc_server_reconnect_timeout_s": RECONNECT},
+            }
         try:
             if address != "local":
                 _check_reachable(address)
             self._child = _start_child()
-            self._send({"address": address} if address != "local" else self._options(shared))
+            self._send(options)
             succeeded, *answer = self._receive()
             if not succeeded:
                 raise LostBackendError(answer[0])
@@ -129,18 +139,6 @@ class RayRunner(Runner):
             if isinstance(error, LostBackendError | OSError):
                 raise InputError(_describe_failure(address, error)) from error
             raise
-
-    def _options(self, shared: float) -> dict[str, Any]:
-        """Return the options of a Ray that is started here."""
-        return {
-            "address": "local",
-            "num_cpus": self._workers,
-            "num_gpus": 0,
-            "object_store_memory": int(OBJECT_STORE + 2 * shared),
-            "include_dashboard": False,
-            "_memory": int(self.memory + self._workers * WORKER),
-            "_system_config": {"gcs_rpc_server_reconnect_timeout_s": RECONNECT},
-        }
 
     def _send(self, message: Any) -> None:
         with suppress(OSError):  # a child that has ended: the next answer tells

@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from io import BytesIO
 from multiprocessing import current_process
 from pathlib import Path
@@ -62,13 +62,10 @@ class Jobs:
         """Pickle a value; shared objects are written as numbers."""
         file = BytesIO()
         pickler = cloudpickle.CloudPickler(file, protocol=5)
-        pickler.persistent_id = lambda each: self._numbers.get(id(each))
+        numbers = {id(each): number for number, each in enumerate(self.shared)}
+        pickler.persistent_id = lambda each: numbers.get(id(each))
         pickler.dump(value)
         return file.getvalue()
-
-    @cached_property
-    def _numbers(self) -> dict[int, int]:
-        return {id(each): number for number, each in enumerate(self.shared)}
 
     def send(self) -> "SentWork":
         """Pack everything but the jobs."""
@@ -191,13 +188,13 @@ def run_calls(
                 if ended.lost is not None:
                     raise InputError(
                         f"{runner.name} gave up {describe(jobs[ended.number])} after "
-                        f"{runner.retries + 1} tries ({ended.lost}); if memory was short, start "
+                        f"{runner.retries + 1} attempts ({ended.lost}); if memory was short, start "
                         "fewer workers, or use --backend local"
                     )
                 yield jobs[ended.number], ended.result
     except LostBackendError as error:
         raise LostBackendError(
-            f"Ray was lost ({error}); nothing was written: give the same command again, or "
+            f"Ray was lost ({error}); nothing was written: run the same command again, or "
             "use --backend local"
         ) from error
 

@@ -140,7 +140,7 @@ class Backend:
 
     def _show(self, done: int, of: int, at_work: int) -> None:
         if self.status is not None:
-            self.status(f"{done} of {of} stacks, {at_work} at work")
+            self.status(f"{done} of {of} stacks done, {at_work} running")
 
 
 def train_stack_for_store(
@@ -182,7 +182,7 @@ def _describe_lost(lost: Sequence[tuple[Sequence[RunSpec], str]], runner: Runner
     (first, reason), runs = lost[0], sum(len(stack) for stack, _ in lost)
     others = f" and {runs - 1} more runs" if runs > 1 else ""
     return (
-        f"{runner.name} gave up {first[0].place}{others} after {runner.retries + 1} tries "
+        f"{runner.name} gave up {first[0].place}{others} after {runner.retries + 1} attempts "
         f"({reason}); all other runs are in the store, and the "
         "same command tries these again. If memory was short, give more --memory or start fewer "
         "workers"

@@ -17,6 +17,7 @@ A model must have run with every environment held out.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -213,8 +214,7 @@ def invariance(candidate: Candidate) -> np.ndarray:  # [T]
     return np.min([candidate.values(k, "balanced") for k in candidate.others], axis=0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
+class Selection(NamedTuple):
     """Selection method."""
 
     description: str
@@ -225,31 +225,28 @@ class Selection:
 
 SELECTIONS = {
     "training-domain": Selection(
-        description="best checkpoint on held-back rows of the training environments",
-        values=training_domain,
+        "best checkpoint on held-back rows of the training environments", training_domain
     ),
     "leave-one-out": Selection(
-        description="best checkpoint on training environments that are left out in turn",
-        values=leave_one_out,
+        "best checkpoint on training environments that are left out in turn",
+        leave_one_out,
         needs_pairs=True,
     ),
     "invariance": Selection(
-        description="best checkpoint in the worst training environment, on held-back rows that are "
-        "balanced so that spurious companions of the label no longer predict it",
-        values=invariance,
+        "best checkpoint in the worst training environment, on held-back rows that are balanced so "
+        "that spurious companions of the label no longer predict it",
+        invariance,
         needs_balance=True,
     ),
     "oracle": Selection(
-        description="last checkpoint, draw chosen on held-back rows of the test environment",
-        values=oracle,
+        "last checkpoint, draw chosen on held-back rows of the test environment", oracle
     ),
     "oracle-early": Selection(
-        description="best checkpoint on held-back rows of the test environment", values=oracle_early
+        "best checkpoint on held-back rows of the test environment", oracle_early
     ),
     "guarded-oracle": Selection(
-        description="as oracle-early, if it beats the constant predictor in every training "
-        "environment",
-        values=guarded_oracle,
+        "as oracle-early, if it beats the constant predictor in every training environment",
+        guarded_oracle,
     ),
 }
 
@@ -319,7 +316,7 @@ def choose(
     draw = max(values, key=lambda n: values[n].max())  # the first of equals
     at, run = int(values[draw].argmax()), found[draw].run
     if values[draw][at] == -np.inf:
-        return f"{selection} admits no checkpoint"
+        return f"no checkpoint qualifies for {selection}"
     splits = {name: float(column[at]) for name, column in run.measures[measure].items()}
     return SelectedCheckpoint(
         hparams_seed=draw,
@@ -378,27 +375,19 @@ def candidates(
     if SELECTIONS[selection].needs_balance:
         wanted = {f"env{k}_balanced" for k in _others(held_out, data)}
         if not all(wanted <= run.measures[measure].keys() for run in draws.values()):
-            return f"runs lack balanced rows; name {selection} among the sweep's selections"
-    found = {
-        draw: Candidate(
-            run=run,
-            held_out=held_out,
-            data=data,
-            pairs=[runs[pair][draw] for pair in pairs],
-            measure=measure,
-        )
-        for draw, run in draws.items()
-    }
-    found = {
-        draw: each
-        for draw, each in found.items()
-        if not any(map(_has_diverged, (each.run, *each.pairs)))
-    }
+            return f"the runs have no balanced rows; name {selection} when you sweep"
+    found = {}
+    for draw, run in draws.items():
+        own = [runs[pair][draw] for pair in pairs]
+        if not any(map(_has_diverged, (run, *own))):
+            found[draw] = Candidate(
+                run=run, held_out=held_out, data=data, pairs=own, measure=measure
+            )
     if found:
         return found
     if all(_has_diverged(run) for run in draws.values()):
         return "all runs diverged"
-    return f"in every draw a run that {selection} needs diverged"
+    return f"every draw has a diverged run that {selection} needs"
 
 
 def beats_constant(
@@ -578,7 +567,7 @@ def best_model(
         if values.max() > best:
             best, at, run = values.max(), int(values.argmax()), own[0].run
     if best == -np.inf or run.model is None:
-        raise InputError(f"{algorithm} on {data.name}: {selection} admits no checkpoint")
+        raise InputError(f"{algorithm} on {data.name}: no checkpoint qualifies for {selection}")
     step = int(run.steps[at])
     is_last = step + 1 == run.model.last_step
     return BestModel(

@@ -17,7 +17,7 @@ import sqlite3
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -144,15 +144,15 @@ class Store:
         for name, value in json.loads(json.dumps(setting)).items():
             if name in kept and kept[name] != value:
                 raise InputError(
-                    f"{self.path} holds runs with {name} = {kept[name]}, not {value}; give the "
-                    "same, or name another store"
+                    f"the runs in {self.path} have {name} = {kept[name]}, not {value}; use that "
+                    "value, or another store"
                 )
         known = dict(self._read("SELECT name, fingerprint FROM datasets"))
         for fingerprint, data in infos.items():
             if known.get(data.name, fingerprint) != fingerprint:
                 raise InputError(
-                    f"{self.path} holds runs on other rows by the name {data.name!r}; name another "
-                    "store for the changed data"
+                    f"the rows of {data.name!r} differ from those of the runs in {self.path}; use "
+                    "another store for changed data"
                 )
 
     def plan(
@@ -383,8 +383,8 @@ class Store:
             name = getattr(error, "sqlite_errorname", "")
             if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
                 raise InputError(
-                    f"the disk is full or fails ({error}): {self.path} keeps what was finished; "
-                    "free some space and give the same command again"
+                    f"the disk is full or failing ({error}); finished runs are safe in "
+                    f"{self.path}: free some space and run the same command again"
                 ) from error
             raise InputError(
                 f"{shorten(self.path)} is damaged or not a store ({shorten(error)}); restore a "
@@ -436,17 +436,15 @@ def _create(path: Path) -> None:
         raise InputError(f"{log} belongs to a store that was deleted; delete it as well")
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
-    connection = sqlite3.connect(unfinished)
     try:
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.executescript(TABLES)
-        _seal(connection)
-        connection.commit()
-        connection.close()
+        with closing(sqlite3.connect(unfinished)) as connection:
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.executescript(TABLES)
+            _seal(connection)
+            connection.commit()
         unfinished.replace(path)
     finally:
-        connection.close()
         unfinished.unlink(missing_ok=True)
 
 

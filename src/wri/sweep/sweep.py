@@ -105,7 +105,7 @@ class Sweep:
         if largest > self.memory:
             raise InputError(
                 f"a run needs about {write_number(largest / 1e9, 2)} GB of memory, but "
-                f"{write_number(self.memory / 1e9, 2)} GB are left for training; allow more "
+                f"{write_number(self.memory / 1e9, 2)} GB is left for training; allow more "
                 "memory, or use fewer columns or rows"
             )
 
