@@ -8,6 +8,7 @@ Only `run_sweep` writes to the sweep's store.
 
 import hashlib
 import socket
+from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, partial
@@ -267,10 +268,12 @@ def run_sweep(
     """
     store.plan(sweep.spec.setting, sweep.infos, sweep.new_stacks(store))
     pending = sweep.old_stacks(store)
-    groups = sweep.by_layer(pending)
+    groups = defaultdict(list)  # one layer's features are in memory at a time
+    for stack in pending:
+        groups[stack[0].layer].append(stack)
     progress, backend = progress or ProgressLines("sweep"), backend or Backend()
     try:
-        for n, stacks in enumerate(groups):
+        for n, stacks in enumerate(groups.values()):
             progress_here = part(progress, n, len(groups))
             with closing(backend.train(sweep, stacks, progress_here)) as trained:
                 for runs, results in trained:

@@ -205,24 +205,6 @@ class Sweep:
             for stack in self._cut_to_fit([self.run(planned) for planned in same])
         ]
 
-    def by_layer(self, stacks: Sequence[Sequence[RunSpec]]) -> list[list[Sequence[RunSpec]]]:
-        """Divide stacks by the feature layer that they see; those without one are together.
-
-        Parameters
-        ----------
-        stacks : sequence of sequence of RunSpec
-            The stacks.
-
-        Returns
-        -------
-        groups : list of list of sequence of RunSpec
-            Stacks by layer, so that one layer's features are in memory at a time.
-        """
-        groups: dict[object, list[Sequence[RunSpec]]] = {}
-        for stack in stacks:
-            groups.setdefault(stack[0].layer, []).append(stack)
-        return [*groups.values()]
-
     def _cut_to_fit(self, runs: Sequence[Run]) -> list[list[int]]:
         """Divide runs into stacks, smaller ones until one per thread fits into memory."""
         most, each = MOST_ROWS, self.memory / torch.get_num_threads()

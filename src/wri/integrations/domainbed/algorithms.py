@@ -191,8 +191,7 @@ class MinibatchDraws(Draws):
     def environments(self, run: int) -> list[np.ndarray]:
         raise TypeError("a training loop hands out minibatches, not whole environments")
 
-    def targets(self, run: int) -> list[np.ndarray]:
-        raise TypeError("a training loop hands out minibatches, not whole environments")
+    targets = environments
 
     def split(self, run: int) -> Hashable:
         return 0

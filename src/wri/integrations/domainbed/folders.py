@@ -437,12 +437,11 @@ def _map_names(ours: set[str], names: Mapping[str, str]) -> dict[str, str]:
             known = ", ".join(sorted(ours))
             raise InputError(f"--name {name}=…: there are no runs of {name!r}, but of {known}")
     mapped = {name: names.get(name, name) for name in sorted(ours)}
-    for one in mapped:
-        same = [name for name in mapped if mapped[name] == mapped[one]]
-        if len(same) > 1:
+    for theirs, n in Counter(mapped.values()).items():
+        if n > 1:
+            same = " and ".join(name for name in mapped if mapped[name] == theirs)
             raise InputError(
-                f"{' and '.join(same)} would both be called {mapped[one]!r}; give each data set "
-                "its own name with --name"
+                f"{same} would both be called {theirs!r}; give each data set a name with --name"
             )
     return mapped
 
