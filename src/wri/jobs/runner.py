@@ -130,6 +130,8 @@ class Runner(ABC):
         How often a job runs again if its worker dies.
     memory
         Bytes for the jobs together.
+    status
+        Called with a line about finished and running jobs.
     """
 
     name: ClassVar[str]
@@ -137,6 +139,7 @@ class Runner(ABC):
 
     def __init__(self) -> None:
         self.retries, self.memory = RETRIES, 0.0
+        self.status: Callable[[str], None] = lambda text: None
         self._warned: set[Warned] = set()
 
     @abstractmethod

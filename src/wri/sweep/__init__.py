@@ -1,6 +1,6 @@
 """Sweeps: hyper-parameter draws, plan, store, back ends, selection and tables."""
 
-from wri.sweep.backend import Backend, open_backend, run_sweep
+from wri.sweep.backend import open_backend, run_sweep
 from wri.sweep.data import SweepData, gather, load_data, reload, seed_hash
 from wri.sweep.plan import RunSpec, SweepSpec, draw, run_seed
 from wri.sweep.selection import (
@@ -18,7 +18,6 @@ from wri.sweep.sweep import Forecast, Sweep, forecast
 
 __all__ = [
     "SELECTIONS",
-    "Backend",
     "BestModel",
     "DatasetInfo",
     "Forecast",

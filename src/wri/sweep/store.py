@@ -296,7 +296,7 @@ class Store:
             Data sets.
         """
         rows = self._read("SELECT fingerprint, info FROM datasets ORDER BY name")
-        return {fingerprint: _read_info(json.loads(text)) for fingerprint, text in rows}
+        return {fingerprint: _read_info(text) for fingerprint, text in rows}
 
     def outcomes(self) -> list[Outcome]:
         """Return all planned runs; unfinished ones have no checkpoints.
@@ -392,14 +392,11 @@ class Store:
             ) from error
 
 
-def _read_info(fields: Mapping[str, Any]) -> DatasetInfo:
-    return DatasetInfo(
-        name=fields["name"],
-        environments=tuple(fields["environments"]),
-        constant={measure: tuple(values) for measure, values in fields["constant"].items()},
-        held_back=tuple(fields["held_back"]),
-        source=fields["source"],
-    )
+def _read_info(text: str) -> DatasetInfo:
+    fields = json.loads(text)  # JSON has no tuples
+    constant = {measure: tuple(values) for measure, values in fields.pop("constant").items()}
+    tuples = {name: tuple(fields.pop(name)) for name in ("environments", "held_back")}
+    return DatasetInfo(**fields, **tuples, constant=constant)
 
 
 def _check_file(path: Path) -> None:
@@ -527,8 +524,9 @@ def _find_damage(connection: sqlite3.Connection) -> tuple[list[str], list[tuple[
 
 
 def _describe_damage(runs: Sequence[str], rows: Iterable[tuple[str, str, Any]]) -> str:
-    others = ("setting", "datasets")
-    found = [f"a damaged row of its {table}" for table, *_ in rows if table in others]
+    found = [
+        f"a damaged row of its {table}" for table, *_ in rows if table in ("setting", "datasets")
+    ]
     if runs:
         more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
         named = "; ".join(shorten(run) for run in runs[:SHOWN])
