@@ -37,13 +37,8 @@ RECORDS = "results.jsonl"
 DONE = "done"
 MARKER = "wri-export.json"
 OF_COLLECT_RESULTS = ("results.txt", "results.tex")  # files that DomainBed writes beside the runs
-ARGUMENTS = {
-    "dataset": str,
-    "algorithm": str,
-    "test_envs": list,
-    "hparams_seed": int,
-    "trial_seed": int,
-}
+ARGUMENTS = {"dataset": str, "algorithm": str, "test_envs": list}
+ARGUMENTS |= {"hparams_seed": int, "trial_seed": int}
 ACCURACY = re.compile(r"env(\d+)_(?:in|out)_acc")
 METHODS = ("training-domain", "leave-one-out", "oracle")
 """DomainBed's three selection methods, in the order of its tables."""
