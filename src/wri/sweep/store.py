@@ -394,9 +394,9 @@ class Store:
 
 def _read_info(text: str) -> DatasetInfo:
     fields = json.loads(text)  # JSON has no tuples
-    constant = {measure: tuple(values) for measure, values in fields.pop("constant").items()}
-    tuples = {name: tuple(fields.pop(name)) for name in ("environments", "held_back")}
-    return DatasetInfo(**fields, **tuples, constant=constant)
+    fields |= {name: tuple(fields[name]) for name in ("environments", "held_back")}
+    fields["constant"] = {name: tuple(values) for name, values in fields["constant"].items()}
+    return DatasetInfo(**fields)
 
 
 def _check_file(path: Path) -> None:
