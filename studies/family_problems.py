@@ -45,8 +45,7 @@ from wri.paper.experiments.simulation import SERIES
 from wri.paper.experiments.simulation_runs import HIDDEN, OBJECTIVES, TRAIN, Dataset
 from wri.progress import silent
 from wri.sweep import SweepData, gather, seed_hash
-from wri.sweep.data import with_layer
-from wri.sweep.layers import LayerPlace, apply_layer
+from wri.sweep.data import apply_layer, with_layer
 from wri.training import Bank, Record
 
 ROWS, TESTED, NOISE = 500, 3000, 5  # rows per environment, in tests, columns of noise
@@ -191,9 +190,9 @@ def pacs_features() -> SweepData:
 def draw_pacs(trial: int) -> list[Part]:
     parts = []
     for held_out in range(4):
-        whole, place = pacs_features(), LayerPlace("PACS", trial, (held_out,), WIDTH)
+        whole = pacs_features()
         splits = whole.splits(trial)
-        data = apply_layer(whole, place, splits)
+        data = apply_layer(whole, trial, (held_out,), WIDTH)
         seen = [e for e in range(4) if e != held_out]
         futures = {
             LIKE: np.concatenate([splits[f"env{e}_out"] for e in seen]),

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from wri.sweep.data import SweepData
-from wri.sweep.outcomes import DatasetInfo, Outcome
+from wri.sweep.selection import DatasetInfo, Outcome
 from wri.testing import make_bank as make_bank  # shared with the contract's checks
 from wri.training import Bank, ModelSpec, Run, train_stack
 

@@ -19,7 +19,7 @@ from helpers import make_data
 from wri.errors import InputError, LostBackendError
 from wri.jobs import Jobs, RayRunner
 from wri.stacked import SQUARED
-from wri.sweep import Backend, Store, Sweep, SweepSpec, run_sweep
+from wri.sweep import Store, Sweep, SweepSpec, run_sweep
 from wri.sweep.tables import as_rows, build
 from wri.training import Bank
 
@@ -37,11 +37,6 @@ SPEC = SweepSpec(
 )
 ERM = SweepSpec(("erm",), test_envs=(0,), steps=60)
 LONG = ("--datasets", "simulation", "--algorithms", "erm", "--trials", "1", "--steps", "200000")
-
-
-@pytest.fixture(scope="module")
-def backend(ray_runner):
-    return Backend(ray_runner)
 
 
 def make_numbers():
@@ -126,23 +121,22 @@ class KillOnce:
                 os.kill(self.killed, signal.SIGKILL)
 
 
-def test_a_killed_worker_changes_nothing(backend, tmp_path):
+def test_a_killed_worker_changes_nothing(ray_runner, monkeypatch, tmp_path):
     sweep, kill = make_sweep(), KillOnce()
     said = []
-    backend.status = said.append
-    trained, outcomes, infos = train_to(tmp_path / "ray.db", sweep, backend, kill)
-    backend.status = None
+    monkeypatch.setattr(ray_runner, "status", said.append)
+    trained, outcomes, infos = train_to(tmp_path / "ray.db", sweep, ray_runner, kill)
     assert kill.killed is not None
     stacks = len(sweep.new_stacks(None))
     assert stacks > 2
-    assert f"{stacks} of {stacks} stacks, 0 at work" in said
-    assert any(line.endswith(("1 at work", "2 at work")) for line in said)
+    assert f"{stacks} of {stacks} stacks done, 0 running" in said
+    assert any(line.endswith(("1 running", "2 running")) for line in said)
     whole, expected, _ = train_to(tmp_path / "local.db", make_sweep())
     assert trained == whole == 8
     check_equal(outcomes, expected, infos)
 
 
-def test_what_one_back_end_left_the_other_finishes(backend, tmp_path):
+def test_what_one_back_end_left_the_other_finishes(ray_runner, tmp_path):
     def interrupt(done, of):
         if done > of / 2:
             raise KeyboardInterrupt
@@ -153,12 +147,12 @@ def test_what_one_back_end_left_the_other_finishes(backend, tmp_path):
         with pytest.raises(KeyboardInterrupt):
             run_sweep(sweep, store, interrupt)
         kept = len(store.finished())
-    trained, outcomes, infos = train_to(tmp_path / "mixed.db", sweep, backend)
+    trained, outcomes, infos = train_to(tmp_path / "mixed.db", sweep, ray_runner)
     assert trained == len(sweep.planned) - kept > 0
     check_equal(outcomes, train_to(tmp_path / "local.db", sweep)[1], infos)
 
 
-def test_a_warning_is_given_once_and_here(backend, tmp_path):
+def test_a_warning_is_given_once_and_here(ray_runner, tmp_path):
     data = make_data(rows=60)
     targets = np.where(np.arange(240) < 60, 0, data.bank.targets)
     data = replace(data, bank=Bank(data.bank.features, targets))
@@ -167,14 +161,14 @@ def test_a_warning_is_given_once_and_here(backend, tmp_path):
         sweep = Sweep(spec, [data])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        assert train_to(tmp_path / "s.db", sweep, backend)[0] == 1
+        assert train_to(tmp_path / "s.db", sweep, ray_runner)[0] == 1
     assert not [each for each in caught if "single class" in str(each.message)]
 
 
-def test_the_command_gives_the_same_rows_on_both_back_ends(backend, command, monkeypatch):
+def test_the_command_gives_the_same_rows_on_both_back_ends(ray_runner, command, monkeypatch):
     size = ("--datasets", "simulation", "--algorithms", "erm", "vrex", "--trials", "2")
     asked = ("sweep", *size, "--steps", "20", "--json", "--store")
-    for name, value in joining(backend).items():
+    for name, value in joining(ray_runner).items():
         monkeypatch.setenv(name, value)
     ours, other = (
         json.loads(command(*asked, f"{name}.db", "--backend", name).stdout)
@@ -184,12 +178,12 @@ def test_the_command_gives_the_same_rows_on_both_back_ends(backend, command, mon
     assert ours["rows"] == other["rows"]
 
 
-def test_workers_with_other_code_are_refused(backend, monkeypatch, tmp_path):
+def test_workers_with_other_code_are_refused(ray_runner, monkeypatch, tmp_path):
     versions = {"wri": "0.0.1", "torch": "2", "numpy": "2"}
     monkeypatch.setattr("wri.sweep.backend.find_versions", lambda: versions)
     sweep = Sweep(ERM, [make_data(rows=60)])
     with pytest.raises(InputError, match=r"a Ray worker on .* has wri .*, and the sweep has 0.0.1"):
-        train_to(tmp_path / "s.db", sweep, backend)
+        train_to(tmp_path / "s.db", sweep, ray_runner)
 
 
 def test_a_cluster_that_does_not_answer_is_named(monkeypatch, tmp_path):
@@ -199,23 +193,23 @@ def test_a_cluster_that_does_not_answer_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
     sweep = Sweep(ERM, [make_data(rows=60)])
     with pytest.raises(InputError, match=r"127\.0\.0\.1:\d+ cannot be joined \(.*refused\); start"):
-        train_to(tmp_path / "s.db", sweep, Backend(RayRunner()))
+        train_to(tmp_path / "s.db", sweep, RayRunner())
 
 
-def test_a_stack_that_kills_its_workers_is_named(backend, monkeypatch, tmp_path):
+def test_a_stack_that_kills_its_workers_is_named(ray_runner, monkeypatch, tmp_path):
     sweep = Sweep(replace(ERM, steps=100_000), [make_data(rows=60)])
-    monkeypatch.setattr(backend.runner, "retries", 0)
-    with pytest.raises(InputError, match=r"Ray gave up erm on toy, .* after 1 tries \(Worker"):
-        train_to(tmp_path / "s.db", sweep, backend, KillOnce())
+    monkeypatch.setattr(ray_runner, "retries", 0)
+    with pytest.raises(InputError, match=r"Ray gave up erm on toy, .* after 1 attempts \(Worker"):
+        train_to(tmp_path / "s.db", sweep, ray_runner, KillOnce())
     with Store(tmp_path / "s.db") as store:
         assert len(store.known()) == 1
         assert not store.finished()
 
 
-def joining(backend):
+def joining(runner):
     """Variables with which a command joins the Ray of a back end."""
-    backend.runner.start()
-    return {"RAY_ADDRESS": backend.runner.address, "RAY_AUTH_MODE": "token"}
+    runner.start()
+    return {"RAY_ADDRESS": runner.address, "RAY_AUTH_MODE": "token"}
 
 
 def start_command(*arguments, **environment):
@@ -237,9 +231,9 @@ def wait_for(found):
     raise AssertionError("waited for two minutes")
 
 
-def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(backend, monkeypatch, tmp_path):
+def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(ray_runner, monkeypatch, tmp_path):
     store = tmp_path / "s.db"
-    process = start_command(*LONG, "--store", str(store), **joining(backend))
+    process = start_command(*LONG, "--store", str(store), **joining(ray_runner))
     wait_for(lambda: find_workers(os.getpid()))
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
@@ -247,7 +241,7 @@ def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(backend, monkeyp
     assert said.strip().startswith("stopped; 0 finished runs are in")
     assert said.strip().endswith("run the same command to continue")
     wait_for(lambda: not find_workers(os.getpid()))
-    for name, value in joining(backend).items():
+    for name, value in joining(ray_runner).items():
         monkeypatch.setenv(name, value)
     joined = RayRunner(workers=1)
     joined.start()
@@ -275,23 +269,21 @@ def is_zombie(pid):
 
 
 def wait_in_worker(seconds, report):
+    report(1)
     sleep(seconds)
 
 
 @pytest.mark.parametrize("name", ["gcs_server", "ray::DashboardAgent"])  # and raylet, below
-def test_the_process_survives_a_server_of_ray(name, monkeypatch):
-    runner = RayRunner(workers=1)
-    ask = runner.ask
+def test_the_process_survives_a_server_of_ray(name):
+    runner, killed = RayRunner(workers=1), []
 
-    def ask_and_kill(method, *arguments):
-        answer = ask(method, *arguments)
-        if method == "submit":
-            os.kill(find_server(runner._child.pid, name), signal.SIGKILL)
-        return answer
+    def kill(number, steps):
+        if not killed:
+            killed.append(find_server(runner._child.pid, name))
+            os.kill(killed[0], signal.SIGKILL)
 
-    monkeypatch.setattr(runner, "ask", ask_and_kill)
     with pytest.raises(LostBackendError, match="one of Ray's servers was killed or ended"):
-        list(runner.run(Jobs(work=wait_in_worker, jobs=[600.0])))
+        list(runner.run(Jobs(work=wait_in_worker, jobs=[600.0], on_steps=kill)))
     assert runner._child is None
 
 

@@ -93,7 +93,7 @@ def test_a_lost_ray_ends_a_fit_with_one_sentence(command, table, monkeypatch):
     assert done.returncode == 3
     assert done.stdout == ""
     assert " ".join(done.stderr.split()) == (
-        "wri: Ray was lost (one of Ray's servers was killed or ended); nothing was written: give "
+        "wri: Ray was lost (one of Ray's servers was killed or ended); nothing was written: run "
         "the same command again, or use --backend local"
     )
     assert not (table.parent / "model").exists()

@@ -13,7 +13,6 @@ from wri.densities import EnvironmentClassifier, FittedClassifier
 from wri.errors import InputError
 from wri.integrations.domainbed import ALGORITHMS, WRIAlgorithm, hparam_settings
 from wri.integrations.domainbed.hparams import LABELS
-from wri.integrations.domainbed.one_run import fill, separate
 from wri.objectives.base import Batch, Model, StepContext
 from wri.registry import OBJECTIVES
 from wri.stacked import CROSS_ENTROPY, Network, Streams
@@ -146,7 +145,7 @@ def test_densities_learn_where_rows_are_common():
     assert max(penalties) > 0
     state = algorithm._read_state()
     assert bool(state.fitted)
-    before = separate(make_algorithm("WRI")._read_state())[1]["state_flat"]
+    before = make_algorithm("WRI").get_buffer("state_flat")
     x = torch.stack([x for x, _ in make_minibatches(999)])
     with torch.no_grad():
         phi = algorithm.featurizer(x.flatten(0, 1)).view(1, 3, 16, 5)
@@ -328,11 +327,10 @@ def test_one_environment_is_enough_for_erm_alone():
         make_algorithm("VREx", domains=1)
 
 
-def test_a_state_comes_apart_and_together():
-    state = make_algorithm("WRI")._read_state()
-    shape, tensors = separate(state)
-    assert {"state_flat", "state_adam_mean", "state_fitted"} <= tensors.keys()
-    again = fill(shape, tensors)
-    assert again.adam.mean is state.adam.mean
-    assert again.mean_weight is None
-    assert fill(*separate(None)) is None
+def test_a_state_is_kept_as_named_buffers():
+    algorithm = make_algorithm("WRI")
+    names = {name for name, _ in algorithm.named_buffers()}
+    assert {"state_flat", "state_adam_mean", "state_fitted"} <= names
+    state = algorithm._read_state()
+    assert state.adam.mean is algorithm.get_buffer("state_adam_mean")
+    assert state.mean_weight is None

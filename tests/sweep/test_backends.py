@@ -28,7 +28,7 @@ class SendingRunner(LocalRunner):
         self.sent, self.warnings = jobs.send(), []
         for number, job in enumerate(jobs.jobs):
             report = partial(jobs.on_steps, number)
-            result, given = self.sent.open().call(jobs.pack(job), report)
+            result, given = self.sent.open()(jobs.pack(job), report)
             self.warnings += given
             yield Ended(number, pickle.loads(pickle.dumps(result)))
 

@@ -97,7 +97,7 @@ def test_more_trials_train_only_what_is_new(tmp_path):
     with Store(tmp_path / "s.db", write=True) as store:
         assert trained(steps=3) == 4
         assert trained(steps=3, trials=2) == 4
-        with pytest.raises(InputError, match="holds runs with steps = 3, not 4"):
+        with pytest.raises(InputError, match="have steps = 3, not 4"):
             trained(steps=4, trials=2)
         assert len(store.known()) == 8
 

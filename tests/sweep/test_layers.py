@@ -9,8 +9,7 @@ from wri.datasets import Environment
 from wri.errors import InputError
 from wri.features import FeatureLayer
 from wri.sweep import Store, Sweep, SweepData, SweepSpec, forecast, gather, reload, run_sweep
-from wri.sweep.data import load_file, with_layer
-from wri.sweep.layers import draw_width
+from wri.sweep.data import draw_width, load_file, with_layer
 
 LAYER = FeatureLayer((6, 3), steps=5)
 
@@ -42,14 +41,14 @@ def test_a_layer_sees_training_rows_of_the_environments_that_are_not_held_out(mo
     assert len(layers) == 2 * (4 + 6) * 2  # trials, held out alone or in pairs, widths
     number = {row.tobytes(): n for n, row in enumerate(data.bank.features)}
     seeds = set()
-    for place, planned in layers.items():
+    for (_, trial, held_out, width), planned in layers.items():
         run = sweep.run_to_train(planned)
-        assert run.bank.features.shape == (160, place.width)
+        assert run.bank.features.shape == (160, width)
         x, given = seen.pop()
-        splits = data.splits(place.trial)
-        allowed = [splits[f"env{e}_in"] for e in range(4) if e not in place.held_out]
+        splits = data.splits(trial)
+        allowed = [splits[f"env{e}_in"] for e in range(4) if e not in held_out]
         assert {number[row.tobytes()] for row in x} == {*np.concatenate(allowed).tolist()}
-        assert given["width"] == place.width
+        assert given["width"] == width
         seeds.add(given["seed"])
     assert len(seeds) == len(layers)
 
@@ -99,7 +98,7 @@ def test_another_layer_is_other_data(tmp_path):
     with Store(tmp_path / "s.db", write=True) as store:
         run_sweep(Sweep(spec, data), store)
         other = replace(data, layer=FeatureLayer((6,), steps=5))
-        with pytest.raises(InputError, match="other rows by the name 'wide'"):
+        with pytest.raises(InputError, match="the rows of 'wide' differ from those of the runs"):
             run_sweep(Sweep(spec, other), store)
 
 

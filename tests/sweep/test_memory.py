@@ -81,7 +81,7 @@ def test_a_run_that_does_not_fit_is_refused():
     sweep = Sweep(spec, [wide_data()])
     (run, *_) = (sweep.run(planned) for planned in sweep.planned)
     Sweep(spec, sweep.datasets, memory=1.01 * stack_memory([run]))
-    with pytest.raises(InputError, match=r"a run needs about .* GB of memory, but .* are left"):
+    with pytest.raises(InputError, match=r"a run needs about .* GB of memory, but .* is left"):
         Sweep(spec, sweep.datasets, memory=0.9 * stack_memory([run]))
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -16,8 +15,7 @@ from helpers import forked, make_data, make_info, needs_root
 from wri.errors import InputError
 from wri.stacked import Network
 from wri.sweep.plan import FORMAT, SweepSpec
-from wri.sweep.store import Store
-from wri.sweep.store_file import digest, result_digest, seal
+from wri.sweep.store import Store, digest
 from wri.training import Record
 
 
@@ -69,9 +67,9 @@ def test_other_rows_settings_and_versions_are_refused(path):
     runs = planned()
     with Store(path, write=True) as store:
         store.plan(SETTING, {"f": INFO}, [runs[:2]])
-        with pytest.raises(InputError, match="other rows by the name 'toy'"):
+        with pytest.raises(InputError, match="the rows of 'toy' differ from those of the runs"):
             store.plan(SETTING, {"g": INFO}, [])
-        with pytest.raises(InputError, match="holds runs with steps = 3, not 4"):
+        with pytest.raises(InputError, match="have steps = 3, not 4"):
             store.plan({"steps": 4}, {"f": INFO}, [])
         model = replace(runs[0].model, hyper={"learning_rate": 0.5})
         other = replace(runs[0], model=model)
@@ -172,7 +170,7 @@ def test_foreign_and_damaged_files_are_not_touched(path, tmp_path):
         store.plan(SETTING, {}, [planned()])
         store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     whole = path.read_bytes()
-    unchanged(path, whole[: len(whole) // 2], "is cut off")
+    unchanged(path, whole[: len(whole) // 2], "is damaged or not a store")
 
 
 def test_measures_come_back_by_name_and_split(path):
@@ -197,7 +195,7 @@ def test_measures_come_back_by_name_and_split(path):
 def test_an_older_format_is_refused_untouched(path):
     with Store(path, write=True) as store:
         store._connection.execute("PRAGMA user_version = 1")
-    with pytest.raises(InputError, match=r"written by an older wri .* name another store"):
+    with pytest.raises(InputError, match=r"another version of wri .* name another store"):
         Store(path)
 
 
@@ -206,7 +204,7 @@ def test_a_newer_format_and_a_missing_store(path, tmp_path):
         Store(path)
     with Store(path, write=True) as store:
         store._connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(InputError, match="newer wri"):
+    with pytest.raises(InputError, match="another version of wri"):
         Store(path)
     with pytest.raises(InputError, match="is not a file"):
         Store(tmp_path, write=True)
@@ -222,7 +220,7 @@ def test_a_full_disk_loses_nothing(path):
         store.finish(runs[:1], [record([0.5])])
         (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
         store._connection.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(InputError, match="the disk is full or fails"):
+        with pytest.raises(InputError, match="the disk is full or failing"):
             store.finish(runs[1:], [record(np.linspace(0, 1, 5000))] * (len(runs) - 1))
         assert store.finished() == {runs[0].id}
         store._connection.execute("PRAGMA max_page_count = 1000000")
@@ -258,7 +256,7 @@ def test_a_disk_that_is_really_full_recovers(small_disk):
         filler = folder / "filler"
         with pytest.raises(OSError, match="No space"):
             filler.write_bytes(bytes(2**20))
-        with pytest.raises(InputError, match="the disk is full or fails"):
+        with pytest.raises(InputError, match="the disk is full or failing"):
             store.finish(runs, [record(np.linspace(0, 1, 5000))] * len(runs))
     filler.unlink()
     with Store(folder / "s.db", write=True) as store:
@@ -341,100 +339,41 @@ def test_a_changed_store_is_refused_and_repaired(statement, words, path):
 
 
 @pytest.mark.parametrize("table", ["setting", "datasets", "runs", "results", "measured", "seal"])
-def test_a_lost_table_is_refused_and_repaired(table, path):
+def test_a_lost_table_is_refused(table, path):
     fill(path)
     change(path, f"DROP TABLE {table}")
     for write in (False, True):
         with pytest.raises(InputError, match=f"no such table: {table}"):
             Store(path, write=write)
-    with Store(path, write=True, repair=True) as store:
-        store.plan(SETTING, {"f": INFO}, [])
-    Store(path).close()
-
-
-def forge(path, table, column, value):
-    """Change a column everywhere, with digests that fit."""
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f'UPDATE {table} SET "{column}" = ?', (value,))
-        for row in connection.execute("SELECT rowid, fingerprint, name, info FROM datasets"):
-            text = (digest(*row[1:]), row[0])
-            connection.execute("UPDATE datasets SET digest = ? WHERE rowid = ?", text)
-        for row in connection.execute("SELECT rowid, fields FROM setting").fetchall():
-            text = (digest(row[1]), row[0])
-            connection.execute("UPDATE setting SET digest = ? WHERE rowid = ?", text)
-        query = "SELECT id, place, planned, stack, steps, diverged_at FROM runs JOIN results"
-        for name, place, text, stack, *result in connection.execute(query + " USING (id)"):
-            rows = connection.execute(
-                'SELECT measure, split, "values" FROM measured WHERE id = ?', (name,)
-            ).fetchall()
-            new = digest(name, place, text, stack)
-            connection.execute("UPDATE runs SET digest = ? WHERE id = ?", (new, name))
-            new = result_digest(text, *result, rows)
-            connection.execute("UPDATE results SET digest = ? WHERE id = ?", (new, name))
-        seal(connection)
 
 
 @pytest.mark.parametrize(
-    ("table", "column", "value", "words"),
+    ("planned_text", "words"),
     [
-        ("runs", "planned", "{", "holds values that no sweep writes"),
-        ("runs", "planned", "[" * 100_000, "holds values that no sweep writes"),
-        ("runs", "planned", "[]", "another version of wri"),
-        ("runs", "planned", b"\xff", "holds values that no sweep writes"),
-        ("runs", "planned", json.dumps({"format": FORMAT}), "holds values that no sweep writes"),
+        ({}, "another version of wri"),
+        ({"format": FORMAT - 1}, "another version of wri"),
         (
-            *("runs", "planned"),
-            json.dumps({"format": FORMAT, "model": {"objective": "invented"}, "test_envs": []}),
+            {"format": FORMAT, "model": {"objective": "invented"}, "test_envs": []},
             "unknown objective 'invented'",
         ),
-        (
-            *("runs", "planned"),
-            f'{{"format": {FORMAT}, "model": {{"objective": "erm"}}, "test_envs": ["a"], '
-            '"dataset": 3, "fingerprint": "f"}',
-            "names must be texts",
-        ),
-        ("results", "steps", b"123", "holds values that no sweep writes"),
-        ("results", "steps", "texts of 8 and so on", "holds values that no sweep writes"),
-        ("results", "diverged_at", "never", "diverged_at must be a step"),
-        ("measured", "values", b"12345678", "lacks values of splits or checkpoints"),
-        ("measured", "values", 3.5, "holds values that no sweep writes"),
-        ("measured", "measure", "charm", "measure must be one of"),
-        ("datasets", "info", '{"name": "toy"}', "holds values that no sweep writes"),
-        ("datasets", "info", "7", "holds values that no sweep writes"),
-        ("setting", "fields", "[1]", "holds values that no sweep writes"),
     ],
 )
-def test_a_forged_store_is_a_sentence(table, column, value, words, path):
-    """Digests that fit do not make sense of nonsense."""
-    run = planned()[:1]
+def test_a_run_that_this_version_cannot_read_is_a_sentence(planned_text, words, path):
+    """Runs of another version, and of a plugin that is not loaded."""
     with Store(path, write=True) as store:
-        store.plan(SETTING, {"f": INFO}, [run])
-        store.finish(run, [record([0.1, 0.2, 0.3])])
-    forge(path, table, column, value)
-
-    def use(store):
-        store.check(SETTING, {"f": INFO})
+        store.plan(SETTING, {"f": INFO}, [planned()[:1]])
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        ((name, place, stack),) = connection.execute("SELECT id, place, stack FROM runs")
+        text = json.dumps(planned_text)
+        new = (text, digest(name, place, text, stack))
+        connection.execute("UPDATE runs SET planned = ?, digest = ?", new)
+        connection.execute("DELETE FROM seal")
+    with (
+        Store(path, write=True, repair=True) as store,
+        pytest.raises(InputError, match=words) as caught,
+    ):
         store.outcomes()
-
-    with Store(path) as store, pytest.raises(InputError, match=words) as caught:
-        use(store)
     assert str(path) in str(caught.value)
-
-
-def test_no_lock_is_left_beside_what_is_refused(path, tmp_path):
-    path.write_bytes(b"site,y\na,1\n" * 50)
-    with pytest.raises(InputError, match="is not a store"):
-        Store(path, write=True)
-    path.unlink()
-    fill(path)
-    path.with_name(path.name + ".lock").unlink()
-    change(path, "PRAGMA user_version = 99")
-    with pytest.raises(InputError, match="newer wri"):
-        Store(path, write=True)
-    change(path, "PRAGMA user_version = 3", "DELETE FROM results")
-    with pytest.raises(InputError, match="was changed or damaged"):
-        Store(path, write=True)
-    assert os.listdir(tmp_path) == [path.name]
 
 
 def killed(path):
@@ -471,9 +410,8 @@ def test_a_store_on_a_read_only_file_system_is_read(was_killed, small_disk):
         Store(folder / "s.db", write=True)
 
 
-@pytest.mark.parametrize("name", ["s" * 300, "s\0.db"])
-def test_names_that_no_file_has(name, tmp_path):
+def test_a_name_that_no_file_has(tmp_path):
     for write in (False, True):
         with pytest.raises(InputError) as caught:
-            Store(tmp_path / name, write=write)
+            Store(tmp_path / ("s" * 300), write=write)
         assert len(str(caught.value)) < 300

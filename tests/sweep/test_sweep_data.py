@@ -56,7 +56,7 @@ def test_a_sweep_takes_objects_with_name_x_and_y():
     own[1].x = np.zeros(20)
     with pytest.raises(InputError, match=r"one value per row, not shapes \(20,\) and \(20,\)"):
         gather("flat", own)
-    with pytest.raises(InputError, match="ndarray has no name: SweepData"):
+    with pytest.raises(InputError, match="environments with name, x and y; SweepData"):
         Sweep(SPEC, np.zeros((4, 2)))
     with pytest.raises(InputError, match=r"y of 'short' has the shape \(3,\) for 4 rows of X"):
         SweepData.from_rows("short", np.zeros((4, 2)), [0, 1, 0], [*"aabb"])

@@ -123,7 +123,7 @@ def _best_models(
     algorithm: str | None,
     dataset: str | None,
 ) -> "list[BestModel]":
-    from wri.sweep.best import best_model
+    from wri.sweep.selection import best_model
     from wri.sweep.tables import choose_measure
 
     found = []
@@ -280,12 +280,12 @@ def export(
         outcomes = opened.outcomes()
     done = export_runs(outcomes, domainbed, names)
     if as_json:
-        left_out = [each._asdict() for each in done.left_out]
+        left_out = [{"run": run, "reason": reason} for run, reason in done.left_out.items()]
         document = {"folder": str(done.folder), "written": done.written, "left_out": left_out}
         echo(json.dumps({**document, "unregistered": done.unregistered}))
         return
     echo(f"{done.written} runs written to {done.folder}")
-    for run, reason in done.left_out:
+    for run, reason in done.left_out.items():
         print_note(f"left out: {run}: {reason}")
     if done.unregistered:
         print_note(
@@ -330,7 +330,7 @@ def import_(
     tables = build_tables(sweep.outcomes, sweep.infos, tuple(selection or DOMAINBED_SELECTIONS))
     if as_json:
         notes = [note._asdict() for note in sweep.notes]
-        echo(json.dumps({"rows": as_rows(tables), "runs": len(sweep.runs), "notes": notes}))
+        echo(json.dumps({"rows": as_rows(tables), "runs": len(sweep.outcomes), "notes": notes}))
         return
     echo({"text": as_text, "latex": as_latex, "csv": as_csv}[form](tables))
     for line in _list_notes(sweep.notes):

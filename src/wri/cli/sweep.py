@@ -18,7 +18,8 @@ from wri.registry import PAPER
 
 if TYPE_CHECKING:
     from wri.features import FeatureLayer
-    from wri.sweep import Backend, Store, Sweep, SweepData
+    from wri.jobs import Runner
+    from wri.sweep import Store, Sweep, SweepData
 
 DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name not in ON_REQUEST)
 
@@ -96,7 +97,8 @@ def sweep(
         measures=None if record is None else tuple(record),
     )
     rows += _load_images(images, backbone, feature_layer)
-    planned = Sweep(spec, rows, _memory_left(memory, used.overhead(rows)))
+    overhead = used.overhead(sum(data.bank.features.nbytes for data in rows))
+    planned = Sweep(spec, rows, _memory_left(memory, overhead))
     if dry_run:
         _forecast(planned, store, as_json)
     else:
@@ -168,7 +170,7 @@ def _check_size(path: Path | None, gigabytes: float) -> None:
 
 def _memory_left(gigabytes: float, overhead: float) -> float:
     """Return the bytes left for training beside this process and the back end."""
-    from wri.sweep.forecast import LIBRARIES
+    from wri.sweep.sweep import LIBRARIES
     from wri.training.memory import resident_bytes
 
     taken = resident_bytes() + LIBRARIES + overhead
@@ -199,7 +201,7 @@ def _exists(store: Path) -> bool:
 def _train(
     planned: "Sweep",
     store: Path,
-    backend: "Backend",
+    backend: "Runner",
     selections: tuple[str, ...],
     measure: str | None,
     repair: bool,

@@ -8,11 +8,11 @@ again. Worker processes, and a Ray that was started here, end with their runner 
 """
 
 from wri.errors import check_option
-from wri.jobs.local import LocalRunner as LocalRunner
 from wri.jobs.on_ray import RayRunner as RayRunner
 from wri.jobs.runner import WORKER as WORKER
 from wri.jobs.runner import Ended as Ended
 from wri.jobs.runner import Jobs as Jobs
+from wri.jobs.runner import LocalRunner as LocalRunner
 from wri.jobs.runner import Report as Report
 from wri.jobs.runner import Runner as Runner
 from wri.jobs.runner import run_calls as run_calls

@@ -12,9 +12,7 @@ import sys
 from collections.abc import Generator
 from contextlib import suppress
 from importlib.util import find_spec
-from itertools import count
-from time import sleep
-from typing import IO, Any, cast
+from typing import Any
 
 from wri.errors import InputError, LostBackendError, shorten
 from wri.jobs import ray_driver
@@ -23,7 +21,6 @@ from wri.jobs.runner import WORKER, Ended, Jobs, Runner
 ADDRESS = "RAY_ADDRESS"
 OBJECT_STORE = 100 * 2**20  # bytes of the object store at least; Ray allows no less than 75 MB
 DRIVER = 1.5e8  # bytes of the process that is connected to Ray
-POLL = 0.2  # seconds between two looks at the workers
 ANSWER = 10.0  # seconds that a cluster may take to answer
 RECONNECT = 5  # seconds that a Ray started here may be without its GCS, which nobody starts again
 SHUTDOWN = 30.0  # seconds that Ray may take to end
@@ -32,8 +29,8 @@ SHUTDOWN = 30.0  # seconds that Ray may take to end
 class RayRunner(Runner):
     """Jobs run in Ray's workers, one CPU each; Ray starts with the first.
 
-    If Ray is already running in this process, or `RAY_ADDRESS` names a cluster, it is joined and
-    left running. Otherwise Ray is started here and ended by `close`.
+    If `RAY_ADDRESS` names a cluster, it is joined and left running. Otherwise Ray is started here
+    and ended by `close`.
 
     Parameters
     ----------
@@ -65,48 +62,47 @@ class RayRunner(Runner):
 
             workers = torch.get_num_threads()
         self._workers = workers
-        self._keys = count()
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Any = None  # a Popen, whose pipes may be None to mypy
 
     def run(self, jobs: Jobs) -> Generator[Ended, None, None]:
-        if not jobs.jobs:
+        waiting = {*range(len(jobs.jobs))}
+        if not waiting:
             return
-        try:
-            waiting = self._submit(jobs)
-            while waiting:
-                sleep(POLL)
-                ended, steps = self.ask("poll")
-                for key, (done, content) in ended.items():
-                    number = waiting.pop(key)
-                    if not done:
-                        yield Ended(number, None, content)
-                        continue
-                    result, given = _read_result(content)
-                    self.warn(given)
-                    yield Ended(number, result)
-                for key in waiting.keys() & steps.keys():
-                    jobs.on_steps(waiting[key], steps[key])
-        finally:
-            if self._child is not None:
-                with suppress(LostBackendError):  # what was lost needs no end
-                    self.ask("forget")
-
-    def _submit(self, jobs: Jobs) -> dict[int, int]:
-        """Return the numbers of the jobs by keys that no other jobs have."""
         sent = jobs.send()
         self.start(len(sent.work) + sum(array.nbytes for array in sent.arrays))
         arrays = [pickle.PickleBuffer(array.data) for array in sent.arrays]
-        self.ask("put", sent.shared, arrays, sent.work)
+        try:
+            self._send(((sent.shared, arrays, sent.work), self._submitted(jobs)))
+            while waiting:
+                number, *content = self._receive()
+                if number is None:
+                    for each in waiting & content[0].keys():
+                        jobs.on_steps(each, content[0][each])
+                    continue
+                waiting.remove(number)
+                succeeded, found = content
+                if succeeded:
+                    result, given = _read_result(found)
+                    self.warn(given)
+                    yield Ended(number, result)
+                else:
+                    yield Ended(number, None, found)
+        finally:
+            if waiting:  # an error, or an interruption: the others end with the child
+                self.close()
+
+    def _submitted(self, jobs: Jobs) -> list[tuple[dict[str, Any], bytes]]:
+        """Return Ray's options of each job, and the pickled job."""
         work = getattr(jobs.work, "func", jobs.work)  # of a partial
         options = {"name": work.__name__, "max_retries": self.retries}
-        most, waiting = max((node.get("memory", 0.0) for node in self.nodes), default=0.0), {}
-        for number, job in enumerate(jobs.jobs):
-            if jobs.memory is not None:  # more than a machine has would never start
-                options["memory"] = int(min(jobs.memory[number], most))
-            key = next(self._keys)
-            self.ask("submit", key, options, jobs.pack(job))
-            waiting[key] = number
-        return waiting
+        if jobs.memory is None:
+            return [(options, jobs.pack(job)) for job in jobs.jobs]
+        # more than a machine has would never start
+        most = max((node.get("memory", 0.0) for node in self.nodes), default=0.0)
+        return [
+            (options | {"memory": int(min(memory, most))}, jobs.pack(job))
+            for job, memory in zip(jobs.jobs, jobs.memory, strict=True)
+        ]
 
     def overhead(self, shared: float) -> float:
         # shared arrays lie in the object store, and pass through the child
@@ -118,65 +114,54 @@ class RayRunner(Runner):
         """Start or join Ray, if that was not done or it was lost."""
         if self._child is not None:
             return
-        self._child = _start_child()
-        address = _find_running() or os.environ.get(ADDRESS) or "local"
+        address = os.environ.get(ADDRESS) or "local"
+        options: dict[str, Any] = {"address": address}
+        if address == "local":
+            options |= {
+                "num_cpus": self._workers,
+                "num_gpus": 0,
+                "object_store_memory": int(OBJECT_STORE + 2 * shared),
+                "include_dashboard": False,
+                "_memory": int(self.memory + self._workers * WORKER),
+                "_system_config": {"gcs_rpc_server_reconnect_timeout_s": RECONNECT},
+            }
         try:
-            if address == "local":
-                self.address, self.nodes = self.ask("start", self._options(shared))
-            else:
+            if address != "local":
                 _check_reachable(address)
-                self.address, self.nodes = self.ask("start", {"address": address})
-        except (LostBackendError, OSError) as error:
+            self._child = _start_child()
+            self._send(options)
+            succeeded, *answer = self._receive()
+            if not succeeded:
+                raise LostBackendError(answer[0])
+            self.address, self.nodes = answer
+        except BaseException as error:
             self.close()
-            raise InputError(_describe_failure(address, error)) from error
-        except BaseException:
-            self.close()
+            if isinstance(error, LostBackendError | OSError):
+                raise InputError(_describe_failure(address, error)) from error
             raise
 
-    def _options(self, shared: float) -> dict[str, Any]:
-        """Return the options of a Ray that is started here."""
-        return {
-            "address": "local",
-            "num_cpus": self._workers,
-            "num_gpus": 0,
-            "object_store_memory": int(OBJECT_STORE + 2 * shared),
-            "include_dashboard": False,
-            "_memory": int(self.memory + self._workers * WORKER),
-            "_system_config": {"gcs_rpc_server_reconnect_timeout_s": RECONNECT},
-        }
+    def _send(self, message: Any) -> None:
+        with suppress(OSError):  # a child that has ended: the next answer tells
+            pickle.dump(message, self._child.stdin, protocol=5)
+            self._child.stdin.flush()
 
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the child's `RayDriver`; if the child has ended, so has Ray."""
-        child = cast(subprocess.Popen[bytes], self._child)
-        requests, answers = (cast(IO[bytes], pipe) for pipe in (child.stdin, child.stdout))
+    def _receive(self) -> Any:
+        """Return the next answer of the child; if it has ended, so has Ray."""
         try:
-            pickle.dump((method, arguments), requests, protocol=5)
-            requests.flush()
-            succeeded, answer = pickle.load(answers)
+            return pickle.load(self._child.stdout)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
-            self.close()
             raise LostBackendError("one of Ray's servers was killed or ended") from error
-        except BaseException:  # interrupted, so that the answer would be taken for the next one
-            self.close()
-            raise
-        if not succeeded:
-            raise LostBackendError(answer)
-        return answer
 
     def close(self) -> None:
         """End the child, and with it a Ray that was started here."""
         child, self._child = self._child, None
         if child is None:
             return
-        requests, answers = (cast(IO[bytes], pipe) for pipe in (child.stdin, child.stdout))
-        with suppress(OSError):  # of a child that has ended
-            requests.close()
         try:
-            child.wait(SHUTDOWN)
+            child.communicate(timeout=SHUTDOWN)  # closes its input
         except subprocess.TimeoutExpired:
             child.kill()
-            child.wait()
-        answers.close()
+            child.communicate()
 
 
 def _describe_failure(address: str, error: Exception) -> str:
@@ -199,14 +184,6 @@ def _start_child() -> subprocess.Popen[bytes]:
         env={**os.environ, "PYTHONPATH": paths, "RAY_USAGE_STATS_ENABLED": "0"},
         start_new_session=True,  # Ctrl-C is for this process
     )
-
-
-def _find_running() -> str | None:
-    """Return the address of a Ray that this process itself is connected to."""
-    ray = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized():
-        return None
-    return str(ray.get_runtime_context().gcs_address)
 
 
 def _read_result(content: bytes) -> Any:

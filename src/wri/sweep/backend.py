@@ -8,20 +8,19 @@ Only `run_sweep` writes to the sweep's store.
 
 import hashlib
 import socket
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import torch
 
 import wri
 from wri.errors import InputError, LostBackendError
-from wri.jobs import WORKER, Report, Runner, open_runner
-from wri.progress import Progress, ProgressLines, part, silent
-from wri.sweep.data import SweepData
+from wri.jobs import WORKER, LocalRunner, Report, Runner, open_runner
+from wri.progress import Progress, ProgressLines, part
 from wri.sweep.plan import RunSpec
 from wri.sweep.store import Store
 from wri.sweep.sweep import Sweep, stack_memory
@@ -29,118 +28,46 @@ from wri.training.runs import RunResult
 from wri.training.scheduling import StackJob, run_stacks, share_threads, train_stack_job
 
 
-class Backend:
-    """Where stacks train; as a context manager it ends what it started.
+def train_stacks(
+    sweep: Sweep, stacks: Sequence[Sequence[RunSpec]], backend: Runner, progress: Progress
+) -> Generator[tuple[Sequence[RunSpec], list[RunResult]], None, None]:
+    """Train stacks on one thread each, and yield each when it is done.
 
-    Many density steps train in worker processes of this machine, if there is memory for them; other
-    stacks in threads of this process, on CUDA if it is available.
-
-    Parameters
-    ----------
-    runner : RayRunner or None, default=None
-        Where stacks train. None: on this machine.
-
-    Attributes
-    ----------
-    status : callable or None
-        Called with a line about finished and running stacks; may be set at any time.
-
-    Examples
-    --------
-    >>> from wri.sweep import Backend, open_backend
-    >>> with open_backend("local") as backend:
-    ...     isinstance(backend, Backend)
-    True
+    On this machine many density steps train in worker processes, if there is memory for them; other
+    stacks in threads of this process, on CUDA if it is available. An error or an interruption, here
+    or where the stacks are consumed, ends the others.
     """
+    is_local, lost = isinstance(backend, LocalRunner), []
+    jobs = [
+        StackJob(
+            runs=[sweep.run_to_train(planned) for planned in stack],
+            checkpoint_every=sweep.spec.checkpoint_every,
+            measures=sweep.spec.measures or "all",
+            device="auto" if is_local else "cpu",
+            threads=1,
+        )
+        for stack in stacks
+    ]
+    runner = backend
+    if is_local:
+        together, needed = sweep.side_by_side(stacks)
+        processes = None if needed + together * WORKER <= sweep.memory else False
+        runner, jobs = share_threads(jobs, 1, together, processes)
+    runner.memory = sweep.memory
+    work = partial(train_stack_for_store, versions=None if is_local else find_versions())
+    memory = [stack_memory(job.runs) + WORKER for job in jobs]
 
-    def __init__(self, runner: Runner | None = None) -> None:
-        self.runner = runner
-        self.status: Callable[[str], None] | None = None
+    def show(done: int, of: int, at_work: int) -> None:
+        backend.status(f"{done} of {of} stacks done, {at_work} running")
 
-    def train(
-        self, sweep: Sweep, stacks: Sequence[Sequence[RunSpec]], progress: Progress | None = None
-    ) -> Generator[tuple[Sequence[RunSpec], list[RunResult]], None, None]:
-        """Train stacks on one thread each, and yield each when it is done.
-
-        An error or an interruption, here or where the stacks are consumed, ends the others.
-
-        Parameters
-        ----------
-        sweep : Sweep
-            The sweep.
-        stacks : sequence of sequence of RunSpec
-            Runs of each stack.
-        progress : callable or None, default=None
-            Called with (steps done, steps in all).
-
-        Yields
-        ------
-        runs : sequence of RunSpec
-            Runs of a trained stack.
-        results : list of RunResult
-            Their results in the same order.
-        """
-        if not stacks:
-            return
-        jobs = [
-            StackJob(
-                runs=[sweep.run_to_train(planned) for planned in stack],
-                checkpoint_every=sweep.spec.checkpoint_every,
-                measures=sweep.spec.measures or "all",
-                device="auto" if self.runner is None else "cpu",
-                threads=1,
-            )
-            for stack in stacks
-        ]
-        runner, versions, lost = self.runner, None, []
-        if runner is None:
-            together, needed = sweep.side_by_side(stacks)
-            processes = None if needed + together * WORKER <= sweep.memory else False
-            runner, jobs = share_threads(jobs, 1, together, processes)
-        else:
-            runner.memory, versions = sweep.memory, find_versions()
-        work = partial(train_stack_for_store, versions=versions)
-        memory = [stack_memory(job.runs) + WORKER for job in jobs]
-        trained = run_stacks(runner, work, jobs, progress or silent, self._show, memory)
-        with closing(trained):
-            for ended in trained:
-                if ended.lost is None:
-                    yield stacks[ended.number], ended.result
-                else:
-                    lost.append((stacks[ended.number], ended.lost))
-        if lost:
-            raise InputError(_describe_lost(lost, runner))
-
-    def overhead(self, datasets: Sequence[SweepData]) -> float:
-        """Return the bytes needed on this machine outside of this process, besides the stacks.
-
-        Parameters
-        ----------
-        datasets : sequence of SweepData
-            Data sets of the sweep.
-
-        Returns
-        -------
-        size : float
-            Bytes.
-        """
-        rows = sum(data.bank.features.nbytes for data in datasets)
-        return 0.0 if self.runner is None else self.runner.overhead(rows)
-
-    def close(self) -> None:
-        """End what was started."""
-        if self.runner is not None:
-            self.runner.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def _show(self, done: int, of: int, at_work: int) -> None:
-        if self.status is not None:
-            self.status(f"{done} of {of} stacks, {at_work} at work")
+    with closing(run_stacks(runner, work, jobs, progress, show, memory)) as trained:
+        for ended in trained:
+            if ended.lost is None:
+                yield stacks[ended.number], ended.result
+            else:
+                lost.append((stacks[ended.number], ended.lost))
+    if lost:
+        raise InputError(_describe_lost(lost, runner))
 
 
 def train_stack_for_store(
@@ -182,14 +109,14 @@ def _describe_lost(lost: Sequence[tuple[Sequence[RunSpec], str]], runner: Runner
     (first, reason), runs = lost[0], sum(len(stack) for stack, _ in lost)
     others = f" and {runs - 1} more runs" if runs > 1 else ""
     return (
-        f"{runner.name} gave up {first[0].place}{others} after {runner.retries + 1} tries "
+        f"{runner.name} gave up {first[0].place}{others} after {runner.retries + 1} attempts "
         f"({reason}); all other runs are in the store, and the "
         "same command tries these again. If memory was short, give more --memory or start fewer "
         "workers"
     )
 
 
-def open_backend(name: str = "local") -> Backend:
+def open_backend(name: str = "local") -> Runner:
     """Open a back end by its name, for a `with` statement.
 
     Parameters
@@ -200,8 +127,9 @@ def open_backend(name: str = "local") -> Backend:
 
     Returns
     -------
-    backend : Backend
-        The back end.
+    backend : Runner
+        The back end. Its attribute `status` may be set to a function, which is called with a line
+        about finished and running stacks.
 
     Raises
     ------
@@ -212,18 +140,17 @@ def open_backend(name: str = "local") -> Backend:
     --------
     >>> from wri.sweep import open_backend
     >>> with open_backend() as backend:
-    ...     backend.overhead([])
+    ...     backend.overhead(0.0)  # bytes needed outside of this process
     0.0
     """
-    runner = open_runner(name, "backend")
-    return Backend(None if name == "local" else runner)
+    return open_runner(name, "backend")
 
 
 def run_sweep(
     sweep: Sweep,
     store: Store,
     progress: Progress | None = None,
-    backend: Backend | None = None,
+    backend: Runner | None = None,
 ) -> int:
     """Train all runs that the store does not hold yet.
 
@@ -240,7 +167,7 @@ def run_sweep(
     progress : callable or None, default=None
         Called with (steps done, steps in all) of the unfinished stacks. None: a line on standard
         error every half minute.
-    backend : Backend or None, default=None
+    backend : Runner or None, default=None
         From `open_backend`. None: threads of this process.
 
     Returns
@@ -267,12 +194,14 @@ def run_sweep(
     """
     store.plan(sweep.spec.setting, sweep.infos, sweep.new_stacks(store))
     pending = sweep.old_stacks(store)
-    groups = sweep.by_layer(pending)
-    progress, backend = progress or ProgressLines("sweep"), backend or Backend()
+    groups = defaultdict(list)  # one layer's features are in memory at a time
+    for stack in pending:
+        groups[stack[0].layer].append(stack)
+    progress, backend = progress or ProgressLines("sweep"), backend or LocalRunner()
     try:
-        for n, stacks in enumerate(groups):
+        for n, stacks in enumerate(groups.values()):
             progress_here = part(progress, n, len(groups))
-            with closing(backend.train(sweep, stacks, progress_here)) as trained:
+            with closing(train_stacks(sweep, stacks, backend, progress_here)) as trained:
                 for runs, results in trained:
                     store.finish(runs, results)
     except LostBackendError as error:

@@ -1,4 +1,12 @@
-"""Rows of a sweep: from a program, a built-in data set by name, a file, or a folder of pictures."""
+"""Rows of a sweep: from a program, a built-in data set by name, a file, or a folder of pictures.
+
+Runs may see the rows through a feature layer, one per trial, held-out environments and width:
+
+    features ─► layer, trained on training rows of the environments not held out ─► features of runs
+
+Seeds of a layer and of the runs on it depend on its place. The width follows DomainBed's rule for
+hyper-parameters.
+"""
 
 import hashlib
 import json
@@ -20,11 +28,12 @@ from wri.measures import applicable_measures
 from wri.presets import FALLBACK
 from wri.progress import Progress, ProgressLines
 from wri.stacked import SQUARED
-from wri.sweep.outcomes import DatasetInfo
+from wri.sweep.selection import DatasetInfo
 from wri.training import Bank
 from wri.training.memory import give_back_freed_memory
 
 HOLDOUT = 0.2  # share of an environment's rows that is never used for training
+CELL = 20  # bytes per feature and row while a layer is trained: two doubles and a float
 
 
 def seed_hash(*parts: int | str) -> int:
@@ -305,7 +314,6 @@ def gather(
     name: str,
     environments: Sequence[NamedRows],
     classes: int | None = None,
-    task: str | None = None,
 ) -> SweepData:
     """Make a data set of a sweep from environments.
 
@@ -316,10 +324,8 @@ def gather(
     environments : sequence of Environment
         The environments, or any objects with `name`, `x` and `y`; arrays or DataFrames.
     classes : int or None, default=None
-        Number of classes. None: counted from the targets.
-    task : {"classes", "numbers"} or None, default=None
-        Kind of the target. None: whole numbers from 0 are class numbers, other targets are labels
-        of classes, or numbers if they are fractions with many different values.
+        Number of classes. None: whole numbers from 0 are class numbers, other targets are labels of
+        classes, or numbers if they are fractions with many different values.
 
     Returns
     -------
@@ -333,15 +339,14 @@ def gather(
     >>> gather("hospitals", hospitals(20, seed=0)).bank.features.shape
     (80, 3)
     """
-    if task is not None:
-        check_option("task", task, TASKS)
     _check_alike(name, environments)
     rows = joined(environments)
-    if task == "numbers" or (classes is None and not _are_class_numbers(rows.y)):
-        labels, y = read_targets(name, "y", rows.y, task)
-        bank = Bank(rows.x, y, classes=len(labels)) if labels else Bank(rows.x, y, loss=SQUARED)
-    else:
+    is_number = rows.y.dtype.kind in "fiub"
+    if classes is not None or (is_number and np.all((rows.y >= 0) & (rows.y % 1 == 0))):
         bank = Bank(rows.x, rows.y, classes=classes)
+    else:
+        labels, y = read_targets(name, "y", rows.y, None)
+        bank = Bank(rows.x, y, classes=len(labels)) if labels else Bank(rows.x, y, loss=SQUARED)
     return SweepData(
         name=name,
         names=tuple(str(each.name) for each in environments),
@@ -361,16 +366,12 @@ def _check_alike(name: str, environments: Sequence[NamedRows]) -> None:
                 f"not shapes {shape} and {np.shape(each.y)}"
             )
         here = [*getattr(each.x, "columns", range(shape[1]))]
-        if columns is not None and here != columns:
+        if columns not in (None, here):
             raise InputError(
                 f"{where} has other columns than {environments[0].name!r}; give all "
                 "environments the same columns in the same order"
             )
         columns = here
-
-
-def _are_class_numbers(y: np.ndarray) -> bool:
-    return y.dtype.kind in "fiub" and bool(np.all((y >= 0) & (y % 1 == 0)))
 
 
 def as_datasets(given: Any) -> list[SweepData]:
@@ -382,14 +383,11 @@ def as_datasets(given: Any) -> list[SweepData]:
     found = list(given)
     if all(isinstance(each, SweepData) for each in found):
         return found
-    for each in found:
-        missing = [part for part in ("name", "x", "y") if not hasattr(each, part)]
-        if missing:
-            raise InputError(
-                f"a sweep takes SweepData, an ImageFolder, or environments with name, x and y; "
-                f"{type(each).__name__} has no {missing[0]}: SweepData.from_rows takes X, y and "
-                "groups"
-            )
+    if not all(hasattr(each, part) for each in found for part in ("name", "x", "y")):
+        raise InputError(
+            "a sweep takes SweepData, an ImageFolder, or environments with name, x and y; "
+            "SweepData.from_rows takes X, y and groups"
+        )
     return [gather("data", found)]
 
 
@@ -402,6 +400,49 @@ def with_layer(data: SweepData, layer: FeatureLayer | None) -> SweepData:
     return replace(data, layer=layer, preset=FALLBACK, source=source)
 
 
+def draw_width(layer: FeatureLayer, draw: int, trial: int) -> int:
+    """Return the width of a draw: the largest in the first, then drawn."""
+    if draw == 0:
+        return layer.widths[0]
+    random = np.random.RandomState(seed_hash(seed_hash(draw, trial), "featurizer_width"))
+    return int(random.choice(layer.widths))
+
+
+def outline(data: SweepData, width: int) -> SweepData:
+    """Return data with the shape that a layer gives them; all features are zero."""
+    zeros = np.broadcast_to(np.zeros(1, np.float32), (len(data.bank.targets), width))
+    return replace(data, bank=replace(data.bank, features=zeros), layer=None)
+
+
+def apply_layer(data: SweepData, trial: int, held_out: Sequence[int], width: int) -> SweepData:
+    """Train a data set's layer and return the data behind it, named by its place."""
+    bank, classes = data.bank, data.bank.n_classes
+    if data.layer is None or classes is None:
+        raise ValueError(f"{data.name} has no feature layer")
+    splits = data.splits(trial)
+    train = [splits[f"env{e}_in"] for e in range(len(data.names)) if e not in held_out]
+    layer = data.layer.fit(
+        [(bank.features[rows], bank.targets[rows]) for rows in train],
+        width=width,
+        classes=classes,
+        seed=seed_hash(data.name, *held_out, width, trial),
+    )
+    features = np.concatenate([layer.transform(bank.features[rows]) for rows in data.rows])
+    give_back_freed_memory()
+    names = " and ".join(data.names[e] for e in held_out)
+    return replace(
+        data,
+        name=f"{data.name}, {names} held out, {width} features, trial {trial}",
+        bank=replace(bank, features=features),
+        layer=None,
+    )
+
+
+def layer_memory(data: SweepData) -> float:
+    """Estimate the bytes that the training of a layer takes."""
+    return 0.0 if data.layer is None else float(CELL * data.bank.features.size)
+
+
 def builtin_data(name: str) -> SweepData:
     """Return a built-in table by its name."""
     found = gather(name, load_builtin(name))
@@ -409,28 +450,11 @@ def builtin_data(name: str) -> SweepData:
 
 
 def load_file(
-    path: Path,
-    target: str,
-    environment: str,
-    task: str | None = None,
-    *,
-    leave_out: Sequence[str] = (),
-    categories: Sequence[str] = (),
+    path: Path, target: str, environment: str, task: str | None = None, **lists: Sequence[str]
 ) -> SweepData:
-    """Return a table from a file by its columns."""
-    lists = {"leave_out": leave_out, "categories": categories}
+    """Return a table from a file by its columns; `leave_out` and `categories` as in `load_data`."""
     table = read_table(path, target, environment, task, **lists)
     give_back_freed_memory()
-    return _from_file(path, table, target, environment, lists)
-
-
-def _from_file(
-    path: Path,
-    table: LabelledFile,
-    target: str,
-    environment: str,
-    lists: Mapping[str, Sequence[str]],
-) -> SweepData:
     source = {
         "path": str(path.resolve()),
         "target": target,
@@ -502,12 +526,10 @@ def load_data(
     ['gaussian2d']
     """
     found = [builtin_data(name) for name in dict.fromkeys(names)]
+    lists = {"leave_out": leave_out, "categories": categories}
     if path is not None:
         if target is None or environment is None:
-            raise InputError(
-                "--data needs --target and --env: the columns of label and environment"
-            )
-        lists = {"leave_out": leave_out, "categories": categories}
+            raise InputError("--data needs --target and --env: the columns of label and site")
         found.append(load_file(path, target, environment, task, **lists))
     elif leave_out or categories:
         raise InputError("--drop and --category are for --data; nothing else has such columns")
@@ -546,7 +568,6 @@ def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> Sit
     (3000, 2)
     """
     source = info.source
-    table = None
     if "images" in source:
         raise InputError(
             f"{info.name!r} is a folder of pictures, whose model has a backbone as well; `wri fit "
@@ -557,14 +578,18 @@ def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> Sit
             f"the runs on {info.name!r} saw a feature layer of their own for each held-out "
             "environment, so there is no model of its columns; sweep without --feature-layer"
         )
+    x: Any
     if "builtin" in source:
         data = builtin_data(source["builtin"])
+        x, y = data.bank.features, data.bank.targets
     elif "path" in source:
-        target, environment = source["target"], source["environment"]
-        where = path or Path(source["path"])
-        lists = listed_columns(source)
-        table = read_table(where, target, environment, source["task"], **lists)
-        data = _from_file(where, table, target, environment, lists)
+        import pandas as pd
+
+        where, lists = path or Path(source["path"]), listed_columns(source)
+        table = read_table(where, source["target"], source["environment"], source["task"], **lists)
+        data = _from_labelled(info.name, table, source)
+        x = pd.DataFrame(data.bank.features, columns=list(table.features))
+        y = table.y if table.classes is None else np.array(table.classes)[table.y]
     else:
         raise InputError(f"{info.name!r} cannot be loaded again: its rows came from a program")
     if data.fingerprint != fingerprint:
@@ -572,11 +597,4 @@ def reload(info: DatasetInfo, fingerprint: str, path: Path | None = None) -> Sit
             f"the rows of {info.name!r} differ from those of the sweep; name the file of the "
             "sweep with --data"
         )
-    x: Any = data.bank.features
-    y = data.bank.targets
-    if table is not None:
-        import pandas as pd
-
-        x = pd.DataFrame(x, columns=list(table.features))
-        y = y if table.classes is None else np.array(table.classes)[y]
     return SiteRows(x, y, np.repeat(np.array(data.names), data.sizes))

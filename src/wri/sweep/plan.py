@@ -22,10 +22,8 @@ from wri.objectives import OBJECTIVES, Objective
 from wri.objectives.hyperparameters import complete
 from wri.objectives.table_rules import FitSize
 from wri.presets import FALLBACK
-from wri.sweep.data import SweepData, seed_hash
-from wri.sweep.layers import LayerPlace, draw_width
-from wri.sweep.outcomes import Outcome
-from wri.sweep.selection import SELECTIONS
+from wri.sweep.data import SweepData, draw_width, seed_hash
+from wri.sweep.selection import SELECTIONS, Outcome
 from wri.training import ModelSpec, Run
 
 FORMAT = 8
@@ -177,14 +175,14 @@ class RunSpec:
     """
 
     dataset: str
-    fingerprint: str  # of the data
+    fingerprint: str
     model: ModelSpec
     test_envs: tuple[int, ...]
     hparams_seed: int = 0
     trial_seed: int = 0
     checkpoint_every: int = 10
-    balanced: bool = False  # also measured on balanced rows, for the selection that needs them
-    width: int | None = None  # of the feature layer, if there is one
+    balanced: bool = False
+    width: int | None = None
 
     @cached_property
     def id(self) -> str:
@@ -241,17 +239,8 @@ class RunSpec:
                 "this store was written by another version of wri, whose runs cannot be compared "
                 "with those of this one; read it with that version, or name another store"
             )
-        model = ModelSpec.from_dict(fields.pop("model"))
-        run = cls(model=model, test_envs=tuple(fields.pop("test_envs")), **fields)
-        numbers = [*run.test_envs, run.hparams_seed, run.trial_seed, run.checkpoint_every]
-        numbers += [] if run.width is None else [run.width]
-        if (
-            {type(run.dataset), type(run.fingerprint)} != {str}
-            or {*map(type, numbers)} != {int}
-            or type(run.balanced) is not bool
-        ):
-            raise InputError("names must be texts, and environments and seeds whole numbers")
-        return run
+        model, test_envs = ModelSpec.from_dict(fields.pop("model")), fields.pop("test_envs")
+        return cls(model=model, test_envs=tuple(test_envs), **fields)
 
     @property
     def place(self) -> str:
@@ -259,11 +248,11 @@ class RunSpec:
         return describe_place(self)
 
     @property
-    def layer(self) -> LayerPlace | None:
-        """Place of the feature layer that the run sees; None if there is none."""
+    def layer(self) -> tuple[str, int, tuple[int, ...], int] | None:
+        """Data set, trial, held-out environments and width of the run's feature layer, if any."""
         if self.width is None:
             return None
-        return LayerPlace(self.dataset, self.trial_seed, self.test_envs, self.width)
+        return self.dataset, self.trial_seed, self.test_envs, self.width
 
     def run(self, data: SweepData, splits: Mapping[str, np.ndarray]) -> Run:
         """Make the run: trained on the "in" rows of the other environments, measured on all splits.
@@ -320,8 +309,6 @@ class SweepSpec:
         Number of the first trial; the others follow.
     measures : tuple of str or None, default=None
         Recorded measures. None: all that the targets allow.
-    only_draws : tuple of int or None, default=None
-        Numbers of the draws to use. None: all.
 
     Raises
     ------
@@ -351,7 +338,6 @@ class SweepSpec:
     overrides: Mapping[str, float] | None = None
     first_trial: int = 0
     measures: tuple[str, ...] | None = None
-    only_draws: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("draws", "trials", "checkpoint_every"):
@@ -363,26 +349,22 @@ class SweepSpec:
             raise InputError(f"name at least one algorithm of {', '.join(OBJECTIVES)}")
         for selection in self.selections:
             check_option("selection", selection, tuple(SELECTIONS))
-        # unknown presets and names, and values out of range, raise here
-        known = {
+        known = {  # unknown presets and names, and values out of range, raise here
             parameter.name
             for algorithm in self.algorithms
-            for parameter in self._model(algorithm, {}).objective.hyperparameters()
+            for parameter in self._model(algorithm).objective.hyperparameters()
         }
-        for name in self.overrides or {}:
-            if name not in known:
-                raise InputError(
-                    f"no algorithm here has {name!r}; hyper-parameters are "
-                    f"{', '.join(sorted(known))}"
-                )
-        for algorithm in self.algorithms:
-            self._overridden(self._model(algorithm, {}))
+        if unknown := sorted((self.overrides or {}).keys() - known):
+            raise InputError(
+                f"no algorithm here has {unknown[0]!r}; hyper-parameters are "
+                f"{', '.join(sorted(known))}"
+            )
 
     @property
     def setting(self) -> dict[str, object]:
         """Settings that all runs of a store share."""
         return {
-            "steps": self._model(self.algorithms[0], {}).steps,
+            "steps": self._model(self.algorithms[0]).steps,
             "checkpoint_every": self.checkpoint_every,
             "preset": self.preset,
             "hidden": None if self.hidden is None else list(self.hidden),
@@ -436,42 +418,40 @@ class SweepSpec:
             for data in datasets
             for algorithm in algorithms
             for trial in trials
-            for n in (range(self.draws) if self.only_draws is None else self.only_draws)
+            for n in range(self.draws)
             for held_out in self._held_out(data, algorithm)
         ]
 
-    def _model(self, algorithm: str, hyper: Mapping[str, float]) -> ModelSpec:
-        declared = OBJECTIVES[algorithm].hyperparameters() if algorithm in OBJECTIVES else ()
-        of_steps = any(each.of_steps and each.name in (self.overrides or {}) for each in declared)
+    def _model(self, algorithm: str) -> ModelSpec:
+        """Return an algorithm with the preset's defaults and the overrides."""
         model = ModelSpec.of(
             algorithm,
             preset=self.preset,
             hidden=self.hidden,
             standardise=self.standardise,
             steps=self.steps,
-            hyper=hyper,
         )
-        return model.in_steps() if of_steps or self.steps is not None else model
+        given = self.overrides or {}
+        fixed = [each for each in model.objective.hyperparameters() if each.name in given]
+        model = replace(model, hyper={each.name: given[each.name] for each in fixed})
+        in_steps = self.steps is not None or any(each.of_steps for each in fixed)
+        return model.in_steps() if in_steps else model
 
     def _drawn(
         self, algorithm: str, data: SweepData, held_out: Sequence[int], draw: int, trial: int
     ) -> ModelSpec:
         """Return an algorithm with the hyper-parameters of a draw."""
-        plain = self._model(algorithm, {})
-        sizes = data.training_sizes(held_out)
-        layer = data.layer
-        width = data.bank.features.shape[1] if layer is None else draw_width(layer, draw, trial)
-        size = plain.fit_size(width, float(sum(sizes)), max(sizes))
-        hyper = drawn_values(plain.objective, draw, trial, self.preset, size)
-        if plain.is_solved:
-            steps = {each.name for each in plain.objective.hyperparameters() if each.of_steps}
-            hyper = {name: value for name, value in hyper.items() if name not in steps}
-        return self._overridden(replace(plain, hyper=hyper))
-
-    def _overridden(self, model: ModelSpec) -> ModelSpec:
-        known = {parameter.name for parameter in model.objective.hyperparameters()}
-        fixed = {name: v for name, v in (self.overrides or {}).items() if name in known}
-        return replace(model, hyper={**model.hyper, **fixed})
+        model, sizes = self._model(algorithm), data.training_sizes(held_out)
+        width = data.bank.features.shape[1]
+        if data.layer is not None:
+            width = draw_width(data.layer, draw, trial)
+        size = model.fit_size(width, float(sum(sizes)), max(sizes))
+        hyper = drawn_values(model.objective, draw, trial, self.preset, size)
+        if model.is_solved:
+            for parameter in model.objective.hyperparameters():
+                if parameter.of_steps:
+                    hyper.pop(parameter.name, None)
+        return replace(model, hyper={**hyper, **model.hyper})
 
     def _held_out(self, data: SweepData, algorithm: str) -> list[tuple[int, ...]]:
         every = range(len(data.names))
@@ -481,21 +461,15 @@ class SweepSpec:
                 names = ", ".join(f"{n} ({name})" for n, name in enumerate(data.names))
                 raise InputError(f"data set {data.name!r} has no environment {e}; it has {names}")
         paired = [name for name in self.selections if SELECTIONS[name].needs_pairs]
-        least = OBJECTIVES[algorithm].least_environments
-        if len(every) - (2 if paired else 1) < least:
-            how = f"{paired[0]} holds out two" if paired else "a sweep holds out one"
-            remedy = f"leave {algorithm}{f' or {paired[0]}' if paired else ''} out"
-            raise InputError(
-                f"{how} of the {len(every)} environments of {data.name!r}, but {algorithm} needs "
-                f"{least} for training; {remedy}"
-            )
         balanced = [name for name in self.selections if SELECTIONS[name].needs_balance]
-        if balanced and len(every) - (2 if paired else 1) < 2:
-            raise InputError(
-                f"{balanced[0]} compares training environments, but of the {len(every)} of "
-                f"{data.name!r} too few are left; leave it out"
-            )
+        needed = {algorithm: OBJECTIVES[algorithm].least_environments, **dict.fromkeys(balanced, 2)}
+        for name, least in needed.items():
+            if len(every) - (2 if paired else 1) < least:
+                how = f"{paired[0]} holds out two" if paired else "a sweep holds out one"
+                raise InputError(
+                    f"{how} of the {len(every)} environments of {data.name!r}, but {name} needs "
+                    f"{least} for training; leave {' or '.join([name, *paired])} out"
+                )
         singles: list[tuple[int, ...]] = [(e,) for e in chosen]
-        if not paired:
-            return singles
-        return singles + [pair for pair in combinations(every, 2) if set(pair) & set(chosen)]
+        pairs = [pair for pair in combinations(every, 2) if set(pair) & set(chosen)]
+        return singles + (pairs if paired else [])

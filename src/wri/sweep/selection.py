@@ -5,21 +5,117 @@ and NaN if the checkpoint must not be chosen. The best checkpoint of a run repre
 the best draw is shown, by the measure on the *in* rows of the environment held out (Gulrajani &
 Lopez-Paz, 2021). Among equal values the first counts: the smallest draw, then the smallest step. A
 run that diverged is never chosen, even if it was good before.
+
+A table shows the choice of each held-out environment and trial. For use one specification is
+needed, which is then trained on all environments:
+
+    value of (model, step) = mean over held-out environments and trials of the selection's value
+
+A model must have run with every environment held out.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from wri.errors import check_option
+from wri.errors import InputError, check_option
 from wri.measures import MEASURES
 from wri.presets import PRESETS
-from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.training import ModelSpec
+from wri.training.runs import RunResult
 
 ROUNDING = 1e-6
 """Rounding of the measure of a constant predictor in single precision."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetInfo:
+    """Description of a data set for selections and tables.
+
+    Attributes
+    ----------
+    name : str
+        Name of the data set.
+    environments : tuple of str
+        Names of the environments.
+    constant : mapping of str to tuple of float
+        Measure of the best constant predictor per environment.
+    held_back : tuple of float
+        Share of each environment's rows that is never used for training.
+    source : mapping of str to str, default={}
+        How `wri.sweep.data` finds the rows again.
+
+    Examples
+    --------
+    >>> from wri.datasets import hospitals
+    >>> from wri.sweep import gather
+    >>> info = gather("hospitals", hospitals(20, seed=0)).info
+    >>> info.environments, info.held_back[0]
+    (('north', 'east', 'south', 'west'), 0.2)
+    """
+
+    name: str
+    environments: tuple[str, ...]
+    constant: Mapping[str, tuple[float, ...]]
+    held_back: tuple[float, ...]
+    source: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outcome(RunResult):
+    """Results of one run at each checkpoint; none before it is finished.
+
+    The split "env0_in" holds the rows of environment 0 that are used for training if it is not held
+    out, "env0_out" the others. From the step of divergence on, values are NaN.
+
+    Attributes
+    ----------
+    steps : ndarray of shape (T,)
+        Steps of the checkpoints.
+    measures : mapping of str to mapping of str to ndarray
+        Values `[T]` by measure and split.
+    diverged_at : int or None, default=None
+        Step of divergence.
+    dataset : str
+        Name of the data set.
+    algorithm : str
+        Name of the algorithm.
+    test_envs : tuple of int
+        Held-out environments, ascending; two for leave-one-out.
+    hparams_seed : int
+        Number of the hyper-parameter draw.
+    trial_seed : int
+        Number of the trial.
+    model : ModelSpec or None, default=None
+        Specification; None for records of other programs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.sweep import Outcome
+    >>> run = Outcome(
+    ...     dataset="toy",
+    ...     algorithm="erm",
+    ...     test_envs=(0,),
+    ...     hparams_seed=0,
+    ...     trial_seed=0,
+    ...     steps=np.array([0, 9]),
+    ...     measures={"accuracy": {"env0_in": np.array([0.5, 0.8])}},
+    ... )
+    >>> run.measures["accuracy"]["env0_in"].max()
+    np.float64(0.8)
+    """
+
+    dataset: str
+    algorithm: str
+    test_envs: tuple[int, ...]
+    hparams_seed: int
+    trial_seed: int
+    diverged_at: int | None = None
+    model: ModelSpec | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +147,9 @@ class SelectedCheckpoint:
 
     hparams_seed: int
     step: int
-    value: float  # by which it was chosen
-    score: float  # of the environment held out, "in" rows
-    splits: Mapping[str, float]  # "env0_in", "env0_out", …
+    value: float
+    score: float
+    splits: Mapping[str, float]
     model: ModelSpec | None = None
 
 
@@ -118,45 +214,39 @@ def invariance(candidate: Candidate) -> np.ndarray:  # [T]
     return np.min([candidate.values(k, "balanced") for k in candidate.others], axis=0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
+class Selection(NamedTuple):
     """Selection method."""
 
     description: str
     values: Callable[[Candidate], np.ndarray]
     needs_pairs: bool = False
     needs_balance: bool = False
-    refusal: str = "no checkpoint has all the values that the selection needs"
 
 
 SELECTIONS = {
     "training-domain": Selection(
-        description="best checkpoint on held-back rows of the training environments",
-        values=training_domain,
+        "best checkpoint on held-back rows of the training environments", training_domain
     ),
     "leave-one-out": Selection(
-        description="best checkpoint on training environments that are left out in turn",
-        values=leave_one_out,
+        "best checkpoint on training environments that are left out in turn",
+        leave_one_out,
         needs_pairs=True,
     ),
     "invariance": Selection(
-        description="best checkpoint in the worst training environment, on held-back rows that are "
-        "balanced so that spurious companions of the label no longer predict it",
-        values=invariance,
+        "best checkpoint in the worst training environment, on held-back rows that are balanced so "
+        "that spurious companions of the label no longer predict it",
+        invariance,
         needs_balance=True,
     ),
     "oracle": Selection(
-        description="last checkpoint, draw chosen on held-back rows of the test environment",
-        values=oracle,
+        "last checkpoint, draw chosen on held-back rows of the test environment", oracle
     ),
     "oracle-early": Selection(
-        description="best checkpoint on held-back rows of the test environment", values=oracle_early
+        "best checkpoint on held-back rows of the test environment", oracle_early
     ),
     "guarded-oracle": Selection(
-        description="as oracle-early, if it beats the constant predictor in every training "
-        "environment",
-        values=guarded_oracle,
-        refusal="no checkpoint beats the constant predictor in every training environment",
+        "as oracle-early, if it beats the constant predictor in every training environment",
+        guarded_oracle,
     ),
 }
 
@@ -226,7 +316,7 @@ def choose(
     draw = max(values, key=lambda n: values[n].max())  # the first of equals
     at, run = int(values[draw].argmax()), found[draw].run
     if values[draw][at] == -np.inf:
-        return SELECTIONS[selection].refusal
+        return f"no checkpoint qualifies for {selection}"
     splits = {name: float(column[at]) for name, column in run.measures[measure].items()}
     return SelectedCheckpoint(
         hparams_seed=draw,
@@ -274,8 +364,10 @@ def candidates(
             return f"{selection} needs at least three environments"
         pairs = [(min(held_out, v), max(held_out, v)) for v in _others(held_out, data)]
         absent = {pair: draws.keys() - runs.get(pair, {}).keys() for pair in pairs}
-        if any(absent.values()):
-            return _describe_missing_pairs(selection, absent, len(draws))
+        if lost := set[int]().union(*absent.values()):
+            named = ", ".join(f"{{{a}, {b}}}" for (a, b), missing in absent.items() if missing)
+            where = "" if len(lost) == len(draws) else f" in {len(lost)} of {len(draws)} draws"
+            return f"pairs {named} are missing for {selection}{where}"
     needed = {(held_out,), *pairs}
     waiting = {n for envs in needed for n, run in runs[envs].items() if len(run.steps) == 0}
     if waiting:
@@ -283,23 +375,19 @@ def candidates(
     if SELECTIONS[selection].needs_balance:
         wanted = {f"env{k}_balanced" for k in _others(held_out, data)}
         if not all(wanted <= run.measures[measure].keys() for run in draws.values()):
-            return f"runs lack balanced rows; name {selection} among the sweep's selections"
-    found = {
-        draw: Candidate(
-            run=run,
-            held_out=held_out,
-            data=data,
-            pairs=[runs[pair][draw] for pair in pairs],
-            measure=measure,
-        )
-        for draw, run in draws.items()
-        if not any(_has_diverged(member) for member in (run, *(runs[pair][draw] for pair in pairs)))
-    }
+            return f"the runs have no balanced rows; name {selection} when you sweep"
+    found = {}
+    for draw, run in draws.items():
+        own = [runs[pair][draw] for pair in pairs]
+        if not any(map(_has_diverged, (run, *own))):
+            found[draw] = Candidate(
+                run=run, held_out=held_out, data=data, pairs=own, measure=measure
+            )
     if found:
         return found
     if all(_has_diverged(run) for run in draws.values()):
         return "all runs diverged"
-    return f"in every draw a run that {selection} needs diverged"
+    return f"every draw has a diverged run that {selection} needs"
 
 
 def beats_constant(
@@ -353,11 +441,142 @@ def _has_diverged(run: Outcome) -> bool:
     return run.diverged_at is not None or not any(np.isfinite(c).any() for c in columns)
 
 
-def _describe_missing_pairs(
-    selection: str, absent: Mapping[tuple[int, ...], set[int]], n_draws: int
-) -> str:
-    """Describe the pairs of environments with missing draws."""
-    pairs = ", ".join(f"{{{a}, {b}}}" for (a, b), draws in absent.items() if draws)
-    n_absent = len(set().union(*absent.values()))
-    where = "" if n_absent == n_draws else f" in {n_absent} of {n_draws} draws"
-    return f"pairs {pairs} are missing for {selection}{where}"
+@dataclass(frozen=True, kw_only=True)
+class BestModel:
+    """Best model of a sweep, to be trained on all environments.
+
+    Attributes
+    ----------
+    dataset : str
+        Name of the data set.
+    algorithm : str
+        Name of the algorithm.
+    selection : str
+        Selection method.
+    measure : str
+        Measure of the selection.
+    draw : int
+        Number of the hyper-parameter draw.
+    step : int
+        Step, counted from 0.
+    value : float
+        Mean of the selection's values.
+    model : ModelSpec
+        Specification that stops after the step.
+
+    Examples
+    --------
+    >>> from wri.sweep import BestModel
+    >>> from wri.training import ModelSpec
+    >>> best = BestModel(
+    ...     dataset="hospitals",
+    ...     algorithm="erm",
+    ...     selection="training-domain",
+    ...     measure="accuracy",
+    ...     draw=0,
+    ...     step=9,
+    ...     value=0.8,
+    ...     model=ModelSpec.of("erm", steps=10),
+    ... )
+    >>> best.model.last_step
+    10
+    """
+
+    dataset: str
+    algorithm: str
+    selection: str
+    measure: str
+    draw: int
+    step: int
+    value: float
+    model: ModelSpec
+
+
+def best_model(
+    outcomes: Iterable[Outcome], data: DatasetInfo, algorithm: str, selection: str, measure: str
+) -> BestModel:
+    """Find the model and step with the best mean over held-out environments and trials.
+
+    Parameters
+    ----------
+    outcomes : iterable of Outcome
+        Runs of a store.
+    data : DatasetInfo
+        The data set.
+    algorithm : str
+        Algorithm whose draws are compared.
+    selection : str
+        Name in `SELECTIONS`.
+    measure : str
+        Name in `wri.measures`.
+
+    Returns
+    -------
+    best : BestModel
+        The best model.
+
+    Raises
+    ------
+    InputError
+        If no checkpoint can be chosen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.sweep import DatasetInfo, Outcome, best_model
+    >>> from wri.training import ModelSpec
+    >>> data = DatasetInfo(name="toy", environments=("a", "b"), constant={}, held_back=(0.2, 0.2))
+    >>> splits = {f"env{e}_{part}": np.array([0.6, 0.7]) for e in (0, 1) for part in ("in", "out")}
+    >>> runs = [
+    ...     Outcome(
+    ...         dataset="toy",
+    ...         algorithm="erm",
+    ...         test_envs=(e,),
+    ...         hparams_seed=0,
+    ...         trial_seed=0,
+    ...         steps=np.array([0, 9]),
+    ...         measures={"accuracy": splits},
+    ...         model=ModelSpec.of("erm", steps=10),
+    ...     )
+    ...     for e in (0, 1)
+    ... ]
+    >>> best_model(runs, data, "erm", "training-domain", "accuracy").step
+    9
+    """
+    runs = [run for run in outcomes if (run.dataset, run.algorithm) == (data.name, algorithm)]
+    if not runs:
+        raise InputError(f"there is no run of {algorithm} on {data.name}")
+    held_out = sorted({run.test_envs[0] for run in runs if len(run.test_envs) == 1})
+    tried: dict[str, list[Candidate]] = {}  # by model, each held-out environment and trial
+    for trial in sorted({run.trial_seed for run in runs}):
+        for k in held_out:
+            found = candidates(selection, runs, data, algorithm, k, trial, measure)
+            if isinstance(found, str):
+                raise InputError(
+                    f"{algorithm} on {data.name}, {data.environments[k]} held out, trial {trial}: "
+                    f"{found}"
+                )
+            for each in found.values():
+                model = each.run.model
+                key = json.dumps(model.differences(), sort_keys=True) if model else ""
+                tried.setdefault(key, []).append(each)
+    whole = [own for own in tried.values() if {each.held_out for each in own} == {*held_out}]
+    best, at, run = -np.inf, 0, runs[0]
+    for own in sorted(whole, key=lambda own: own[0].run.hparams_seed):
+        values = np.mean([selected_values(selection, each) for each in own], axis=0)  # [T]
+        if values.max() > best:
+            best, at, run = values.max(), int(values.argmax()), own[0].run
+    if best == -np.inf or run.model is None:
+        raise InputError(f"{algorithm} on {data.name}: no checkpoint qualifies for {selection}")
+    step = int(run.steps[at])
+    is_last = step + 1 == run.model.last_step
+    return BestModel(
+        dataset=data.name,
+        algorithm=algorithm,
+        selection=selection,
+        measure=measure,
+        draw=run.hparams_seed,
+        step=step,
+        value=float(MEASURES[measure].sign * best),
+        model=run.model if is_last else replace(run.model, stop_after=step + 1),
+    )

@@ -3,39 +3,61 @@
 The plan (which runs, and which of them share a stack) is written before anything is trained, and
 the results of a stack in one transaction when it is done. So a finished run is never lost and never
 trained twice, and an unfinished stack is trained again as planned. After each transaction the file
-itself holds everything, so a copy of it is complete. Each row has a digest
-(`wri.sweep.store_file`), which is compared when a store is opened.
+itself holds everything, so a copy of it is complete.
+
+Each row of the plan has a digest of its fields. The digest of a result covers the planned text,
+steps, the step of divergence and all measured rows. The seal is a digest of all these digests, so
+that missing rows are noticed too. All are compared when a store is opened.
 """
 
+import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from wri.errors import InputError, shorten
-from wri.sweep.outcomes import DatasetInfo, Outcome
 from wri.sweep.plan import RunSpec
-from wri.sweep.store_file import (
-    TABLES,
-    VERSION,
-    check_file,
-    check_integrity,
-    connect,
-    connect_reader,
-    create,
-    decode_text,
-    digest,
-    locked,
-    result_digest,
-    seal,
-)
+from wri.sweep.selection import DatasetInfo, Outcome
 from wri.training.runs import RunResult
+
+APPLICATION = 0x77726953  # "wriS", in the file's header
+VERSION = 3
+HEADER = b"SQLite format 3\x00"
+TABLES = """
+CREATE TABLE setting (fields TEXT NOT NULL, digest TEXT NOT NULL);
+CREATE TABLE datasets (
+    fingerprint TEXT PRIMARY KEY, name TEXT NOT NULL, info TEXT NOT NULL, digest TEXT NOT NULL
+);
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY, place TEXT NOT NULL UNIQUE, planned TEXT NOT NULL, stack INTEGER NOT NULL,
+    digest TEXT NOT NULL
+);
+CREATE TABLE results (
+    id TEXT PRIMARY KEY REFERENCES runs, steps BLOB NOT NULL, diverged_at INTEGER,
+    digest TEXT NOT NULL
+);
+CREATE TABLE measured (
+    id TEXT NOT NULL REFERENCES results, measure TEXT NOT NULL, split TEXT NOT NULL,
+    "values" BLOB NOT NULL, PRIMARY KEY (id, measure, split)
+) WITHOUT ROWID;
+CREATE TABLE seal (digest TEXT NOT NULL);
+"""
+PLANNED = {  # columns of the digest
+    "setting": "fields",
+    "datasets": "fingerprint, name, info",
+    "runs": "id, place, planned, stack",
+}
+SHOWN = 5  # runs in a message
 
 
 class Store:
@@ -78,20 +100,16 @@ class Store:
         self.path = path = Path(path)
         with ExitStack() as held, self._explain_errors():
             real = path.resolve()  # a link must not bypass the lock
-            new = not real.exists()
-            if new and not write:
+            if real.exists():
+                _check_file(real)
+            elif not write:
                 raise InputError(f"there is no store {path}; `wri sweep --store {path}` makes one")
-            if not new:
-                check_file(real)
             if write:
-                held.enter_context(locked(real))
-                new = not real.exists()
-            if new:
-                create(real)
-            self._connection = connect(real, held) if write else connect_reader(real, held)
-            self._connection.text_factory = decode_text
-            self._check_version()
-            self.dropped = self._check_content(repair and write)
+                held.enter_context(_lock(real))
+                if not real.exists():
+                    _create(real)
+            self._connection = _connect(real, held, write)
+            self.dropped = self._check_contents(repair and write)
             self._held = held.pop_all()
 
     def __enter__(self) -> Self:
@@ -122,20 +140,19 @@ class Store:
             If they differ.
         """
         rows = self._read("SELECT fields FROM setting")
-        with self._check_contents("its setting"):
-            kept = dict(json.loads(rows[0][0])) if rows else {}
+        kept = json.loads(rows[0][0]) if rows else {}
         for name, value in json.loads(json.dumps(setting)).items():
             if name in kept and kept[name] != value:
                 raise InputError(
-                    f"{self.path} holds runs with {name} = {kept[name]}, not {value}; give the "
-                    "same, or name another store"
+                    f"the runs in {self.path} have {name} = {kept[name]}, not {value}; use that "
+                    "value, or another store"
                 )
         known = dict(self._read("SELECT name, fingerprint FROM datasets"))
         for fingerprint, data in infos.items():
             if known.get(data.name, fingerprint) != fingerprint:
                 raise InputError(
-                    f"{self.path} holds runs on other rows by the name {data.name!r}; name another "
-                    "store for the changed data"
+                    f"the rows of {data.name!r} differ from those of the runs in {self.path}; use "
+                    "another store for changed data"
                 )
 
     def plan(
@@ -216,7 +233,7 @@ class Store:
         stacks: dict[int, list[RunSpec]] = {}
         due = set()
         for stack, run, planned, finished in rows:
-            stacks.setdefault(stack, []).append(self._planned(run, planned))
+            stacks.setdefault(stack, []).append(self._planned(planned))
             if run in wanted and not finished:
                 due.add(stack)
         return [stacks[stack] for stack in sorted(due)]
@@ -256,7 +273,7 @@ class Store:
             with self._connection:
                 self._connection.execute("BEGIN")
                 yield
-                seal(self._connection)
+                _seal(self._connection)
             # as far as readers of an older state allow, without waiting for them
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -279,8 +296,7 @@ class Store:
             Data sets.
         """
         rows = self._read("SELECT fingerprint, info FROM datasets ORDER BY name")
-        with self._check_contents("its data sets"):
-            return {fingerprint: _read_info(json.loads(text)) for fingerprint, text in rows}
+        return {fingerprint: _read_info(text) for fingerprint, text in rows}
 
     def outcomes(self) -> list[Outcome]:
         """Return all planned runs; unfinished ones have no checkpoints.
@@ -291,35 +307,17 @@ class Store:
             The runs.
         """
         measures: dict[str, dict[str, dict[str, np.ndarray]]] = {}
-        for run, measure, split, values in self._read(
-            'SELECT id, measure, split, "values" FROM measured'
-        ):
-            with self._check_contents(f"run {run}"):
-                by_split = measures.setdefault(run, {}).setdefault(measure, {})
-                by_split[split] = np.frombuffer(values, "<f8")
+        query = 'SELECT id, measure, split, "values" FROM measured'
+        for name, measure, split, values in self._read(query):
+            by_split = measures.setdefault(name, {}).setdefault(measure, {})
+            by_split[split] = np.frombuffer(values, "<f8")
         rows = self._read(
             "SELECT id, planned, steps, diverged_at FROM runs LEFT JOIN results USING (id) "
             "ORDER BY stack, runs.rowid"
         )
-        infos = self.infos()
-        return [
-            self._outcome(self._planned(name, planned), result, measures.get(name, {}), infos)
-            for name, planned, *result in rows
-        ]
-
-    def _planned(self, name: str, planned: str) -> RunSpec:
-        with self._check_contents(f"run {name}"):
-            return RunSpec.from_json(planned)
-
-    def _outcome(
-        self,
-        run: RunSpec,
-        result: Sequence[Any],
-        measures: Mapping[str, Mapping[str, np.ndarray]],
-        infos: Mapping[str, DatasetInfo],
-    ) -> Outcome:
-        steps, diverged_at = result
-        with self._check_contents(run.place):
+        found = []
+        for name, planned, steps, diverged_at in rows:
+            run = self._planned(planned)
             outcome = Outcome(
                 dataset=run.dataset,
                 algorithm=run.algorithm,
@@ -327,52 +325,50 @@ class Store:
                 hparams_seed=run.hparams_seed,
                 trial_seed=run.trial_seed,
                 steps=np.frombuffer(steps or b"", "<i8"),
-                measures=measures,
+                measures=measures.get(name, {}),
                 diverged_at=diverged_at,
                 model=run.model,
             )
-            outcome.check(infos.get(run.fingerprint))
-        return outcome
+            found.append(outcome)
+        return found
+
+    def _planned(self, text: str) -> RunSpec:
+        try:
+            return RunSpec.from_json(text)
+        except InputError as error:  # another version of wri, or a plugin that is not loaded
+            raise InputError(f"{self.path}: {error}") from error
 
     def _read(self, query: str) -> list[Any]:
         with self._explain_errors():
             return self._connection.execute(query).fetchall()
 
-    def _check_version(self) -> None:
+    def _check_contents(self, repair: bool) -> list[str]:
+        """Refuse another version and damage, or drop what is damaged; return the dropped runs."""
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if version > VERSION:
+        if version != VERSION:
             raise InputError(
-                f"{self.path} was written by a newer wri (format {version}, this one reads "
-                f"{VERSION}); upgrade wri"
+                f"{self.path} was written by another version of wri (format {version}, this one "
+                f"reads {VERSION}); read it with that version, or name another store"
             )
-        if version < VERSION:
-            raise InputError(
-                f"{self.path} was written by an older wri (format {version}, this one reads "
-                f"{VERSION}), whose runs cannot be compared with new ones; name another store"
-            )
-
-    def _check_content(self, repair: bool) -> list[str]:
-        """Refuse damage found by SQLite, then by digests; return the dropped runs."""
         (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
-            reason = " ".join(verdict.split())
-            raise InputError(f"{self.path} is damaged ({reason}); restore a copy or name a new one")
-        if repair:
-            self._connection.executescript(TABLES)  # those that are lost
-        return check_integrity(self._connection, str(self.path), repair)
-
-    @contextmanager
-    def _check_contents(self, what: str) -> Iterator[None]:
-        """Name contents that no sweep writes, whatever their digest."""
-        try:
-            yield
-        except InputError as error:
-            raise InputError(f"{self.path}: {shorten(what)}: {error}") from error
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise InputError(
-                f"{self.path} was changed or damaged: {shorten(what)} holds values that no sweep "
-                f"writes ({shorten(error)}); restore a copy or name a new file"
-            ) from error
+            raise sqlite3.DatabaseError(" ".join(verdict.split()))
+        with self._connection:  # one state of the store
+            self._connection.execute("BEGIN")
+            runs, rows = _find_damage(self._connection)
+            kept = self._connection.execute("SELECT digest FROM seal").fetchall()
+            if not rows and kept == [(_digest_all(self._connection),)]:
+                return []
+            if not repair:
+                raise InputError(
+                    f"{self.path} was changed or damaged: {_describe_damage(runs, rows)}; `wri "
+                    "sweep` with the same options and --repair trains the damaged runs again, or "
+                    "restore a copy"
+                )
+            for table, column, key in rows:
+                self._connection.execute(f"DELETE FROM {table} WHERE {column} IS ?", (key,))
+            _seal(self._connection)
+        return runs
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
@@ -383,34 +379,156 @@ class Store:
             raise InputError(
                 f"the store {shorten(self.path)} cannot be used: {error.strerror}"
             ) from error
-        except sqlite3.OperationalError as error:
-            if not hasattr(error, "sqlite_errorname"):  # raised by Python itself
-                raise InputError(f"{self.path} is damaged ({error}); restore a copy") from error
-            if error.sqlite_errorname.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+        except sqlite3.Error as error:
+            name = getattr(error, "sqlite_errorname", "")
+            if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
                 raise InputError(
-                    f"the disk is full or fails ({error}): {self.path} keeps what was finished; "
-                    "free some space and give the same command again"
+                    f"the disk is full or failing ({error}); finished runs are safe in "
+                    f"{self.path}: free some space and run the same command again"
                 ) from error
-            remedy = "restore a copy or name a new file"
-            raise InputError(f"{self.path} cannot be used: {error}; {remedy}") from error
-        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
             raise InputError(
                 f"{shorten(self.path)} is damaged or not a store ({shorten(error)}); restore a "
                 "copy or name a new file"
             ) from error
 
 
-def _read_info(fields: Mapping[str, Any]) -> DatasetInfo:
-    numbers = [*fields["held_back"], *(v for each in fields["constant"].values() for v in each)]
-    names = [fields["name"], *fields["environments"], *fields["source"].values()]
-    if {*map(type, names)} != {str} or not {*map(type, numbers)} <= {int, float}:
-        raise ValueError("names must be texts, and constants numbers")
-    return DatasetInfo(
-        name=fields["name"],
-        environments=tuple(fields["environments"]),
-        constant={measure: tuple(values) for measure, values in fields["constant"].items()},
-        held_back=tuple(fields["held_back"]),
-        source=fields["source"],
-    )
+def _read_info(text: str) -> DatasetInfo:
+    fields = json.loads(text)  # JSON has no tuples
+    fields |= {name: tuple(fields[name]) for name in ("environments", "held_back")}
+    fields["constant"] = {name: tuple(values) for name, values in fields["constant"].items()}
+    return DatasetInfo(**fields)
+
+
+def _check_file(path: Path) -> None:
+    """Refuse a file that is not a store before it is opened."""
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; name one for --store")
+    with path.open("rb") as file:
+        head = file.read(100)
+    if len(head) < 100 or not head.startswith(HEADER):
+        raise InputError(f"{path} is not a store of wri (no SQLite file); it was not changed")
+    if struct.unpack(">I", head[68:72])[0] != APPLICATION:
+        raise InputError(f"{path} is an SQLite file of another program; it was not changed")
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Lock the store for this process; the system releases the lock when the process ends."""
+    path.parent.stat()  # a missing folder is an error; filelock would make it
+    # one attempt; any thread may close the store
+    lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=0, thread_local=False)
+    try:
+        with lock:
+            yield
+    except Timeout as error:
+        raise InputError(
+            f"another sweep is using {path}; wait for it, or name another store"
+        ) from error
+
+
+def _create(path: Path) -> None:
+    """Create an empty store, completely or not at all."""
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists():  # SQLite would write its contents to the new file
+        raise InputError(f"{log} belongs to a store that was deleted; delete it as well")
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.unlink(missing_ok=True)
+    try:
+        with closing(sqlite3.connect(unfinished)) as connection:
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.executescript(TABLES)
+            _seal(connection)
+            connection.commit()
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _connect(path: Path, held: ExitStack, write: bool) -> sqlite3.Connection:
+    """Open the file; a reader changes nothing, and may read in a read-only folder."""
+
+    def open_as(mode: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{path.as_uri()}?mode={mode}",
+            timeout=60,
+            check_same_thread=False,
+            uri=True,
+            isolation_level=None,
+        )
+        held.callback(connection.close)
+        # damaged texts too, so that their digest can be compared
+        connection.text_factory = lambda text: text.decode(errors="backslashreplace")
+        connection.execute("PRAGMA journal_mode = WAL" if write else "PRAGMA schema_version")
+        return connection
+
+    try:
+        return open_as("rw" if write else "ro")
+    except sqlite3.OperationalError as error:
+        if write or not error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
+            raise
+        return open_as("ro&immutable=1")
+
+
+def digest(*parts: Any) -> str:
+    """Return the SHA-256 of some values with their types: texts, bytes, numbers, None."""
+    found = hashlib.sha256()
+    for part in parts:
+        data = part if isinstance(part, bytes) else repr(part).encode()
+        found.update(f"{type(part).__name__} {len(data)} ".encode() + data)
+    return found.hexdigest()
+
+
+def result_digest(planned: Any, steps: Any, diverged_at: Any, measured: Iterable[Any]) -> str:
+    """Return the digest of a finished run; `measured` holds (measure, split, values)."""
+    rows = sorted(measured, key=repr)
+    return digest(planned, steps, diverged_at, *(part for row in rows for part in row))
+
+
+def _seal(connection: sqlite3.Connection) -> None:
+    """Write the digest of all digests; the last step of every transaction."""
+    connection.execute("DELETE FROM seal")
+    connection.execute("INSERT INTO seal VALUES (?)", (_digest_all(connection),))
+
+
+def _digest_all(connection: sqlite3.Connection) -> str:
+    tables = [f"SELECT digest FROM {table}" for table in (*PLANNED, "results")]
+    return digest(*sorted(repr(each) for (each,) in connection.execute(" UNION ALL ".join(tables))))
+
+
+def _find_damage(connection: sqlite3.Connection) -> tuple[list[str], list[tuple[str, str, Any]]]:
+    """Compare each row with its digest; return damaged runs, and (table, column, key) of rows."""
+    rows: list[tuple[str, str, Any]] = []
+    runs: dict[Any, str] = {}  # places by id, or ids where places are unknown
+    for table, columns in PLANNED.items():
+        query = f"SELECT rowid, digest, {columns} FROM {table}"
+        for row, written, *fields in connection.execute(query):
+            if digest(*fields) != written:
+                rows.append((table, "rowid", row))
+                if table == "runs":
+                    runs[fields[0]] = str(fields[1])
+    query = "SELECT id, place, planned FROM runs"
+    planned = {name: fields for name, *fields in connection.execute(query)}
+    query = "SELECT id, steps, diverged_at, digest FROM results"
+    results = {name: fields for name, *fields in connection.execute(query)}
+    measured = defaultdict(list)
+    for name, *fields in connection.execute('SELECT id, measure, split, "values" FROM measured'):
+        measured[name].append(fields)
+    for name in results.keys() | measured.keys():
+        place, text = planned.get(name, (name, None))
+        steps, diverged_at, written = results.get(name, (None, None, None))
+        if result_digest(text, steps, diverged_at, measured[name]) != written:
+            runs.setdefault(name, str(place))
+    rows += [(table, "id", name) for table in ("results", "measured") for name in runs]
+    return [*runs.values()], rows
+
+
+def _describe_damage(runs: Sequence[str], rows: Iterable[tuple[str, str, Any]]) -> str:
+    found = [
+        f"a damaged row of its {table}" for table, *_ in rows if table in ("setting", "datasets")
+    ]
+    if runs:
+        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+        named = "; ".join(shorten(run) for run in runs[:SHOWN])
+        found = [f"{len(runs)} damaged runs ({named}{more})", *found]
+    return ", ".join(found) or "rows are missing"

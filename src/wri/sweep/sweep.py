@@ -1,13 +1,18 @@
-"""Planned and checked sweep: its runs, which of them share a stack, and the memory of a stack.
+"""Planned and checked sweep: its runs, which of them share a stack, and a forecast of its cost.
 
 Memory is estimated as
 
     rows as tensors, to train on and to measure, and as doubles while they are standardised
-    + batches of a step + parameters with Adam's moments + what fitting a density takes
+    + batches of a step + parameters with Adam's moments + rows that a density is fitted to
+
+and time from a few steps of one stack per algorithm.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from math import isfinite
+from time import perf_counter
 
 import numpy as np
 import torch
@@ -17,23 +22,25 @@ from wri.datasets.environments import NamedRows
 from wri.errors import InputError
 from wri.number_text import write_number
 from wri.sweep.balance import balanced_splits
-from wri.sweep.data import SweepData, as_datasets
-from wri.sweep.layers import LayerPlace, apply_layer, layer_memory, outline
-from wri.sweep.outcomes import DatasetInfo
+from wri.sweep.data import SweepData, apply_layer, as_datasets, layer_memory, outline
 from wri.sweep.plan import RunSpec, SweepSpec
+from wri.sweep.selection import DatasetInfo
 from wri.sweep.store import Store
-from wri.training import Run, plan_stacks
+from wri.threads import torch_threads
+from wri.training import Run, plan_stacks, train_stack
 from wri.training.evaluation import check_measures
-from wri.training.scheduling import MOST_ROWS
+from wri.training.memory import resident_bytes
+from wri.training.scheduling import MOST_ROWS, stack_cost
 
 MEMORY = 2e9  # bytes
 COPIES = 12  # numbers per unit and row of a batch that a step keeps
 INPUTS = 3  # numbers per input and row of a batch
 ADAM = 4  # numbers per parameter: itself, its gradient and two moments
 BANKS = 2  # copies of the rows: to train on and to measure
-DOUBLES = 2  # copies of the rows while they are standardised
-DOUBLE, SINGLE = 8, 4  # bytes
-FITTED = 3  # copies of a batch while a density is fitted, in single precision
+STANDARDISED = 16  # bytes per feature and row while rows are standardised: two doubles
+FITTED = 12  # bytes per feature and row while a density is fitted: a double and a float
+PROBE = 5  # steps that are timed
+LIBRARIES = 5e7  # bytes that PyTorch takes when it first trains
 
 
 class Sweep:
@@ -83,11 +90,11 @@ class Sweep:
         if len(self._data) < len(datasets):
             raise InputError("two data sets have the same name; rename one of the files")
         for each in datasets:
-            check_measures(self.measures(each.name), each.bank)
-        self._splits: dict[tuple[str, int], dict[str, np.ndarray]] = {}
+            check_measures(spec.measures or each.measures, each.bank)
+        self._splits = cache(lambda name, trial: self._data[name].splits(trial))
+        self._outline = cache(lambda name, width: outline(self._data[name], width))
         self._balanced: dict[tuple[object, ...], dict[str, np.ndarray]] = {}
-        self._outlines: dict[tuple[str, int], SweepData] = {}
-        self._layered: tuple[LayerPlace, SweepData] | None = None  # of the latest layer only
+        self._layered: tuple[object, SweepData] | None = None  # of the latest layer only
         self.planned = spec.plan(datasets)
         self._runs = {planned.id: self._make(planned) for planned in self.planned}
         self._check_memory()
@@ -98,24 +105,9 @@ class Sweep:
         if largest > self.memory:
             raise InputError(
                 f"a run needs about {write_number(largest / 1e9, 2)} GB of memory, but "
-                f"{write_number(self.memory / 1e9, 2)} GB are left for training; allow more "
+                f"{write_number(self.memory / 1e9, 2)} GB is left for training; allow more "
                 "memory, or use fewer columns or rows"
             )
-
-    def measures(self, dataset: str) -> tuple[str, ...]:
-        """Return the measures recorded on a data set.
-
-        Parameters
-        ----------
-        dataset : str
-            Name of the data set.
-
-        Returns
-        -------
-        measures : tuple of str
-            Names of measures.
-        """
-        return self.spec.measures or self._data[dataset].measures
 
     @property
     def infos(self) -> dict[str, DatasetInfo]:
@@ -140,13 +132,10 @@ class Sweep:
         return self._runs[planned.id]
 
     def _make(self, planned: RunSpec) -> Run:
-        data = self._data[planned.dataset]
-        if planned.width is not None:
-            key = (planned.dataset, planned.width)
-            if key not in self._outlines:
-                self._outlines[key] = outline(data, planned.width)
-            data = self._outlines[key]
-        return planned.run(data, self._split(planned))
+        data, width = self._data[planned.dataset], planned.width
+        if width is not None:
+            data = self._outline(planned.dataset, width)
+        return planned.run(data, self._splits(planned.dataset, planned.trial_seed))
 
     def seen_by(self, planned: RunSpec) -> SweepData:
         """Return the data that a run sees; a feature layer is trained unless it was the last one.
@@ -161,18 +150,12 @@ class Sweep:
         data : SweepData
             The data set, behind the run's feature layer if it has one.
         """
-        data, place = self._data[planned.dataset], planned.layer
-        if place is None:
+        data = self._data[planned.dataset]
+        if planned.layer is None:
             return data
-        if self._layered is None or self._layered[0] != place:
-            self._layered = place, apply_layer(data, place, self._split(planned))
+        if self._layered is None or self._layered[0] != planned.layer:
+            self._layered = planned.layer, apply_layer(data, *planned.layer[1:])
         return self._layered[1]
-
-    def _split(self, planned: RunSpec) -> dict[str, np.ndarray]:
-        key = (planned.dataset, planned.trial_seed)
-        if key not in self._splits:
-            self._splits[key] = self._data[planned.dataset].splits(planned.trial_seed)
-        return self._splits[key]
 
     def run_to_train(self, planned: RunSpec) -> Run:
         """Return the run with its features and all rows it is measured on, also balanced ones.
@@ -189,13 +172,14 @@ class Sweep:
         """
         if not planned.balanced and planned.layer is None:
             return self.run(planned)
-        data, splits = self.seen_by(planned), self._split(planned)
-        if not planned.balanced:
-            return planned.run(data, splits)
-        key = (planned.dataset, planned.trial_seed, planned.test_envs, planned.width)
-        if key not in self._balanced:
-            self._balanced[key] = balanced_splits(data, splits, planned.test_envs)
-        return planned.run(data, splits | self._balanced[key])
+        data = self.seen_by(planned)
+        splits = self._splits(planned.dataset, planned.trial_seed)
+        if planned.balanced:
+            key = (planned.dataset, planned.trial_seed, planned.test_envs, planned.width)
+            if key not in self._balanced:
+                self._balanced[key] = balanced_splits(data, splits, planned.test_envs)
+            splits = splits | self._balanced[key]
+        return planned.run(data, splits)
 
     def new_stacks(self, store: Store | None) -> list[list[RunSpec]]:
         """Return stacks of the runs that a store does not hold; each of one data set and layer.
@@ -220,24 +204,6 @@ class Sweep:
             for same in new.values()
             for stack in self._cut_to_fit([self.run(planned) for planned in same])
         ]
-
-    def by_layer(self, stacks: Sequence[Sequence[RunSpec]]) -> list[list[Sequence[RunSpec]]]:
-        """Divide stacks by the feature layer that they see; those without one are together.
-
-        Parameters
-        ----------
-        stacks : sequence of sequence of RunSpec
-            The stacks.
-
-        Returns
-        -------
-        groups : list of list of sequence of RunSpec
-            Stacks by layer, so that one layer's features are in memory at a time.
-        """
-        groups: dict[object, list[Sequence[RunSpec]]] = {}
-        for stack in stacks:
-            groups.setdefault(stack[0].layer, []).append(stack)
-        return [*groups.values()]
 
     def _cut_to_fit(self, runs: Sequence[Run]) -> list[list[int]]:
         """Divide runs into stacks, smaller ones until one per thread fits into memory."""
@@ -286,26 +252,17 @@ class Sweep:
 
 def stack_memory(runs: Sequence[Run]) -> float:
     """Estimate the peak memory of a stack in bytes."""
-    run, size = runs[0], runs[0].dtype.itemsize
+    run, size, cells = runs[0], runs[0].dtype.itemsize, runs[0].bank.features.size
     inputs, *units = run.network.widths
     rows = len(runs) * len(run.train) * max(each.batch_rows for each in runs)
     batches = rows * size * (INPUTS * inputs + COPIES * sum(units))
     parameters = len(runs) * size * ADAM * run.network.packing.size
-    banks = len({each.source for each in runs}) * size * BANKS * run.bank.features.size
-    doubles = DOUBLE * DOUBLES * run.bank.features.size if run.spec.standardise else 0.0
-    # memory that doubles leave is used again for batches
-    return max(batches, doubles) + parameters + banks + _density_memory(run)
-
-
-def _density_memory(run: Run) -> float:
-    """Return the bytes of fitting a density to whole environments: rows and batches."""
+    banks = len({each.source for each in runs}) * size * BANKS * cells
+    doubles = STANDARDISED * cells if run.spec.standardise else 0
     density = run.objective.density
-    if density is None or density.learning != "refit":
-        return 0.0
-    width = run.network.view_width(run.objective.density_on)
-    drawn = density.batch_size * len(run.train)
-    kept = SINGLE * len(run.learned) * len(run.train)  # log densities at all rows
-    return kept + width * (len(run.learned) * (DOUBLE + SINGLE) + FITTED * SINGLE * drawn)
+    fitted = FITTED * cells if density is not None and density.learning == "refit" else 0
+    # memory that doubles leave is used again for batches
+    return float(max(batches, doubles) + parameters + banks + fitted)
 
 
 def count_side_by_side(peaks: Sequence[float], memory: float) -> int:
@@ -313,3 +270,126 @@ def count_side_by_side(peaks: Sequence[float], memory: float) -> int:
     largest = sorted(peaks, reverse=True)[: torch.get_num_threads()]
     fitting = [n for n in range(1, len(largest) + 1) if sum(largest[:n]) <= memory]
     return max(fitting, default=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """Forecast of a sweep's cost.
+
+    Attributes
+    ----------
+    runs : int
+        Number of runs asked for.
+    finished : int
+        Number of finished runs among them.
+    to_train : int
+        Number of runs to train, with those that share a stack with them.
+    stacks : int
+        Number of stacks.
+    seconds : float
+        Duration.
+    memory : float
+        Peak memory of the process in bytes, with the rows and PyTorch.
+
+    Examples
+    --------
+    >>> from wri.sweep import Forecast
+    >>> cost = Forecast(runs=8, finished=0, to_train=8, stacks=2, seconds=30.0, memory=1e9)
+    >>> print(cost)
+    8 runs, 0 of them finished; 8 to train in 2 stacks, about 30 s and 1.0 GB
+    """
+
+    runs: int
+    finished: int
+    to_train: int
+    stacks: int
+    seconds: float
+    memory: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.runs} runs, {self.finished} of them finished; {self.to_train} to train in "
+            f"{self.stacks} stacks, about {_duration(self.seconds)} and {self.memory / 1e9:.1f} GB"
+        )
+
+
+def forecast(sweep: Sweep, store: Store | None) -> Forecast:
+    """Forecast a sweep's cost by timing a few steps of one stack per algorithm, on one thread.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The sweep.
+    store : Store or None
+        Store with finished runs; nothing is written to it.
+
+    Returns
+    -------
+    cost : Forecast
+        Number of runs, duration and memory.
+
+    Examples
+    --------
+    >>> from wri.datasets import hospitals
+    >>> from wri.sweep import Sweep, SweepSpec, forecast, gather
+    >>> sweep = Sweep(SweepSpec(("erm",), steps=2), [gather("hospitals", hospitals(20, seed=0))])
+    >>> forecast(sweep, None).runs
+    4
+    """
+    if store is not None:
+        store.check(sweep.spec.setting, sweep.infos)
+    resident = resident_bytes() + LIBRARIES
+    done = set() if store is None else store.finished()
+    stacks = sweep.old_stacks(store) + sweep.new_stacks(store)
+    by_algorithm: dict[str, list[list[RunSpec]]] = {}
+    for stack in stacks:
+        by_algorithm.setdefault(stack[0].algorithm, []).append(stack)
+    with torch_threads(1):
+        layers = _layer_seconds(sweep, stacks)
+        times = [_seconds(sweep, alike) for alike in by_algorithm.values()]
+    together, needed = sweep.side_by_side(stacks)
+    return Forecast(
+        runs=len(sweep.planned),
+        finished=sum(run.id in done for run in sweep.planned),
+        to_train=sum(map(len, stacks)),
+        stacks=len(stacks),
+        seconds=layers + sum(times) / together,
+        memory=resident + max([needed, *map(layer_memory, sweep.datasets)]),
+    )
+
+
+def _layer_seconds(sweep: Sweep, stacks: Sequence[Sequence[RunSpec]]) -> float:
+    """Estimate the duration of the feature layers from one that is timed."""
+    layers = {stack[0].layer: stack[0] for stack in stacks if stack[0].layer is not None}
+    start = perf_counter()
+    for planned in [*layers.values()][:1]:
+        sweep.seen_by(planned)
+    return len(layers) * (perf_counter() - start)
+
+
+def _seconds(sweep: Sweep, stacks: Sequence[Sequence[RunSpec]]) -> float:
+    """Estimate the duration of all stacks of one algorithm from the median one, which is timed."""
+    costs = [stack_cost([sweep.run(planned) for planned in stack]) for stack in stacks]
+    chosen = sorted(range(len(stacks)), key=lambda n: costs[n])[len(stacks) // 2]
+    layered = stacks[chosen][0].layer is not None
+    runs = [sweep.run_to_train(each) if layered else sweep.run(each) for each in stacks[chosen]]
+    steps = runs[0].spec.last_step
+    once = _time(runs, 1)  # set-up and a checkpoint
+    probe = min(PROBE, steps - 1)
+    step = max(0.0, _time(runs, 1 + probe) - 2 * once) / probe if probe else 0.0
+    each = (step or once / PROBE) + once / sweep.spec.checkpoint_every / 2
+    return steps * each * sum(costs) / costs[chosen]
+
+
+def _time(runs: Sequence[Run], steps: int) -> float:
+    """Time the first steps of a stack, with a checkpoint at the first and at the last."""
+    short = [replace(run, spec=replace(run.spec, stop_after=steps)) for run in runs]
+    start = perf_counter()
+    train_stack(short, checkpoint_every=steps)
+    return perf_counter() - start
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -8,28 +8,26 @@ A cell needs all trials that the store has of its data set, and an average all h
 environments; otherwise the cell gives the reason why it is empty.
 """
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from wri.errors import InputError
 from wri.measures import MEASURES, check_measure
 from wri.report.intervals import Interval, paired_interval, standard_error
-from wri.sweep.outcomes import DatasetInfo, Outcome
-from wri.sweep.selection import SELECTIONS, SelectedCheckpoint, choose
+from wri.sweep.selection import SELECTIONS, DatasetInfo, Outcome, SelectedCheckpoint, choose
 
 AVERAGE = "average"
 TIE = 1e-9
 """Means in % closer than this are equal up to rounding."""
 
-PLACE = ("selection", "dataset", "measure", "environment", "algorithm")
-COLUMNS = (*PLACE, "mean", "standard_error", "n", "reason")
-COMPARED = ("selection", "dataset", "measure", "first", "second")
+COLUMNS = (
+    *("selection", "dataset", "measure", "environment", "algorithm"),
+    *("mean", "standard_error", "n", "reason"),
+)
 Show = Callable[[str], str]
 
 
@@ -52,22 +50,12 @@ class Cell:
         return standard_error(self.scores)
 
     def __str__(self) -> str:
-        error = self.standard_error
-        shown = f"{self.mean:.{self.digits}f}"
-        return shown + ("" if error is None else f" ± {error:.{self.digits}f}")
+        shown = [each for each in (self.mean, self.standard_error) if each is not None]
+        return " ± ".join(f"{each:.{self.digits}f}" for each in shown)
 
 
-class PairedDifference(NamedTuple):
-    """First − second on the averages of the same trials, or the reason for none."""
-
-    first: str
-    second: str
-    interval: Interval | None
-    reason: str = ""
-
-    def __str__(self) -> str:
-        found = self.reason if self.interval is None else str(self.interval).replace("-", "−")
-        return f"{self.first} − {self.second}: {found}"
+Comparison = tuple[str, str, Interval | None, str]
+"""First − second on the averages of the same trials: an interval, or the reason for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +70,10 @@ class SelectionTable:
     lines: dict[str, tuple[Cell, ...]]  # by algorithm
     n_environments: int  # of the data set, held out or not
     draws: dict[str, int]  # hyper-parameter draws of each algorithm
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"selection": self.selection, "dataset": self.dataset, "measure": self.measure}
 
     def is_best(self, algorithm: str, column: int) -> bool:
         """Return whether the cell has the best mean of its column, alone or with others."""
@@ -115,7 +107,7 @@ class SelectionTable:
         return shown
 
     @property
-    def comparisons(self) -> list[PairedDifference]:
+    def comparisons(self) -> list[Comparison]:
         """Each algorithm against ERM, if there is ERM, and the best against the second."""
         averages = {algorithm: cells[-1] for algorithm, cells in self.lines.items()}
         erm = next((name for name in averages if name.lower() == "erm"), None)
@@ -217,34 +209,41 @@ def _average(cells: list[Cell], names: list[str]) -> Cell:
     return Cell(tuple(per_trial.tolist()), digits=cells[0].digits)
 
 
-def _compare(a: str, first: Cell, b: str, second: Cell) -> PairedDifference:
+def _compare(a: str, first: Cell, b: str, second: Cell) -> Comparison:
     empty = [name for name, cell in ((a, first), (b, second)) if cell.reason]
     if empty:
-        return PairedDifference(a, b, None, f"no average of {' and of '.join(empty)}")
+        return a, b, None, f"no average of {' and of '.join(empty)}"
     if len(first.scores) < 2:
-        return PairedDifference(a, b, None, "an interval needs at least two trials")
+        return a, b, None, "an interval needs at least two trials"
     scores = [np.array(cell.scores) for cell in (first, second)]
-    return PairedDifference(a, b, paired_interval(scores[:1], scores[1:]))
+    return a, b, paired_interval(scores[:1], scores[1:]), ""
+
+
+def _describe(comparison: Comparison) -> str:
+    first, second, interval, reason = comparison
+    return f"{first} − {second}: {reason or str(interval).replace('-', '−')}"
 
 
 def as_rows(tables: Iterable[SelectionTable]) -> list[dict[str, Any]]:
     """Return one dict per cell: `COLUMNS` and the choices; `reason` only if the mean is None."""
-    rows = []
-    for table in tables:
-        for algorithm, cells in table.lines.items():
-            for name, cell in zip(table.columns, cells, strict=True):
-                place = (table.selection, table.dataset, table.measure, name, algorithm)
-                row = dict(zip(PLACE, place, strict=True)) | {
-                    "mean": cell.mean,
-                    "standard_error": cell.standard_error,
-                    "n": len(cell.scores),
-                    "choices": [choice_row(trial, choice) for trial, choice in cell.choices],
-                }
-                rows.append(row | ({"reason": cell.reason} if cell.reason else {}))
-    return rows
+    return [
+        table.place
+        | {
+            "environment": name,
+            "algorithm": algorithm,
+            "mean": cell.mean,
+            "standard_error": cell.standard_error,
+            "n": len(cell.scores),
+            "choices": [_choice_row(trial, choice) for trial, choice in cell.choices],
+        }
+        | ({"reason": cell.reason} if cell.reason else {})
+        for table in tables
+        for algorithm, cells in table.lines.items()
+        for name, cell in zip(table.columns, cells, strict=True)
+    ]
 
 
-def choice_row(trial: int, choice: SelectedCheckpoint) -> dict[str, Any]:
+def _choice_row(trial: int, choice: SelectedCheckpoint) -> dict[str, Any]:
     """Return the choice of a trial: draw, step and model."""
     return {
         "trial": trial,
@@ -258,23 +257,21 @@ def choice_row(trial: int, choice: SelectedCheckpoint) -> dict[str, Any]:
 
 def comparison_rows(tables: Iterable[SelectionTable]) -> list[dict[str, Any]]:
     """Return one dict per paired comparison with the fields of `Interval`, or the reason."""
-    rows = []
-    for table in tables:
-        for first, second, found, reason in table.comparisons:
-            place = (table.selection, table.dataset, table.measure, first, second)
-            empty = dict.fromkeys(field.name for field in fields(Interval)) | {"n": 0}
-            row = dict(zip(COMPARED, place, strict=True)) | (asdict(found) if found else empty)
-            rows.append(row | ({"reason": reason} if reason else {}))
-    return rows
+    empty = dict.fromkeys(field.name for field in fields(Interval)) | {"n": 0}
+    return [
+        table.place
+        | {"first": first, "second": second}
+        | (asdict(found) if found else empty | {"reason": reason})
+        for table in tables
+        for first, second, found, reason in table.comparisons
+    ]
 
 
 def as_csv(tables: Iterable[SelectionTable]) -> str:
     """Return the rows of `as_rows` as CSV with an empty field for None."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(as_rows(tables))
-    return text.getvalue()
+    import pandas as pd
+
+    return str(pd.DataFrame(as_rows(tables), columns=COLUMNS).to_csv(index=False))
 
 
 def as_text(tables: Iterable[SelectionTable]) -> str:
@@ -299,7 +296,7 @@ def _text(table: SelectionTable) -> str:
         text += ["", *(f"[{k}] {reason}" for k, reason in enumerate(table.reasons, 1))]
     if table.comparisons:
         text += ["", "Difference of the averages over the same trials (95 % interval)"]
-    return "\n".join([*text, *map(str, table.comparisons)])
+    return "\n".join([*text, *map(_describe, table.comparisons)])
 
 
 def _latex(table: SelectionTable) -> str:
@@ -309,7 +306,7 @@ def _latex(table: SelectionTable) -> str:
     notes = [rf"\textsuperscript{{{k}}} {_escape(r)}" for k, r in enumerate(table.reasons, 1)]
     if table.comparisons:
         notes.append(_escape("Difference of the averages over the same trials (95 % interval):"))
-        notes += [_escape(str(comparison)) for comparison in table.comparisons]
+        notes += [_escape(_describe(comparison)) for comparison in table.comparisons]
     start = rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}"
     caption = rf"\caption{{{_escape(f'{table.title}. {table.legend}; best in bold.')}}}"
     top = [r"\begin{table}", r"\centering", caption, start, r"\toprule", header, r"\midrule"]

@@ -7,16 +7,16 @@ them by DomainBed's names.
 from typing import TYPE_CHECKING, Any
 
 from wri.integrations.domainbed.algorithms import ALGORITHMS, Algorithm
-from wri.integrations.domainbed.export import Export, RunLeftOut, export_runs
-from wri.integrations.domainbed.hparams import HparamSetting, hparam_settings
-from wri.integrations.domainbed.records import (
+from wri.integrations.domainbed.folders import (
     METHODS,
+    Export,
     FolderNote,
-    ImportedRun,
     ImportedSweep,
     build_tables,
+    export_runs,
     read_sweep,
 )
+from wri.integrations.domainbed.hparams import HparamSetting, hparam_settings
 
 globals().update({derived.__name__: derived for derived in ALGORITHMS.values()})
 
@@ -32,9 +32,7 @@ __all__ = [
     "Export",
     "FolderNote",
     "HparamSetting",
-    "ImportedRun",
     "ImportedSweep",
-    "RunLeftOut",
     "build_tables",
     "export_runs",
     "hparam_settings",

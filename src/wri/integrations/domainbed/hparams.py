@@ -14,7 +14,6 @@ import numpy as np
 
 from wri.errors import check_option
 from wri.objectives import OBJECTIVES
-from wri.objectives.hyperparameters import Setting
 from wri.presets import FALLBACK
 from wri.registry import OBJECTIVES as ENTRIES
 from wri.training import ModelSpec
@@ -109,17 +108,13 @@ def hparam_settings(algorithm: str) -> dict[str, HparamSetting]:
     100.0
     """
     check_option("algorithm", algorithm, tuple(LABELS))
-    name = LABELS[algorithm]
-    return {
-        domainbed_name(name, parameter.name): _setting(parameter.setting(FALLBACK))
-        for parameter in OBJECTIVES[name].own_hyperparameters
-    }
-
-
-def _setting(setting: Setting) -> HparamSetting:
-    default = setting.resolve(None)
-    draw = setting.distribution or _take_default
-    return HparamSetting(default, partial(draw, default=default))
+    name, found = LABELS[algorithm], {}
+    for parameter in OBJECTIVES[name].own_hyperparameters:
+        setting = parameter.setting(FALLBACK)
+        default, draw = setting.resolve(None), setting.distribution or _take_default
+        own = HparamSetting(default, partial(draw, default=default))
+        found[domainbed_name(name, parameter.name)] = own
+    return found
 
 
 def _take_default(random: np.random.RandomState, default: float) -> float:

@@ -4,7 +4,7 @@
 
 The sets are DomainBed's, or any folder ROOT/DOMAIN/CLASS. Features of the backbone are computed
 once and kept. Per trial, held-out domain and width the sweep trains a feature layer on the training
-rows (`sweep.layers`, the backbone fixed), so repetitions draw split, feature layer and initial
+rows (`sweep.data`, the backbone fixed), so repetitions draw split, feature layer and initial
 weights; the pictures are the same. The width is a hyper-parameter as in the paper, 64 by default,
 else drawn. The algorithms of the paper run on the
 features: 10 draws × 5 trials of 500 steps with DomainBed's preset (two hidden layers), or with
