@@ -1,8 +1,6 @@
 """Folders of pictures on the command line: sweeps, the paper's tables, predictions."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -41,11 +39,8 @@ def halves(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_folder_is_swept_with_the_built_in_backbone(office):
-    def wri(*arguments):
-        command = [sys.executable, "-m", "wri.cli", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=600)
-
+@pytest.mark.filterwarnings("default:.*cannot be read and are left out")
+def test_a_folder_is_swept_with_the_built_in_backbone(wri, office):
     asked = ("sweep", "--images", str(office), "--algorithms", "erm", "wri", "--steps", "20")
     size = ("--draws", "2", "--trials", "2", "--store", "s.db")
     done = wri(*asked, *size)

@@ -1,6 +1,5 @@
 """Sweeps in Ray's workers: the same tables, whoever dies on the way."""
 
-import json
 import os
 import signal
 import socket
@@ -171,19 +170,6 @@ def test_a_warning_is_given_once_and_here(backend, tmp_path):
     assert not [each for each in caught if "single class" in str(each.message)]
 
 
-def test_the_command_gives_the_same_rows_on_both_back_ends(backend, command, monkeypatch):
-    size = ("--datasets", "simulation", "--algorithms", "erm", "vrex", "--trials", "2")
-    asked = ("sweep", *size, "--steps", "20", "--json", "--store")
-    for name, value in joining(backend).items():
-        monkeypatch.setenv(name, value)
-    ours, other = (
-        json.loads(command(*asked, f"{name}.db", "--backend", name).stdout)
-        for name in ("ray", "local")
-    )
-    assert ours["trained"] == other["trained"] == 16
-    assert ours["rows"] == other["rows"]
-
-
 def test_workers_with_other_code_are_refused(backend, monkeypatch, tmp_path):
     versions = {"wri": "0.0.1", "torch": "2", "numpy": "2"}
     monkeypatch.setattr("wri.sweep.backend.find_versions", lambda: versions)
@@ -212,12 +198,6 @@ def test_a_stack_that_kills_its_workers_is_named(backend, monkeypatch, tmp_path)
         assert not store.finished()
 
 
-def joining(backend):
-    """Variables with which a command joins the Ray of a back end."""
-    backend.runner.start()
-    return {"RAY_ADDRESS": backend.runner.address, "RAY_AUTH_MODE": "token"}
-
-
 def start_command(*arguments, **environment):
     command = [sys.executable, "-m", "wri.cli", "sweep", *arguments, "--backend", "ray"]
     return subprocess.Popen(
@@ -237,9 +217,10 @@ def wait_for(found):
     raise AssertionError("waited for two minutes")
 
 
-def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(backend, monkeypatch, tmp_path):
+@pytest.mark.usefixtures("joined_ray")
+def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(tmp_path):
     store = tmp_path / "s.db"
-    process = start_command(*LONG, "--store", str(store), **joining(backend))
+    process = start_command(*LONG, "--store", str(store))
     wait_for(lambda: find_workers(os.getpid()))
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
@@ -247,8 +228,6 @@ def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(backend, monkeyp
     assert said.strip().startswith("stopped; 0 finished runs are in")
     assert said.strip().endswith("run the same command to continue")
     wait_for(lambda: not find_workers(os.getpid()))
-    for name, value in joining(backend).items():
-        monkeypatch.setenv(name, value)
     joined = RayRunner(workers=1)
     joined.start()
     joined.close()
@@ -274,27 +253,6 @@ def is_zombie(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def wait_in_worker(seconds, report):
-    sleep(seconds)
-
-
-@pytest.mark.parametrize("name", ["gcs_server", "ray::DashboardAgent"])  # and raylet, below
-def test_the_process_survives_a_server_of_ray(name, monkeypatch):
-    runner = RayRunner(workers=1)
-    ask = runner.ask
-
-    def ask_and_kill(method, *arguments):
-        answer = ask(method, *arguments)
-        if method == "submit":
-            os.kill(find_server(runner._child.pid, name), signal.SIGKILL)
-        return answer
-
-    monkeypatch.setattr(runner, "ask", ask_and_kill)
-    with pytest.raises(LostBackendError, match="one of Ray's servers was killed or ended"):
-        list(runner.run(Jobs(work=wait_in_worker, jobs=[600.0])))
-    assert runner._child is None
-
-
 def test_a_lost_ray_is_one_sentence_and_standard_output_stays_empty(tmp_path):
     store = tmp_path / "s.db"
     process = start_command(*LONG, "--store", str(store), "--json", OMP_NUM_THREADS="1")
@@ -310,3 +268,25 @@ def test_a_lost_ray_is_one_sentence_and_standard_output_stays_empty(tmp_path):
     )
     with Store(store, write=True) as kept:
         assert len(kept.known()) == 4
+
+
+def wait_in_worker(seconds, report):
+    sleep(seconds)
+
+
+@pytest.mark.parametrize("name", ["gcs_server", "ray::DashboardAgent"])  # and raylet, above
+def test_the_process_survives_a_server_of_ray(name, backend, monkeypatch):
+    """Last of all, because Ray is started again for whoever needs it next."""
+    runner = backend.runner
+    ask = runner.ask
+
+    def ask_and_kill(method, *arguments):
+        answer = ask(method, *arguments)
+        if method == "submit":
+            os.kill(find_server(runner._child.pid, name), signal.SIGKILL)
+        return answer
+
+    monkeypatch.setattr(runner, "ask", ask_and_kill)
+    with pytest.raises(LostBackendError, match="one of Ray's servers was killed or ended"):
+        list(runner.run(Jobs(work=wait_in_worker, jobs=[600.0])))
+    assert runner._child is None
