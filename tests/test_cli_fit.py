@@ -330,7 +330,6 @@ def test_every_command_teaches_by_two_examples_and_exit_codes():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("short_weights")
 def test_boosted_trees_are_fitted_saved_and_compared_with_their_own_erm(command):
     pytest.importorskip("lightgbm", reason="boosted trees need LightGBM ([boosting])")
     table(60).to_csv("rows.csv", index=False)
