@@ -14,6 +14,10 @@ import pytest
 os.environ.setdefault("RAY_worker_niceness", "0")  # or Ray's workers wait for all other tests
 
 
+def is_of_ray(nodeid):
+    return "test_ray" in nodeid or "test_jobs_ray" in nodeid
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Tests go to workers one by one; those that share a long set-up, or Ray, stay together."""
@@ -21,7 +25,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class SharedStart(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            if "test_ray" in nodeid or "test_jobs_ray" in nodeid:
+            if is_of_ray(nodeid):
                 return "ray"
             path = nodeid.split("::")[0]
             together = (
@@ -36,9 +40,16 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Slow tests start first on several cores, so that none is left for the end."""
+    """On several cores slow tests start first, so that none is left for the end.
+
+    The very first are those of Ray: mypy has the core while they wait for its servers.
+    """
+
+    def place(item):
+        return item.get_closest_marker("slow") is None, not is_of_ray(item.nodeid)
+
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+        items.sort(key=place)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,11 +62,19 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture(scope="session")
 def ray_runner():
-    """Ray for all tests that do not kill it."""
+    """Ray for all tests that need no other; it starts again after a test that kills it."""
     from wri.jobs import RayRunner
 
     with RayRunner(workers=2) as runner:
         yield runner
+
+
+@pytest.fixture
+def joined_ray(ray_runner, monkeypatch):
+    """Commands and fits of this process, and processes that it starts, join that Ray."""
+    ray_runner.start()
+    monkeypatch.setenv("RAY_ADDRESS", ray_runner.address)
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
 
 
 @pytest.fixture

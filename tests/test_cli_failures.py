@@ -74,15 +74,22 @@ def test_a_full_output_is_a_sentence_at_the_end_of_the_process(tmp_path):
     assert "the output cannot be written: No space left on device" in message
 
 
-@pytest.mark.parametrize(
-    "arguments", [pytest.param(("data",), marks=pytest.mark.slow), ("--help",)]
-)
-def test_a_closed_pipe_ends_the_command_without_a_word(arguments, tmp_path):
-    """As in `wri data | head -1`: the reader has seen enough."""
+def closed_pipe():
+    """The end for writing, as in `wri data | head -1`: the reader has seen enough."""
     reading, writing = os.pipe()
     os.close(reading)
-    process = start(tmp_path, *arguments, stdout=writing)
-    os.close(writing)
+    return open(writing, "w")
+
+
+@pytest.mark.parametrize("arguments", [("results", "s.db"), ("--help",), ("data",)])
+def test_a_closed_pipe_ends_the_command_without_a_word(arguments, run_into):
+    with closed_pipe() as nobody:
+        assert run_into(nobody, *arguments) == (141, "")
+
+
+def test_a_closed_pipe_ends_the_process_without_a_word(tmp_path):
+    with closed_pipe() as nobody:
+        process = start(tmp_path, "--help", stdout=nobody)
     assert ended(process) == (141, "")
 
 

@@ -7,14 +7,16 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from threading import Thread
 from time import sleep
 
 import numpy as np
 import pytest
 
 from helpers import make_bank, make_run
+from test_jobs import step_forever
 from wri.errors import InputError
-from wri.jobs import runner
+from wri.jobs import Jobs, LocalRunner, runner
 from wri.training import finished_stacks
 from wri.training.scheduling import StackJob, pays_for_processes, takes_side_steps
 
@@ -101,12 +103,14 @@ def test_a_killed_worker_changes_nothing(monkeypatch):
 
 @pytest.mark.slow
 def test_ctrl_c_ends_the_workers():
-    def interrupt(done, of):
-        assert workers_of(os.getpid())
-        raise KeyboardInterrupt
+    def interrupt(number, steps):
+        if steps:
+            assert workers_of(os.getpid())
+            raise KeyboardInterrupt
 
+    jobs = Jobs(work=step_forever, jobs=[0], on_steps=interrupt)  # needs no PyTorch
     with pytest.raises(KeyboardInterrupt):
-        records_of(make_runs(100_000), [[0]], processes=True, progress=interrupt)
+        list(LocalRunner(1, lambda job: True).run(jobs))
     assert (workers_of(os.getpid()), folders()) == ([], set())
 
 
@@ -114,12 +118,14 @@ def test_ctrl_c_ends_the_workers():
 def test_a_stack_whose_workers_always_die_is_given_up(monkeypatch):
     monkeypatch.setattr(runner, "RETRIES", 0)
 
-    def kill(done, of):
-        for worker in workers_of(os.getpid()):
-            os.kill(worker, signal.SIGKILL)
+    def kill():
+        os.kill(wait_for(lambda: workers_of(os.getpid()))[0], signal.SIGKILL)
 
+    killer = Thread(target=kill)  # at once, before the worker has imported PyTorch
+    killer.start()
     with pytest.raises(InputError, match="died 1 times while it trained 1 runs of wri"):
-        records_of(make_runs(100_000), [[0]], processes=True, progress=kill)
+        records_of(make_runs(100_000), [[0]], processes=True)
+    killer.join()
 
 
 @pytest.mark.slow

@@ -165,19 +165,6 @@ def test_a_warning_is_given_once_and_here(ray_runner, tmp_path):
     assert not [each for each in caught if "single class" in str(each.message)]
 
 
-def test_the_command_gives_the_same_rows_on_both_back_ends(ray_runner, command, monkeypatch):
-    size = ("--datasets", "simulation", "--algorithms", "erm", "vrex", "--trials", "2")
-    asked = ("sweep", *size, "--steps", "20", "--json", "--store")
-    for name, value in joining(ray_runner).items():
-        monkeypatch.setenv(name, value)
-    ours, other = (
-        json.loads(command(*asked, f"{name}.db", "--backend", name).stdout)
-        for name in ("ray", "local")
-    )
-    assert ours["trained"] == other["trained"] == 16
-    assert ours["rows"] == other["rows"]
-
-
 def test_workers_with_other_code_are_refused(ray_runner, monkeypatch, tmp_path):
     versions = {"wri": "0.0.1", "torch": "2", "numpy": "2"}
     monkeypatch.setattr("wri.sweep.backend.find_versions", lambda: versions)
@@ -206,12 +193,6 @@ def test_a_stack_that_kills_its_workers_is_named(ray_runner, monkeypatch, tmp_pa
         assert not store.finished()
 
 
-def joining(runner):
-    """Variables with which a command joins the Ray of a back end."""
-    runner.start()
-    return {"RAY_ADDRESS": runner.address, "RAY_AUTH_MODE": "token"}
-
-
 def start_command(*arguments, **environment):
     command = [sys.executable, "-m", "wri.cli", "sweep", *arguments, "--backend", "ray"]
     return subprocess.Popen(
@@ -231,9 +212,10 @@ def wait_for(found):
     raise AssertionError("waited for two minutes")
 
 
-def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(ray_runner, monkeypatch, tmp_path):
+@pytest.mark.usefixtures("joined_ray")
+def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(tmp_path):
     store = tmp_path / "s.db"
-    process = start_command(*LONG, "--store", str(store), **joining(ray_runner))
+    process = start_command(*LONG, "--store", str(store))
     wait_for(lambda: find_workers(os.getpid()))
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
@@ -241,8 +223,6 @@ def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(ray_runner, monk
     assert said.strip().startswith("stopped; 0 finished runs are in")
     assert said.strip().endswith("run the same command to continue")
     wait_for(lambda: not find_workers(os.getpid()))
-    for name, value in joining(ray_runner).items():
-        monkeypatch.setenv(name, value)
     joined = RayRunner(workers=1)
     joined.start()
     joined.close()

@@ -58,7 +58,7 @@ from wri.testing import check_objective
 
 check_objective(make_objective("toy"))
 x, y, site = joined(hospitals(50, 0))
-model = wri.ToyClassifier(steps=20).fit(x, y, groups=site)
+model = wri.ToyClassifier(steps=20, site_spread=False).fit(x, y, groups=site)
 model.save("model")
 wri.ToyClassifier.load("model")
 wri.ToyRegressor(steps=20, site_spread=False).fit(x, x[:, 0], groups=site)

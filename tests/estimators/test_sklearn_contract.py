@@ -34,11 +34,10 @@ class TwoPlaces(wri.WRIClassifier):
 
 
 @pytest.mark.filterwarnings("ignore:.*trains plain ERM")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["ERM", "WRI"])  # one environment: all train ERM
+@pytest.mark.parametrize("name", ["ERMClassifier", "WRIRegressor"])  # here all train ERM
 @pytest.mark.slow
-def test_scikit_learns_checks(name, kind):
-    check_estimator(getattr(wri, name + kind)(**QUICK), on_skip=None)
+def test_scikit_learns_checks_with_one_environment(name):
+    check_estimator(getattr(wri, name)(**QUICK), on_skip=None)
 
 
 @pytest.mark.filterwarnings("ignore:.*trains plain ERM", "ignore:.*holds a single class")

@@ -59,6 +59,7 @@ def test_an_unknown_back_end_is_named():
 @needs_ray
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills workers by signal 9")
 @pytest.mark.slow
+@pytest.mark.usefixtures("joined_ray")
 def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch, ray_runner):
     monkeypatch.setattr(ray_runner, "retries", 0)
     monkeypatch.setattr(contract, "RETRIES", 0)

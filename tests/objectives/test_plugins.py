@@ -1,5 +1,6 @@
 """An objective in a file outside the package: registered, swept, estimated, checked."""
 
+import json
 import os
 import re
 import subprocess
@@ -100,15 +101,16 @@ def test_the_command_line_takes_a_plugin_from_its_folder(toy, command):
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
-def test_ray_workers_know_the_plugin(toy):
-    command = ["-m", "wri.cli", "sweep", "--datasets", "hospitals", "--algorithms", "worst,erm"]
-    command += ["--plugin", "worst_risk", "--steps", "10", "--trials", "1", "--store", "s.db"]
-    command += ["--backend", "ray"]
-    done = subprocess.run(
-        [sys.executable, *command], cwd=toy.parent, capture_output=True, text=True, timeout=600
+def test_ray_workers_know_the_plugin_and_give_the_same_rows_as_this_process(toy, command):
+    size = ("--datasets", "simulation", "--algorithms", "worst,erm", "--trials", "2")
+    asked = ("sweep", *size, "--plugin", "worst_risk", "--steps", "20", "--json", "--store")
+    ours, other = (
+        json.loads(command(*asked, f"{name}.db", "--backend", name).stdout)
+        for name in ("ray", "local")
     )
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^worst +\d", done.stdout, re.MULTILINE), done.stdout
+    assert ours["trained"] == other["trained"] == 16
+    assert {row["algorithm"] for row in ours["rows"]} == {"worst", "erm"}
+    assert ours["rows"] == other["rows"]
 
 
 @pytest.mark.slow
