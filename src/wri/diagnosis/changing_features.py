@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from wri.diagnosis.block_cells import MOST_CELLS, make_cells, number_blocks
 from wri.diagnosis.environment_slopes import (
     ContrastSlopes,
     SlopeSpread,
@@ -41,9 +40,13 @@ from wri.diagnosis.environment_slopes import (
     number_slopes,
 )
 from wri.diagnosis.inputs import (
+    MOST_CELLS,
+    Diagnosis,
     drop_columns,
     holds_classes,
     listed,
+    make_cells,
+    number_blocks,
     numbers,
     read_target,
     refuse_weights,
@@ -51,7 +54,7 @@ from wri.diagnosis.inputs import (
     short_labels,
     standardised,
 )
-from wri.diagnosis.losses import LeftOutLosses, losses_left_out, plain_model
+from wri.diagnosis.losses import LeftOutLosses, advise, compare_left_out, plain_model
 from wri.errors import InputError
 from wri.number_text import write_number
 from wri.report import style
@@ -69,7 +72,7 @@ _SUMS = 5_000_000  # numbers in the cells' sums of one environment
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class ChangingFeatures:
+class ChangingFeatures(Diagnosis):
     """Result of `changing_features`: slopes per environment, their spread and its P-values.
 
     Attributes
@@ -151,15 +154,15 @@ class ChangingFeatures:
         """The result and, where it was measured, what to do, in plain words."""
         number, flagged = len(self.environments), self.flagged
         left = ", ".join(str(label) for label in self.left_out)
-        without = f" Left out for want of different values of the target, or of blocks: {left}."
-        without = without if left else ""
+        omitted = f" Left out for want of different values of the target, or of blocks: {left}."
+        omitted = omitted if left else ""
         if not flagged:
             return (
                 f"No column's relation to the target changes between the {number} sites by more "
                 "than chance (5 % level). Changes that are not linear, or small beside the errors "
-                f"of the slopes, would not be seen.{without}"
+                f"of the slopes, would not be seen.{omitted}"
             )
-        first = next(k for k in self.order if self.is_flagged[k])
+        first = self.names.index(flagged[0])
         slopes = self.slopes[self.widest()[first], :, first]
         found = (
             f"Given the other columns, the relation of {listed(flagged)} to the target differs "
@@ -169,26 +172,14 @@ class ChangingFeatures:
         )
         if len(flagged) == len(self.names) > 1:
             found += (
-                " That is every column: a cause of the target may be missing, or the target itself "
-                "be measured in different ways; look there first."
+                " That is every column: a cause of the target may be missing, or the target may be "
+                "measured in different ways. Look there first."
             )
-        return f"{found}{self._advice()}{without}"
-
-    def _advice(self) -> str:
-        """Describe the effect of dropping the flagged columns at environments left out."""
-        one = "them" if self.flagged[1:] else "it"
-        if self.without is None:
-            return ""
-        if self.without.pays:
-            lead = f"Leave {one} out"
-        elif self.without.costs:
-            lead = f"Leaving {one} out costs: keep {one}"
-        else:
-            lead = f"Leaving {one} out makes no clear difference"
-        return f" {lead}: without {one} {self.without.sentence}."
-
-    def __repr__(self) -> str:
-        return self.meaning
+        if self.without is not None:
+            it = "them" if flagged[1:] else "it"
+            leads = (f"Leave {it} out", f"Keep {it}", f"Leaving {it} out makes no clear difference")
+            found += f" {advise(self.without, *(f'{lead}: without {it}' for lead in leads))}"
+        return f"{found}{omitted}"
 
     def widest(self) -> np.ndarray:  # [D]
         """Return the contrast in which each feature changes most.
@@ -250,7 +241,7 @@ class ChangingFeatures:
                     drawn.legend(loc="outside lower center", ncols=3)
                 else:
                     axes.legend(loc="best")
-        return drawn if ax is None else axes.get_figure(root=True) or drawn
+        return style.figure_of(axes)
 
     def _draw(self, axes: "Axes", shown: np.ndarray) -> None:
         number = len(self.environments)
@@ -260,9 +251,7 @@ class ChangingFeatures:
             axes.axhspan(line - 0.5, line + 0.5, color="black", alpha=0.04, linewidth=0)
         (self._draw_each if known else self._draw_all)(axes, shown)
         widest = self.widest()
-        labels = [self._label(k, widest[k]) for k in shown]
-        axes.set_yticks(range(len(shown)), labels, parse_math=False)
-        axes.set_ylim(len(shown) - 0.5, -0.5)
+        style.name_lines(axes, [self._label(k, widest[k]) for k in shown])
         for text, k in zip(axes.get_yticklabels(), shown, strict=True):
             text.set_color(style.VERMILLION if self.is_flagged[k] else style.BLACK)
         axes.set_xlabel(f"slope, {self.unit}\n(± 2 standard errors)")
@@ -301,14 +290,10 @@ class ChangingFeatures:
             axes.fill_betweenx([line - 0.4, line + 0.4], low, high, color=style.SKY, alpha=0.35)
             colour = style.VERMILLION if self.is_flagged[k] else style.BLACK
             axes.scatter(slopes[order], heights, 5, colour, linewidths=0, zorder=3)
-            ends = [0, -1]
+            ends = order[[0, -1]]
+            reach = 2 * errors[ends]
             axes.errorbar(
-                slopes[order][ends],
-                heights[ends],
-                xerr=2 * errors[order][ends],
-                fmt="none",
-                elinewidth=0.7,
-                color=colour,
+                slopes[ends], heights[[0, -1]], xerr=reach, fmt="none", elinewidth=0.7, color=colour
             )
 
     def _label(self, column: int, contrast: int) -> str:
@@ -497,17 +482,8 @@ def _leave_out(
     columns = len(sites.names)
     if not len(flagged) or len(flagged) == columns or len(sites.environments.labels) < 3:
         return None
-    plain = model is None
-    model = plain_model(classes) if plain else model
-    name = ("logistic regression" if classes else "ridge regression") if plain else "your model"
-    target = y if classes else numbers(y)
-    X = sites.x if plain else X
-    before = losses_left_out(model, X, target, sites.environments)
-    after = losses_left_out(model, drop_columns(X, flagged.tolist()), target, sites.environments)
-    return LeftOutLosses(
-        labels=sites.environments.labels,
-        before=before,
-        after=after,
-        model=name,
-        unit="nats" if classes else "of the variance of the target",
-    )
+    name = "logistic regression" if classes else "ridge regression"
+    before = (plain_model(classes), sites.x) if model is None else (model, X)
+    after = (before[0], drop_columns(before[1], flagged.tolist()))
+    name = name if model is None else "your model"
+    return compare_left_out(before, after, y, sites.environments, name)
