@@ -50,7 +50,7 @@ def smallest(moments, spurious, x, gamma):
     """M's smallest singular value in the units of the search."""
     root = units(moments, spurious)
     values = np.linalg.svd(rows_of_m(moments, spurious, x, gamma) @ np.linalg.inv(root).T)[1]
-    return values.min() / np.linalg.norm(root.T @ x) / np.sqrt(len(moments.differences().target))
+    return values.min() / np.linalg.norm(root.T @ x) / np.sqrt(len(moments.differences()[2]))
 
 
 @pytest.mark.parametrize(("d_spu", "k"), [(1, 3), (2, 4), (2, 5), (3, 7)])
@@ -69,7 +69,7 @@ def test_one_spurious_dimension_by_hand():
     a, b = second[:, 2, 2], cross[:, 2]
     off = a - b * (a @ b) / (b @ b)
     expected = np.linalg.norm(off) / units(moments, [2])[0, 0] ** 2 / np.sqrt(6)
-    assert smallest_singular_value(moments, [2]).value == pytest.approx(expected)
+    assert smallest_singular_value(moments, [2])[0] == pytest.approx(expected)
 
 
 def test_no_grid_point_lies_below_the_minimum():
@@ -124,8 +124,8 @@ def test_ratio_weights_take_two_environments_a_dimension(d_spu):
     holds = smallest_singular_value(
         moments_of("ratio", 2, d_spu, 2 * d_spu + 1, range(20)), spurious
     )
-    assert (fails.value < EXACT).all()
-    assert (holds.value > 1e-6).all()
+    assert (fails[0] < EXACT).all()
+    assert (holds[0] > 1e-6).all()
 
 
 @pytest.mark.parametrize("d_spu", [1, 2, 4])
@@ -133,7 +133,7 @@ def test_ratio_weights_exclude_spurious_predictors_from_d_spu_plus_two(d_spu):
     spurious = range(2, 2 + d_spu)
     for k in range(2, d_spu + 4):
         found = smallest_spurious_gap(moments_of("ratio", 2, d_spu, k, range(10)), spurious)
-        assert ((found.value < EXACT) == (k < d_spu + 2)).all()
+        assert ((found[0] < EXACT) == (k < d_spu + 2)).all()
 
 
 @pytest.mark.parametrize(("d_inv", "d_spu"), [(1, 1), (2, 1), (5, 1), (2, 2), (5, 2), (5, 3)])
@@ -141,7 +141,7 @@ def test_density_weights_exclude_them_once_pairs_outnumber_dimensions(d_inv, d_s
     spurious = range(d_inv, d_inv + d_spu)
     for k in range(2, 6):
         found = smallest_spurious_gap(moments_of("density", d_inv, d_spu, k, range(10)), spurious)
-        assert ((found.value < EXACT) == (comb(k, 2) <= d_inv + d_spu)).all()
+        assert ((found[0] < EXACT) == (comb(k, 2) <= d_inv + d_spu)).all()
 
 
 def test_density_weights_break_the_theorem_with_three_environments():
@@ -242,7 +242,7 @@ def test_bad_input_is_named():
         one(moments).cross[..., double],
         one(moments).target,
     )
-    with pytest.raises(InputError, match="depend on one another"):
+    with pytest.raises(InputError, match="constant or follows from the others"):
         general_position(copied, [2, 3])
 
 

@@ -52,7 +52,7 @@ def test_overlap_of_normals_is_the_integral():
     assert np.allclose(np.diag(found.overlap), 1)
     assert np.allclose(np.diag(found.effective_rows), n)
     assert "have little in common (overlap below 0.3, 5 % level): (old and young)" in found.meaning
-    assert f"share {found.overlap[1, 2]:.2f}" in found.meaning
+    assert f"Smallest overlap: old and young, {found.overlap[1, 2]:.2f}" in found.meaning
 
 
 def test_equal_environments_are_replicates():
@@ -70,9 +70,7 @@ def test_disjoint_environments_share_nothing():
     x = random.normal(np.repeat([0, 10], 200)[:, None], 1, (400, 2))
     found = environment_overlap(x, np.repeat(["Bern", "Oslo"], 200))
     assert found.overlap[0, 1] < 0.05
-    assert "Bern and Oslo, which share 0.0" in found.meaning
-    shown = [text.get_text() for text in found.plot().axes[1].texts]
-    assert shown == ["1.00", "–", "–", "1.00"]  # levelled weights would look like many rows
+    assert "Smallest overlap: Bern and Oslo, 0.0" in found.meaning
 
 
 @pytest.mark.parametrize("sizes", [(2, 20), (3, 4), (11, 7)])
@@ -181,7 +179,7 @@ def test_meaning_goes_by_overlap_and_rows():
     assert "The sites differ (p = 0.01 if they were identical)" in good.meaning
     assert "Smallest overlap: a and c, 0.40" in good.meaning
     assert "rests on at least 100 rows" in good.meaning
-    assert "1 of 1 pairs leave weights fewer than 30" in by_hand(["a", "b"], 0.5, 29).meaning
+    assert "1 of 1 pairs leave fewer than 30" in by_hand(["a", "b"], 0.5, 29).meaning
     assert "11 more" in by_hand(list("abcdef"), 0.1).meaning
     near = by_hand(["a", "b"], 0.27)  # 0.27 + 1.64·0.02 > 0.3
     assert "little in common" not in near.meaning
@@ -201,8 +199,7 @@ def test_meaning_goes_by_overlap_and_rows():
 @pytest.mark.slow
 def test_heat_maps_can_be_read(labels):
     drawn = by_hand(labels, 0.5).plot()
-    cells = [len(ax.texts) for ax in drawn.axes[:2]]
-    assert cells == [len(labels) ** 2 if len(labels) <= 16 else 0] * 2
+    assert len(drawn.axes[0].texts) == (len(labels) ** 2 if len(labels) <= 16 else 0)
     assert drawn.get_size_inches()[1] <= 9
     assert not unreadable(drawn)
 

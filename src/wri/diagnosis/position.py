@@ -34,6 +34,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from wri.diagnosis.inputs import Diagnosis
 from wri.diagnosis.weighted_moments import WeightedMoments
 from wri.errors import InputError, check_option
 from wri.number_text import write_number
@@ -45,7 +46,7 @@ EXACT = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class GeneralPosition:
+class GeneralPosition(Diagnosis):
     """Result of `general_position`: how close environments are to admitting a spurious predictor.
 
     Attributes
@@ -137,9 +138,6 @@ class GeneralPosition:
             "risks mean here that the spurious features are ignored."
         )
 
-    def __repr__(self) -> str:
-        return self.meaning
-
 
 def general_position(
     moments: WeightedMoments,
@@ -192,27 +190,19 @@ def general_position(
     """
     if moments.target.ndim != 2:
         raise InputError("general_position takes one set of environments: moments [k, k, ...]")
-    singular = smallest_singular_value(moments, spurious, gammas, starts, seed)
-    gap = smallest_spurious_gap(moments, spurious, starts, seed)
+    singular_value, x, gamma = smallest_singular_value(moments, spurious, gammas, starts, seed)
+    gap, predictor = smallest_spurious_gap(moments, spurious, starts, seed)
     return GeneralPosition(
         environments=moments.environments,
         invariant=moments.cross.shape[-1] - len(spurious),
         spurious=len(spurious),
-        singular_value=float(singular.value),
-        x=singular.x,
-        gamma=singular.gamma,
-        spurious_gap=float(gap.value),
-        spurious_predictor=gap.weights,
+        singular_value=float(singular_value),
+        x=x,
+        gamma=gamma,
+        spurious_gap=float(gap),
+        spurious_predictor=predictor,
         tolerance=tolerance,
     )
-
-
-class SingularValue(NamedTuple):
-    """Smallest singular value of M, and where it is reached."""
-
-    value: np.ndarray  # [...]
-    x: np.ndarray  # [..., d_spu]
-    gamma: np.ndarray  # [..., 1 or P]
 
 
 def smallest_singular_value(
@@ -221,55 +211,47 @@ def smallest_singular_value(
     gammas: Gammas = "common",
     starts: int = 50,
     seed: int = 0,
-) -> SingularValue:
-    """Return M's smallest singular value over all x and γ, for any leading axes of the moments."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return M's smallest singular value over all x `[..., d_spu]` and γ `[..., 1 or P]`, and both.
+
+    The moments may have any leading axes.
+    """
     check_option("gammas", gammas, get_args(Gammas))
-    blocks, leading = _blocks(moments, spurious), moments.target.shape[:-2]
-    slope = blocks.slope
+    leading = moments.target.shape[:-2]
+    quadratic, _, slope, units = _blocks(moments, spurious)
     if gammas == "pair":
         slope = np.eye(slope.shape[1])[:, :, None] * slope  # [N, P, P, d_spu]
-    value, x, gamma = minimise(BilinearProblems(blocks.quadratic, slope, same=False), starts, seed)
-    x = (blocks.units @ x[..., None])[..., 0]
+    value, x, gamma = minimise(BilinearProblems(quadratic, slope, same=False), starts, seed)
+    x = (units @ x[..., None])[..., 0]
     length = np.linalg.norm(x, axis=-1, keepdims=True)
     x, gamma = (part.reshape(*leading, -1) for part in (x / length, gamma / length))
-    return SingularValue(value.reshape(leading), x, gamma)
-
-
-class SpuriousGap(NamedTuple):
-    """Smallest gap, and the weights of the predictor that has it."""
-
-    value: np.ndarray  # [...]
-    weights: np.ndarray  # [..., d], of the predictor that has it
+    return value.reshape(leading), x, gamma
 
 
 def smallest_spurious_gap(
     moments: WeightedMoments, spurious: Sequence[int], starts: int = 50, seed: int = 0
-) -> SpuriousGap:
-    """Return the smallest gap of predictors with w_spu ≠ 0, for any leading axes of the moments.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest gap of predictors with w_spu ≠ 0, and the weights `[..., d]` of one.
 
     The part of a gap from w_inv alone is left out: with the right weights it is zero up to chance.
+    The moments may have any leading axes.
     """
-    blocks, leading = _blocks(moments, spurious), moments.target.shape[:-2]
-    linear = np.concatenate([blocks.mixed, -blocks.slope], 2)  # [N, P, d_inv + 1, d_spu]
-    value, x, theta = minimise(BilinearProblems(blocks.quadratic, linear, same=True), starts, seed)
+    leading = moments.target.shape[:-2]
+    quadratic, mixed, slope, units = _blocks(moments, spurious)
+    linear = np.concatenate([mixed, -slope], 2)  # [N, P, d_inv + 1, d_spu]
+    value, x, theta = minimise(BilinearProblems(quadratic, linear, same=True), starts, seed)
     share = theta[:, -1:]  # w predicts s·y, so w/s predicts y
     share = np.where(np.abs(share) > np.finfo(float).eps, share, 1)  # equal slopes leave s free
     weights = np.empty((len(x), moments.cross.shape[-1]))
-    weights[:, list(spurious)] = (blocks.units @ x[..., None])[..., 0] / share
+    weights[:, list(spurious)] = (units @ x[..., None])[..., 0] / share
     weights[:, _invariant(moments, spurious)] = theta[:, :-1] / share
-    return SpuriousGap(value.reshape(leading), weights.reshape(*leading, -1))
+    return value.reshape(leading), weights.reshape(*leading, -1)
 
 
-class _Blocks(NamedTuple):
-    """Blocks of the moments' differences in the units of the search."""
-
-    quadratic: np.ndarray  # [N, P, d_spu, d_spu], ΔΣ
-    mixed: np.ndarray  # [N, P, d_inv, d_spu], twice that of Σ_ij − Σ_ji
-    slope: np.ndarray  # [N, P, 1, d_spu], Δμ
-    units: np.ndarray  # [N, d_spu, d_spu], from the units of the search to the features' own
-
-
-def _blocks(moments: WeightedMoments, spurious: Sequence[int]) -> _Blocks:
+def _blocks(
+    moments: WeightedMoments, spurious: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return ΔΣ, twice the mixed block, Δμ, all in the units of the search, and these units."""
     invariant, chosen = _invariant(moments, spurious), list(spurious)
     leading = moments.target.ndim - 2
     flat = WeightedMoments(*(part.reshape(-1, *part.shape[leading:]) for part in moments))
@@ -277,15 +259,15 @@ def _blocks(moments: WeightedMoments, spurious: Sequence[int]) -> _Blocks:
     sizes = (flat.second / flat.target[..., None, None]).mean((1, 2))  # [N, d, d]
     sizes = sizes[:, chosen][..., chosen]
     if (np.linalg.matrix_rank(sizes, hermitian=True) < len(chosen)).any():
-        raise InputError("the spurious columns depend on one another: leave some out")
+        raise InputError("a spurious column is constant or follows from the others: leave it out")
     units = np.linalg.inv(np.linalg.cholesky(sizes)).swapaxes(1, 2)
     each = units[:, None]  # [N, 1, d_spu, d_spu]
     rows = second[..., chosen] @ each  # [N, P, d, d_spu]
-    return _Blocks(
-        each.swapaxes(2, 3) @ rows[:, :, chosen],
-        2 * rows[:, :, invariant],
-        2 * cross[:, :, None, chosen] @ each,
-        units,
+    return (
+        each.swapaxes(2, 3) @ rows[:, :, chosen],  # [N, P, d_spu, d_spu]
+        2 * rows[:, :, invariant],  # [N, P, d_inv, d_spu]
+        2 * cross[:, :, None, chosen] @ each,  # [N, P, 1, d_spu]
+        units,  # [N, d_spu, d_spu], from the units of the search to the features' own
     )
 
 

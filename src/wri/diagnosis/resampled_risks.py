@@ -22,36 +22,19 @@ with a small environment have wider tails, so every pair has a scale of its own:
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from wri.diagnosis.block_cells import BlockCells
+from wri.diagnosis.inputs import BlockCells
 from wri.diagnosis.losses import ModelLosses
 
 MOST_SCALES = 5
 """A pair's own quantile is that of level 1 − (1 − level) / pairs, of at most so many pairs."""
 _CHUNK = 4_000_000  # cells permuted at once
-_PAIRS = 2_000_000  # gaps of draws kept at once
+_TINY = np.finfo(np.float32).tiny
 
 Entries = tuple[np.ndarray, np.ndarray]
 """i and j, each `[P]`."""
-
-
-class ResampledGaps(NamedTuple):
-    """Gaps of P pairs with errors and intervals."""
-
-    gaps: np.ndarray  # [P]
-    errors: np.ndarray  # [P]
-    intervals: np.ndarray  # [P, 2]
-
-
-class PermutedRisks(NamedTuple):
-    """Risks after permutations of the losses, and their variances."""
-
-    risks: np.ndarray  # [R, E, E]
-    variances: np.ndarray  # [R, E, E]
-    least: np.ndarray  # [R, E, E], variances by the model's probabilities
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -89,10 +72,10 @@ class WeightedRisks:
         np.fill_diagonal(crossed, 0)
         return crossed
 
-    def permute(self, draws: int, random: np.random.Generator) -> PermutedRisks:
-        """Compute the risks `draws` times with the cells' losses exchanged."""
+    def permute(self, draws: int, random: np.random.Generator) -> np.ndarray:  # [3, R, E, E]
+        """Compute risks, variances and `least` `draws` times with the cells' losses exchanged."""
         count, number = len(self.found), len(self.shares)
-        drawn = PermutedRisks(*np.empty((3, draws, count, count), np.float32))
+        found = np.empty((3, draws, count, count), np.float32)
         means = self.means - self.means.mean(1, keepdims=True) * [[1], [1], [0]]
         losses, apart, least = means.astype(np.float32)  # [m] each
         step = max(1, _CHUNK // number)
@@ -103,10 +86,9 @@ class WeightedRisks:
             for e, own in enumerate(self._cells()):
                 shares, here = self.shares[own].astype(np.float32), of[:, own]
                 for values, j in ((apart, slice(None)), (losses, slice(e, e + 1))):
-                    risks, variances = _weighted_means(values[here], shares[:, j])
-                    drawn.risks[at, e, j], drawn.variances[at, e, j] = risks, variances
-                drawn.least[at, e] = least[here] @ shares**2
-        return drawn
+                    found[:2, at, e, j] = _weighted_means(values[here], shares[:, j])
+                found[2, at, e] = least[here] @ shares**2
+        return found
 
     def _cells(self) -> list[np.ndarray]:
         return [self.cells.of_environment(e) for e in range(len(self.found))]
@@ -144,36 +126,27 @@ def weighted_risks(
 
 def compare(
     risks: WeightedRisks,
-    drawn: PermutedRisks,
+    drawn: np.ndarray,  # [3, R, E, E], from `permute`
     first: Entries,
     second: Entries,
     level: float,
     judged: np.ndarray,  # [P], the pairs that intervals must hold for together
-) -> ResampledGaps:
-    """Return gaps of P pairs, whose intervals hold together for the judged ones."""
-    plain = bool((first[0] == first[1]).all())
-    crossed = risks.covariances(plain)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return gaps `[P]`, errors `[P]` and intervals `[P, 2]`, which hold together if judged."""
     gaps = risks.found[first] - risks.found[second]
-    both = risks.variances()
-    seen = both[first] + both[second] - 2 * crossed[first[0], second[0]]
+    crossed = risks.covariances(plain=bool((first[0] == first[1]).all()))
+    variances = risks.variances()
+    seen = variances[first] + variances[second] - 2 * crossed[first[0], second[0]]
     errors = np.sqrt(np.maximum(seen, risks.least[first] + risks.least[second]))
     counted = judged & (errors > 0)
     counted = counted if counted.any() else errors > 0
-    sizes, share = np.zeros(len(gaps)), 1 - (1 - level) / min(max(counted.sum(), 1), MOST_SCALES)
-    largest = np.zeros(len(drawn.risks))
-    step = max(1, _PAIRS // len(drawn.risks))
-    for start in range(0, len(gaps), step):
-        at = slice(start, start + step)
-        ratios = _permuted_ratios(drawn, _at(first, at), _at(second, at))  # [R, P]
-        sizes[at] = np.quantile(ratios, share, axis=0, method="higher")
-        scaled = ratios / np.maximum(sizes[at], np.finfo(np.float32).tiny)
-        largest = np.maximum(largest, (scaled * counted[at]).max(1))
+    share = 1 - (1 - level) / min(max(counted.sum(), 1), MOST_SCALES)
+    ratios = _permuted_ratios(drawn, first, second)  # [R, P]
+    sizes = np.quantile(ratios, share, axis=0, method="higher")
+    ratios /= np.maximum(sizes, _TINY)
+    largest = (ratios * counted).max(1)
     half = np.quantile(largest, level, method="higher") * sizes * errors
-    return ResampledGaps(gaps, errors, gaps[:, None] + half[:, None] * [-1, 1])
-
-
-def _at(entries: Entries, indices: slice) -> Entries:
-    return entries[0][indices], entries[1][indices]
+    return gaps, errors, gaps[:, None] + half[:, None] * [-1, 1]
 
 
 def _weighted_means(
@@ -186,9 +159,10 @@ def _weighted_means(
     return means, np.maximum(spread, 0) * len(shares) / max(len(shares) - 1, 1)
 
 
-def _permuted_ratios(drawn: PermutedRisks, first: Entries, second: Entries) -> np.ndarray:
+def _permuted_ratios(drawn: np.ndarray, first: Entries, second: Entries) -> np.ndarray:
     """Return |gap*| / SE*, `[R, P]`."""
-    gaps = drawn.risks[:, *first] - drawn.risks[:, *second]
-    squares = drawn.variances[:, *first] + drawn.variances[:, *second]
-    squares = np.maximum(squares, drawn.least[:, *first] + drawn.least[:, *second])
-    return np.abs(gaps) / np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))
+    risks, variances, least = drawn
+    gaps = risks[:, *first] - risks[:, *second]
+    squares = variances[:, *first] + variances[:, *second]
+    squares = np.maximum(squares, least[:, *first] + least[:, *second])
+    return np.abs(gaps) / np.sqrt(np.maximum(squares, _TINY))

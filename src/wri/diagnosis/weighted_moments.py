@@ -17,14 +17,6 @@ from wri.errors import InputError, check_option
 ClosedForm = Literal["density", "ratio", "uniform"]
 
 
-class MomentDifferences(NamedTuple):
-    """Differences of the two sides of each pair i < j, in units of the pair's E[α y²]."""
-
-    second: np.ndarray  # [..., P, d, d], (Σ_ij − Σ_ji) / c
-    cross: np.ndarray  # [..., P, d], (κ_ij − κ_ji) / c
-    target: np.ndarray  # [..., P], (c_ij − c_ji) / c
-
-
 class WeightedMoments(NamedTuple):
     """Weighted second moments of pairs of environments.
 
@@ -63,15 +55,19 @@ class WeightedMoments(NamedTuple):
             f"{self.cross.shape[-1]} columns."
         )
 
-    def differences(self) -> MomentDifferences:
+    def differences(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the relative differences of the two sides of each pair.
 
         Relative differences do not depend on the unit of the weights.
 
         Returns
         -------
-        differences : MomentDifferences
-            Differences per pair i < j.
+        second : ndarray of shape (..., P, d, d)
+            (Σ_ij − Σ_ji) / c of each pair i < j, c the mean of c_ij and c_ji.
+        cross : ndarray of shape (..., P, d)
+            (κ_ij − κ_ji) / c.
+        target : ndarray of shape (..., P)
+            (c_ij − c_ji) / c.
 
         Raises
         ------
@@ -80,19 +76,17 @@ class WeightedMoments(NamedTuple):
         """
         first, other = np.triu_indices(self.environments, 1)
         scale = (self.target[..., first, other] + self.target[..., other, first]) / 2  # [..., P]
-        if not (np.isfinite(scale).all() and (scale > 0).all()):
-            pair = np.argwhere(~(np.isfinite(scale) & (scale > 0)))[0][-1]
+        empty = np.argwhere(~(np.isfinite(scale) & (scale > 0)))
+        if len(empty):
+            pair = empty[0][-1]
             raise InputError(
                 f"environments {first[pair] + 1} and {other[pair] + 1} have no weight in common: "
                 "leave one out, or choose weights under which they overlap"
             )
-        return MomentDifferences(
-            (self.second[..., first, other, :, :] - self.second[..., other, first, :, :])
-            / scale[..., None, None],
-            (self.cross[..., first, other, :] - self.cross[..., other, first, :])
-            / scale[..., None],
-            (self.target[..., first, other] - self.target[..., other, first]) / scale,
-        )
+        second = self.second[..., first, other, :, :] - self.second[..., other, first, :, :]
+        cross = self.cross[..., first, other, :] - self.cross[..., other, first, :]
+        target = self.target[..., first, other] - self.target[..., other, first]
+        return second / scale[..., None, None], cross / scale[..., None], target / scale
 
     def gaps(self, weights: np.ndarray) -> np.ndarray:  # [..., d] -> [..., P]
         """Return the relative gaps of the predictor wᵀx.
