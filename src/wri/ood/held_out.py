@@ -30,6 +30,8 @@ from wri.ood.evidence import equal_shares
 
 NEIGHBOURS = 10  # smallest k; the square root of the known rows if that is larger
 USUAL_BEYOND = 0.01  # α
+Window = tuple[np.ndarray, np.ndarray]
+"""Start and end of the near rows among the sorted known rows, both `[n]`."""
 
 
 class HeldOutRows(NamedTuple):
@@ -62,13 +64,6 @@ def sorting_number(predictions: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
     return predictions[:, 1] if classes == 2 else entr(predictions).sum(1)
 
 
-class NearRows(NamedTuple):
-    """Near rows among the sorted known rows, per row: from `start` up to `end`."""
-
-    start: np.ndarray  # [n]
-    end: np.ndarray  # [n]
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExpectedLoss:
     """Expected loss m(f) from known rows, sorted by their predictions."""
@@ -92,32 +87,27 @@ class ExpectedLoss:
             k=min(len(order), max(NEIGHBOURS, round(len(order) ** 0.5))),
         )
 
-    def near(self, predictions: np.ndarray) -> NearRows:  # [n, C]
+    def near(self, predictions: np.ndarray) -> Window:  # [n, C]
         """Return the near rows of each prediction."""
         at = sorting_number(predictions)
         first, last = (np.searchsorted(self.numbers, at, side) for side in ("left", "right"))
         start = ((first + last) // 2 - self.k // 2).clip(0, len(self.numbers) - self.k)
-        return NearRows(np.minimum(start, first), np.maximum(start + self.k, last))
+        return np.minimum(start, first), np.maximum(start + self.k, last)
 
-    def mean(self, window: NearRows, values: np.ndarray) -> np.ndarray:  # [n], [n_known] -> [n]
+    def mean(self, window: Window, values: np.ndarray) -> np.ndarray:  # [n], [n_known] -> [n]
         """Return means of the near rows' values, weighted by their shares."""
-        mass, total = (_cumulated(part) for part in (self.shares, self.shares * values))
-        return _between(total, window) / _between(mass, window)
+        return _sums(self.shares * values, window) / _sums(self.shares, window)
 
-    def weights(self, window: NearRows) -> np.ndarray:  # [n_known]
+    def weights(self, window: Window) -> np.ndarray:  # [n_known]
         """Return W_j, the weight of each known row in the mean of m over the rows."""
-        each = 1 / _between(_cumulated(self.shares), window)
-        ends = len(self.shares) + 1
-        steps = np.bincount(window.start, each, ends) - np.bincount(window.end, each, ends)
+        each, ends = 1 / _sums(self.shares, window), len(self.shares) + 1
+        steps = np.bincount(window[0], each, ends) - np.bincount(window[1], each, ends)
         return self.shares * steps.cumsum()[:-1].clip(0) / len(each)
 
 
-def _cumulated(values: np.ndarray) -> np.ndarray:  # [n] -> [n + 1]
-    return np.concatenate([[0.0], values.cumsum()])
-
-
-def _between(cumulated: np.ndarray, window: NearRows) -> np.ndarray:
-    return cumulated[window.end] - cumulated[window.start]
+def _sums(values: np.ndarray, window: Window) -> np.ndarray:  # [n_known] -> [n]
+    cumulated = np.concatenate([[0.0], values.cumsum()])
+    return cumulated[window[1]] - cumulated[window[0]]
 
 
 class ColumnRanges(NamedTuple):

@@ -5,17 +5,17 @@ from pathlib import Path
 
 from wri.paper.results.origin import describe_origin
 from wri.paper.results.result import FAR, QUICK, Result, ResultCell, ResultTable
-from wri.report.blocks import (
+from wri.report.page import (
     Block,
-    BulletList,
     CommandBlock,
     Page,
     PageCell,
     PagePicture,
     PageTable,
     Section,
+    read_description,
+    write_page,
 )
-from wri.report.page import read_description, write_page
 
 
 def write_results(
@@ -54,7 +54,7 @@ def write_results(
 
 def _missing_section(missing: Mapping[str, str]) -> Section:
     lines = [f"{names}: {remedy}" for names, remedy in missing.items()]
-    return Section(title="Not computed: data are missing", blocks=[BulletList(lines)])
+    return Section(title="Not computed: data are missing", blocks=[lines])
 
 
 def _section(result: Result, about: str) -> Section:
@@ -65,7 +65,7 @@ def _section(result: Result, about: str) -> Section:
         *(_table(table) for table in result.tables),
     ]
     if result.notes:
-        blocks.append(BulletList(result.notes))
+        blocks.append(result.notes)
     return Section(title=result.experiment, blocks=blocks)
 
 

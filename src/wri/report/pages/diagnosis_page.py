@@ -1,6 +1,6 @@
 """Report page of a diagnosis: each question with a sentence, a figure and a table."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from wri.diagnosis.inputs import listed
 from wri.errors import shorten
 from wri.evaluation.diagnosing import Answer
 from wri.number_text import write_number
-from wri.report.blocks import Block, Page, PageCell, PagePicture, PageTable, Section, make_card
+from wri.report.page import Block, Page, PageCell, PagePicture, PageTable, Section, make_card
 
 MOST_LINES = 40  # of a table
 LIMITS = (
@@ -136,7 +136,7 @@ def next_step(answers: Mapping[str, Answer], command: str) -> str:
 
 def build_diagnosis_page(
     title: str,
-    facts: Sequence[tuple[str, str]],
+    facts: Mapping[str, str],
     answers: Mapping[str, Answer],
     command: str,
     next_command: str,
