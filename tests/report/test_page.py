@@ -196,19 +196,6 @@ def test_equal_figures_are_equal_files(tmp_path):
         assert one.read_bytes() == other.read_bytes()
 
 
-def test_figures_are_described_by_titles_axes_and_legends():
-    with style.figure(4, 2) as drawn:
-        left, right = drawn.subplots(1, 2)
-        left.set(title="overlap", xlabel="towards", ylabel="rows of")
-        right.plot([0, 1], label="WRI")
-        right.legend()
-        drawn.colorbar(left.imshow(np.eye(2)), ax=left)
-    assert style.describe(drawn) == (
-        "2 panels. Panel 1, “overlap”, horizontal axis “towards”, vertical axis “rows of”. "
-        "Panel 2, legend: WRI."
-    )
-
-
 def test_thumbnails_are_small():
     small = Image.open(BytesIO(make_thumbnail(Image.new("RGB", (200, 400)), 100)))
     assert (small.format, small.size) == ("JPEG", (50, 100))

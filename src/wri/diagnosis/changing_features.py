@@ -217,8 +217,8 @@ class ChangingFeatures(Diagnosis):
     def plot(self, most: int = 20, ax: "Axes | None" = None) -> "Figure":
         """Draw the slopes per environment ± two standard errors, the largest change on top.
 
-        Beyond six environments a band shows the middle half of the slopes and each environment is a
-        dot; the smallest and the largest have error bars.
+        Beyond six environments a band shows the middle half of the slopes, and each environment is
+        a dot without its error.
 
         Parameters
         ----------
@@ -254,7 +254,8 @@ class ChangingFeatures(Diagnosis):
         style.name_lines(axes, [self._label(k, widest[k]) for k in shown])
         for text, k in zip(axes.get_yticklabels(), shown, strict=True):
             text.set_color(style.VERMILLION if self.is_flagged[k] else style.BLACK)
-        axes.set_xlabel(f"slope, {self.unit}\n(± 2 standard errors)")
+        bars = "\n(± 2 standard errors)" if known else ""
+        axes.set_xlabel(f"slope, {self.unit}{bars}")
         hidden = len(self.names) - len(shown)
         title = ["★ changes by more than chance"]
         title += [] if known else [f"one dot per site ({number}), band: middle half"]
@@ -277,24 +278,15 @@ class ChangingFeatures(Diagnosis):
             )
 
     def _draw_all(self, axes: "Axes", shown: np.ndarray) -> None:
-        """Draw dots, sorted per feature; error bars at the extremes end with the axis."""
-        seen = self.slopes[self.widest()[shown], :, shown]
-        low, high = np.nanmin(seen), np.nanmax(seen)
-        margin = 0.25 * max(high - low, 1e-9)
-        axes.set_xlim(low - margin, high + margin)
+        """Draw one dot per environment, sorted per feature, and a band of the middle half."""
         for line, k in enumerate(shown):
-            slopes, errors = (x[self.widest()[k], :, k] for x in (self.slopes, self.errors))
-            order = np.argsort(slopes)[: np.isfinite(slopes).sum()]
-            heights = line + np.linspace(-0.32, 0.32, len(order))
-            low, high = np.nanquantile(slopes, [0.25, 0.75])
+            slopes = np.sort(self.slopes[self.widest()[k], :, k])
+            slopes = slopes[np.isfinite(slopes)]
+            heights = line + np.linspace(-0.32, 0.32, len(slopes))
+            low, high = np.quantile(slopes, [0.25, 0.75])
             axes.fill_betweenx([line - 0.4, line + 0.4], low, high, color=style.SKY, alpha=0.35)
             colour = style.VERMILLION if self.is_flagged[k] else style.BLACK
-            axes.scatter(slopes[order], heights, 5, colour, linewidths=0, zorder=3)
-            ends = order[[0, -1]]
-            reach = 2 * errors[ends]
-            axes.errorbar(
-                slopes[ends], heights[[0, -1]], xerr=reach, fmt="none", elinewidth=0.7, color=colour
-            )
+            axes.scatter(slopes, heights, 5, colour, linewidths=0, zorder=3)
 
     def _label(self, column: int, contrast: int) -> str:
         among = f"\n({short(self.contrasts[contrast])})" if len(self.contrasts) > 1 else ""

@@ -43,9 +43,15 @@ from wri.diagnosis.inputs import (
     short,
     standardised,
 )
-from wri.diagnosis.losses import model_losses
-from wri.diagnosis.position import EXACT, GeneralPosition, general_position, smallest_spurious_gap
-from wri.diagnosis.weighted_moments import WeightedMoments, empirical_moments
+from wri.diagnosis.losses import loss_unit, model_losses
+from wri.diagnosis.position import (
+    EXACT,
+    GeneralPosition,
+    WeightedMoments,
+    empirical_moments,
+    general_position,
+    smallest_spurious_gap,
+)
 from wri.diagnosis.weights import environment_logs, row_weights
 from wri.errors import InputError
 from wri.number_text import write_loss, write_percent
@@ -304,7 +310,7 @@ def _shuffle(
     found, unit = {}, ""
     for name, model in models.items():
         before, after = (model_losses(model, own, y) for own in (X, shuffled))
-        found[name], unit = float((after.losses - before.losses).mean()), before.unit
+        found[name], unit = float((after.losses - before.losses).mean()), loss_unit(model)
     return found, unit
 
 

@@ -43,7 +43,11 @@ class ModelLosses(NamedTuple):
     losses: np.ndarray  # [n]
     expected: np.ndarray  # [n]
     variance: np.ndarray  # [n]
-    unit: str
+
+
+def loss_unit(model: Any) -> str:
+    """Return the unit of a model's losses."""
+    return "nats" if hasattr(model, "predict_proba") else VARIANCE
 
 
 def model_losses(model: Any, X: Any, y: Any) -> ModelLosses:
@@ -60,7 +64,7 @@ def model_losses(model: Any, X: Any, y: Any) -> ModelLosses:
     if predicted.shape != target.shape:
         raise InputError(f"model must predict one number per row, not the shape {predicted.shape}")
     losses, unknown = np.square(predicted - target) / target.var(), np.zeros(len(target))
-    return ModelLosses(predicted[:, None], losses, unknown, unknown, VARIANCE)
+    return ModelLosses(predicted[:, None], losses, unknown, unknown)
 
 
 def _classified(model: Any, X: Any, y: Any) -> ModelLosses:
@@ -81,7 +85,7 @@ def _classified(model: Any, X: Any, y: Any) -> ModelLosses:
     expected = (probabilities * each).sum(1)
     variance = (probabilities * np.square(each - expected[:, None])).sum(1)
     losses = each[np.arange(len(index)), index]
-    return ModelLosses(odds[:, :-1] - odds[:, -1:], losses, expected, variance, "nats")
+    return ModelLosses(odds[:, :-1] - odds[:, -1:], losses, expected, variance)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -173,6 +177,8 @@ def compare_left_out(
 ) -> LeftOutLosses:
     """Compare the losses of two models at environments left out in turn."""
     classes = is_classifier(before[0])
+    if classes != is_classifier(after[0]):
+        raise InputError("model and against must both be classifiers or both be regressors")
     target = np.asarray(y) if classes else numbers(np.asarray(y))
     losses = [_losses_left_out(*own, target, environments) for own in (before, after)]
     scale = 1.0 if classes else float(np.var(target))
@@ -181,7 +187,7 @@ def compare_left_out(
         before=losses[0] / scale,
         after=losses[1] / scale,
         model=name,
-        unit="nats" if classes else VARIANCE,
+        unit=loss_unit(before[0]),
     )
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import is_classifier
 
 from wri.diagnosis.inputs import (
     Diagnosis,
@@ -23,7 +22,7 @@ from wri.diagnosis.inputs import (
     refuse_weights,
     short_labels,
 )
-from wri.diagnosis.losses import LeftOutLosses, advise, compare_left_out, model_losses
+from wri.diagnosis.losses import LeftOutLosses, advise, compare_left_out, loss_unit, model_losses
 from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP
 from wri.diagnosis.resampled_risks import compare, weighted_risks
 from wri.diagnosis.weights import environment_logs, overlap_logs, pair_overlap
@@ -318,11 +317,8 @@ def risk_gaps(
     seen = said.outputs if by_outputs else _read_columns(on, len(said.losses))
     left_out = None
     if against is not None:
-        if is_classifier(model) != is_classifier(against):
-            raise InputError("model and against must both be classifiers or both be regressors")
-        left_out = compare_left_out(
-            (model, X), (against, X), y, environments, type(against).__name__
-        )
+        name = type(against).__name__
+        left_out = compare_left_out((model, X), (against, X), y, environments, name)
     logs = environment_logs(seen, environments, seed=seed, block=block)
     logs = overlap_logs(logs, environments.number)
     cells = make_cells(environments, block, seed=seed)
@@ -348,7 +344,7 @@ def risk_gaps(
         overlap=overlap,
         level=level,
         on="outputs" if by_outputs else "given",
-        unit=said.unit,
+        unit=loss_unit(model),
         left_out=left_out,
     )
 

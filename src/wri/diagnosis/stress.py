@@ -23,7 +23,7 @@ from wri.diagnosis.inputs import (
     read_target,
     refuse_weights,
 )
-from wri.diagnosis.losses import model_losses
+from wri.diagnosis.losses import loss_unit, model_losses
 from wri.errors import InputError, shorten
 from wri.futures import REVERSED, source_rows
 from wri.number_text import write_number
@@ -235,9 +235,9 @@ def stress_test(
     indices = find_columns(columns, labels, "columns")
     by_class = holds_classes(target, classes)
     target = target if by_class else numbers(target)
-    said = [model_losses(model, table, y) for model in named.values()]
     losses = np.zeros((len(named), 3, len(environments.labels)))
-    losses[:, 0] = [_site_means(own.losses, environments) for own in said]
+    for m, model in enumerate(named.values()):
+        losses[m, 0] = _site_means(model_losses(model, table, y).losses, environments)
     random = np.random.default_rng(seed)
     for _ in range(draws):
         broken, turned = np.arange(len(target)), np.arange(len(target))  # whose columns a row gets
@@ -252,7 +252,7 @@ def stress_test(
                 losses[m, r] += own / draws
     stuck = [e for e, rows in enumerate(environments.rows) if (turned[rows] == rows).all()]
     losses[:, 2, stuck] = np.nan
-    unit = said[0].unit
+    unit = loss_unit(next(iter(named.values())))
     return StressTest(
         models=tuple(named),
         columns=tuple(str(labels[k]) for k in indices),

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
-DESCRIPTION = ".//{http://purl.org/dc/elements/1.1/}description"
 
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
@@ -236,11 +235,6 @@ def inline_svg(figure: "Figure | Path", prefix: str, title: str, description: st
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", XLINK)
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def read_description(path: Path) -> str:
-    """Return the description in an SVG file; empty if there is none."""
-    return ElementTree.fromstring(path.read_text("utf-8")).findtext(DESCRIPTION, "").strip()
 
 
 def _prefix_ids(root: ElementTree.Element, prefix: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 from warnings import catch_warnings, filterwarnings
 
 import numpy as np
@@ -27,7 +27,6 @@ from wri.registry import YELLOW as YELLOW
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.legend import Legend
 
 ALGORITHM_COLOURS = {name: entry.colour for name, entry in ALGORITHMS.items()}
 ALGORITHM_NAMES = {name: entry.label for name, entry in ALGORITHMS.items()}
@@ -49,7 +48,6 @@ _STYLE: dict[Any, Any] = {
 }
 NARROW = 4.4
 """Width in inches of figures that a phone shows without scrolling; panels are stacked."""
-_SIDES: tuple[Literal["left", "center", "right"], ...] = ("left", "center", "right")
 
 
 @contextmanager
@@ -106,8 +104,7 @@ def save(drawn: "Figure", folder: Path, name: str) -> list[Path]:
     from matplotlib import rc_context
 
     folder.mkdir(parents=True, exist_ok=True)
-    described = {"Date": None, "Description": describe(drawn)}
-    metadata = {"png": {}, "pdf": {"CreationDate": None}, "svg": described}
+    metadata = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
     with rc_context(_STYLE):
         for kind, about in metadata.items():
             drawn.savefig(folder / f"{name}.{kind}", metadata=about)
@@ -128,26 +125,3 @@ def as_svg(drawn: "Figure") -> str:
         # `savefig` would draw it twice
         FigureCanvasSVG(drawn).print_svg(file, metadata={"Date": None})
     return file.getvalue()
-
-
-def describe(drawn: "Figure") -> str:
-    """Describe titles, axes and legends in words, as the start of a text alternative."""
-    panels = [axes for axes in drawn.axes if axes.get_label() != "<colorbar>"]
-    parts = [f"{len(panels)} panels."] if len(panels) > 1 else []
-    for number, axes in enumerate(panels, 1):
-        title = " ".join(filter(None, (axes.get_title(side) for side in _SIDES)))
-        said = [
-            f"Panel {number}" if len(panels) > 1 else "",
-            f"“{title}”" if title else "",
-            f"horizontal axis “{axes.get_xlabel()}”" if axes.get_xlabel() else "",
-            f"vertical axis “{axes.get_ylabel()}”" if axes.get_ylabel() else "",
-            _entries(axes.get_legend()),
-        ]
-        parts += [", ".join(filter(None, said)) + "."] if any(said) else []
-    parts += [f"For all, {_entries(legend)}." for legend in drawn.legends]
-    return " ".join(" ".join(parts).split())
-
-
-def _entries(legend: "Legend | None") -> str:
-    names = [text.get_text() for text in legend.get_texts()] if legend else []
-    return f"legend: {', '.join(names)}" if names else ""

@@ -30,11 +30,13 @@ from matplotlib.figure import Figure
 
 from wri.diagnosis.position import (
     EXACT,
+    ClosedForm,
+    WeightedMoments,
+    gaussian_moments,
     least_squares,
     smallest_singular_value,
     smallest_spurious_gap,
 )
-from wri.diagnosis.weighted_moments import ClosedForm, WeightedMoments, gaussian_moments
 from wri.paper.experiments import ExperimentTask
 from wri.paper.results.result import Result, ResultCell, make_line
 from wri.paper.simulations import LinearGaussian

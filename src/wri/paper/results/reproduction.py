@@ -13,7 +13,6 @@ from wri.report.page import (
     PagePicture,
     PageTable,
     Section,
-    read_description,
     write_page,
 )
 
@@ -61,17 +60,12 @@ def _section(result: Result, about: str) -> Section:
     drawn = [path for path in result.figures if path.suffix == ".svg"]
     blocks: list[Block] = [
         f"{about[:1].upper()}{about[1:]}. {result.what_is_shown} {result.seconds:.1f} s.",
-        *(_picture(path, result.experiment, about) for path in drawn),
+        *(PagePicture(figure=path, alternative=f"{result.experiment}: {about}.") for path in drawn),
         *(_table(table) for table in result.tables),
     ]
     if result.notes:
         blocks.append(result.notes)
     return Section(title=result.experiment, blocks=blocks)
-
-
-def _picture(path: Path, name: str, about: str) -> PagePicture:
-    described = f"{name}: {about}. {read_description(path)}".strip()
-    return PagePicture(figure=path, alternative=described)
 
 
 def _table(table: ResultTable) -> PageTable:

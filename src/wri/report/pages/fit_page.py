@@ -31,12 +31,12 @@ from wri.report.page import (
     make_card,
     make_thumbnail,
 )
+from wri.report.pages.diagnosis_page import answer_blocks, slope_table
 from wri.report.style import figure_of
 
 SEEN = {"outputs": "the predictor's outputs", "phi": "its last hidden layer", "x": "the columns"}
 MOST_EFFECTS = 15  # columns in the table of effects
 MOST_COLUMNS = 200  # in the table of columns
-MOST_SITES = 30  # in tables with a line per site and a column per site or column
 RAREST = 12  # pictures that are shown
 LIMITS = (
     "It predicts what was measured in the past, not the effect of an intervention.",
@@ -228,28 +228,10 @@ def _coverage(fit: TableFit, held: HeldOutScores) -> Section:
 
 
 def _sites(answers: Mapping[str, Answer], sampled: int | None) -> Section:
-    title = "What the sites have in common"
-    if "overlap" not in answers:
-        return Section(title=title, blocks=[])
-    overlap = answers["overlap"]
-    note = "" if sampled is None else f" (From {sampled:,} rows drawn at random.)"
-    blocks: list[Block] = [overlap.meaning + note]
-    if overlap.answered:
-        figure, found = overlap.result.plot(), overlap.result
-        caption = "Overlap of sites"
-        blocks.append(PagePicture(figure=figure, alternative=overlap.meaning, caption=caption))
-        if len(found.labels) <= MOST_SITES:
-            names = [str(label) for label in found.labels]
-            table = PageTable(
-                caption="Overlap of each pair of sites (1: the same cases, 0: none in common)",
-                columns=["site", *names],
-                rows=[
-                    [name, *(f"{value:.2f}" for value in row)]
-                    for name, row in zip(names, found.overlap, strict=True)
-                ],
-            )
-            blocks.append(table)
-    return Section(title=title, blocks=blocks)
+    blocks = [*answer_blocks(answers["overlap"])] if "overlap" in answers else []
+    if blocks and sampled is not None:
+        blocks.insert(1, f"From {sampled:,} rows drawn at random.")
+    return Section(title="What the sites have in common", blocks=blocks)
 
 
 def _changes(fit: TableFit) -> Section:
@@ -258,19 +240,7 @@ def _changes(fit: TableFit) -> Section:
     if fit.slopes is not None:
         figure, text = fit.slopes.plot(), fit.verdict.sentence
         blocks.append(PagePicture(figure=figure, alternative=text, caption="Slopes by site"))
-        sites, changes = [str(name) for name in fit.slopes.environments], fit.verdict.changes
-        if changes and len(sites) <= MOST_SITES:
-            slopes = [[write_number(c.slopes.get(name, np.nan)) for c in changes] for name in sites]
-            table = PageTable(
-                caption=f"Slopes of flagged columns, in {changes[0].unit}",
-                columns=[fit.verdict.word.one, *(c.encoded for c in changes)],
-                rows=[
-                    *([name, *own] for name, own in zip(sites, slopes, strict=True)),
-                    ["P", *(write_number(c.p) for c in changes)],
-                ],
-                summary=1,
-            )
-            blocks.append(table)
+        blocks.append(slope_table(fit.slopes, fit.verdict.changes))
     return Section(title=f"Columns whose relation to '{fit.rows.target}' changes", blocks=blocks)
 
 
