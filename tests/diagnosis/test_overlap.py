@@ -109,9 +109,9 @@ def test_no_row_is_weighed_by_a_fit_that_has_seen_it(monkeypatch, sizes, block_s
 def test_logs_are_of_shares_and_do_not_depend_on_units():
     z = np.random.default_rng(4).normal(size=(60, 2))
     environments = number_environments(np.repeat(["a", "b", "c"], 20), "groups", 60)
-    logs = environment_logs(z, environments, folds=2)
+    logs = environment_logs(z, environments)
     assert np.allclose(np.exp(logs).sum(1), 1)
-    other = environment_logs(z * [1e3, 1e-3] + 7, environments, folds=2)
+    other = environment_logs(z * [1e3, 1e-3] + 7, environments)
     assert np.allclose(other, logs, atol=1e-3)
 
 
@@ -155,8 +155,6 @@ def test_what_cannot_be_compared_is_refused():
         environment_overlap(x, ["Bonn", "Bonn", "Ulm", "Bonn", "Bonn"])
     with pytest.raises(InputError, match="one environment"):
         environment_overlap(x, ["Bonn"] * 5)
-    with pytest.raises(InputError, match="folds must be at least 2, not 1"):
-        environment_logs(x, number_environments([0, 0, 0, 1, 1], "groups", 5), folds=1)
 
 
 def by_hand(labels, shared, worth=100.0, p=0.01):

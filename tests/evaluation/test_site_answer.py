@@ -57,7 +57,6 @@ def new_site(n=100, **changes):
         loss=GOOD,
         measure="log-loss",
         predictions=np.array([0.4, 0.6]),
-        training_predictions=None,
         evidence_on="outputs",
         columns=("age", "dose"),
         beyond=np.zeros(2),

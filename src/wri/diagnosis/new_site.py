@@ -85,8 +85,6 @@ class NewSite(Diagnosis):
         Name of the loss.
     predictions : ndarray of shape (C,)
         Mean prediction at the new site: class probabilities, or one number.
-    training_predictions : ndarray of shape (C,) or None
-        Mean prediction of the held-out rows.
     evidence_on : str
         What the verdicts see of a row.
     columns : tuple of str
@@ -108,7 +106,6 @@ class NewSite(Diagnosis):
     loss: SiteLoss | None  # None where rows are too few
     measure: str  # what the loss is
     predictions: np.ndarray  # [C], mean at the new site: class probabilities, or a number
-    training_predictions: np.ndarray | None  # [C], mean of held-out rows
     evidence_on: str  # what verdicts see
     columns: tuple[str, ...]  # [D]
     beyond: np.ndarray  # [D], share of the rows beyond the column's range in training
@@ -312,7 +309,6 @@ def describe_new_site(
             f"{len(predictions)} row is not enough to describe a site; use verdict for single rows"
         )
     refuse_infinite(predictions)
-    held_out = len(known.losses) > 0
     shares = beyond.mean(0)
     strange = beyond[:, flag_columns(shares, len(beyond))].any(1)
     supported = float((judged.verdicts[strange] == "supported").sum())
@@ -326,7 +322,6 @@ def describe_new_site(
         loss=expect_loss(known, left_out, predictions, level),
         measure="log-loss" if predictions.shape[1] > 1 else "squared error",
         predictions=predictions.mean(0),
-        training_predictions=known.shares @ known.predictions if held_out else None,
         evidence_on=evidence_on,
         columns=columns,
         beyond=shares,

@@ -37,7 +37,6 @@ target. Values are divided by √pairs: 0.1 is a tenth of the risk of predicting
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import comb
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -47,7 +46,6 @@ from wri.diagnosis.weights import check_environments, check_shape
 from wri.errors import InputError, check_option
 from wri.number_text import write_number
 
-Gammas = Literal["common", "pair"]
 ClosedForm = Literal["density", "ratio", "uniform"]
 
 EXACT = 1e-9
@@ -85,12 +83,8 @@ class WeightedMoments(NamedTuple):
         return int(self.target.shape[-1])
 
     def __repr__(self) -> str:
-        sets = int(np.prod(self.target.shape[:-2]))
-        of = f"{sets} sets of " if sets > 1 else ""
-        return (
-            f"Weighted moments of {of}{self.environments} environments and "
-            f"{self.cross.shape[-1]} columns."
-        )
+        columns = self.cross.shape[-1]
+        return f"Weighted moments of {self.environments} environments and {columns} columns."
 
     def differences(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the relative differences of the two sides of each pair.
@@ -322,7 +316,7 @@ class GeneralPosition(Diagnosis):
         Smallest singular value of M.
     x : ndarray of shape (d_spu,)
         Direction of this value, of length one in the features' units.
-    gamma : ndarray of shape (1,) or (P,)
+    gamma : ndarray of shape (1,)
         γ of this value.
     spurious_gap : float
         Smallest gap of a predictor with w_spu ≠ 0.
@@ -354,20 +348,10 @@ class GeneralPosition(Diagnosis):
     spurious: int  # d_spu
     singular_value: float  # M's smallest, at
     x: np.ndarray  # [d_spu], of length one in the features' own units, and
-    gamma: np.ndarray  # [1], or [P] with one γ per pair
+    gamma: np.ndarray  # [1]
     spurious_gap: float  # the smallest of a predictor with w_spu ≠ 0, and
     spurious_predictor: np.ndarray  # [d], that predictor
     tolerance: float
-
-    @property
-    def enough_by_theorem(self) -> bool:
-        """Whether `|E| > d_spu`."""
-        return self.environments > self.spurious
-
-    @property
-    def enough_by_definition(self) -> bool:
-        """Whether C(k, 2) > 2 d_spu."""
-        return comb(self.environments, 2) > 2 * self.spurious
 
     @property
     def holds(self) -> bool:
@@ -403,7 +387,6 @@ class GeneralPosition(Diagnosis):
 def general_position(
     moments: WeightedMoments,
     spurious: Sequence[int],
-    gammas: Gammas = "common",
     starts: int = 50,
     seed: int = 0,
     tolerance: float = EXACT,
@@ -416,9 +399,6 @@ def general_position(
         Moments of one set of environments, from `gaussian_moments` or `empirical_moments`.
     spurious : sequence of int
         Columns assumed spurious; the others are invariant.
-    gammas : {"common", "pair"}, default="common"
-        "common": one γ, as the paper defines it. "pair": a free γ per pair, with which no
-        environments are in general position.
     starts : int, default=50
         Number of random starts of each search.
     seed : int, default=0
@@ -451,7 +431,7 @@ def general_position(
     """
     if moments.target.ndim != 2:
         raise InputError("general_position takes one set of environments: moments [k, k, ...]")
-    singular_value, x, gamma = smallest_singular_value(moments, spurious, gammas, starts, seed)
+    singular_value, x, gamma = smallest_singular_value(moments, spurious, starts, seed)
     gap, predictor = smallest_spurious_gap(moments, spurious, starts, seed)
     return GeneralPosition(
         environments=moments.environments,
@@ -469,18 +449,17 @@ def general_position(
 def smallest_singular_value(
     moments: WeightedMoments,
     spurious: Sequence[int],
-    gammas: Gammas = "common",
     starts: int = 50,
     seed: int = 0,
+    one_gamma: bool = True,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return M's smallest singular value over all x `[..., d_spu]` and γ `[..., 1 or P]`, and both.
 
-    The moments may have any leading axes.
+    The moments may have any leading axes. With a free γ per pair the value is always zero.
     """
-    check_option("gammas", gammas, get_args(Gammas))
     leading = moments.target.shape[:-2]
     quadratic, _, slope, units = _blocks(moments, spurious)
-    if gammas == "pair":
+    if not one_gamma:
         slope = np.eye(slope.shape[1])[:, :, None] * slope  # [N, P, P, d_spu]
     value, x, gamma = minimise(BilinearProblems(quadratic, slope, same=False), starts, seed)
     x = (units @ x[..., None])[..., 0]

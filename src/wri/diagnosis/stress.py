@@ -264,19 +264,18 @@ def stress_test(
 
 def _name_models(models: Any) -> dict[str, Any]:
     """Name models: given names, or names of classes, numbered if a class repeats."""
-    if isinstance(models, Mapping):
-        named = {str(name): model for name, model in models.items()}
-    else:
+    if not isinstance(models, Mapping):
         # a pipeline is a sequence of steps too, but one model
         single = hasattr(models, "predict") or not isinstance(models, Sequence)
-        named, kinds = {}, [type(model).__name__ for model in ([models] if single else models)]
-        for model in [models] if single else models:
-            kind = type(model).__name__
-            number = sum(name.startswith(kind) for name in named) + 1
-            named[kind if kinds.count(kind) == 1 else f"{kind} {number}"] = model
-    if not named:
+        models = [models] if single else models
+        kinds = [type(model).__name__ for model in models]
+        names = [
+            f"{kind} {k}" if kinds.count(kind) > 1 else kind for k, kind in enumerate(kinds, 1)
+        ]
+        models = dict(zip(names, models, strict=True))
+    if not models:
         raise InputError("models is empty; give at least one fitted model")
-    return named
+    return {str(name): model for name, model in models.items()}
 
 
 def _site_means(losses: np.ndarray, environments: Environments) -> np.ndarray:  # [n] -> [E]

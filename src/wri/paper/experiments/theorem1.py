@@ -245,7 +245,7 @@ def penalty_rows(d_spu: int, n: int, seed: int) -> list[ResultCell]:
 
 def position_rows(d_spu: int, draws: int, seed: int) -> list[ResultCell]:
     k, fewer = by_counts(d_spu), max(6, draws // 5)
-    pair = partial(smallest_singular_value, gammas="pair")
+    pair = partial(smallest_singular_value, one_gamma=False)
     values = {
         "ratio: rank": search(smallest_singular_value, "ratio", d_spu, k, draws, seed),
         "ratio: spurious": search(smallest_spurious_gap, "ratio", d_spu, k, draws, seed),
