@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from test_overlap import unreadable
 
-from wri.diagnosis import RiskGaps, resampled_risks, risk_gaps
+from wri.diagnosis import RiskGaps, risk_gaps
 from wri.errors import InputError
 
 SHIFTS = {"Aarhus": 0.0, "Bergen": 0.8, "Chur": 1.6}  # of the cause: nobody at Aarhus is severe
@@ -169,7 +169,7 @@ def test_draws_in_pieces_are_the_same_draws(monkeypatch):
     monkeypatch.setattr(MODULE, "environment_logs", true_logs)
     rows = hospitals(50)
     whole = risk_gaps(TrueModel(), rows, rows.y, rows.site, draws=30)
-    monkeypatch.setattr(resampled_risks, "_CHUNK", 1000)
+    monkeypatch.setattr(MODULE, "_CHUNK", 1000)
     pieces = risk_gaps(TrueModel(), rows, rows.y, rows.site, draws=30)
     assert np.allclose(whole.weighted_errors, pieces.weighted_errors)
 

@@ -25,8 +25,7 @@ from wri.errors import InputError
 from wri.moved import OldName
 from wri.number_text import write_number, write_percent, write_share
 from wri.ood.evidence import FAR, UNSURE, Evidence, RowEvidence
-from wri.ood.held_out import USUAL_BEYOND, ExpectedLoss, HeldOutRows, LeftOutSites
-from wri.ood.unseen import UnseenCells
+from wri.ood.held_out import USUAL_BEYOND, ExpectedLoss, HeldOutRows, LeftOutSites, UnseenCells
 from wri.report import style
 from wri.report.intervals import half_width
 from wri.rows import refuse_infinite
