@@ -19,7 +19,7 @@ from wri.evaluation.summary import FitSummary, attach_summary, read_summary
 from wri.ood.held_out import UnseenCells
 from wri.report.pages.site_page import build_site_page, loss_table, site_document
 
-GOOD = SiteLoss(training=0.4, new=0.45, low=0.3, high=0.6, level=0.95, effective_rows=200)
+GOOD = SiteLoss(training=0.4, new=0.45, low=0.3, high=0.6, level=0.95)
 SUMMARY = FitSummary(
     target="sick",
     site="hospital",

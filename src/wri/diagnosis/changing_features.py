@@ -49,7 +49,6 @@ from wri.diagnosis.inputs import (
     number_blocks,
     numbers,
     read_target,
-    refuse_weights,
     short,
     short_labels,
     standardised,
@@ -302,8 +301,6 @@ def changing_features(
     model: Any = None,
     draws: int = DRAWS,
     seed: int = 0,
-    *,
-    sample_weight: Any = None,
 ) -> ChangingFeatures:
     """Find features whose relation to y changes between environments, given the other features.
 
@@ -334,8 +331,6 @@ def changing_features(
         Number of bootstrap draws, at least 19.
     seed : int, default=0
         Seed of the bootstrap.
-    sample_weight : None, default=None
-        Refused. To give rows weights, repeat them and let `blocks` name the original row.
 
     Returns
     -------
@@ -345,8 +340,7 @@ def changing_features(
     Raises
     ------
     InputError
-        If y varies in fewer than two environments, `draws` is too small, or `sample_weight` is
-        given.
+        If y varies in fewer than two environments, or `draws` is too small.
 
     Examples
     --------
@@ -359,7 +353,6 @@ def changing_features(
     >>> changing_features(X, y, site, draws=99).ranking()["feature"].tolist()
     ['column 1', 'column 0']
     """
-    refuse_weights(sample_weight)
     if draws < 19:
         raise InputError(f"draws must be at least 19 for a level of 5 %, not {draws}")
     sites = read_sites(X, groups)

@@ -39,7 +39,6 @@ from wri.diagnosis.inputs import (
     move_columns,
     numbers,
     read_target,
-    refuse_weights,
     short,
     standardised,
 )
@@ -64,10 +63,6 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40_000
 """Largest number of rows; more are sampled."""
-THIN_ROWS = (
-    "rows must be independent, so do not repeat them; keep each with a probability in proportion "
-    "to its weight, kept = np.random.default_rng(0).random(len(X)) < weights / weights.max()"
-)
 SWEEPS = 50
 """Exchanges of each row's label, enough to forget the start."""
 
@@ -193,8 +188,6 @@ def design_position(
     permutations: int = 20,
     seed: int = 0,
     models: Mapping[str, Any] | None = None,
-    *,
-    sample_weight: Any = None,
 ) -> DesignPosition:
     """Test whether environments rule out linear predictors that use some columns.
 
@@ -215,8 +208,6 @@ def design_position(
         Seed of permutations and samples.
     models : mapping of str to model or None, default=None
         Fitted models by name whose increase of loss is measured with the columns shuffled.
-    sample_weight : None, default=None
-        Refused. To give rows weights, keep each row with a probability in proportion to its weight.
 
     Returns
     -------
@@ -226,7 +217,7 @@ def design_position(
     Raises
     ------
     InputError
-        If a column is unknown, constant or depends on others, or `sample_weight` is given.
+        If a column is unknown, constant or depends on others.
 
     References
     ----------
@@ -246,7 +237,6 @@ def design_position(
     >>> design_position(X, y, site, spurious=1, permutations=5).excludes_spurious
     True
     """
-    refuse_weights(sample_weight, THIN_ROWS)
     if permutations < 1:
         raise InputError(f"permutations must be at least 1, not {permutations}")
     sites = read_sites(X, groups)

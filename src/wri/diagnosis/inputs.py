@@ -20,11 +20,6 @@ MANY = 20
 """With more different whole numbers than this, the user says whether they are classes."""
 MOST_CELLS = 2000
 """Cells per environment beyond which blocks are merged."""
-REPEAT_ROWS = (
-    "repeat every row as often as it weighs, rows = np.repeat(np.arange(len(X)), weights) "
-    "(scale and round weights that are not whole numbers)"
-)
-REPEAT_BLOCKS = f"{REPEAT_ROWS}, and let blocks name the original row, blocks=rows"
 
 
 class Diagnosis:
@@ -75,12 +70,6 @@ def numbers(y: np.ndarray, why: str = "with classes=False") -> np.ndarray:
         return y.astype(float)
     except (TypeError, ValueError) as error:
         raise InputError(f"y must hold numbers {why} ({error})") from error
-
-
-def refuse_weights(sample_weight: Any, remedy: str = REPEAT_BLOCKS) -> None:
-    """Raise an error for weights of rows that names the remedy."""
-    if sample_weight is not None:
-        raise InputError(f"sample_weight is not supported here: {remedy}")
 
 
 def find_columns(asked: Any, labels: Sequence[Any], option: str) -> list[int]:

@@ -57,7 +57,6 @@ class SiteLoss:
     low: float | None  # of the interval; None where sites are too few, or were not left out
     high: float | None
     level: float
-    effective_rows: float  # held-out rows that it rests on
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -336,8 +335,7 @@ def expect_loss(
         return None
     curve = ExpectedLoss.of(known)
     near = curve.near(predictions)
-    effective = float(1 / np.square(curve.weights(near)).sum())
-    if effective < FEWEST:
+    if 1 / np.square(curve.weights(near)).sum() < FEWEST:  # effective rows
         return None
     expected = curve.mean(near, curve.losses)  # [n]
     new, low, high = float(expected.mean()), None, None
@@ -350,11 +348,5 @@ def expect_loss(
         spread = float(strayed.var(ddof=1)) * (1 + 1 / sites)
         half = half_width((spread + chance) ** 0.5, sites - 1, level)
         low, high = max(0.0, new - half), new + half
-    return SiteLoss(
-        training=float(known.shares @ known.losses),
-        new=new,
-        low=low,
-        high=high,
-        level=level,
-        effective_rows=effective,
-    )
+    training = float(known.shares @ known.losses)
+    return SiteLoss(training=training, new=new, low=low, high=high, level=level)

@@ -35,7 +35,6 @@ from wri.diagnosis.inputs import (
     listed,
     make_cells,
     number_blocks,
-    refuse_weights,
     short_labels,
 )
 from wri.diagnosis.weights import SmoothTerms, environment_logs, overlap_logs, pair_overlap
@@ -198,8 +197,6 @@ def environment_overlap(
     seed: int = 0,
     blocks: Iterable[Any] | None = None,
     permutations: int = 499,
-    *,
-    sample_weight: Any = None,
 ) -> Overlap:
     """Estimate the overlap of each pair of environments.
 
@@ -220,8 +217,6 @@ def environment_overlap(
         None: each row is its own block.
     permutations : int, default=499
         Number of permutations of blocks between environments.
-    sample_weight : None, default=None
-        Refused. To give rows weights, repeat them and let `blocks` name the original row.
 
     Returns
     -------
@@ -231,8 +226,7 @@ def environment_overlap(
     Raises
     ------
     InputError
-        If there are fewer than two environments, an environment cannot be split, or
-        `sample_weight` is given.
+        If there are fewer than two environments, or one cannot be split.
 
     Examples
     --------
@@ -243,7 +237,6 @@ def environment_overlap(
     >>> found.differ, bool(found.overlap[0, 1] > 0.9)
     (False, True)
     """
-    refuse_weights(sample_weight)
     x, _, environments = read_sites(X, groups)
     block = number_blocks(blocks, len(x))
     logs = environment_logs(x, environments, seed=seed, block=block)

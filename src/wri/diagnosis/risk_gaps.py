@@ -40,7 +40,6 @@ from wri.diagnosis.inputs import (
     listed,
     make_cells,
     number_blocks,
-    refuse_weights,
     short_labels,
 )
 from wri.diagnosis.losses import (
@@ -277,8 +276,6 @@ def risk_gaps(
     seed: int = 0,
     blocks: Iterable[Any] | None = None,
     against: Any = None,
-    *,
-    sample_weight: Any = None,
 ) -> RiskGaps:
     """Test whether the risks and weighted risks of a fitted model agree between environments.
 
@@ -311,8 +308,6 @@ def risk_gaps(
     against : estimator or None, default=None
         Another estimator, such as `WRIClassifier()`. Clones of both are fitted with each
         environment left out in turn; `left_out` holds their losses there.
-    sample_weight : None, default=None
-        Refused. To give rows weights, repeat them and let `blocks` name the original row.
 
     Returns
     -------
@@ -322,8 +317,7 @@ def risk_gaps(
     Raises
     ------
     InputError
-        If there are fewer than two environments, an option is out of range, or `sample_weight` is
-        given.
+        If there are fewer than two environments, or an option is out of range.
 
     Examples
     --------
@@ -337,7 +331,6 @@ def risk_gaps(
     >>> found.weighted_risk_invariant
     True
     """
-    refuse_weights(sample_weight)
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, not {level}")
     if draws < 2:

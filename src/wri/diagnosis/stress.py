@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from wri.diagnosis.inputs import (
-    REPEAT_ROWS,
     Diagnosis,
     find_columns,
     holds_classes,
@@ -21,7 +20,6 @@ from wri.diagnosis.inputs import (
     move_columns,
     numbers,
     read_target,
-    refuse_weights,
 )
 from wri.diagnosis.losses import loss_unit, model_losses
 from wri.errors import InputError, shorten
@@ -176,7 +174,6 @@ def stress_test(
     draws: int = 10,
     classes: bool | None = None,
     seed: int = 0,
-    sample_weight: Any = None,
 ) -> StressTest:
     """Measure losses of fitted models if the relation of some columns to y breaks or reverses.
 
@@ -199,8 +196,6 @@ def stress_test(
         Whether y holds classes. None decides by the values of y.
     seed : int, default=0
         Seed of the draws.
-    sample_weight : None, default=None
-        Refused. To give rows weights, repeat them: errors are between sites and do not change.
 
     Returns
     -------
@@ -210,7 +205,7 @@ def stress_test(
     Raises
     ------
     InputError
-        If a column is unknown, `models` or `columns` is empty, or `sample_weight` is given.
+        If a column is unknown, or `models` or `columns` is empty.
 
     Examples
     --------
@@ -222,7 +217,6 @@ def stress_test(
     >>> list(found.table()["relation"])
     ['unchanged', 'broken', 'reversed']
     """
-    refuse_weights(sample_weight, REPEAT_ROWS)
     named = _name_models(models)
     if draws < 1:
         raise InputError(f"draws must be at least 1, not {draws}")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from wri.diagnosis.inputs import listed
 from wri.estimators.pipeline import last_step
 from wri.evaluation.candidates import WITHOUT
 from wri.evaluation.diagnosing import Answer
@@ -310,13 +311,14 @@ def _verdicts(fit: TableFit) -> Section:
 
 
 def _training(fit: TableFit, files: Sequence[str]) -> Section:
-    rows = fit.rows
-    target = f"a number from {rows.y.min():g} to {rows.y.max():g}" if not fit.classes else ""
+    rows, y, head = fit.rows, fit.rows.y, "mean of the target"
     if fit.classes:
         classes = [str(each) for each in fit.estimator.classes_]
-        shown = ", ".join(classes[:6]) + (" …" if len(classes) > 6 else "")
-        target = f"one of {len(classes)} classes ({shown})"
-    targets = [_describe_targets(fit, name) for name in rows.environments]
+        target = f"one of {len(classes)} classes ({listed(tuple(classes))})"
+        y, head = y == fit.estimator.classes_[-1], f"share of {classes[-1]}"
+    else:
+        target = f"a number from {y.min():g} to {y.max():g}"
+    means = {name: y[rows.groups == name].mean() for name in rows.environments}
     blocks: list[Block] = [
         {
             "Files": "; ".join(files),
@@ -325,10 +327,10 @@ def _training(fit: TableFit, files: Sequence[str]) -> Section:
         },
         PageTable(
             caption="Rows by site",
-            columns=["site", "rows", *targets[0]],
+            columns=["site", "rows", head],
             rows=[
-                [name, f"{n:,}", *own.values()]
-                for (name, n), own in zip(rows.environments.items(), targets, strict=True)
+                [name, f"{n:,}", write_share(means[name]) if fit.classes else f"{means[name]:.4g}"]
+                for name, n in rows.environments.items()
             ],
         ),
     ]
@@ -346,18 +348,6 @@ def _training(fit: TableFit, files: Sequence[str]) -> Section:
         )
         blocks.append(table)
     return Section(title="What it was trained on", blocks=blocks)
-
-
-def _describe_targets(fit: TableFit, name: str) -> dict[str, str]:
-    """Return the cells of a site in the table of rows, by column."""
-    own = fit.rows.y[fit.rows.groups == name]
-    if not fit.classes:
-        mean, deviation = write_number(own.mean(), 4), write_number(own.std(), 4)
-        return {"mean of the target": mean, "standard deviation": deviation}
-    classes = fit.estimator.classes_
-    if len(classes) == 2:
-        return {f"share of {classes[-1]}": write_share(np.mean(own == classes[-1]))}
-    return {"classes": str(len(np.unique(own)))}
 
 
 def picture_sections(found: PictureFit) -> list[Section]:
