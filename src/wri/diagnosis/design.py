@@ -36,13 +36,12 @@ from wri.diagnosis.inputs import (
     find_columns,
     holds_classes,
     listed,
-    move_columns,
     numbers,
     read_target,
     short,
     standardised,
 )
-from wri.diagnosis.losses import loss_unit, model_losses
+from wri.diagnosis.losses import loss_unit
 from wri.diagnosis.position import (
     EXACT,
     GeneralPosition,
@@ -51,6 +50,7 @@ from wri.diagnosis.position import (
     general_position,
     smallest_spurious_gap,
 )
+from wri.diagnosis.stress import stress_test
 from wri.diagnosis.weights import environment_logs, row_weights
 from wri.errors import InputError
 from wri.number_text import write_loss, write_percent
@@ -241,7 +241,7 @@ def design_position(
         raise InputError(f"permutations must be at least 1, not {permutations}")
     sites = read_sites(X, groups)
     chosen = find_columns(spurious, sites.names, "spurious")
-    importance, unit = _shuffle(models or {}, X, y, sites, chosen, seed)
+    importance = _shuffle(models, X, y, sites, chosen, seed) if models else {}
     sites, y = _sample(sites, read_target(y, len(sites.x)), seed)
     target = _centred_target(y)
     others = [k for k in range(len(sites.names)) if k not in chosen]
@@ -268,7 +268,7 @@ def design_position(
         chance=chance,
         needed=_needed(columns.shape[1], uniform=not others),
         importance=importance,
-        unit=unit,
+        unit=loss_unit(next(iter(models.values()))) if models else "",
     )
 
 
@@ -283,25 +283,12 @@ def _sample(sites: NumericTable, y: np.ndarray, seed: int) -> tuple[NumericTable
 
 
 def _shuffle(
-    models: Mapping[str, Any],
-    X: Any,
-    y: Any,
-    sites: NumericTable,
-    chosen: list[int],
-    seed: int,
-) -> tuple[dict[str, float], str]:
-    """Return the increase of losses with the columns shuffled within environments, and the unit."""
-    if not models:
-        return {}, ""
-    order, random = np.arange(len(sites.x)), np.random.default_rng(seed)
-    for rows in sites.environments.rows:
-        order[rows] = random.permutation(rows)
-    shuffled = move_columns(X, chosen, order)
-    found, unit = {}, ""
-    for name, model in models.items():
-        before, after = (model_losses(model, own, y) for own in (X, shuffled))
-        found[name], unit = float((after.losses - before.losses).mean()), loss_unit(model)
-    return found, unit
+    models: Mapping[str, Any], X: Any, y: Any, sites: NumericTable, chosen: list[int], seed: int
+) -> dict[str, float]:
+    """Return the increase of each model's loss with the columns shuffled within environments."""
+    names, groups = [sites.names[k] for k in chosen], sites.environments.number
+    losses = stress_test(models, X, y, groups, names, draws=1, seed=seed).losses  # [M, 3, E]
+    return dict(zip(models, (losses[:, 1] - losses[:, 0]).mean(1).tolist(), strict=True))
 
 
 def _predict_target(z: np.ndarray, target: np.ndarray) -> np.ndarray:  # [n, 1]
