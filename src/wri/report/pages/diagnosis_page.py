@@ -28,7 +28,8 @@ def answer_table(answer: Answer) -> PageTable | None:
         return None
     if answer.name == "changes":
         return slope_table(answer.result, answer.changes)
-    return _TABLES[answer.name](answer.result)
+    make = _TABLES.get(answer.name)
+    return make(answer.result) if make else None
 
 
 def _overlap(found: Any) -> PageTable:
