@@ -1,6 +1,5 @@
 """Sweeps in Ray's workers: the same tables, whoever dies on the way."""
 
-import json
 import os
 import signal
 import socket

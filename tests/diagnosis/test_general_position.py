@@ -50,7 +50,7 @@ def smallest(moments, spurious, x, gamma):
     """M's smallest singular value in the units of the search."""
     root = units(moments, spurious)
     values = np.linalg.svd(rows_of_m(moments, spurious, x, gamma) @ np.linalg.inv(root).T)[1]
-    return values.min() / np.linalg.norm(root.T @ x) / np.sqrt(len(moments.differences().target))
+    return values.min() / np.linalg.norm(root.T @ x) / np.sqrt(len(moments.differences()[2]))
 
 
 @pytest.mark.parametrize(("d_spu", "k"), [(1, 3), (2, 4), (2, 5), (3, 7)])
@@ -69,7 +69,7 @@ def test_one_spurious_dimension_by_hand():
     a, b = second[:, 2, 2], cross[:, 2]
     off = a - b * (a @ b) / (b @ b)
     expected = np.linalg.norm(off) / units(moments, [2])[0, 0] ** 2 / np.sqrt(6)
-    assert smallest_singular_value(moments, [2]).value == pytest.approx(expected)
+    assert smallest_singular_value(moments, [2])[0] == pytest.approx(expected)
 
 
 def test_no_grid_point_lies_below_the_minimum():
@@ -91,8 +91,6 @@ def test_environments_that_do_not_differ_fail(weighting):
     same = {name: np.repeat(getattr(random, name)[None, :1], 5, 1) for name in PARAMETERS[3:]}
     for changed in (same, same | {"invariant_mean": np.zeros((1, 5, 2))}):
         found = general_position(one(moments_of(weighting, 2, 2, 5, **changed)), [2, 3])
-        assert found.enough_by_theorem
-        assert found.enough_by_definition
         assert found.singular_value < EXACT
         assert not found.holds
         assert not found.excludes_spurious
@@ -124,8 +122,8 @@ def test_ratio_weights_take_two_environments_a_dimension(d_spu):
     holds = smallest_singular_value(
         moments_of("ratio", 2, d_spu, 2 * d_spu + 1, range(20)), spurious
     )
-    assert (fails.value < EXACT).all()
-    assert (holds.value > 1e-6).all()
+    assert (fails[0] < EXACT).all()
+    assert (holds[0] > 1e-6).all()
 
 
 @pytest.mark.parametrize("d_spu", [1, 2, 4])
@@ -133,7 +131,7 @@ def test_ratio_weights_exclude_spurious_predictors_from_d_spu_plus_two(d_spu):
     spurious = range(2, 2 + d_spu)
     for k in range(2, d_spu + 4):
         found = smallest_spurious_gap(moments_of("ratio", 2, d_spu, k, range(10)), spurious)
-        assert ((found.value < EXACT) == (k < d_spu + 2)).all()
+        assert ((found[0] < EXACT) == (k < d_spu + 2)).all()
 
 
 @pytest.mark.parametrize(("d_inv", "d_spu"), [(1, 1), (2, 1), (5, 1), (2, 2), (5, 2), (5, 3)])
@@ -141,15 +139,13 @@ def test_density_weights_exclude_them_once_pairs_outnumber_dimensions(d_inv, d_s
     spurious = range(d_inv, d_inv + d_spu)
     for k in range(2, 6):
         found = smallest_spurious_gap(moments_of("density", d_inv, d_spu, k, range(10)), spurious)
-        assert ((found.value < EXACT) == (comb(k, 2) <= d_inv + d_spu)).all()
+        assert ((found[0] < EXACT) == (comb(k, 2) <= d_inv + d_spu)).all()
 
 
 def test_density_weights_break_the_theorem_with_three_environments():
     """Three gaps, linear in (w_inv, w_spu) once w_spu is divided out, and three unknowns."""
     moments = one(moments_of("density", 2, 1, 3))
     found = general_position(moments, [2])
-    assert found.enough_by_theorem
-    assert found.enough_by_definition
     assert found.holds
     assert not found.excludes_spurious
     second, cross, _ = moments.differences()
@@ -162,8 +158,6 @@ def test_density_weights_break_the_theorem_with_three_environments():
 def test_two_environments_are_enough_for_the_theorem_not_for_the_definition():
     moments = one(moments_of("ratio", 2, 1, 2))
     found = general_position(moments, [2])
-    assert found.enough_by_theorem
-    assert not found.enough_by_definition
     assert not found.holds
     assert np.abs(moments.gaps(found.spurious_predictor)).max() < EXACT
     assert abs(found.spurious_predictor[2]) > 1e-3
@@ -173,7 +167,7 @@ def test_a_free_gamma_for_every_pair_makes_every_m_singular():
     spurious = [2, 3]
     moments = one(moments_of("density", 2, 2, 7))
     assert general_position(moments, spurious).holds
-    assert not general_position(moments, spurious, gammas="pair").holds
+    assert smallest_singular_value(moments, spurious, one_gamma=False)[0] < EXACT
     second, cross, _ = moments.differences()
     x = np.array([0.6, -0.8])
     gamma = -(x @ second[:, 2:, 2:] @ x) / (2 * cross[:, 2:] @ x)
@@ -231,8 +225,6 @@ def test_bad_input_is_named():
     for spurious in ([], [4], [2, 2], [-1]):
         with pytest.raises(InputError, match="different columns from 0 to 3"):
             general_position(one(moments), spurious)
-    with pytest.raises(InputError, match="gammas must be one of common, pair"):
-        general_position(one(moments), [2], gammas="free")
     alone = WeightedMoments(*(part[0, :1, :1] for part in moments))
     with pytest.raises(InputError, match="at least two"):
         general_position(alone, [2])
@@ -242,7 +234,7 @@ def test_bad_input_is_named():
         one(moments).cross[..., double],
         one(moments).target,
     )
-    with pytest.raises(InputError, match="depend on one another"):
+    with pytest.raises(InputError, match="constant or follows from the others"):
         general_position(copied, [2, 3])
 
 
@@ -279,5 +271,3 @@ def test_results_show_themselves_as_sentences():
     found = general_position(moments, [2])
     assert repr(found) == found.meaning
     assert repr(moments) == "Weighted moments of 4 environments and 3 columns."
-    several = moments_of("ratio", 2, 1, 4, seeds=(0, 1))
-    assert repr(several) == "Weighted moments of 2 sets of 4 environments and 3 columns."

@@ -52,7 +52,7 @@ def test_overlap_of_normals_is_the_integral():
     assert np.allclose(np.diag(found.overlap), 1)
     assert np.allclose(np.diag(found.effective_rows), n)
     assert "have little in common (overlap below 0.3, 5 % level): (old and young)" in found.meaning
-    assert f"share {found.overlap[1, 2]:.2f}" in found.meaning
+    assert f"Smallest overlap: old and young, {found.overlap[1, 2]:.2f}" in found.meaning
 
 
 def test_equal_environments_are_replicates():
@@ -70,9 +70,7 @@ def test_disjoint_environments_share_nothing():
     x = random.normal(np.repeat([0, 10], 200)[:, None], 1, (400, 2))
     found = environment_overlap(x, np.repeat(["Bern", "Oslo"], 200))
     assert found.overlap[0, 1] < 0.05
-    assert "Bern and Oslo, which share 0.0" in found.meaning
-    shown = [text.get_text() for text in found.plot().axes[1].texts]
-    assert shown == ["1.00", "–", "–", "1.00"]  # levelled weights would look like many rows
+    assert "Smallest overlap: Bern and Oslo, 0.0" in found.meaning
 
 
 @pytest.mark.parametrize("sizes", [(2, 20), (3, 4), (11, 7)])
@@ -111,9 +109,9 @@ def test_no_row_is_weighed_by_a_fit_that_has_seen_it(monkeypatch, sizes, block_s
 def test_logs_are_of_shares_and_do_not_depend_on_units():
     z = np.random.default_rng(4).normal(size=(60, 2))
     environments = number_environments(np.repeat(["a", "b", "c"], 20), "groups", 60)
-    logs = environment_logs(z, environments, folds=2)
+    logs = environment_logs(z, environments)
     assert np.allclose(np.exp(logs).sum(1), 1)
-    other = environment_logs(z * [1e3, 1e-3] + 7, environments, folds=2)
+    other = environment_logs(z * [1e3, 1e-3] + 7, environments)
     assert np.allclose(other, logs, atol=1e-3)
 
 
@@ -157,8 +155,6 @@ def test_what_cannot_be_compared_is_refused():
         environment_overlap(x, ["Bonn", "Bonn", "Ulm", "Bonn", "Bonn"])
     with pytest.raises(InputError, match="one environment"):
         environment_overlap(x, ["Bonn"] * 5)
-    with pytest.raises(InputError, match="folds must be at least 2, not 1"):
-        environment_logs(x, number_environments([0, 0, 0, 1, 1], "groups", 5), folds=1)
 
 
 def by_hand(labels, shared, worth=100.0, p=0.01):
@@ -181,7 +177,7 @@ def test_meaning_goes_by_overlap_and_rows():
     assert "The sites differ (p = 0.01 if they were identical)" in good.meaning
     assert "Smallest overlap: a and c, 0.40" in good.meaning
     assert "rests on at least 100 rows" in good.meaning
-    assert "1 of 1 pairs leave weights fewer than 30" in by_hand(["a", "b"], 0.5, 29).meaning
+    assert "1 of 1 pairs leave fewer than 30" in by_hand(["a", "b"], 0.5, 29).meaning
     assert "11 more" in by_hand(list("abcdef"), 0.1).meaning
     near = by_hand(["a", "b"], 0.27)  # 0.27 + 1.64·0.02 > 0.3
     assert "little in common" not in near.meaning
@@ -201,8 +197,7 @@ def test_meaning_goes_by_overlap_and_rows():
 @pytest.mark.slow
 def test_heat_maps_can_be_read(labels):
     drawn = by_hand(labels, 0.5).plot()
-    cells = [len(ax.texts) for ax in drawn.axes[:2]]
-    assert cells == [len(labels) ** 2 if len(labels) <= 16 else 0] * 2
+    assert len(drawn.axes[0].texts) == (len(labels) ** 2 if len(labels) <= 16 else 0)
     assert drawn.get_size_inches()[1] <= 9
     assert not unreadable(drawn)
 

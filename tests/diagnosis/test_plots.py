@@ -42,7 +42,6 @@ def make_new_site(environments):
         loss=None,
         measure="log-loss",
         predictions=np.array([0.4, 0.6]),
-        training_predictions=None,
         evidence_on="outputs",
         columns=("a",),
         beyond=np.zeros(1),

@@ -1,4 +1,4 @@
-"""Weights of rows are refused by name, and what is proposed instead works."""
+"""What is proposed in place of weights of rows works."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from wri.diagnosis import (
     risk_gaps,
     stress_test,
 )
-from wri.errors import InputError
 
 N = 240
 
@@ -29,24 +28,10 @@ CALLS = {
     "changing_features": lambda x, y, g, _, **more: changing_features(x, y, g, draws=19, **more),
     "risk_gaps": lambda x, y, g, model, **more: risk_gaps(model, x, y, g, draws=99, **more),
     "environment_overlap": lambda x, y, g, _, **more: environment_overlap(x, g, **more),
-    "design_position": lambda x, y, g, _, **more: design_position(x, y, g, [1], **more),
-    "stress_test": lambda x, y, g, model, **more: stress_test(model, x, y, g, [1], **more),
 }
-WITH_BLOCKS = ("changing_features", "risk_gaps", "environment_overlap")
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_weights_are_refused_with_what_to_do(name, table):
-    *rows, weights = table
-    remedy = "in proportion to its weight" if name == "design_position" else "np.repeat"
-    with pytest.raises(InputError, match=f"sample_weight is not supported here: .*{remedy}"):
-        CALLS[name](*rows, sample_weight=weights)
-    with pytest.raises(InputError, match="sample_weight") as refused:
-        CALLS[name](*rows, sample_weight=weights)
-    assert ("blocks=rows" in str(refused.value)) == (name in WITH_BLOCKS)
-
-
-@pytest.mark.parametrize("name", WITH_BLOCKS)
 def test_rows_repeated_in_blocks_count_by_their_weight(name, table):
     """What is estimated is that of the weighted rows; its errors are those of the rows."""
     *rows, model, weights = table

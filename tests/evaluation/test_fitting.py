@@ -15,7 +15,7 @@ from wri.evaluation import fitting
 from wri.evaluation.fitting import FitOptions, encode, fit_table, preprocessing_of
 from wri.jobs import LocalRunner, RayRunner, on_ray, open_runner, run_calls
 from wri.jobs import runner as contract
-from wri.report.pages.fit_card import coefficient_section
+from wri.report.pages.fit_page import coefficient_section
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 ROWS = np.zeros(3)

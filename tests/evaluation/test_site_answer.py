@@ -16,10 +16,10 @@ from wri.evaluation.fitting import fit_table
 from wri.evaluation.outcomes import FEWEST, LEVEL, Outcomes, loss_p, ranking_p
 from wri.evaluation.site_answer import answer_site
 from wri.evaluation.summary import FitSummary, attach_summary, read_summary
-from wri.ood.unseen import UnseenCells
+from wri.ood.held_out import UnseenCells
 from wri.report.pages.site_page import build_site_page, loss_table, site_document
 
-GOOD = SiteLoss(training=0.4, new=0.45, low=0.3, high=0.6, level=0.95, effective_rows=200)
+GOOD = SiteLoss(training=0.4, new=0.45, low=0.3, high=0.6, level=0.95)
 SUMMARY = FitSummary(
     target="sick",
     site="hospital",
@@ -57,7 +57,6 @@ def new_site(n=100, **changes):
         loss=GOOD,
         measure="log-loss",
         predictions=np.array([0.4, 0.6]),
-        training_predictions=None,
         evidence_on="outputs",
         columns=("age", "dose"),
         beyond=np.zeros(2),
@@ -106,7 +105,7 @@ def test_each_rule_decides_alone(site, summary, missing, answer):
     assert found.sentence.startswith(lead)
     assert "environment" not in found.sentence
     assert json.loads(json.dumps(site_document(found)))["verdict"]["answer"] == answer
-    assert build_site_page(found, [], "next", "wri site").lead
+    assert build_site_page(found, {}, "next", "wri site").lead
 
 
 def test_an_interval_with_the_constant_is_called_what_it_is():

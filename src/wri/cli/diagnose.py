@@ -130,17 +130,15 @@ def _write(rows: "TableRows", answers: "dict[str, Answer]", folder: Path, ahead:
     from wri.report import style
     from wri.report.page import write_page
     from wri.report.pages.diagnosis_page import build_diagnosis_page
-    from wri.report.pages.fit_card import describe_versions
 
     word = SiteWord.of(rows.environment)
-    facts = [
-        ("Rows", f"{len(rows.y):,}"),
-        (word.many.capitalize(), ", ".join(f"{k} {n:,}" for k, n in rows.environments.items())),
-        ("Target", rows.target),
-        ("Files", "; ".join(each.described for each in rows.files)),
-        ("Made", date.today().isoformat()),
-        ("Versions", describe_versions()),
-    ]
+    facts = {
+        "Rows": f"{len(rows.y):,}",
+        word.many.capitalize(): ", ".join(f"{k} {n:,}" for k, n in rows.environments.items()),
+        "Target": rows.target,
+        "Files": "; ".join(each.described for each in rows.files),
+        "Made": date.today().isoformat(),
+    }
     title = f"What changes about '{rows.target}' between {word.many}?"
     page = build_diagnosis_page(title, facts, answers, command_line(), ahead)
     for name, answer in answers.items():

@@ -314,8 +314,7 @@ def show_verdict(fitted: "TableFit") -> None:
 def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_json: bool) -> None:
     from wri.cli.writing import write_model
     from wri.evaluation.picture_fit import fit_pictures
-    from wri.report.pages.fit_card import picture_sections
-    from wri.report.pages.fit_page import build_fit_page
+    from wri.report.pages.fit_page import build_fit_page, picture_sections
 
     if len(files) != 1:
         raise InputError(f"--images takes one folder ROOT/SITE/CLASS/*.jpg, not {len(files)} paths")

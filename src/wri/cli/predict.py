@@ -208,15 +208,13 @@ def _show_site(answer: "SiteAnswer") -> None:
 
 def _write_site(answer: "SiteAnswer", folder: Path, ahead: str, model: Path, rows: Path) -> Path:
     from wri.report.page import write_page
-    from wri.report.pages.fit_card import describe_versions
     from wri.report.pages.site_page import build_site_page
 
-    facts = [
-        ("Model", f"{model}" if answer.summary is None else f"{answer.summary.label}, {model}"),
-        ("Rows", f"{rows}, {len(answer.site.verdicts):,}"),
-        ("Made", date.today().isoformat()),
-        ("Versions", describe_versions()),
-    ]
+    facts = {
+        "Model": f"{model}" if answer.summary is None else f"{answer.summary.label}, {model}",
+        "Rows": f"{rows}, {len(answer.site.verdicts):,}",
+        "Made": date.today().isoformat(),
+    }
     page = build_site_page(answer, facts, ahead, command_line())
     return write_page(page, folder / "site.html")
 

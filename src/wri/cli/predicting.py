@@ -26,7 +26,7 @@ from wri.estimators.evidence import Assessment
 from wri.estimators.pictures import UNREADABLE
 from wri.estimators.pipeline import last_step
 from wri.evaluation.outcomes import Outcomes
-from wri.ood.unseen import UnseenCount
+from wri.ood.held_out import UnseenCount
 from wri.report.pages.site_page import count_reasons
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import pandas as pd
 
 from wri.datasets.table_chunks import TableFile
 from wri.errors import InputError, shorten
-from wri.report.blocks import Page
-from wri.report.page import render_page
+from wri.report.page import Page, render_page
 from wri.saving.folder import REPORT, check_target
 from wri.saving.staging import open_stage
 

@@ -20,7 +20,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.utils.validation import check_is_fitted
 
 from wri.errors import InputError, check_option, listed, shorten
-from wri.ood.unseen import MOST_EXAMPLES, UnseenCells
+from wri.ood.held_out import MOST_EXAMPLES, UnseenCells
 
 Kind = Literal[
     "number", "yes/no", "category", "constant", "date", "id", "text", "mixed", "left out"

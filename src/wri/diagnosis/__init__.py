@@ -4,14 +4,15 @@ from wri.diagnosis.changing_features import ChangingFeatures, changing_features
 from wri.diagnosis.design import DesignPosition, design_position
 from wri.diagnosis.losses import LeftOutLosses
 from wri.diagnosis.overlap import Overlap, environment_overlap
-from wri.diagnosis.position import GeneralPosition, general_position
-from wri.diagnosis.risk_gaps import RiskGaps, risk_gaps
-from wri.diagnosis.stress import StressTest, stress_test
-from wri.diagnosis.weighted_moments import (
+from wri.diagnosis.position import (
+    GeneralPosition,
     WeightedMoments,
     empirical_moments,
     gaussian_moments,
+    general_position,
 )
+from wri.diagnosis.risk_gaps import RiskGaps, risk_gaps
+from wri.diagnosis.stress import StressTest, stress_test
 from wri.diagnosis.weights import (
     bernstein_bound,
     effective_sample_size,

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from wri.diagnosis.block_cells import MOST_CELLS, make_cells, number_blocks
 from wri.diagnosis.environment_slopes import (
     ContrastSlopes,
     SlopeSpread,
@@ -42,17 +41,20 @@ from wri.diagnosis.environment_slopes import (
     number_slopes,
 )
 from wri.diagnosis.inputs import (
+    MOST_CELLS,
+    Diagnosis,
     drop_columns,
     holds_classes,
     listed,
+    make_cells,
+    number_blocks,
     numbers,
     read_target,
-    refuse_weights,
     short,
     short_labels,
     standardised,
 )
-from wri.diagnosis.losses import LeftOutLosses, losses_left_out, plain_model
+from wri.diagnosis.losses import LeftOutLosses, advise, compare_left_out, plain_model
 from wri.errors import InputError
 from wri.number_text import write_number
 from wri.report import style
@@ -71,7 +73,7 @@ FLAGGING_ROWS = 4096  # per site that `flagged_columns` compares: slopes apart b
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class ChangingFeatures:
+class ChangingFeatures(Diagnosis):
     """Result of `changing_features`: slopes per environment, their spread and its P-values.
 
     Attributes
@@ -158,15 +160,15 @@ class ChangingFeatures:
         """The result and, where it was measured, what to do, in plain words."""
         number, flagged = len(self.environments), self.flagged
         left = ", ".join(str(label) for label in self.left_out)
-        without = f" Left out for want of different values of the target, or of blocks: {left}."
-        without = without if left else ""
+        omitted = f" Left out for want of different values of the target, or of blocks: {left}."
+        omitted = omitted if left else ""
         if not flagged:
             return (
                 f"No column's relation to the target changes between the {number} sites by more "
                 "than chance (5 % level). Changes that are not linear, or small beside the errors "
-                f"of the slopes, would not be seen.{without}"
+                f"of the slopes, would not be seen.{omitted}"
             )
-        first = next(k for k in self.order if self.is_flagged[k])
+        first = self.names.index(flagged[0])
         slopes = self.slopes[self.widest()[first], :, first]
         found = (
             f"Given the other columns, the relation of {listed(flagged)} to the target differs "
@@ -176,26 +178,14 @@ class ChangingFeatures:
         )
         if len(flagged) == len(self.names) > 1:
             found += (
-                " That is every column: a cause of the target may be missing, or the target itself "
-                "be measured in different ways; look there first."
+                " That is every column: a cause of the target may be missing, or the target may be "
+                "measured in different ways. Look there first."
             )
-        return f"{found}{self._advice()}{without}"
-
-    def _advice(self) -> str:
-        """Describe the effect of dropping the flagged columns at environments left out."""
-        one = "them" if self.flagged[1:] else "it"
-        if self.without is None:
-            return ""
-        if self.without.pays:
-            lead = f"Leave {one} out"
-        elif self.without.costs:
-            lead = f"Leaving {one} out costs: keep {one}"
-        else:
-            lead = f"Leaving {one} out makes no clear difference"
-        return f" {lead}: without {one} {self.without.sentence}."
-
-    def __repr__(self) -> str:
-        return self.meaning
+        if self.without is not None:
+            it = "them" if flagged[1:] else "it"
+            leads = (f"Leave {it} out", f"Keep {it}", f"Leaving {it} out makes no clear difference")
+            found += f" {advise(self.without, *(f'{lead}: without {it}' for lead in leads))}"
+        return f"{found}{omitted}"
 
     def widest(self) -> np.ndarray:  # [D]
         """Return the contrast in which each feature changes most.
@@ -233,8 +223,8 @@ class ChangingFeatures:
     def plot(self, most: int = 20, ax: "Axes | None" = None) -> "Figure":
         """Draw the slopes per environment ± two standard errors, the largest change on top.
 
-        Beyond six environments a band shows the middle half of the slopes and each environment is a
-        dot; the smallest and the largest have error bars.
+        Beyond six environments a band shows the middle half of the slopes, and each environment is
+        a dot without its error.
 
         Parameters
         ----------
@@ -257,7 +247,7 @@ class ChangingFeatures:
                     drawn.legend(loc="outside lower center", ncols=3)
                 else:
                     axes.legend(loc="best")
-        return drawn if ax is None else axes.get_figure(root=True) or drawn
+        return style.figure_of(axes)
 
     def _draw(self, axes: "Axes", shown: np.ndarray) -> None:
         number = len(self.environments)
@@ -267,12 +257,11 @@ class ChangingFeatures:
             axes.axhspan(line - 0.5, line + 0.5, color="black", alpha=0.04, linewidth=0)
         (self._draw_each if known else self._draw_all)(axes, shown)
         widest = self.widest()
-        labels = [self._label(k, widest[k]) for k in shown]
-        axes.set_yticks(range(len(shown)), labels, parse_math=False)
-        axes.set_ylim(len(shown) - 0.5, -0.5)
+        style.name_lines(axes, [self._label(k, widest[k]) for k in shown])
         for text, k in zip(axes.get_yticklabels(), shown, strict=True):
             text.set_color(style.VERMILLION if self.is_flagged[k] else style.BLACK)
-        axes.set_xlabel(f"slope, {self.unit}\n(± 2 standard errors)")
+        bars = "\n(± 2 standard errors)" if known else ""
+        axes.set_xlabel(f"slope, {self.unit}{bars}")
         hidden = len(self.names) - len(shown)
         title = ["★ changes by more than chance"]
         title += [] if known else [f"one dot per site ({number}), band: middle half"]
@@ -295,28 +284,15 @@ class ChangingFeatures:
             )
 
     def _draw_all(self, axes: "Axes", shown: np.ndarray) -> None:
-        """Draw dots, sorted per feature; error bars at the extremes end with the axis."""
-        seen = self.slopes[self.widest()[shown], :, shown]
-        low, high = np.nanmin(seen), np.nanmax(seen)
-        margin = 0.25 * max(high - low, 1e-9)
-        axes.set_xlim(low - margin, high + margin)
+        """Draw one dot per environment, sorted per feature, and a band of the middle half."""
         for line, k in enumerate(shown):
-            slopes, errors = (x[self.widest()[k], :, k] for x in (self.slopes, self.errors))
-            order = np.argsort(slopes)[: np.isfinite(slopes).sum()]
-            heights = line + np.linspace(-0.32, 0.32, len(order))
-            low, high = np.nanquantile(slopes, [0.25, 0.75])
+            slopes = np.sort(self.slopes[self.widest()[k], :, k])
+            slopes = slopes[np.isfinite(slopes)]
+            heights = line + np.linspace(-0.32, 0.32, len(slopes))
+            low, high = np.quantile(slopes, [0.25, 0.75])
             axes.fill_betweenx([line - 0.4, line + 0.4], low, high, color=style.SKY, alpha=0.35)
             colour = style.VERMILLION if self.is_flagged[k] else style.BLACK
-            axes.scatter(slopes[order], heights, 5, colour, linewidths=0, zorder=3)
-            ends = [0, -1]
-            axes.errorbar(
-                slopes[order][ends],
-                heights[ends],
-                xerr=2 * errors[order][ends],
-                fmt="none",
-                elinewidth=0.7,
-                color=colour,
-            )
+            axes.scatter(slopes, heights, 5, colour, linewidths=0, zorder=3)
 
     def _label(self, column: int, contrast: int) -> str:
         among = f"\n({short(self.contrasts[contrast])})" if len(self.contrasts) > 1 else ""
@@ -332,8 +308,6 @@ def changing_features(
     model: Any = None,
     draws: int = DRAWS,
     seed: int = 0,
-    *,
-    sample_weight: Any = None,
 ) -> ChangingFeatures:
     """Find features whose relation to y changes between environments, given the other features.
 
@@ -364,8 +338,6 @@ def changing_features(
         Number of bootstrap draws, at least 19.
     seed : int, default=0
         Seed of the bootstrap.
-    sample_weight : None, default=None
-        Refused. To give rows weights, repeat them and let `blocks` name the original row.
 
     Returns
     -------
@@ -375,8 +347,7 @@ def changing_features(
     Raises
     ------
     InputError
-        If y varies in fewer than two environments, `draws` is too small, or `sample_weight` is
-        given.
+        If y varies in fewer than two environments, or `draws` is too small.
 
     Examples
     --------
@@ -389,7 +360,6 @@ def changing_features(
     >>> changing_features(X, y, site, draws=99).ranking()["feature"].tolist()
     ['column 1', 'column 0']
     """
-    refuse_weights(sample_weight)
     if draws < 19:
         raise InputError(f"draws must be at least 19 for a level of 5 %, not {draws}")
     sites = read_sites(X, groups)
@@ -521,17 +491,8 @@ def _leave_out(
     columns = len(sites.names)
     if not len(flagged) or len(flagged) == columns or len(sites.environments.labels) < 3:
         return None
-    plain = model is None
-    model = plain_model(classes) if plain else model
-    name = ("logistic regression" if classes else "ridge regression") if plain else "your model"
-    target = y if classes else numbers(y)
-    X = sites.x if plain else X
-    before = losses_left_out(model, X, target, sites.environments)
-    after = losses_left_out(model, drop_columns(X, flagged.tolist()), target, sites.environments)
-    return LeftOutLosses(
-        labels=sites.environments.labels,
-        before=before,
-        after=after,
-        model=name,
-        unit="nats" if classes else "of the variance of the target",
-    )
+    name = "logistic regression" if classes else "ridge regression"
+    before = (plain_model(classes), sites.x) if model is None else (model, X)
+    after = (before[0], drop_columns(before[1], flagged.tolist()))
+    name = name if model is None else "your model"
+    return compare_left_out(before, after, y, sites.environments, name)

@@ -32,22 +32,28 @@ import numpy as np
 import pandas as pd
 
 from wri.diagnosis.inputs import (
-    find_column,
+    Diagnosis,
+    find_columns,
     holds_classes,
     listed,
-    move_columns,
     numbers,
     read_target,
-    refuse_weights,
     short,
     standardised,
 )
-from wri.diagnosis.losses import model_losses
-from wri.diagnosis.position import EXACT, GeneralPosition, general_position, smallest_spurious_gap
-from wri.diagnosis.weighted_moments import WeightedMoments, empirical_moments
+from wri.diagnosis.losses import loss_unit
+from wri.diagnosis.position import (
+    EXACT,
+    GeneralPosition,
+    WeightedMoments,
+    empirical_moments,
+    general_position,
+    smallest_spurious_gap,
+)
+from wri.diagnosis.stress import stress_test
 from wri.diagnosis.weights import environment_logs, row_weights
 from wri.errors import InputError
-from wri.number_text import write_loss, write_number
+from wri.number_text import write_loss, write_percent
 from wri.report import style
 from wri.rows import NumericTable, Scaling, read_sites
 
@@ -57,16 +63,12 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40_000
 """Largest number of rows; more are sampled."""
-THIN_ROWS = (
-    "rows must be independent, so do not repeat them; keep each with a probability in proportion "
-    "to its weight, kept = np.random.default_rng(0).random(len(X)) < weights / weights.max()"
-)
 SWEEPS = 50
 """Exchanges of each row's label, enough to forget the start."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class DesignPosition:
+class DesignPosition(Diagnosis):
     """Result of `design_position`: whether environments rule out predictors of some columns.
 
     Attributes
@@ -117,40 +119,35 @@ class DesignPosition:
     @property
     def meaning(self) -> str:
         """The result and what to do, in plain words."""
-        number, gap, names = self.position.environments, self.position.spurious_gap, self._names()
+        number, names = self.position.environments, listed(self.spurious)
         them = "them" if self.spurious[1:] else "it"
-        gap_text, chance = write_number(gap, 2), write_number(self.chance.max(), 2)
-        least = f"weighted risks of such a predictor differ by {gap_text} of the risk of predicting"
-        if self.excludes_spurious:
-            return (
-                f"These {number} environments rule out linear predictors that use {names}: {least} "
-                f"the mean, or more, and chance explains at most {chance} (5 % "
-                f"level). Exactly equal weighted risks would mean that a predictor ignores {them}; "
-                f"training comes closer to that with a larger λ.{self._importance()}"
-            )
-        if number < self.needed:
-            return (
-                f"These {number} environments are too few to rule out predictors that use {names}: "
-                "some linear predictor has equal weighted risks for any rows. Use at least "
-                f"{self.needed} environments, or assume fewer columns to be spurious."
-                f"{self._importance()}"
-            )
-        return (
-            f"These {number} environments do not rule out predictors that use {names}: {least} the "
-            f"mean, and chance explains up to {chance}. Add environments in which y "
-            f"relates to {them} differently, add rows, or assume fewer columns to be spurious."
-            f"{self._importance()}"
+        gap, chance = (
+            write_percent(each, 2) for each in (self.position.spurious_gap, self.chance.max())
         )
-
-    def __repr__(self) -> str:
-        return self.meaning
-
-    def _importance(self) -> str:
-        """Describe the importance of the columns for the given models."""
-        if not self.importance:
-            return ""
+        size = f"{gap} of the risk of predicting the mean"
+        if self.excludes_spurious:
+            found = (
+                f"These {number} sites rule out linear predictors that use {names}: any of them "
+                f"shows a gap of weighted risks of at least {size}. Chance explains up to {chance} "
+                f"(5 % level). Exactly equal weighted risks would mean that a predictor ignores "
+                f"{them}. Training comes closer to that with a larger λ."
+            )
+        elif number < self.needed:
+            found = (
+                f"These {number} sites are too few to rule out predictors that use {names}: some "
+                f"linear predictor has equal weighted risks for any rows. Use at least "
+                f"{self.needed} sites, or assume fewer columns to be spurious."
+            )
+        else:
+            found = (
+                f"These {number} sites do not rule out predictors that use {names}: some of them "
+                f"show a gap of weighted risks of only {size}, and chance explains up to {chance}. "
+                f"Add sites at which the target relates to {them} differently, add rows, or assume "
+                "fewer columns to be spurious."
+            )
         each = [f"{name} {write_loss(rise, self.unit)}" for name, rise in self.importance.items()]
-        return f" Shuffled within environments, the loss rises by: {', '.join(each)}."
+        shuffled = f" Shuffled within sites, the loss rises by: {', '.join(each)}."
+        return f"{found}{shuffled if each else ''}"
 
     def plot(self, ax: "Axes | None" = None) -> "Figure":
         """Draw the gap of these environments above the gaps by chance.
@@ -172,18 +169,15 @@ class DesignPosition:
             axes.axvline(most, color=style.GREY, linestyle="--", linewidth=0.8)
             axes.plot(self.chance, np.zeros(len(self.chance)), "|", color=style.BLUE, markersize=14)
             axes.plot([gap], [1], "D", color=colour, markersize=7, clip_on=False)
-            axes.set_yticks([0, 1], ["by chance (labels permuted)", "these environments"])
+            axes.set_yticks([0, 1], ["by chance (labels permuted)", "these sites"])
             axes.set_ylim(-0.6, 1.6)
             right = max(1.1 * gap, 1.1 * most, 0.01)
             axes.set_xlim(-0.02 * right, right)
             axes.set_xlabel("smallest relative gap of a predictor that uses the columns")
             verdict = "ruled out" if self.excludes_spurious else "not ruled out"
-            title = f"{short(self._names(3), 60)}: {verdict}"
+            title = f"{short(listed(self.spurious, 3), 60)}: {verdict}"
             axes.set_title(title, loc="left", parse_math=False)
-        return drawn if ax is None else axes.get_figure(root=True) or drawn
-
-    def _names(self, most: int = 6) -> str:
-        return listed(self.spurious, most)
+        return style.figure_of(axes)
 
 
 def design_position(
@@ -191,12 +185,9 @@ def design_position(
     y: Any,
     groups: Any,
     spurious: Sequence[str | int] | str | int,
-    logs: np.ndarray | None = None,
     permutations: int = 20,
     seed: int = 0,
     models: Mapping[str, Any] | None = None,
-    *,
-    sample_weight: Any = None,
 ) -> DesignPosition:
     """Test whether environments rule out linear predictors that use some columns.
 
@@ -211,16 +202,12 @@ def design_position(
     spurious : str, int or sequence of these
         Columns assumed spurious, by name or number, for instance
         `changing_features(...).flagged`.
-    logs : ndarray of shape (n_rows, E) or None, default=None
-        Log densities of the other columns. None fits a classifier of environments.
     permutations : int, default=20
         Number of permutations; fewer than 20 do not give a level of 5 %.
     seed : int, default=0
         Seed of permutations and samples.
     models : mapping of str to model or None, default=None
         Fitted models by name whose increase of loss is measured with the columns shuffled.
-    sample_weight : None, default=None
-        Refused. To give rows weights, keep each row with a probability in proportion to its weight.
 
     Returns
     -------
@@ -230,7 +217,7 @@ def design_position(
     Raises
     ------
     InputError
-        If a column is unknown, constant or depends on others, or `sample_weight` is given.
+        If a column is unknown, constant or depends on others.
 
     References
     ----------
@@ -250,18 +237,18 @@ def design_position(
     >>> design_position(X, y, site, spurious=1, permutations=5).excludes_spurious
     True
     """
-    refuse_weights(sample_weight, THIN_ROWS)
     if permutations < 1:
         raise InputError(f"permutations must be at least 1, not {permutations}")
     sites = read_sites(X, groups)
-    chosen = _columns(sites, spurious)
-    importance, unit = _shuffle(models or {}, X, y, sites, chosen, seed)
-    sites, y, logs = _sample(sites, y, logs, seed)
-    target = _centred_target(y, len(sites.x))
+    chosen = find_columns(spurious, sites.names, "spurious")
+    importance = _shuffle(models, X, y, sites, chosen, seed) if models else {}
+    sites, y = _sample(sites, read_target(y, len(sites.x)), seed)
+    target = _centred_target(y)
     others = [k for k in range(len(sites.names)) if k not in chosen]
-    z = standardised(sites.x)
-    _refuse_dependent(z[:, chosen], [sites.names[k] for k in chosen])
-    logs = _read_logs(logs, z[:, others], sites, seed)
+    z, number = standardised(sites.x), sites.environments.number
+    logs = np.zeros((len(z), len(sites.environments.labels)))
+    if others:
+        logs = environment_logs(z[:, others], sites.environments, seed=seed)
     used = _predict_target(z[:, others], target)  # [n, 1 or 0]
     columns = np.concatenate([used, z[:, chosen]], 1)  # [n, 1 + d_spu]
     last = range(used.shape[1], columns.shape[1])
@@ -269,71 +256,39 @@ def design_position(
     def moments(labels: np.ndarray) -> WeightedMoments:
         return empirical_moments(columns, target, labels, row_weights(logs, labels, "overlap"))
 
-    number, random = sites.environments.number, np.random.default_rng(seed)
+    random = np.random.default_rng(seed)
     each = [moments(_exchanged(number, logs, random)) for _ in range(permutations)]
     permuted = WeightedMoments(*(np.stack(parts) for parts in zip(*each, strict=True)))
-    chance = smallest_spurious_gap(permuted, last, seed=seed).value
+    chance, _ = smallest_spurious_gap(permuted, last, seed=seed)
     most = max(float(chance.max()), EXACT)
     return DesignPosition(
         position=general_position(moments(number), last, seed=seed, tolerance=most),
         spurious=tuple(sites.names[k] for k in chosen),
         others=tuple(sites.names[k] for k in others),
         chance=chance,
-        needed=_needed(columns.shape[1], uniform=bool((np.ptp(logs, 1) == 0).all())),
+        needed=_needed(columns.shape[1], uniform=not others),
         importance=importance,
-        unit=unit,
+        unit=loss_unit(next(iter(models.values()))) if models else "",
     )
 
 
-def _sample(
-    sites: NumericTable, y: Any, logs: np.ndarray | None, seed: int
-) -> tuple[NumericTable, np.ndarray, np.ndarray | None]:
+def _sample(sites: NumericTable, y: np.ndarray, seed: int) -> tuple[NumericTable, np.ndarray]:
     """Draw a random share of each environment's rows if there are many."""
-    y = read_target(y, len(sites.x))
     if len(y) <= MOST_ROWS:
-        return sites, y, logs
+        return sites, y
     random, share = np.random.default_rng(seed), MOST_ROWS / len(y)
     each = [random.permutation(own)[: int(share * len(own)) + 2] for own in sites.environments.rows]
     rows = np.sort(np.concatenate(each))
-    few = NumericTable(sites.x[rows], sites.names, sites.environments.take(rows))
-    return few, y[rows], logs if logs is None else logs[rows]
+    return NumericTable(sites.x[rows], sites.names, sites.environments.take(rows)), y[rows]
 
 
 def _shuffle(
-    models: Mapping[str, Any],
-    X: Any,
-    y: Any,
-    sites: NumericTable,
-    chosen: list[int],
-    seed: int,
-) -> tuple[dict[str, float], str]:
-    """Return the increase of losses with the columns shuffled within environments, and the unit."""
-    if not models:
-        return {}, ""
-    order, random = np.arange(len(sites.x)), np.random.default_rng(seed)
-    for rows in sites.environments.rows:
-        order[rows] = random.permutation(rows)
-    shuffled = move_columns(X, chosen, order)
-    found, unit = {}, ""
-    for name, model in models.items():
-        before, after = (model_losses(model, own, y) for own in (X, shuffled))
-        found[name], unit = float((after.losses - before.losses).mean()), before.unit
-    return found, unit
-
-
-def _read_logs(
-    logs: np.ndarray | None, z: np.ndarray, sites: NumericTable, seed: int
-) -> np.ndarray:  # [n, E]
-    """Return log densities of the other columns z, given or from a classifier of environments."""
-    shape = (len(sites.x), len(sites.environments.labels))
-    if logs is None:
-        logs = environment_logs(z, sites.environments, seed=seed) if z.size else np.zeros(shape)
-    if logs.shape != shape:
-        raise InputError(f"logs must have the shape {shape}, one column per environment")
-    own = np.take_along_axis(logs, sites.environments.number[:, None], 1)
-    if np.isnan(logs).any() or np.isposinf(logs).any() or not np.isfinite(own).all():
-        raise InputError("logs must be numbers, and finite for each row's own environment")
-    return logs
+    models: Mapping[str, Any], X: Any, y: Any, sites: NumericTable, chosen: list[int], seed: int
+) -> dict[str, float]:
+    """Return the increase of each model's loss with the columns shuffled within environments."""
+    names, groups = [sites.names[k] for k in chosen], sites.environments.number
+    losses = stress_test(models, X, y, groups, names, draws=1, seed=seed).losses  # [M, 3, E]
+    return dict(zip(models, (losses[:, 1] - losses[:, 0]).mean(1).tolist(), strict=True))
 
 
 def _predict_target(z: np.ndarray, target: np.ndarray) -> np.ndarray:  # [n, 1]
@@ -359,36 +314,12 @@ def _exchanged(number: np.ndarray, logs: np.ndarray, random: np.random.Generator
     return labels
 
 
-def _columns(sites: NumericTable, spurious: Sequence[str | int] | str | int) -> list[int]:
-    given = [spurious] if isinstance(spurious, str | int | np.integer) else list(spurious)
-    if not given:
-        raise InputError("spurious names no column; name at least one")
-    found = []
-    for column in given:
-        fits = find_column(column, sites.names)
-        if len(fits) != 1 or fits[0] in found:
-            have = listed(sites.names)
-            why = "twice" if fits else f"which is not in X: it has {have}, or numbers from 0"
-            raise InputError(f"spurious names column {column!r}, {why}")
-        found += fits
-    return found
-
-
-def _refuse_dependent(z: np.ndarray, names: list[str]) -> None:
-    for k, name in enumerate(names):
-        if np.linalg.matrix_rank(z[:, : k + 1]) <= k:
-            why = f"follows from {listed(tuple(names[:k]))}" if z[:, k].any() else "is constant"
-            raise InputError(f"spurious column {name!r} {why}: leave it out of spurious")
-
-
-def _centred_target(y: Any, n: int) -> np.ndarray:
-    y = read_target(y, n)
+def _centred_target(y: np.ndarray) -> np.ndarray:  # [n]
     if holds_classes(y, None):
-        coded, classes = pd.factorize(y, sort=True)
+        y, classes = pd.factorize(y, sort=True)
         if len(classes) > 2:
             raise InputError(
                 f"y holds {len(classes)} classes; ask about one against the rest, for example "
                 f"y == {classes[0]!r}"
             )
-        y = coded
     return Scaling.of(numbers(y)).apply(numbers(y))

@@ -11,7 +11,7 @@ so few. Distances are counted in units of the median distance of rows that are n
 rare categories keep u = 1. u depends on x alone and is the same function in all environments: a
 relation that is linear and the same everywhere stays so (Mallows, 1975).
 
-From here on a fit is quadratic. Of a cell b (the rows of a block in e, see `block_cells`) only the
+From here on a fit is quadratic. Of a cell b (the rows of a block in e, see `inputs`) only the
 sums A_b = Σ w x xᵀ and c_b = A_b β° + Σ u x (y − ŷ) are needed, w = u ŷ(1 − ŷ) or u, ŷ at β°:
 
     M = (Σ_b A_b + ρ)⁻¹,   M_b = (Σ A − A_b + ρ)⁻¹ and β_b without the cell
@@ -63,7 +63,7 @@ import pandas as pd
 from scipy.special import expit
 from scipy.stats import chi2
 
-from wri.diagnosis.block_cells import BlockCells
+from wri.diagnosis.inputs import BlockCells
 from wri.diagnosis.site_fits import (
     PULL,
     RowFit,

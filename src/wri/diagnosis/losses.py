@@ -13,7 +13,7 @@ over environments, so it includes the spread between them. More than 20 environm
 
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,17 +33,21 @@ MIN_ODDS_PROBABILITY = 1e-4  # in log-odds, or the 0 and 1 of forests would be f
 UNSEEN = 1e-3  # probability of a class that is not in the training environments
 FIT_ROWS = 24_000
 GROUPS = 20
+VARIANCE = "of the variance of the target"  # unit of squared errors
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ModelLosses:
+class ModelLosses(NamedTuple):
     """Outputs and losses of a model for n rows."""
 
     outputs: np.ndarray  # [n, C − 1], or [n, 1]
     losses: np.ndarray  # [n]
     expected: np.ndarray  # [n]
     variance: np.ndarray  # [n]
-    unit: str
+
+
+def loss_unit(model: Any) -> str:
+    """Return the unit of a model's losses."""
+    return "nats" if hasattr(model, "predict_proba") else VARIANCE
 
 
 def model_losses(model: Any, X: Any, y: Any) -> ModelLosses:
@@ -59,14 +63,8 @@ def model_losses(model: Any, X: Any, y: Any) -> ModelLosses:
     target = numbers(read_target(y, len(predicted)), "for a regressor")
     if predicted.shape != target.shape:
         raise InputError(f"model must predict one number per row, not the shape {predicted.shape}")
-    squares, unknown = np.square(predicted - target) / target.var(), np.zeros(len(target))
-    return ModelLosses(
-        outputs=predicted[:, None],
-        losses=squares,
-        expected=unknown,
-        variance=unknown,
-        unit="of the variance of the target",
-    )
+    losses, unknown = np.square(predicted - target) / target.var(), np.zeros(len(target))
+    return ModelLosses(predicted[:, None], losses, unknown, unknown)
 
 
 def _classified(model: Any, X: Any, y: Any) -> ModelLosses:
@@ -85,13 +83,9 @@ def _classified(model: Any, X: Any, y: Any) -> ModelLosses:
     each = -np.log(probabilities.clip(MIN_PROBABILITY, 1))  # [n, C], the loss if c is the class
     odds = np.log(probabilities.clip(MIN_ODDS_PROBABILITY, 1))
     expected = (probabilities * each).sum(1)
-    return ModelLosses(
-        outputs=odds[:, :-1] - odds[:, -1:],
-        losses=each[np.arange(len(index)), index],
-        expected=expected,
-        variance=(probabilities * np.square(each - expected[:, None])).sum(1),
-        unit="nats",
-    )
+    variance = (probabilities * np.square(each - expected[:, None])).sum(1)
+    losses = each[np.arange(len(index)), index]
+    return ModelLosses(odds[:, :-1] - odds[:, -1:], losses, expected, variance)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -150,19 +144,23 @@ class LeftOutLosses:
     @property
     def sentence(self) -> str:
         """The change of the loss as part of a sentence."""
-        better = int((self.after < self.before).sum())
+        before, after = float(self.before.mean()), float(self.after.mean())
         ends = (self.change.mean, self.change.low, self.change.high)
         mean, low, high = (write_number(each, 2, sign=True) for each in ends)
         return (
-            f"the loss at sites left out in turn goes from "
-            f"{write_loss(float(self.before.mean()), self.unit)} to "
-            f"{write_loss(float(self.after.mean()), self.unit)} (change {mean}, 95 % "
-            f"interval over sites {low} to {high}; lower at "
-            f"{better} of {len(self.labels)}; {self.model})"
+            f"the loss at sites left out in turn {'rises' if after > before else 'falls'} from "
+            f"{write_loss(before, self.unit)} to {write_loss(after, self.unit)} (change {mean}, "
+            f"95 % interval over sites {low} to {high}; lower at "
+            f"{(self.after < self.before).sum()} of {len(self.labels)}; {self.model})"
         )
 
     def __repr__(self) -> str:
         return f"{self.sentence[:1].upper()}{self.sentence[1:]}."
+
+
+def advise(found: LeftOutLosses, pays: str, costs: str, same: str) -> str:
+    """Return the advice that the losses support, with the losses."""
+    return f"{pays if found.pays else costs if found.costs else same}, {found.sentence}."
 
 
 def plain_model(classes: bool) -> Any:
@@ -170,7 +168,30 @@ def plain_model(classes: bool) -> Any:
     return make_pipeline(StandardScaler(), LogisticRegression() if classes else Ridge())
 
 
-def losses_left_out(
+def compare_left_out(
+    before: tuple[Any, Any],  # a model and its table X
+    after: tuple[Any, Any],
+    y: Any,
+    environments: Environments,
+    name: str,
+) -> LeftOutLosses:
+    """Compare the losses of two models at environments left out in turn."""
+    classes = is_classifier(before[0])
+    if classes != is_classifier(after[0]):
+        raise InputError("model and against must both be classifiers or both be regressors")
+    target = np.asarray(y) if classes else numbers(np.asarray(y))
+    losses = [_losses_left_out(*own, target, environments) for own in (before, after)]
+    scale = 1.0 if classes else float(np.var(target))
+    return LeftOutLosses(
+        labels=environments.labels,
+        before=losses[0] / scale,
+        after=losses[1] / scale,
+        model=name,
+        unit=loss_unit(before[0]),
+    )
+
+
+def _losses_left_out(
     model: Any, X: Any, y: np.ndarray, environments: Environments
 ) -> np.ndarray:  # [E]
     """Return the mean loss of a clone of the model at each environment left out."""
@@ -180,20 +201,16 @@ def losses_left_out(
         raise InputError("at least three environments are needed to leave one out in turn")
     random, losses = np.random.default_rng(0), np.empty(len(labels))
     group = np.argsort(np.argsort(random.random(len(labels)))) % groups  # [E]
-    scale = 1.0 if is_classifier(model) else float(np.var(y.astype(float)))
+    takes_groups = "groups" in signature(model.fit).parameters
     for left in range(groups):
         inside = np.flatnonzero(group[number] != left)
         inside = np.sort(random.permutation(inside)[:FIT_ROWS])
-        fitted = _fit(clone(model), take_rows(X, inside), y[inside], labels[number[inside]])
+        options = {"groups": labels[number[inside]]} if takes_groups else {}
+        fitted = clone(model).fit(take_rows(X, inside), y[inside], **options)
         for e in np.flatnonzero(group == left):
             rows = random.permutation(np.flatnonzero(number == e))[:FIT_ROWS]
-            losses[e] = _mean_loss(fitted, take_rows(X, rows), y[rows]) / scale
+            losses[e] = _mean_loss(fitted, take_rows(X, rows), y[rows])
     return losses
-
-
-def _fit(model: Any, X: Any, y: np.ndarray, groups: np.ndarray) -> Any:
-    takes_groups = "groups" in signature(model.fit).parameters
-    return model.fit(X, y, groups=groups) if takes_groups else model.fit(X, y)
 
 
 def _mean_loss(model: Any, X: Any, y: np.ndarray) -> float:

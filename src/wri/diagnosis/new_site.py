@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import binomtest
 
-from wri.diagnosis.inputs import listed, short_labels
+from wri.diagnosis.inputs import Diagnosis, listed, short_labels
 from wri.errors import InputError
 from wri.moved import OldName
-from wri.number_text import write_number
+from wri.number_text import write_number, write_percent, write_share
 from wri.ood.evidence import FAR, UNSURE, Evidence, RowEvidence
-from wri.ood.held_out import USUAL_BEYOND, ExpectedLoss, HeldOutRows, LeftOutSites
-from wri.ood.unseen import UnseenCells
+from wri.ood.held_out import USUAL_BEYOND, ExpectedLoss, HeldOutRows, LeftOutSites, UnseenCells
 from wri.report import style
 from wri.report.intervals import half_width
 from wri.rows import refuse_infinite
@@ -42,7 +41,6 @@ OFTEN_BEYOND = 0.05  # share of rows beyond a column's range from which it is re
 CHANCE = 0.01
 MOST_SITES = 20  # largest number of training environments in a figure
 MOST_UNSEEN = 6  # columns with unseen cells that are named
-FEW_SITES = {1: "one site", 2: "two sites"}
 FAR_MEANS = {
     "outputs": "a prediction more extreme than nearly all in training",
     "phi": "a representation unlike nearly all in training",
@@ -59,11 +57,10 @@ class SiteLoss:
     low: float | None  # of the interval; None where sites are too few, or were not left out
     high: float | None
     level: float
-    effective_rows: float  # held-out rows that it rests on
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class NewSite:
+class NewSite(Diagnosis):
     """Result of `score_new_site`: a site without outcomes, as a model sees it.
 
     Attributes
@@ -86,8 +83,6 @@ class NewSite:
         Name of the loss.
     predictions : ndarray of shape (C,)
         Mean prediction at the new site: class probabilities, or one number.
-    training_predictions : ndarray of shape (C,) or None
-        Mean prediction of the held-out rows.
     evidence_on : str
         What the verdicts see of a row.
     columns : tuple of str
@@ -109,7 +104,6 @@ class NewSite:
     loss: SiteLoss | None  # None where rows are too few
     measure: str  # what the loss is
     predictions: np.ndarray  # [C], mean at the new site: class probabilities, or a number
-    training_predictions: np.ndarray | None  # [C], mean of held-out rows
     evidence_on: str  # what verdicts see
     columns: tuple[str, ...]  # [D]
     beyond: np.ndarray  # [D], share of the rows beyond the column's range in training
@@ -154,17 +148,14 @@ class NewSite:
     @property
     def meaning(self) -> str:
         """The result, its assumptions and what to do, in plain words; the interval first."""
-        parts = [self._describe_loss(), self._describe_rows(), self._describe_columns()]
-        return " ".join([*parts, self._describe_unseen()]).strip()
-
-    def __repr__(self) -> str:
-        return self.meaning.strip()
+        parts = (self._describe_loss, self._describe_rows, self._describe_columns)
+        return " ".join(filter(None, (part() for part in (*parts, self._describe_unseen))))
 
     def _describe_loss(self) -> str:
         if self.outside > 0.5:
             return (
-                f"{self.outside:.0%} of the rows are outside the evidence: the model is guessing "
-                "here, and no loss can be promised. Collect outcomes at this site first."
+                f"{write_share(self.outside)} of the rows are outside the evidence: the model is "
+                "guessing here, and no loss can be promised. Collect outcomes at this site first."
             )
         loss, sites = self.loss, len(self.labels)
         if loss is None:
@@ -173,31 +164,41 @@ class NewSite:
                 "rows that were held out in training (validation_fraction, in environments of at "
                 "least 25 rows)."
             )
-        new, training = write_number(loss.new), write_number(loss.training)
+        found = f"Expected {self.measure} {write_number(loss.new)}"
+        training = write_number(loss.training)
         if loss.low is None or loss.high is None:
-            reason = f"no interval for a new site can be given from {FEW_SITES.get(sites)}"
+            reason = "two sites or fewer allow none"
             if sites > 2:
                 reason = (
                     "sites were not left out in training (site_spread=False, an exact density, "
-                    "or training without one diverged), so there is no interval"
+                    "or training without one diverged)"
                 )
             return (
-                f"Expected {self.measure} {new} if the same prediction means the same here "
-                f"({training} at the training sites); {reason}."
+                f"{found} if the same prediction means the same here ({training} at the training "
+                f"sites). There is no interval for a new site: {reason}."
             )
         return (
-            f"Expected {self.measure} {new}, {loss.level:.0%} interval {write_number(loss.low)} to "
+            f"{found}, {write_percent(loss.level)} interval {write_number(loss.low)} to "
             f"{write_number(loss.high)}, for a site drawn like the {sites} training sites "
-            f"({training} there), each of which was left out once; a site of another kind is not "
+            f"({training} there). Each of them was left out once. A site of another kind is not "
             "covered. A sample of outcomes would check it."
         )
 
     def _describe_rows(self) -> str:
-        rare, outside = self.usual
+        rare, outside, far = *self.usual, FAR_MEANS[self.evidence_on]
+        if len(self.predictions) > 1:  # classes
+            unsure, distant = (
+                sum(reason in each.split("; ") for each in self.reasons) for reason in (UNSURE, FAR)
+            )
+            far = (
+                f"a class less certain than nearly all in training, {unsure} rows, or {far}, "
+                f"{distant} rows"
+            )
         found = (
-            f"Of {len(self.verdicts)} rows {self.rare:.1%} are rare and {self.outside:.1%} outside "
-            f"the evidence ({rare:.1%} and {outside:.1%} are usual; {self._rare_means}); most like "
-            f"{self.nearest!s}."
+            f"Of {len(self.verdicts)} rows, {write_share(self.rare)} are rare and "
+            f"{write_share(self.outside)} outside the evidence ({write_share(rare)} and "
+            f"{write_share(outside)} are usual). Rare means {far}. Most rows are like "
+            f"{self.nearest}."
         )
         if self.flagged_often and self.outside <= 0.5:
             found += (
@@ -206,34 +207,20 @@ class NewSite:
             )
         return found
 
-    @property
-    def _rare_means(self) -> str:
-        """What is rare for this model, and how many rows are so for each reason."""
-        far = FAR_MEANS[self.evidence_on]
-        if len(self.predictions) == 1:
-            return f"rare: {far}"
-        unsure, distant = (
-            sum(reason in each.split("; ") for each in self.reasons) for reason in (UNSURE, FAR)
-        )
-        return (
-            f"rare: a class less certain than nearly all in training, {unsure} rows, or {far}, "
-            f"{distant} rows"
-        )
-
     def _describe_columns(self) -> str:
         names = self.flagged_columns
         if not names:
             return ""
-        most = float(self.beyond.max())
         found = (
-            f"Columns differ from training: up to {most:.0%} of the rows lie beyond the range of "
-            f"the training sites in {listed(names)} ({USUAL_BEYOND:.0%} is usual)."
+            f"Columns differ from training: up to {write_percent(self.beyond.max(), 2)} of the "
+            f"rows lie beyond the range of the training sites in {listed(names)} "
+            f"({write_percent(USUAL_BEYOND)} is usual)."
         )
         if self.evidence_on != "x" and self.beyond_supported > 0.5:
             found += (
-                f" Verdicts do not see this shift ({self.beyond_supported:.0%} of these rows are "
-                "supported, because their predictions are ordinary), and the interval does not "
-                "cover it."
+                " Verdicts do not see this shift, because the predictions are ordinary: "
+                f"{write_percent(self.beyond_supported, 2)} of these rows are supported. The "
+                "interval does not cover it."
             )
         return found
 
@@ -267,30 +254,24 @@ class NewSite:
         shown = np.argsort(-self.nearest_shares, kind="stable")[:most]
         bars = 0.9 + 0.21 * len(shown)
         with style.figure(style.NARROW, min(9, 2.2 + bars)) as drawn:
-            if ax is not None:
-                self._draw_typicality(ax)
-                return ax.get_figure(root=True) or drawn
-            top, bottom = drawn.subplots(2, 1, height_ratios=(2.2, bars))
-            self._draw_typicality(top)
-            self._draw_nearest(bottom, shown)
-        return drawn
-
-    def _draw_typicality(self, ax: "Axes") -> None:
-        edges = np.linspace(0, 100, 21)
-        share = np.histogram(self.typicality, edges)[0] / len(self.typicality)
-        ax.stairs(100 * share, edges, fill=True, color=style.SKY, label="this site")
-        ax.axhline(5, color="black", ls="--", lw=1, label="training sites")
-        ax.set(xlim=(0, 100), xlabel="typicality (%), common to the right", ylabel="rows (%)")
-        ax.set_ylim(0, 1.3 * max(5, 100 * share.max()))  # space for the legend above the bars
-        ax.set_title(f"{self.rare:.1%} rare, {self.outside:.1%} outside", loc="left")
-        ax.legend(loc="upper right", ncols=2, borderaxespad=0.1)
+            top, bottom = (ax, None) if ax else drawn.subplots(2, 1, height_ratios=(2.2, bars))
+            edges = np.linspace(0, 100, 21)
+            share = 100 * np.histogram(self.typicality, edges)[0] / len(self.typicality)
+            top.stairs(share, edges, fill=True, color=style.SKY, label="this site")
+            top.axhline(5, color="black", ls="--", lw=1, label="training sites")
+            top.set(xlim=(0, 100), xlabel="typicality (%), common to the right", ylabel="rows (%)")
+            top.set_ylim(0, 1.3 * max(5, share.max()))  # space for the legend above the bars
+            top.set_title(f"{self.rare:.1%} rare, {self.outside:.1%} outside", loc="left")
+            top.legend(loc="upper right", ncols=2, borderaxespad=0.1)
+            if bottom is not None:
+                self._draw_nearest(bottom, shown)
+        return style.figure_of(top)
 
     def _draw_nearest(self, ax: "Axes", shown: np.ndarray) -> None:
         names, shares = short_labels(self.labels), 100 * self.nearest_shares
         ax.barh(np.arange(len(shown)), shares[shown], color=style.GREY)
-        ax.set_yticks(range(len(shown)), [names[k] for k in shown], parse_math=False)
-        ax.set(xlabel="rows (%)", ylim=(len(shown) - 0.5, -0.5))
-        ax.set_xlim(0, max(10, 1.05 * shares.max()))
+        style.name_lines(ax, [names[k] for k in shown])
+        ax.set(xlabel="rows (%)", xlim=(0, max(10, 1.05 * shares.max())))
         rest = np.setdiff1d(np.arange(len(names)), shown)
         hidden = f"\n{len(rest)} others together {shares[rest].sum():.0f} %" if len(rest) else ""
         ax.set_title(f"most common at{hidden}", loc="left")
@@ -326,7 +307,6 @@ def describe_new_site(
             f"{len(predictions)} row is not enough to describe a site; use verdict for single rows"
         )
     refuse_infinite(predictions)
-    held_out = len(known.losses) > 0
     shares = beyond.mean(0)
     strange = beyond[:, flag_columns(shares, len(beyond))].any(1)
     supported = float((judged.verdicts[strange] == "supported").sum())
@@ -340,7 +320,6 @@ def describe_new_site(
         loss=expect_loss(known, left_out, predictions, level),
         measure="log-loss" if predictions.shape[1] > 1 else "squared error",
         predictions=predictions.mean(0),
-        training_predictions=known.shares @ known.predictions if held_out else None,
         evidence_on=evidence_on,
         columns=columns,
         beyond=shares,
@@ -356,8 +335,7 @@ def expect_loss(
         return None
     curve = ExpectedLoss.of(known)
     near = curve.near(predictions)
-    effective = float(1 / np.square(curve.weights(near)).sum())
-    if effective < FEWEST:
+    if 1 / np.square(curve.weights(near)).sum() < FEWEST:  # effective rows
         return None
     expected = curve.mean(near, curve.losses)  # [n]
     new, low, high = float(expected.mean()), None, None
@@ -370,11 +348,5 @@ def expect_loss(
         spread = float(strayed.var(ddof=1)) * (1 + 1 / sites)
         half = half_width((spread + chance) ** 0.5, sites - 1, level)
         low, high = max(0.0, new - half), new + half
-    return SiteLoss(
-        training=float(known.shares @ known.losses),
-        new=new,
-        low=low,
-        high=high,
-        level=level,
-        effective_rows=effective,
-    )
+    training = float(known.shares @ known.losses)
+    return SiteLoss(training=training, new=new, low=low, high=high, level=level)

@@ -29,8 +29,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from wri.diagnosis.block_cells import BlockCells, make_cells, number_blocks
-from wri.diagnosis.inputs import listed, refuse_weights, short_labels
+from wri.diagnosis.inputs import (
+    BlockCells,
+    Diagnosis,
+    listed,
+    make_cells,
+    number_blocks,
+    short_labels,
+)
 from wri.diagnosis.weights import SmoothTerms, environment_logs, overlap_logs, pair_overlap
 from wri.number_text import write_number
 from wri.report import style
@@ -39,7 +45,6 @@ from wri.rows import Environments, read_sites
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
 
 GOOD_OVERLAP = 0.3
 """Overlap from which weights are good for training and for tests."""
@@ -62,7 +67,7 @@ _CHUNK = 2_000_000  # largest number of permuted cells held in memory at once
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Overlap:
+class Overlap(Diagnosis):
     """Result of `environment_overlap`: what each pair of environments has in common.
 
     Attributes
@@ -118,97 +123,72 @@ class Overlap:
         names = np.array([f"{first} and {other}" for first, other in self.labels[np.c_[i, j]]])
         shared, little = self.overlap[i, j], self.little_in_common[i, j]  # [P]
         worth = np.minimum(self.effective_rows[i, j], self.effective_rows[j, i])
-        least = int(shared.argmin())
-        lowest = f"{names[least]}, which share {shared[least]:.2f} of their cases (1 is all)"
-        few = (worth < FEW_ROWS) & ~little
-        thin = (
-            f" {few.sum()} of {len(names)} pairs leave weights fewer than {FEW_ROWS} effective "
-            f"rows on a side: {listed(tuple(f'({name})' for name in names[few]), 4)}."
-        )
-        thin, p = thin if few.any() else "", write_number(self.p, 2)
+        few, p = (worth < FEW_ROWS) & ~little, write_number(self.p, 2)
+        smallest = f"Smallest overlap: {names[shared.argmin()]}, {shared.min():.2f}."
+        rely = f" After weighting, every comparison rests on at least {worth.min():.0f} rows."
+        if few.any():
+            rely = (
+                f" {few.sum()} of {len(names)} pairs leave fewer than {FEW_ROWS} effective rows on "
+                f"a side: {_listed_pairs(names[few])}."
+            )
         if little.any():
-            named = listed(tuple(f"({name})" for name in names[little]), 4)
             return (
                 f"{little.sum()} of {len(names)} pairs of sites have little in common "
-                f"(overlap below {GOOD_OVERLAP}, 5 % level): {named}; least of all {lowest}. "
-                "A comparison of them rests on few cases; more rows in between, or fewer columns, "
-                f"would help.{thin}"
+                f"(overlap below {GOOD_OVERLAP}, 5 % level): {_listed_pairs(names[little])}. "
+                f"{smallest} Their comparison rests on few cases. More rows in between, or fewer "
+                f"columns, would help.{rely if few.any() else ''}"
             )
         if not self.differ:
             return (
                 "The sites cannot be told apart by these columns: identical sites differ as much "
-                f"by chance (p = {p}). Identical sites teach nothing about invariance.{thin}"
+                f"by chance (p = {p}). Identical sites teach nothing about invariance."
+                f"{rely if few.any() else ''}"
             )
-        rely = f" After weighting, every comparison rests on at least {worth.min():.0f} rows."
         return (
             f"The sites differ (p = {p} if they were identical). All pairs overlap enough to "
-            f"compare. Smallest overlap: {names[least]}, {shared[least]:.2f}.{thin or rely}"
+            f"compare. {smallest}{rely}"
         )
 
-    def __repr__(self) -> str:
-        return self.meaning
-
     def plot(self, ax: "Axes | None" = None) -> "Figure":
-        """Draw heat maps of the overlap and of the effective share of rows.
+        """Draw a heat map of the overlap.
 
         Environments are sorted by their mean overlap with the others, the smallest first.
 
         Parameters
         ----------
         ax : Axes or None, default=None
-            Axes to draw the overlap alone on. None makes a figure with both maps, at most 9 inches
-            high.
+            Axes to draw on. None makes a new figure, at most 9 inches high.
 
         Returns
         -------
         figure : Figure
             Figure of the axes.
         """
-        count = len(self.labels)
-        order = np.argsort((self.overlap.sum(1) - 1) / max(count - 1, 1), kind="stable")
-        share = self.effective_rows / self.rows[:, None]
-        share = np.where(self.overlap < LEAST_OVERLAP, np.nan, share)[np.ix_(order, order)]
-        shared = self.overlap[np.ix_(order, order)]
-        if ax is not None:
-            from matplotlib.figure import Figure
-
-            self._heat_map(ax, shared, order, "overlap")
-            return ax.get_figure(root=True) or Figure()
-        margin = 0.08 * max(map(len, short_labels(self.labels, 20)))
-        size = min(max(2.2, (0.42 if count <= _ANNOTATED else 0.13) * count), 5.5)
-        across, down = size + margin + 1.3, size + margin + 0.9
-        stacked = 2 * down <= 9
-        shape = (across, 2 * down) if stacked else (across + size, min(9, down))
-        with style.figure(*shape) as drawn:
-            drawn.set_layout_engine("compressed")  # square cells leave no space unused
-            rows, columns = (2, 1) if stacked else (1, 2)
-            first, second = drawn.subplots(rows, columns, sharey=not stacked)
-            self._heat_map(first, shared, order, "overlap")
-            image = self._heat_map(second, share, order, "effective share of rows")
-            for each in (first, second) if stacked else (first,):
-                each.set_ylabel("rows of")
-            drawn.colorbar(image, ax=[first, second], shrink=0.8)
-        return drawn
-
-    def _heat_map(
-        self, ax: "Axes", values: np.ndarray, order: np.ndarray, title: str
-    ) -> "AxesImage":
-        image = ax.imshow(values, cmap="Blues", vmin=0, vmax=1)
-        labels = short_labels(self.labels, 20)
+        order = np.argsort(self.overlap.sum(1), kind="stable")
+        labels, values = short_labels(self.labels, 20), self.overlap[np.ix_(order, order)]
         names = [labels[k] for k in order]
-        wide = max(map(len, names)) > 4 or len(names) > _ANNOTATED
-        indices = np.arange(0, len(names), max(1, -(-len(names) // _NAMED)))
-        size: dict[str, Any] = {"fontsize": 9 if len(names) <= _ANNOTATED else 7}
-        ax.set_xticks(indices, [names[k] for k in indices], rotation=90 if wide else 0, **size)
-        ax.set_yticks(indices, [names[k] for k in indices], **size)
-        ax.set_title(title)
-        ax.set_xlabel("weighted towards")
-        if len(names) <= _ANNOTATED:
-            for (i, j), value in np.ndenumerate(values):
-                text = "–" if np.isnan(value) else f"{value:.2f}"
+        count, longest = len(names), max(map(len, names))
+        few = count <= _ANNOTATED
+        size = min(max(2.2, (0.42 if few else 0.13) * count), 5.5) + 0.08 * longest
+        with style.figure(size + 1.3, size + 0.9) as drawn:
+            axes = drawn.subplots() if ax is None else ax
+            image = axes.imshow(values, cmap="Blues", vmin=0, vmax=1)
+            indices = np.arange(0, count, -(-count // _NAMED))
+            ticks = [names[k] for k in indices]
+            font: Any = {"fontsize": 9 if few else 7}
+            axes.set_xticks(indices, ticks, rotation=90 if longest > 4 or not few else 0, **font)
+            axes.set_yticks(indices, ticks, **font)
+            axes.set_title("overlap")
+            for (i, j), value in np.ndenumerate(values) if few else ():
                 colour = "white" if value > 0.6 else "black"
-                ax.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
-        return image
+                axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=8, color=colour)
+            if ax is None:
+                drawn.colorbar(image, ax=axes, shrink=0.8)
+        return style.figure_of(axes)
+
+
+def _listed_pairs(names: np.ndarray) -> str:
+    return listed(tuple(f"({name})" for name in names), 4)
 
 
 def environment_overlap(
@@ -217,8 +197,6 @@ def environment_overlap(
     seed: int = 0,
     blocks: Iterable[Any] | None = None,
     permutations: int = 499,
-    *,
-    sample_weight: Any = None,
 ) -> Overlap:
     """Estimate the overlap of each pair of environments.
 
@@ -239,8 +217,6 @@ def environment_overlap(
         None: each row is its own block.
     permutations : int, default=499
         Number of permutations of blocks between environments.
-    sample_weight : None, default=None
-        Refused. To give rows weights, repeat them and let `blocks` name the original row.
 
     Returns
     -------
@@ -250,8 +226,7 @@ def environment_overlap(
     Raises
     ------
     InputError
-        If there are fewer than two environments, an environment cannot be split, or
-        `sample_weight` is given.
+        If there are fewer than two environments, or one cannot be split.
 
     Examples
     --------
@@ -262,7 +237,6 @@ def environment_overlap(
     >>> found.differ, bool(found.overlap[0, 1] > 0.9)
     (False, True)
     """
-    refuse_weights(sample_weight)
     x, _, environments = read_sites(X, groups)
     block = number_blocks(blocks, len(x))
     logs = environment_logs(x, environments, seed=seed, block=block)

@@ -1,5 +1,13 @@
 """General position: do the environments differ enough to rule out spurious features?
 
+Weighted moments of pairs of environments determine a linear predictor's weighted risks:
+
+    Σ_ij = E_i[α_ij x xᵀ],   κ_ij = E_i[α_ij x y],   c_ij = E_i[α_ij y²]
+    R_ij(w) = wᵀ Σ_ij w − 2 wᵀ κ_ij + c_ij,   gap g_ij = R_ij − R_ji,   where α_ij p_i = α_ji p_j
+
+Entry [i, j] belongs to the rows of i weighted towards j, by one of the weights α_ij of `weights`.
+The paper's μ^{i,j} is 2 κ_ij.
+
 With ΔΣ_ij, Δμ_ij the spurious blocks of Σ_ij − Σ_ji and of 2(κ_ij − κ_ji), the gap of w is
 
     g_ij = w_spuᵀ ΔΣ_ij w_spu + γ_ij Δμ_ijᵀ w_spu,   γ_ij = w_invᵀ v_ij / E_q[y²] − 1,
@@ -29,23 +37,271 @@ target. Values are divided by √pairs: 0.1 is a tenth of the risk of predicting
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import comb
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from wri.diagnosis.weighted_moments import WeightedMoments
+from wri.diagnosis.inputs import Diagnosis
+from wri.diagnosis.weights import check_environments, check_shape
 from wri.errors import InputError, check_option
 from wri.number_text import write_number
 
-Gammas = Literal["common", "pair"]
+ClosedForm = Literal["density", "ratio", "uniform"]
 
 EXACT = 1e-9
 """Values below this count as zero with exact moments."""
 
 
+class WeightedMoments(NamedTuple):
+    """Weighted second moments of pairs of environments.
+
+    Attributes
+    ----------
+    second : ndarray of shape (..., k, k, d, d)
+        Σ_ij = E_i[α_ij x xᵀ].
+    cross : ndarray of shape (..., k, k, d)
+        κ_ij = E_i[α_ij x y].
+    target : ndarray of shape (..., k, k)
+        c_ij = E_i[α_ij y²].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import WeightedMoments
+    >>> moments = WeightedMoments(np.ones((2, 2, 1, 1)), np.ones((2, 2, 1)), np.ones((2, 2)))
+    >>> moments.environments, moments.gaps(np.array([0.5]))
+    (2, array([0.]))
+    """
+
+    second: np.ndarray  # [..., k, k, d, d], Σ_ij
+    cross: np.ndarray  # [..., k, k, d], κ_ij
+    target: np.ndarray  # [..., k, k], c_ij
+
+    @property
+    def environments(self) -> int:
+        """Number of environments."""
+        return int(self.target.shape[-1])
+
+    def __repr__(self) -> str:
+        columns = self.cross.shape[-1]
+        return f"Weighted moments of {self.environments} environments and {columns} columns."
+
+    def differences(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the relative differences of the two sides of each pair.
+
+        Relative differences do not depend on the unit of the weights.
+
+        Returns
+        -------
+        second : ndarray of shape (..., P, d, d)
+            (Σ_ij − Σ_ji) / c of each pair i < j, c the mean of c_ij and c_ji.
+        cross : ndarray of shape (..., P, d)
+            (κ_ij − κ_ji) / c.
+        target : ndarray of shape (..., P)
+            (c_ij − c_ji) / c.
+
+        Raises
+        ------
+        InputError
+            If two environments have no weight in common.
+        """
+        first, other = np.triu_indices(self.environments, 1)
+        scale = (self.target[..., first, other] + self.target[..., other, first]) / 2  # [..., P]
+        empty = np.argwhere(~(np.isfinite(scale) & (scale > 0)))
+        if len(empty):
+            pair = empty[0][-1]
+            raise InputError(
+                f"environments {first[pair] + 1} and {other[pair] + 1} have no weight in common: "
+                "leave one out, or choose weights under which they overlap"
+            )
+        second = self.second[..., first, other, :, :] - self.second[..., other, first, :, :]
+        cross = self.cross[..., first, other, :] - self.cross[..., other, first, :]
+        target = self.target[..., first, other] - self.target[..., other, first]
+        return second / scale[..., None, None], cross / scale[..., None], target / scale
+
+    def gaps(self, weights: np.ndarray) -> np.ndarray:  # [..., d] -> [..., P]
+        """Return the relative gaps of the predictor wᵀx.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (..., d)
+            w.
+
+        Returns
+        -------
+        gaps : ndarray of shape (..., P)
+            Gaps; 1 is the weighted risk of predicting zero.
+        """
+        second, cross, target = self.differences()
+        w = weights[..., None, :]  # [..., 1, d]
+        return ((second @ w[..., None])[..., 0] * w - 2 * cross * w).sum(-1) + target
+
+
+def gaussian_moments(
+    weights: np.ndarray,
+    noise_sd: float,
+    invariant_mean: np.ndarray,
+    invariant_covariance: np.ndarray,
+    spurious_slope: np.ndarray,
+    spurious_covariance: np.ndarray,
+    weighting: ClosedForm = "density",
+) -> WeightedMoments:
+    """Compute the moments of the paper's regression (equation 5) in closed form.
+
+        X_inv ~ N(m_e, C_e),   Y = wᵀX_inv + N(0, σ²),   X_spu = s_e Y + N(0, S_e)
+
+    Leading axes are allowed.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (..., d_inv)
+        w.
+    noise_sd : float
+        σ.
+    invariant_mean : ndarray of shape (..., k, d_inv)
+        m_e.
+    invariant_covariance : ndarray of shape (..., k, d_inv, d_inv)
+        C_e.
+    spurious_slope : ndarray of shape (..., k, d_spu)
+        s_e.
+    spurious_covariance : ndarray of shape (..., k, d_spu, d_spu)
+        S_e.
+    weighting : {"density", "ratio", "uniform"}, default="density"
+        Weights of the invariant features; "overlap" has no closed form.
+
+    Returns
+    -------
+    moments : WeightedMoments
+        Moments of the columns (X_inv, X_spu).
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit.
+
+    References
+    ----------
+    G. Wong, J. Gleason, R. Chellappa, Y. Wald and A. Liu, "Weighted Risk Invariance: Domain
+    Generalization under Invariant Feature Shift", TMLR, 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import gaussian_moments
+    >>> moments = gaussian_moments(
+    ...     weights=np.ones(1),
+    ...     noise_sd=1.0,
+    ...     invariant_mean=np.zeros((2, 1)),
+    ...     invariant_covariance=np.ones((2, 1, 1)),
+    ...     spurious_slope=np.array([[1.0], [2.0]]),
+    ...     spurious_covariance=np.ones((2, 1, 1)),
+    ...     weighting="uniform",
+    ... )
+    >>> moments.target
+    array([[2., 2.],
+           [2., 2.]])
+    """
+    check_option("weighting", weighting, get_args(ClosedForm))
+    k, d_spu = spurious_slope.shape[-2:]
+    d_inv = weights.shape[-1]
+    check_shape("invariant_mean", invariant_mean, (k, d_inv))
+    check_shape("invariant_covariance", invariant_covariance, (k, d_inv, d_inv))
+    check_shape("spurious_covariance", spurious_covariance, (k, d_spu, d_spu))
+    mass, mean, covariance = _weighted_normal(invariant_mean, invariant_covariance, weighting)
+    invariant = covariance + mean[..., :, None] * mean[..., None, :]
+    invariant = mass[..., None, None] * invariant  # [..., k, k, d_inv, d_inv], E[α x xᵀ]
+    w = weights[..., None, None, :]
+    correlation = (invariant @ w[..., None])[..., 0]  # [..., k, k, d_inv], E[α x y]
+    target = (correlation * w).sum(-1) + mass * noise_sd**2  # [..., k, k], E[α y²]
+    slope = spurious_slope[..., :, None, :]  # [..., k, 1, d_spu]
+    mixed = correlation[..., :, None] * slope[..., None, :]
+    spurious = (
+        target[..., None, None] * slope[..., :, None] * slope[..., None, :]
+        + mass[..., None, None] * spurious_covariance[..., :, None, :, :]
+    )
+    top = np.concatenate([invariant, mixed], -1)
+    below = np.concatenate([mixed.swapaxes(-1, -2), spurious], -1)
+    cross = np.concatenate([correlation, target[..., None] * slope], -1)
+    return WeightedMoments(np.concatenate([top, below], -2), cross, target)
+
+
+def _weighted_normal(
+    mean: np.ndarray, covariance: np.ndarray, weighting: ClosedForm
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mass, mean and covariance of α_ij p_i, an unnormalised Gaussian: `[..., k, k, …]`."""
+    pairs = (*mean.shape[:-1], mean.shape[-2])
+    if weighting != "density":
+        chosen = slice(0, 1) if weighting == "ratio" else slice(None)  # p_1, or i's own
+        return (
+            np.ones(pairs),
+            np.broadcast_to(mean[..., chosen, None, :], (*pairs, mean.shape[-1])),
+            np.broadcast_to(covariance[..., chosen, None, :, :], (*pairs, *covariance.shape[-2:])),
+        )
+    precision = np.linalg.inv(covariance)
+    pull = (precision @ mean[..., None])[..., 0]
+    joined = np.linalg.inv(precision[..., :, None, :, :] + precision[..., None, :, :, :])
+    centre = (joined @ (pull[..., :, None, :] + pull[..., None, :, :])[..., None])[..., 0]
+    spread = covariance[..., :, None, :, :] + covariance[..., None, :, :, :]
+    apart = mean[..., :, None, :] - mean[..., None, :, :]
+    distance = (apart * np.linalg.solve(spread, apart[..., None])[..., 0]).sum(-1)
+    logarithm = np.linalg.slogdet(2 * np.pi * spread)[1]
+    return np.exp(-(distance + logarithm) / 2), centre, joined  # ∫ p_i p_j = N(m_i; m_j, C_i + C_j)
+
+
+def empirical_moments(
+    x: np.ndarray, y: np.ndarray, environment: np.ndarray, weights: np.ndarray
+) -> WeightedMoments:
+    """Compute weighted moments of rows, for any weights.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_rows, d)
+        Rows. Centre them, or include a column of ones.
+    y : ndarray of shape (n_rows,)
+        Targets.
+    environment : ndarray of shape (n_rows,)
+        Environment of each row, 0 to k − 1.
+    weights : ndarray of shape (n_rows, k)
+        α_ij of each row of i for every j; see `row_weights`. To weight
+        rows, multiply by weights with a mean of one per environment.
+
+    Returns
+    -------
+    moments : WeightedMoments
+        Moments of the columns of x.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit or an environment has no row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.diagnosis import empirical_moments
+    >>> x, y = np.array([[1.0], [2.0], [3.0]]), np.array([1.0, 1.0, 2.0])
+    >>> moments = empirical_moments(x, y, np.array([0, 0, 1]), np.ones((3, 2)))
+    >>> moments.cross[:, 0]
+    array([[1.5],
+           [6. ]])
+    """
+    if weights.ndim != 2:
+        raise InputError(f"weights must be a table [n, k], not {weights.shape}")
+    n, k = weights.shape
+    check_environments(environment, n, k)
+    check_shape("x", x, (n, *x.shape[1:2]))
+    check_shape("y", y, (n,))
+    columns = np.concatenate([x, y[:, None]], 1)  # [n, d + 1]
+    joint = np.empty((k, k, columns.shape[1], columns.shape[1]))
+    for i in range(k):
+        rows = environment == i
+        for j in range(k):
+            joint[i, j] = (columns[rows] * weights[rows, j, None]).T @ columns[rows] / rows.sum()
+    return WeightedMoments(joint[..., :-1, :-1], joint[..., :-1, -1], joint[..., -1, -1])
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class GeneralPosition:
+class GeneralPosition(Diagnosis):
     """Result of `general_position`: how close environments are to admitting a spurious predictor.
 
     Attributes
@@ -60,7 +316,7 @@ class GeneralPosition:
         Smallest singular value of M.
     x : ndarray of shape (d_spu,)
         Direction of this value, of length one in the features' units.
-    gamma : ndarray of shape (1,) or (P,)
+    gamma : ndarray of shape (1,)
         γ of this value.
     spurious_gap : float
         Smallest gap of a predictor with w_spu ≠ 0.
@@ -92,20 +348,10 @@ class GeneralPosition:
     spurious: int  # d_spu
     singular_value: float  # M's smallest, at
     x: np.ndarray  # [d_spu], of length one in the features' own units, and
-    gamma: np.ndarray  # [1], or [P] with one γ per pair
+    gamma: np.ndarray  # [1]
     spurious_gap: float  # the smallest of a predictor with w_spu ≠ 0, and
     spurious_predictor: np.ndarray  # [d], that predictor
     tolerance: float
-
-    @property
-    def enough_by_theorem(self) -> bool:
-        """Whether `|E| > d_spu`."""
-        return self.environments > self.spurious
-
-    @property
-    def enough_by_definition(self) -> bool:
-        """Whether C(k, 2) > 2 d_spu."""
-        return comb(self.environments, 2) > 2 * self.spurious
 
     @property
     def holds(self) -> bool:
@@ -137,14 +383,10 @@ class GeneralPosition:
             "risks mean here that the spurious features are ignored."
         )
 
-    def __repr__(self) -> str:
-        return self.meaning
-
 
 def general_position(
     moments: WeightedMoments,
     spurious: Sequence[int],
-    gammas: Gammas = "common",
     starts: int = 50,
     seed: int = 0,
     tolerance: float = EXACT,
@@ -157,9 +399,6 @@ def general_position(
         Moments of one set of environments, from `gaussian_moments` or `empirical_moments`.
     spurious : sequence of int
         Columns assumed spurious; the others are invariant.
-    gammas : {"common", "pair"}, default="common"
-        "common": one γ, as the paper defines it. "pair": a free γ per pair, with which no
-        environments are in general position.
     starts : int, default=50
         Number of random starts of each search.
     seed : int, default=0
@@ -192,84 +431,67 @@ def general_position(
     """
     if moments.target.ndim != 2:
         raise InputError("general_position takes one set of environments: moments [k, k, ...]")
-    singular = smallest_singular_value(moments, spurious, gammas, starts, seed)
-    gap = smallest_spurious_gap(moments, spurious, starts, seed)
+    singular_value, x, gamma = smallest_singular_value(moments, spurious, starts, seed)
+    gap, predictor = smallest_spurious_gap(moments, spurious, starts, seed)
     return GeneralPosition(
         environments=moments.environments,
         invariant=moments.cross.shape[-1] - len(spurious),
         spurious=len(spurious),
-        singular_value=float(singular.value),
-        x=singular.x,
-        gamma=singular.gamma,
-        spurious_gap=float(gap.value),
-        spurious_predictor=gap.weights,
+        singular_value=float(singular_value),
+        x=x,
+        gamma=gamma,
+        spurious_gap=float(gap),
+        spurious_predictor=predictor,
         tolerance=tolerance,
     )
-
-
-class SingularValue(NamedTuple):
-    """Smallest singular value of M, and where it is reached."""
-
-    value: np.ndarray  # [...]
-    x: np.ndarray  # [..., d_spu]
-    gamma: np.ndarray  # [..., 1 or P]
 
 
 def smallest_singular_value(
     moments: WeightedMoments,
     spurious: Sequence[int],
-    gammas: Gammas = "common",
     starts: int = 50,
     seed: int = 0,
-) -> SingularValue:
-    """Return M's smallest singular value over all x and γ, for any leading axes of the moments."""
-    check_option("gammas", gammas, get_args(Gammas))
-    blocks, leading = _blocks(moments, spurious), moments.target.shape[:-2]
-    slope = blocks.slope
-    if gammas == "pair":
+    one_gamma: bool = True,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return M's smallest singular value over all x `[..., d_spu]` and γ `[..., 1 or P]`, and both.
+
+    The moments may have any leading axes. With a free γ per pair the value is always zero.
+    """
+    leading = moments.target.shape[:-2]
+    quadratic, _, slope, units = _blocks(moments, spurious)
+    if not one_gamma:
         slope = np.eye(slope.shape[1])[:, :, None] * slope  # [N, P, P, d_spu]
-    value, x, gamma = minimise(BilinearProblems(blocks.quadratic, slope, same=False), starts, seed)
-    x = (blocks.units @ x[..., None])[..., 0]
+    value, x, gamma = minimise(BilinearProblems(quadratic, slope, same=False), starts, seed)
+    x = (units @ x[..., None])[..., 0]
     length = np.linalg.norm(x, axis=-1, keepdims=True)
     x, gamma = (part.reshape(*leading, -1) for part in (x / length, gamma / length))
-    return SingularValue(value.reshape(leading), x, gamma)
-
-
-class SpuriousGap(NamedTuple):
-    """Smallest gap, and the weights of the predictor that has it."""
-
-    value: np.ndarray  # [...]
-    weights: np.ndarray  # [..., d], of the predictor that has it
+    return value.reshape(leading), x, gamma
 
 
 def smallest_spurious_gap(
     moments: WeightedMoments, spurious: Sequence[int], starts: int = 50, seed: int = 0
-) -> SpuriousGap:
-    """Return the smallest gap of predictors with w_spu ≠ 0, for any leading axes of the moments.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest gap of predictors with w_spu ≠ 0, and the weights `[..., d]` of one.
 
     The part of a gap from w_inv alone is left out: with the right weights it is zero up to chance.
+    The moments may have any leading axes.
     """
-    blocks, leading = _blocks(moments, spurious), moments.target.shape[:-2]
-    linear = np.concatenate([blocks.mixed, -blocks.slope], 2)  # [N, P, d_inv + 1, d_spu]
-    value, x, theta = minimise(BilinearProblems(blocks.quadratic, linear, same=True), starts, seed)
+    leading = moments.target.shape[:-2]
+    quadratic, mixed, slope, units = _blocks(moments, spurious)
+    linear = np.concatenate([mixed, -slope], 2)  # [N, P, d_inv + 1, d_spu]
+    value, x, theta = minimise(BilinearProblems(quadratic, linear, same=True), starts, seed)
     share = theta[:, -1:]  # w predicts s·y, so w/s predicts y
     share = np.where(np.abs(share) > np.finfo(float).eps, share, 1)  # equal slopes leave s free
     weights = np.empty((len(x), moments.cross.shape[-1]))
-    weights[:, list(spurious)] = (blocks.units @ x[..., None])[..., 0] / share
+    weights[:, list(spurious)] = (units @ x[..., None])[..., 0] / share
     weights[:, _invariant(moments, spurious)] = theta[:, :-1] / share
-    return SpuriousGap(value.reshape(leading), weights.reshape(*leading, -1))
+    return value.reshape(leading), weights.reshape(*leading, -1)
 
 
-class _Blocks(NamedTuple):
-    """Blocks of the moments' differences in the units of the search."""
-
-    quadratic: np.ndarray  # [N, P, d_spu, d_spu], ΔΣ
-    mixed: np.ndarray  # [N, P, d_inv, d_spu], twice that of Σ_ij − Σ_ji
-    slope: np.ndarray  # [N, P, 1, d_spu], Δμ
-    units: np.ndarray  # [N, d_spu, d_spu], from the units of the search to the features' own
-
-
-def _blocks(moments: WeightedMoments, spurious: Sequence[int]) -> _Blocks:
+def _blocks(
+    moments: WeightedMoments, spurious: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return ΔΣ, twice the mixed block, Δμ, all in the units of the search, and these units."""
     invariant, chosen = _invariant(moments, spurious), list(spurious)
     leading = moments.target.ndim - 2
     flat = WeightedMoments(*(part.reshape(-1, *part.shape[leading:]) for part in moments))
@@ -277,15 +499,15 @@ def _blocks(moments: WeightedMoments, spurious: Sequence[int]) -> _Blocks:
     sizes = (flat.second / flat.target[..., None, None]).mean((1, 2))  # [N, d, d]
     sizes = sizes[:, chosen][..., chosen]
     if (np.linalg.matrix_rank(sizes, hermitian=True) < len(chosen)).any():
-        raise InputError("the spurious columns depend on one another: leave some out")
+        raise InputError("a spurious column is constant or follows from the others: leave it out")
     units = np.linalg.inv(np.linalg.cholesky(sizes)).swapaxes(1, 2)
     each = units[:, None]  # [N, 1, d_spu, d_spu]
     rows = second[..., chosen] @ each  # [N, P, d, d_spu]
-    return _Blocks(
-        each.swapaxes(2, 3) @ rows[:, :, chosen],
-        2 * rows[:, :, invariant],
-        2 * cross[:, :, None, chosen] @ each,
-        units,
+    return (
+        each.swapaxes(2, 3) @ rows[:, :, chosen],  # [N, P, d_spu, d_spu]
+        2 * rows[:, :, invariant],  # [N, P, d_inv, d_spu]
+        2 * cross[:, :, None, chosen] @ each,  # [N, P, 1, d_spu]
+        units,  # [N, d_spu, d_spu], from the units of the search to the features' own
     )
 
 

@@ -5,7 +5,27 @@
 
 with overlap weights w_ij = p_j / (p_i + p_j) of the columns that `on` names. Risks may differ
 because one environment has harder cases. The two sides of a weighted gap have the same cases: they
-differ only if a relation to y does. `resampled_risks` computes gaps and simultaneous intervals.
+differ only if a relation to y does. A weighted gap is estimated by
+
+    Σ w_ij (l − h) / Σ w_ij  −  Σ w_ji (l − h) / Σ w_ji
+
+for any h of what the weights see: both sides have the same cases, so h has the same mean on both.
+With h = E[l | x] by the model's own probabilities, errors of the weights matter only as far as the
+model is miscalibrated; with h = 0 cases that the weights do not match count as a gap.
+
+    ψ_b = Σ_{rows of b} w (l − h − R) / Σ w        what cell b adds to a risk
+    SE² = max(Σ_b (ψ_ij − ψ_ji)² m / (m − 1), Σ w_ij² v / (Σ w_ij)² + the same of ji)
+
+with v = Var[l | x]: the variance that the model's probabilities predict for failures not yet seen.
+
+Chance comes from permutations: cells exchange their losses l, or l − h, between all environments
+and keep their weights, and |gap*| / SE* is computed as above. Between identical environments this
+is exact, however skewed the losses and unequal the sizes; as SE* is computed anew, it also holds
+for many rows where losses spread more in one environment than in another (Janssen, 1997). Pairs
+with a small environment have wider tails, so every pair has a scale of its own:
+
+    interval of pair p: gap ± c · q_p · SE,   q_p a quantile of |gap*| / SE* of this pair,
+    c the quantile of the largest |gap*| / SE* / q_p: all intervals of one kind hold together
 """
 
 from collections.abc import Iterable
@@ -13,18 +33,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import is_classifier
 
-from wri.diagnosis.block_cells import check_blocks, make_cells, number_blocks
-from wri.diagnosis.inputs import listed, refuse_weights, short_labels
-from wri.diagnosis.losses import LeftOutLosses, ModelLosses, losses_left_out, model_losses
+from wri.diagnosis.inputs import (
+    BlockCells,
+    Diagnosis,
+    listed,
+    make_cells,
+    number_blocks,
+    short_labels,
+)
+from wri.diagnosis.losses import (
+    LeftOutLosses,
+    ModelLosses,
+    advise,
+    compare_left_out,
+    loss_unit,
+    model_losses,
+)
 from wri.diagnosis.overlap import FEW_ROWS, LEAST_OVERLAP
-from wri.diagnosis.resampled_risks import compare, weighted_risks
 from wri.diagnosis.weights import environment_logs, overlap_logs, pair_overlap
-from wri.errors import InputError, check_option
+from wri.errors import InputError
 from wri.number_text import write_loss, write_number
 from wri.report import style
-from wri.rows import Environments, number_environments, read_sites, refuse_missing
+from wri.rows import number_environments, refuse_missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,11 +63,17 @@ if TYPE_CHECKING:
 
 MOST_PAIRS = 18
 """Largest number of pairs in a figure."""
-FEWEST_BLOCKS = 2  # per environment, to estimate chance
+MOST_SCALES = 5
+"""A pair's own quantile is that of level 1 − (1 − level) / pairs, of at most so many pairs."""
+_CHUNK = 4_000_000  # cells permuted at once
+_TINY = np.finfo(np.float32).tiny
+
+Entries = tuple[np.ndarray, np.ndarray]
+"""i and j, each `[P]`."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class RiskGaps:
+class RiskGaps(Diagnosis):
     """Result of `risk_gaps`: gaps of a model between environments, with simultaneous intervals.
 
     Attributes
@@ -66,11 +103,9 @@ class RiskGaps:
     level : float
         Level at which all intervals of one kind hold together.
     on : str
-        "outputs", "x" or "given".
+        "outputs" or "given".
     unit : str
         Unit of the losses.
-    objective : str or None, default=None
-        Objective that the model was fitted with, if it is known.
     left_out : LeftOutLosses or None, default=None
         Losses of the model and of `against` at environments left out.
 
@@ -100,9 +135,8 @@ class RiskGaps:
     effective_rows: np.ndarray  # [P], of the side with fewer
     overlap: np.ndarray  # [P], ρ_ij
     level: float
-    on: str  # "outputs", "x" or "given"
+    on: str  # "outputs" or "given"
     unit: str
-    objective: str | None = None  # that the model was fitted with, if it says so
     left_out: LeftOutLosses | None = None  # losses of the model and of `against` at sites left out
 
     @property
@@ -113,37 +147,30 @@ class RiskGaps:
     @property
     def risk_invariant(self) -> bool:
         """Whether all intervals of R_i − R_j contain zero."""
-        return not (clearance(self.intervals) > 0).any()
+        return not (_clearance(self.intervals) > 0).any()
 
     @property
     def weighted_risk_invariant(self) -> bool:
         """Whether some pairs can be judged, and all their intervals of R_ij − R_ji contain zero."""
-        clear = clearance(self.weighted_intervals[self.judged]) > 0
+        clear = _clearance(self.weighted_intervals[self.judged]) > 0
         return len(clear) > 0 and not clear.any()
 
     @property
     def meaning(self) -> str:
         """The result and, where it was measured, what to do, in plain words."""
+        parts = [self._finding() if self.judged.any() else "No weighted risks can be compared."]
+        if self.left_out is not None:
+            name = self.left_out.model
+            leads = (
+                f"Fit {name} instead",
+                f"{name} is no remedy",
+                f"{name} makes no clear difference",
+            )
+            parts.append(advise(self.left_out, *(f"{lead}: with it" for lead in leads)))
         pairs = tuple(f"({i} and {j})" for i, j in self.labels[self.pairs[~self.judged]])
-        unjudged = f"Pairs with too little in common to be judged: {listed(pairs, 4)}."
-        found = self._finding() if self.judged.any() else "No weighted risks can be compared."
-        measured = f" {self._measured()}" if self.left_out is not None else ""
-        return f"{found}{measured} {unjudged}" if pairs else f"{found}{measured}"
-
-    def __repr__(self) -> str:
-        return self.meaning
-
-    def _measured(self) -> str:
-        """Describe the losses of the other model at environments left out."""
-        assert self.left_out is not None
-        name = self.left_out.model
-        if self.left_out.pays:
-            lead = f"Fit {name} instead"
-        elif self.left_out.costs:
-            lead = f"{name} is no remedy, it costs"
-        else:
-            lead = f"{name} makes no clear difference"
-        return f"{lead}: from this model to {name} {self.left_out.sentence}."
+        if pairs:
+            parts.append(f"Pairs with too little overlap to be judged: {listed(pairs, 4)}.")
+        return " ".join(parts)
 
     def _finding(self) -> str:
         """Describe the gaps."""
@@ -165,26 +192,18 @@ class RiskGaps:
                 "risks, as VREx asks for, would be wrong here."
             )
         judged = np.where(self.judged[:, None], self.weighted_intervals, 0)
-        finding = f"the weighted risk is higher at {self._worst(judged)}."
-        if self.risk_invariant:
-            finding += " Plain risks hide it: harder cases and changed relations cancel."
-        if self.on == "x":
-            return (
-                f"Rows with the same columns meet different outcomes: {finding} The relation of X "
-                'to the target changes; on="outputs" shows whether the model relies on it.'
-            )
         same = "The same prediction means" if self.on == "outputs" else "Cases alike in `on` mean"
-        invariant = self.objective not in (None, "ERM", "Mixup")
-        fitted = f" although it was fitted with {self.objective}" if invariant else ""
+        hidden = " Plain risks hide it: harder cases and changed relations cancel."
         return (
-            f"{same} different things: {finding} The model uses something whose relation to "
-            f"the target changes{fitted}; changing_features looks for it and measures whether to "
-            "leave it out."
+            f"{same} different things: the weighted risk is higher at {self._worst(judged)}."
+            f"{hidden if self.risk_invariant else ''} The model uses something whose relation to "
+            "the target changes; changing_features looks for it and measures whether to leave it "
+            "out."
         )
 
     def _worst(self, intervals: np.ndarray) -> str:
         """Describe the pair whose interval is farthest from zero, the higher risk first."""
-        worst = int(clearance(intervals).argmax())
+        worst = int(_clearance(intervals).argmax())
         (i, j), (low, high) = self.labels[self.pairs[worst]], intervals[worst]
         if low < 0:
             i, j, low, high = j, i, -high, -low
@@ -210,27 +229,22 @@ class RiskGaps:
         figure : Figure
             Figure of the axes.
         """
-        shown = self._order()[:most]
-        labels = short_labels(self.labels, 20)
+        weighted, plain = _clearance(self.weighted_intervals), _clearance(self.intervals)
+        order = np.lexsort([-plain, -np.where(self.judged, weighted, -np.inf)])
+        shown, labels = order[:most], short_labels(self.labels, 20)
         names = [f"{labels[i]} − {labels[j]}" for i, j in self.pairs[shown]]
         height = min(9, 1.3 + 0.4 * len(shown))
         with style.figure(max(style.NARROW, 3.6 + 0.07 * max(map(len, names))), height) as drawn:
             axes = drawn.subplots() if ax is None else ax
             self._draw(axes, shown, names)
-        return drawn if ax is None else axes.get_figure(root=True) or drawn
-
-    def _order(self) -> np.ndarray:
-        """Order pairs by the clearness of their weighted gap; pairs that cannot be judged last."""
-        weighted, plain = clearance(self.weighted_intervals), clearance(self.intervals)
-        return np.lexsort([-plain, -np.where(self.judged, weighted, -np.inf)])
+        return style.figure_of(axes)
 
     def _draw(self, axes: "Axes", shown: np.ndarray, names: list[str]) -> None:
         judged, factor = self.judged[shown], 1 if self.unit == "nats" else 100
-        everywhere = np.ones(len(shown), bool)
         weighted = (0.15, self.weighted_gaps[shown], self.weighted_intervals[shown])
         plain = (-0.15, self.gaps[shown], self.intervals[shown])
         series = (
-            ("risks", style.BLUE, style.BLUE, *plain, everywhere),
+            ("risks", style.BLUE, style.BLUE, *plain, np.ones(len(shown), bool)),
             ("weighted risks", style.VERMILLION, style.VERMILLION, *weighted, judged),
             ("weighted, too little overlap", style.VERMILLION, "white", *weighted, ~judged),
         )
@@ -241,8 +255,7 @@ class RiskGaps:
                 axes.hlines(heights, *(factor * intervals[chosen]).T, color=line)
                 at = factor * gaps[chosen]
                 axes.scatter(at, heights, 18, face, edgecolors=line, label=name, zorder=3)
-        axes.set_yticks(range(len(names)), names, parse_math=False)
-        axes.set_ylim(len(names) - 0.5, -0.5)
+        style.name_lines(axes, names)
         unit = "nats" if factor == 1 else "% of the variance of the target"
         axes.set_xlabel(f"gap, {unit}\n({write_number(100 * self.level)} % for all pairs together)")
         hidden = len(self.pairs) - len(shown)
@@ -263,8 +276,6 @@ def risk_gaps(
     seed: int = 0,
     blocks: Iterable[Any] | None = None,
     against: Any = None,
-    *,
-    sample_weight: Any = None,
 ) -> RiskGaps:
     """Test whether the risks and weighted risks of a fitted model agree between environments.
 
@@ -282,10 +293,9 @@ def risk_gaps(
         Classes or numbers.
     groups : iterable of shape (n_rows,)
         Environment of each row, any hashable labels.
-    on : {"outputs", "x"} or array-like of shape (n_rows, F), default="outputs"
-        In what rows must agree to be compared. "outputs": the model's predictions. "x": all
-        columns, which tests y given X and not the model. An array: for instance the columns assumed
-        to be causes.
+    on : "outputs" or array-like of shape (n_rows, F), default="outputs"
+        In what rows must agree to be compared. "outputs": the model's predictions. An array: for
+        instance the columns assumed to be causes; all columns test y given X and not the model.
     level : float, default=0.95
         Level at which all intervals of one kind hold together.
     draws : int, default=999
@@ -298,8 +308,6 @@ def risk_gaps(
     against : estimator or None, default=None
         Another estimator, such as `WRIClassifier()`. Clones of both are fitted with each
         environment left out in turn; `left_out` holds their losses there.
-    sample_weight : None, default=None
-        Refused. To give rows weights, repeat them and let `blocks` name the original row.
 
     Returns
     -------
@@ -309,8 +317,7 @@ def risk_gaps(
     Raises
     ------
     InputError
-        If there are fewer than two environments, an option is out of range, or `sample_weight` is
-        given.
+        If there are fewer than two environments, or an option is out of range.
 
     Examples
     --------
@@ -324,23 +331,26 @@ def risk_gaps(
     >>> found.weighted_risk_invariant
     True
     """
-    refuse_weights(sample_weight)
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, not {level}")
     if draws < 2:
         raise InputError(f"draws must be at least 2, not {draws}; 999 are enough")
-    said, labels = model_losses(model, X, y), list(groups)
-    environments = number_environments(labels, "groups", len(said.losses))
+    said = model_losses(model, X, y)
+    environments = number_environments(groups, "groups", len(said.losses))
     if len(environments.labels) < 2:
         raise InputError("groups name one environment; at least two are needed to compare")
     block = number_blocks(blocks, len(said.losses))
-    seen, expected = _choose_columns(on, said, X, labels)
-    cells = make_cells(environments, block, seed=seed)
-    left_out = _leave_out(model, against, X, y, environments, said.unit)
-    check_blocks(cells, environments, FEWEST_BLOCKS)
+    by_outputs = isinstance(on, str) and on == "outputs"
+    seen = said.outputs if by_outputs else _read_columns(on, len(said.losses))
+    left_out = None
+    if against is not None:
+        name = type(against).__name__
+        left_out = compare_left_out((model, X), (against, X), y, environments, name)
     logs = environment_logs(seen, environments, seed=seed, block=block)
     logs = overlap_logs(logs, environments.number)
-    risks = weighted_risks(said, expected, logs, environments.rows, cells)
+    cells = make_cells(environments, block, seed=seed)
+    same = said.expected if by_outputs else np.zeros(len(said.losses))  # h
+    risks = weighted_risks(said, same, logs, environments.rows, cells)
     drawn = risks.permute(draws, np.random.default_rng(seed))
     i, j = np.triu_indices(len(environments.labels), 1)
     shared, worth = pair_overlap(logs, environments)  # [E, E] both
@@ -351,18 +361,17 @@ def risk_gaps(
         labels=environments.labels,
         pairs=np.stack([i, j], 1),
         risks=risks.found.diagonal(),
-        gaps=plain.gaps,
-        errors=plain.errors,
-        intervals=plain.intervals,
-        weighted_gaps=weighted.gaps,
-        weighted_errors=weighted.errors,
-        weighted_intervals=weighted.intervals,
+        gaps=plain[0],
+        errors=plain[1],
+        intervals=plain[2],
+        weighted_gaps=weighted[0],
+        weighted_errors=weighted[1],
+        weighted_intervals=weighted[2],
         effective_rows=effective,
         overlap=overlap,
         level=level,
-        on=on if isinstance(on, str) else "given",
-        unit=said.unit,
-        objective=_objective(model),
+        on="outputs" if by_outputs else "given",
+        unit=loss_unit(model),
         left_out=left_out,
     )
 
@@ -372,47 +381,11 @@ def _can_judge(effective_rows: np.ndarray, overlap: np.ndarray) -> np.ndarray:  
     return (effective_rows >= FEW_ROWS) & (overlap >= LEAST_OVERLAP)
 
 
-def _objective(model: Any) -> str | None:
-    """Return the objective of one of wri's estimators, or of the last step of a pipeline."""
-    steps = getattr(model, "steps", None)
-    spec = getattr(steps[-1][1] if isinstance(steps, list) else model, "spec_", None)
-    objective = getattr(spec, "objective", None)
-    return type(objective).__name__ if objective is not None else None
-
-
-def _leave_out(
-    model: Any, against: Any, X: Any, y: Any, environments: Environments, unit: str
-) -> LeftOutLosses | None:
-    """Measure the losses of both models at environments left out in turn."""
-    if against is None:
-        return None
-    if is_classifier(model) != is_classifier(against):
-        raise InputError("model and against must both be classifiers or both be regressors")
-    target = np.asarray(y)
-    return LeftOutLosses(
-        labels=environments.labels,
-        before=losses_left_out(model, X, target, environments),
-        after=losses_left_out(against, X, target, environments),
-        model=type(against).__name__,
-        unit=unit,
-    )
-
-
-def _choose_columns(
-    on: Any, said: ModelLosses, X: Any, labels: list[Any]
-) -> tuple[np.ndarray, np.ndarray]:  # [n, F], [n]
-    """Return what the weights see, and h: the part of the loss that follows from it."""
-    if not isinstance(on, str):
-        return _read_columns(on, len(said.losses)), np.zeros(len(said.losses))
-    check_option("on", on, ("outputs", "x"))
-    return said.outputs if on == "outputs" else read_sites(X, labels).x, said.expected
-
-
-def _read_columns(on: Any, n: int) -> np.ndarray:
+def _read_columns(on: Any, n: int) -> np.ndarray:  # [n, F]
     try:
         seen = np.asarray(on, np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"on must hold numbers ({error}); encode categories first") from error
+        raise InputError(f'on must be "outputs" or hold numbers ({error})') from error
     seen = seen[:, None] if seen.ndim == 1 else seen
     if seen.shape[:1] != (n,) or seen.ndim != 2:
         raise InputError(f"on must be columns, [{n}, F], not of the shape {seen.shape}")
@@ -420,6 +393,137 @@ def _read_columns(on: Any, n: int) -> np.ndarray:
     return seen
 
 
-def clearance(intervals: np.ndarray) -> np.ndarray:  # [P, 2] -> [P]
+def _clearance(intervals: np.ndarray) -> np.ndarray:  # [P, 2] -> [P]
     """Return the distance of intervals from zero; negative if they contain it."""
     return np.maximum(intervals[:, 0], -intervals[:, 1])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WeightedRisks:
+    """Weighted risks of i towards j, minus h; plain risks on the diagonal."""
+
+    found: np.ndarray  # [E, E]
+    least: np.ndarray  # [E, E], variances by the model's probabilities
+    parts: np.ndarray  # [m, E], ψ of every cell, whose own environment is i
+    shares: np.ndarray  # [m, E], of Σ w
+    means: np.ndarray  # [3, m], of every cell: l, l − h and v over its number of rows
+    cells: BlockCells
+
+    def variances(self) -> np.ndarray:  # [E, E]
+        """Return the variance of each risk."""
+        return np.stack(
+            [
+                np.square(self.parts[own]).sum(0) * len(own) / max(len(own) - 1, 1)
+                for own in self._cells()
+            ]
+        )
+
+    def covariances(self, plain: bool) -> np.ndarray:  # [E, E]
+        """Return covariances of R_ij and R_ji, or of R_i and R_j, by blocks that they share."""
+        crossed = np.zeros_like(self.found)
+        block, order = self.cells.block, np.argsort(self.cells.block, kind="stable")
+        many = np.flatnonzero(np.bincount(block) > 1)
+        edges = np.searchsorted(block[order], np.stack([many, many + 1]))
+        for start, end in edges.T:
+            own = order[start:end]
+            e = self.cells.environment[own]
+            parts = self.parts[np.ix_(own, e)]  # a row's own environment is on the diagonal
+            parts = np.diag(parts)[:, None] if plain else parts
+            crossed[np.ix_(e, e)] += parts * parts.T
+        np.fill_diagonal(crossed, 0)
+        return crossed
+
+    def permute(self, draws: int, random: np.random.Generator) -> np.ndarray:  # [3, R, E, E]
+        """Compute risks, variances and `least` `draws` times with the cells' losses exchanged."""
+        count, number = len(self.found), len(self.shares)
+        found = np.empty((3, draws, count, count), np.float32)
+        means = self.means - self.means.mean(1, keepdims=True) * [[1], [1], [0]]
+        losses, apart, least = means.astype(np.float32)  # [m] each
+        step = max(1, _CHUNK // number)
+        for start in range(0, draws, step):
+            of = np.tile(np.arange(number), (min(step, draws - start), 1))
+            of = random.permuted(of, axis=1)  # [R, m]
+            at = slice(start, start + step)
+            for e, own in enumerate(self._cells()):
+                shares, here = self.shares[own].astype(np.float32), of[:, own]
+                for values, j in ((apart, slice(None)), (losses, slice(e, e + 1))):
+                    found[:2, at, e, j] = _weighted_means(values[here], shares[:, j])
+                found[2, at, e] = least[here] @ shares**2
+        return found
+
+    def _cells(self) -> list[np.ndarray]:
+        return [self.cells.of_environment(e) for e in range(len(self.found))]
+
+
+def weighted_risks(
+    model: ModelLosses,
+    same: np.ndarray,  # [n], h
+    log_weights: np.ndarray,  # [n, E], log w_ij; all the same where j is the row's own i
+    rows_of: list[np.ndarray],
+    cells: BlockCells,
+) -> WeightedRisks:
+    """Return the risks of all environments towards each other, and the part of each cell."""
+    count = len(rows_of)
+    found, least = np.empty((2, count, count))
+    parts, shares = np.empty((2, len(cells.block), count))
+    means = np.empty((3, len(cells.block)))
+    for own, rows in enumerate(rows_of):
+        logs = log_weights[rows]
+        weights = np.exp(logs - logs.max(0))  # [n_i, E], in units of the largest: no sum is zero
+        weights /= weights.sum(0)
+        losses = np.repeat((model.losses - same)[rows, None], count, 1)  # [n_i, E]
+        losses[:, own] = model.losses[rows]
+        found[own] = (weights * losses).sum(0)
+        least[own] = model.variance[rows] @ np.square(weights)
+        within, at = cells.take(rows), cells.of_environment(own)
+        parts[at], shares[at] = within.sum(weights * (losses - found[own])), within.sum(weights)
+        each = np.stack([model.losses, model.losses - same, model.variance], 1)[rows]
+        sums, size = within.sum(each), within.sum(np.ones(len(rows)))
+        means[:, at] = sums.T / [size, size, size**2]
+    return WeightedRisks(
+        found=found, least=least, parts=parts, shares=shares, means=means, cells=cells
+    )
+
+
+def compare(
+    risks: WeightedRisks,
+    drawn: np.ndarray,  # [3, R, E, E], from `permute`
+    first: Entries,
+    second: Entries,
+    level: float,
+    judged: np.ndarray,  # [P], the pairs that intervals must hold for together
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return gaps `[P]`, errors `[P]` and intervals `[P, 2]`, which hold together if judged."""
+    gaps = risks.found[first] - risks.found[second]
+    crossed = risks.covariances(plain=bool((first[0] == first[1]).all()))
+    variances = risks.variances()
+    seen = variances[first] + variances[second] - 2 * crossed[first[0], second[0]]
+    errors = np.sqrt(np.maximum(seen, risks.least[first] + risks.least[second]))
+    counted = judged & (errors > 0)
+    counted = counted if counted.any() else errors > 0
+    share = 1 - (1 - level) / min(max(counted.sum(), 1), MOST_SCALES)
+    ratios = _permuted_ratios(drawn, first, second)  # [R, P]
+    sizes = np.quantile(ratios, share, axis=0, method="higher")
+    ratios /= np.maximum(sizes, _TINY)
+    largest = (ratios * counted).max(1)
+    half = np.quantile(largest, level, method="higher") * sizes * errors
+    return gaps, errors, gaps[:, None] + half[:, None] * [-1, 1]
+
+
+def _weighted_means(
+    values: np.ndarray, shares: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:  # [R, m], [m, J] -> [R, J]
+    """Return the means of permuted values with these weights, and their variances."""
+    squares = np.square(shares)
+    means = values @ shares
+    spread = values**2 @ squares - 2 * means * (values @ squares) + means**2 * squares.sum(0)
+    return means, np.maximum(spread, 0) * len(shares) / max(len(shares) - 1, 1)
+
+
+def _permuted_ratios(drawn: np.ndarray, first: Entries, second: Entries) -> np.ndarray:
+    """Return |gap*| / SE*, `[R, P]`."""
+    risks, variances, least = drawn
+    gaps = risks[:, *first] - risks[:, *second]
+    squares = variances[:, *first] + variances[:, *second]
+    squares = np.maximum(squares, least[:, *first] + least[:, *second])
+    return np.abs(gaps) / np.sqrt(np.maximum(squares, _TINY))

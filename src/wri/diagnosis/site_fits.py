@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import expit, logit
 
-from wri.diagnosis.block_cells import BlockCells
+from wri.diagnosis.inputs import BlockCells
 
 PULL = 0.25
 """ρ: what one row adds to the curvature of a logistic model."""

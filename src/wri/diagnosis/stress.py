@@ -4,43 +4,42 @@ The relations unchanged, broken and reversed are the futures like, unrelated and
 `wri.futures`. All sites have the same weight.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from wri.diagnosis.inputs import (
-    REPEAT_ROWS,
-    find_column,
+    Diagnosis,
+    find_columns,
     holds_classes,
     listed,
     move_columns,
     numbers,
     read_target,
-    refuse_weights,
 )
-from wri.diagnosis.losses import model_losses
+from wri.diagnosis.losses import loss_unit, model_losses
 from wri.errors import InputError, shorten
-from wri.futures import reverse_classes, reverse_numbers
+from wri.futures import REVERSED, source_rows
 from wri.number_text import write_number
 from wri.report import style
-from wri.report.intervals import standard_error
 from wri.rows import Environments, number_environments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-UNCHANGED, BROKEN, REVERSED = RELATIONS = ("unchanged", "broken", "reversed")
+RELATIONS = ("unchanged", "broken", "reversed")
 COLOURS = (style.BLACK, style.ORANGE, style.VERMILLION)
 FEWEST_FOR_ERRORS = 4  # sites; with fewer a cost or saving is not stated
 SAME = 1e-3  # share of the mean loss: models that differ by less at all sites count as equal
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class StressTest:
+class StressTest(Diagnosis):
     """Result of `stress_test`: losses with a relation unchanged, broken and reversed.
 
     Attributes
@@ -89,25 +88,15 @@ class StressTest:
             site.
         """
         lines = []
-        for m, model in enumerate(self.models):
-            for r, relation in enumerate(RELATIONS):
-                own, there = self.losses[m, r], np.isfinite(self.losses[m, r])
-                change, change_error = _mean_error((own - self.losses[m, 0])[there])
-                loss, error = _mean_error(own[there])
-                worst = np.nanargmax(own)
-                lines.append(
-                    {
-                        "model": model,
-                        "relation": relation,
-                        "loss": loss,
-                        "error": error,
-                        "worst": own[worst],
-                        "worst_site": self.labels[worst],
-                        "change": change,
-                        "change_error": change_error,
-                    }
-                )
-        return pd.DataFrame(lines)
+        for (m, model), (r, relation) in product(enumerate(self.models), enumerate(RELATIONS)):
+            own = self.losses[m, r]
+            loss, error = _mean_error(own)
+            change, change_error = _mean_error(own - self.losses[m, 0])
+            worst = np.nanargmax(own)
+            numbers = (loss, error, own[worst], self.labels[worst], change, change_error)
+            lines.append((model, relation, *numbers))
+        names = "model relation loss error worst worst_site change change_error"
+        return pd.DataFrame(lines, columns=names.split())
 
     @property
     def meaning(self) -> str:
@@ -118,36 +107,27 @@ class StressTest:
             f"{write_number(turned)} reversed"
             for name, (unchanged, broken, turned) in zip(self.models, means, strict=True)
         )
-        kept = self._n_reversed
         found = (
             f"Loss if the relation of {listed(self.columns)} to the target broke or reversed "
             f"within each of {len(self.labels)} sites (mean of the sites, {self.unit}): {said}."
         )
+        kept = int(np.isfinite(self.losses[0, 2]).sum())
         if kept < len(self.labels):
             found += f" It was reversed at {kept} of them: the others have one outcome only."
         if len(self.labels) < FEWEST_FOR_ERRORS:
             return found
         return " ".join([found, *(self._against_first(m) for m in range(1, len(self.models)))])
 
-    def __repr__(self) -> str:
-        return self.meaning
-
-    @property
-    def _n_reversed(self) -> int:
-        return int(np.isfinite(self.losses[0, 2]).sum())
-
     def _against_first(self, m: int) -> str:
         """Describe the cost and the saving of a model against the first, paired by site."""
-        if np.nanmax(np.abs(self.losses[m] - self.losses[0])) < SAME * np.nanmean(self.losses[0]):
+        gaps = self.losses[m] - self.losses[0]  # [3, E]
+        if np.nanmax(np.abs(gaps)) < SAME * np.nanmean(self.losses[0]):
             return f"{self.models[m]} is the same predictor as {self.models[0]} here."
         parts = []
-        for r, relation in enumerate(RELATIONS):
-            gap = self.losses[m, r] - self.losses[0, r]
-            mean, error = _mean_error(gap[np.isfinite(gap)])
-            word = "costs" if mean >= 0 else "saves"
-            parts.append(
-                f"{word} {write_number(abs(mean), 2)} ± {write_number(error, 1)} {relation}"
-            )
+        for gap, relation in zip(gaps, RELATIONS, strict=True):
+            mean, error = _mean_error(gap)
+            word, size = "costs" if mean >= 0 else "saves", write_number(abs(mean), 2)
+            parts.append(f"{word} {size} ± {write_number(error, 1)} {relation}")
         return (
             f"Against {self.models[0]}, {self.models[m]} {', '.join(parts)} "
             "(± a standard error between sites)."
@@ -166,27 +146,22 @@ class StressTest:
         figure : Figure
             Figure of the axes.
         """
-        if ax is not None:
-            self._draw(ax)
-            return ax.get_figure(root=True)  # type: ignore[return-value]
         with style.figure(style.NARROW, min(9, 1.1 + 0.75 * len(self.models))) as drawn:
-            self._draw(drawn.subplots())
-        return drawn
-
-    def _draw(self, ax: "Axes") -> None:
-        lines = np.arange(len(self.models))[::-1]
-        for r, (relation, colour) in enumerate(zip(RELATIONS, COLOURS, strict=True)):
-            for m, line in enumerate(lines):
-                own = self.losses[m, r][np.isfinite(self.losses[m, r])]
-                at = line + 0.25 * (1 - r)
-                name = relation if m == 0 else None
-                ax.scatter(own, np.full(len(own), at), s=12, alpha=0.5, color=colour, lw=0)
-                ax.plot(own.mean(), at, "|", ms=13, mew=2.5, color=colour, label=name)
-        ax.set_yticks(lines, [shorten(name) for name in self.models])
-        ax.set(ylim=(-0.5, len(lines) - 0.5), xlabel=f"loss ({self.unit})")
-        ax.set_xlim(left=0)
-        ax.set_title(shorten(f"relation of {listed(self.columns, 3)} to the target"), loc="left")
-        ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2)
+            axes = drawn.subplots() if ax is None else ax
+            for r, (relation, colour) in enumerate(zip(RELATIONS, COLOURS, strict=True)):
+                heights = np.arange(len(self.models)) + 0.25 * (r - 1)  # [M]
+                own = self.losses[:, r]  # [M, E]
+                spread = np.repeat(heights, own.shape[1])
+                axes.scatter(own.ravel(), spread, s=12, alpha=0.5, color=colour, lw=0)
+                means = np.nanmean(own, 1)
+                axes.plot(means, heights, "|", ms=13, mew=2.5, color=colour, label=relation)
+            style.name_lines(axes, [shorten(name) for name in self.models])
+            axes.set_xlabel(f"loss ({self.unit})")
+            axes.set_xlim(left=0)
+            title = shorten(f"relation of {listed(self.columns, 3)} to the target")
+            axes.set_title(title, loc="left")
+            axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2)
+        return style.figure_of(axes)
 
 
 def stress_test(
@@ -199,7 +174,6 @@ def stress_test(
     draws: int = 10,
     classes: bool | None = None,
     seed: int = 0,
-    sample_weight: Any = None,
 ) -> StressTest:
     """Measure losses of fitted models if the relation of some columns to y breaks or reverses.
 
@@ -222,8 +196,6 @@ def stress_test(
         Whether y holds classes. None decides by the values of y.
     seed : int, default=0
         Seed of the draws.
-    sample_weight : None, default=None
-        Refused. To give rows weights, repeat them: errors are between sites and do not change.
 
     Returns
     -------
@@ -233,7 +205,7 @@ def stress_test(
     Raises
     ------
     InputError
-        If a column is unknown, `models` or `columns` is empty, or `sample_weight` is given.
+        If a column is unknown, or `models` or `columns` is empty.
 
     Examples
     --------
@@ -245,115 +217,66 @@ def stress_test(
     >>> list(found.table()["relation"])
     ['unchanged', 'broken', 'reversed']
     """
-    refuse_weights(sample_weight, REPEAT_ROWS)
     named = _name_models(models)
     if draws < 1:
         raise InputError(f"draws must be at least 1, not {draws}")
     target, environments = read_target(y, len(X)), number_environments(groups, "groups", len(X))
-    table = X if isinstance(X, pd.DataFrame) else np.asarray(X)
-    indices, names = _find_columns(table, columns)
-    drawn = _draw_rows(target, environments, holds_classes(target, classes), draws, seed)
-    every, unit = _measure(named, table, y, indices, environments, drawn)
+    table: Any = X if isinstance(X, pd.DataFrame) else np.asarray(X)
+    if table.ndim != 2:
+        raise InputError(f"X must be a table [rows, columns], not of the shape {table.shape}")
+    numbered = [f"column {k}" for k in range(table.shape[1])]
+    labels = list(getattr(table, "columns", numbered))
+    indices = find_columns(columns, labels, "columns")
+    by_class = holds_classes(target, classes)
+    target = target if by_class else numbers(target)
+    losses = np.zeros((len(named), 3, len(environments.labels)))
+    for m, model in enumerate(named.values()):
+        losses[m, 0] = _site_means(model_losses(model, table, y).losses, environments)
+    random = np.random.default_rng(seed)
+    for _ in range(draws):
+        broken, turned = np.arange(len(target)), np.arange(len(target))  # whose columns a row gets
+        for rows in environments.rows:
+            broken[rows] = random.permutation(rows)
+            taken = source_rows(target[rows], REVERSED, by_class, random)
+            turned[rows] = rows if taken is None else rows[taken]
+        for r, rows in enumerate((broken, turned), 1):
+            moved = move_columns(table, indices, rows)
+            for m, model in enumerate(named.values()):
+                own = _site_means(model_losses(model, moved, y).losses, environments)
+                losses[m, r] += own / draws
+    stuck = [e for e, rows in enumerate(environments.rows) if (turned[rows] == rows).all()]
+    losses[:, 2, stuck] = np.nan
+    unit = loss_unit(next(iter(named.values())))
     return StressTest(
         models=tuple(named),
-        columns=names,
+        columns=tuple(str(labels[k]) for k in indices),
         labels=environments.labels,
-        losses=every.mean(0),
+        losses=losses,
         unit="log-loss, nats" if unit == "nats" else f"squared error, {unit}",
     )
 
 
-def _measure(
-    models: Mapping[str, Any],
-    table: Any,
-    y: Any,
-    indices: list[int],
-    environments: Environments,
-    drawn: Iterable[tuple[np.ndarray, np.ndarray]],
-) -> tuple[np.ndarray, str]:
-    """Return mean losses `[draws, M, 3, E]` per site and relation, and their unit."""
-    plain = [model_losses(model, table, y) for model in models.values()]
-    unchanged = [_site_means(said.losses, environments) for said in plain]
-    every = []
-    for broken, turned in drawn:
-        losses = np.empty((len(models), 3, len(environments.labels)))
-        losses[:, 0] = unchanged
-        for r, taken in enumerate((broken, turned), 1):
-            moved = move_columns(table, indices, taken)
-            for m, model in enumerate(models.values()):
-                losses[m, r] = _site_means(model_losses(model, moved, y).losses, environments)
-        losses[:, 2, _find_unreversed_sites(turned, environments)] = np.nan
-        every.append(losses)
-    return np.stack(every), plain[0].unit
-
-
 def _name_models(models: Any) -> dict[str, Any]:
     """Name models: given names, or names of classes, numbered if a class repeats."""
-    if isinstance(models, Mapping):
-        named = {str(name): model for name, model in models.items()}
-    else:
+    if not isinstance(models, Mapping):
         # a pipeline is a sequence of steps too, but one model
         single = hasattr(models, "predict") or not isinstance(models, Sequence)
-        several = [models] if single else list(models)
-        kinds = [type(model).__name__ for model in several]
-        named = {
-            kind if kinds.count(kind) == 1 else f"{kind} {1 + kinds[:index].count(kind)}": model
-            for index, (kind, model) in enumerate(zip(kinds, several, strict=True))
-        }
-    if not named:
+        models = [models] if single else models
+        kinds = [type(model).__name__ for model in models]
+        names = [
+            f"{kind} {k}" if kinds.count(kind) > 1 else kind for k, kind in enumerate(kinds, 1)
+        ]
+        models = dict(zip(names, models, strict=True))
+    if not models:
         raise InputError("models is empty; give at least one fitted model")
-    return named
-
-
-def _find_columns(table: Any, columns: Any) -> tuple[list[int], tuple[str, ...]]:
-    """Return numbers and names of the columns that move."""
-    asked = [columns] if isinstance(columns, str | int | np.integer) else list(columns)
-    if not asked:
-        raise InputError("columns is empty; name the columns whose relation to y is in doubt")
-    if table.ndim != 2:
-        raise InputError(f"X must be a table [rows, columns], not of the shape {table.shape}")
-    width = table.shape[1]
-    is_frame = isinstance(table, pd.DataFrame)
-    labels = list(table.columns) if is_frame else [f"column {k}" for k in range(width)]
-    indices = []
-    for column in asked:
-        found = find_column(column, labels)
-        if not found:
-            have = (
-                f"it has {shorten(', '.join(map(str, labels)))}, or numbers from 0 to {width - 1}"
-            )
-            raise InputError(f"X has no column {shorten(column)!r}; {have}")
-        indices += found[:1]
-    return indices, tuple(str(labels[k]) for k in indices)
-
-
-def _draw_rows(
-    y: np.ndarray, environments: Environments, classes: bool, draws: int, seed: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:  # [n], [n]
-    """Draw the row whose columns each row gets, broken and reversed; its own if y is constant."""
-    random = np.random.default_rng(seed)
-    y, turn = (y, reverse_classes) if classes else (numbers(y), reverse_numbers)
-    for _ in range(draws):
-        broken, turned = np.arange(len(y)), np.arange(len(y))
-        for rows in environments.rows:
-            broken[rows] = random.permutation(rows)
-            taken = turn(y[rows], random)
-            if taken is not None:
-                turned[rows] = rows[taken]
-        yield broken, turned
-
-
-def _find_unreversed_sites(turned: np.ndarray, environments: Environments) -> list[int]:
-    """Return the sites whose rows kept their own columns."""
-    return [e for e, rows in enumerate(environments.rows) if (turned[rows] == rows).all()]
+    return {str(name): model for name, model in models.items()}
 
 
 def _site_means(losses: np.ndarray, environments: Environments) -> np.ndarray:  # [n] -> [E]
-    counts = np.bincount(environments.number)
-    return np.bincount(environments.number, losses) / counts
+    return np.bincount(environments.number, losses) / np.bincount(environments.number)
 
 
 def _mean_error(values: np.ndarray) -> tuple[float, float]:  # [E]
-    """Return the mean and its standard error; NaN for a single site."""
-    error = standard_error(values)
-    return float(values.mean()), np.nan if error is None else error
+    """Return the mean of the sites without NaN and its standard error; NaN for a single site."""
+    found = pd.Series(values)
+    return float(found.mean()), float(found.sem())

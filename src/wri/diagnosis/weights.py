@@ -38,6 +38,7 @@ FIT_ROWS = 24_000
 """Largest number of rows per fit, all environments together; more rows add little."""
 PRODUCTS = 10
 """Largest number of columns for which products are among the terms."""
+FOLDS = 5  # of the blocks of each environment
 GRID = 10_000  # rows that ranks are taken among
 SINGULAR = 1e-6  # terms that follow from others, relative to the largest variance
 CUT = 4.0  # standard deviations
@@ -91,7 +92,6 @@ class SmoothTerms:
 def environment_logs(
     z: np.ndarray,
     environments: Environments,
-    folds: int = 5,
     seed: int = 0,
     block: np.ndarray | None = None,
 ) -> np.ndarray:
@@ -105,8 +105,6 @@ def environment_logs(
         Rows without missing values.
     environments : Environments
         Environments of these rows.
-    folds : int, default=5
-        Number of folds of the blocks of each environment; fewer if it has fewer blocks.
     seed : int, default=0
         Seed of the split.
     block : ndarray of shape (n_rows,) or None, default=None
@@ -134,10 +132,8 @@ def environment_logs(
     >>> logs.shape, np.exp(logs).sum(1).round(6).min().item()
     ((100, 2), 1.0)
     """
-    if folds < 2:
-        raise InputError(f"folds must be at least 2, not {folds}")
     random = np.random.default_rng(seed)
-    fold = split_blocks(environments, block, folds, random)
+    fold = split_blocks(environments, block, random)
     terms, each = SmoothTerms(z, random), FIT_ROWS // len(environments.labels)
     learned = [random.permutation(rows)[: max(each, 200)] for rows in environments.rows]
     known = [terms.apply(z[rows]) for rows in learned]  # E of [n_e, p]
@@ -154,7 +150,7 @@ def environment_logs(
 
 
 def split_blocks(
-    environments: Environments, block: np.ndarray | None, folds: int, random: np.random.Generator
+    environments: Environments, block: np.ndarray | None, random: np.random.Generator
 ) -> np.ndarray:  # [n]
     """Return the fold of each row: whole blocks, spread evenly over folds in each environment."""
     own = np.arange(len(environments.number)) if block is None else block
@@ -168,8 +164,8 @@ def split_blocks(
                 "or more: merge it with another environment or leave it out"
             )
         new = random.permutation(names[e][fold[names[e]] < 0])
-        taken = np.bincount(fold[names[e]][fold[names[e]] >= 0], minlength=folds)
-        fold[new] = np.argsort(taken, kind="stable")[np.arange(len(new)) % folds]
+        taken = np.bincount(fold[names[e]][fold[names[e]] >= 0], minlength=FOLDS)
+        fold[new] = np.argsort(taken, kind="stable")[np.arange(len(new)) % FOLDS]
         if np.ptp(fold[names[e]]) == 0:
             raise InputError(
                 f"environment {environments.labels[e]} shares all its blocks with others and they "

@@ -14,8 +14,7 @@ import numpy as np
 from wri.estimators.problem import Problem
 from wri.moved import OldName
 from wri.ood.evidence import Evidence
-from wri.ood.held_out import ColumnRanges, ExpectedLoss, HeldOutRows, LeftOutSites
-from wri.ood.unseen import UnseenCells
+from wri.ood.held_out import ColumnRanges, ExpectedLoss, HeldOutRows, LeftOutSites, UnseenCells
 from wri.progress import progress_bar, silent
 from wri.rows import in_proportion
 

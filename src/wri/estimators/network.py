@@ -509,7 +509,7 @@ class Estimator(EnvironmentEstimator):
             The axes. Coefficients are per standard deviation of their columns, so that they can be
             compared; with several classes those of the last class are drawn.
         """
-        from wri.diagnosis.path_plot import draw_path
+        from wri.report.style import draw_path
 
         check_is_fitted(self, "evidence_")
         path = getattr(self, "penalty_path_", None)

@@ -23,7 +23,7 @@ from wri.errors import InputError
 from wri.estimators.base import EnvironmentEstimator, SavedInFolders
 from wri.estimators.inputs import read_environments, without_column
 from wri.moved import OldName
-from wri.ood.unseen import UnseenCells, flag_unseen
+from wri.ood.held_out import UnseenCells, flag_unseen
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite

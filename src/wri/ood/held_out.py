@@ -1,4 +1,4 @@
-"""What is kept of training rows to judge a new site: their losses, and the ranges of columns.
+"""What is kept of training to judge a new site: losses, ranges of columns, known kinds of cells.
 
 Expected loss of rows by their predictions, from rows with known losses:
 
@@ -17,19 +17,28 @@ Ranges of columns in the training environments:
 with quantiles of the rows of all training environments, which have the same weight. Evidence on the
 predictor's outputs cannot see an unusual row with an ordinary prediction; ranges find it, column by
 column.
+
+Unseen cells are of a kind that training never had: unknown categories, and gaps in columns without
+gaps. A model encodes an unknown category as none of the known ones, and fills a gap with the
+median, so its prediction can look ordinary. Rows with such cells are not supported, and the reason
+names the column.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from scipy.special import entr
 
+from wri.errors import shorten
 from wri.ood.evidence import ROUNDING, equal_shares
 
 NEIGHBOURS = 10  # smallest k; the square root of the known rows if that is larger
 USUAL_BEYOND = 0.01  # α
+MOST_EXAMPLES = 3  # unknown categories that are named
+Window = tuple[np.ndarray, np.ndarray]
+"""Start and end of the near rows among the sorted known rows, both `[n]`."""
 
 
 class HeldOutRows(NamedTuple):
@@ -62,13 +71,6 @@ def sorting_number(predictions: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
     return predictions[:, 1] if classes == 2 else entr(predictions).sum(1)
 
 
-class NearRows(NamedTuple):
-    """Near rows among the sorted known rows, per row: from `start` up to `end`."""
-
-    start: np.ndarray  # [n]
-    end: np.ndarray  # [n]
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExpectedLoss:
     """Expected loss m(f) from known rows, sorted by their predictions."""
@@ -92,32 +94,27 @@ class ExpectedLoss:
             k=min(len(order), max(NEIGHBOURS, round(len(order) ** 0.5))),
         )
 
-    def near(self, predictions: np.ndarray) -> NearRows:  # [n, C]
+    def near(self, predictions: np.ndarray) -> Window:  # [n, C]
         """Return the near rows of each prediction."""
         at = sorting_number(predictions)
         first, last = (np.searchsorted(self.numbers, at, side) for side in ("left", "right"))
         start = ((first + last) // 2 - self.k // 2).clip(0, len(self.numbers) - self.k)
-        return NearRows(np.minimum(start, first), np.maximum(start + self.k, last))
+        return np.minimum(start, first), np.maximum(start + self.k, last)
 
-    def mean(self, window: NearRows, values: np.ndarray) -> np.ndarray:  # [n], [n_known] -> [n]
+    def mean(self, window: Window, values: np.ndarray) -> np.ndarray:  # [n], [n_known] -> [n]
         """Return means of the near rows' values, weighted by their shares."""
-        mass, total = (_cumulated(part) for part in (self.shares, self.shares * values))
-        return _between(total, window) / _between(mass, window)
+        return _sums(self.shares * values, window) / _sums(self.shares, window)
 
-    def weights(self, window: NearRows) -> np.ndarray:  # [n_known]
+    def weights(self, window: Window) -> np.ndarray:  # [n_known]
         """Return W_j, the weight of each known row in the mean of m over the rows."""
-        each = 1 / _between(_cumulated(self.shares), window)
-        ends = len(self.shares) + 1
-        steps = np.bincount(window.start, each, ends) - np.bincount(window.end, each, ends)
+        each, ends = 1 / _sums(self.shares, window), len(self.shares) + 1
+        steps = np.bincount(window[0], each, ends) - np.bincount(window[1], each, ends)
         return self.shares * steps.cumsum()[:-1].clip(0) / len(each)
 
 
-def _cumulated(values: np.ndarray) -> np.ndarray:  # [n] -> [n + 1]
-    return np.concatenate([[0.0], values.cumsum()])
-
-
-def _between(cumulated: np.ndarray, window: NearRows) -> np.ndarray:
-    return cumulated[window.end] - cumulated[window.start]
+def _sums(values: np.ndarray, window: Window) -> np.ndarray:  # [n_known] -> [n]
+    cumulated = np.concatenate([[0.0], values.cumsum()])
+    return cumulated[window[1]] - cumulated[window[0]]
 
 
 def _lower_ends(rows: np.ndarray, shares: np.ndarray, tail: float) -> np.ndarray:
@@ -153,3 +150,86 @@ class ColumnRanges(NamedTuple):
         found = rows < self.low
         found |= rows > self.high
         return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnseenCount:
+    """Number of rows with a cell of a kind that training never had, in one column."""
+
+    column: str
+    kind: Literal["category", "missing"]
+    rows: int
+    of: int  # rows in all
+    examples: tuple[str, ...]  # the first unknown categories
+
+    @property
+    def sentence(self) -> str:
+        """The column, the number of rows and what they hold."""
+        name = shorten(self.column)
+        if self.kind == "category":
+            shown = ", ".join(repr(shorten(each)) for each in self.examples)
+            rows = f"{self.rows:,} of {self.of:,} rows"
+            return f"{name}: {rows} have a category unknown to training, such as {shown}"
+        all_rows = self.rows == self.of
+        where = f"all {self.of:,} rows" if all_rows else f"{self.rows:,} of {self.of:,} rows"
+        return f"{name}: missing in {where}, and never in training"
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the count for JSON."""
+        return {**asdict(self), "examples": list(self.examples)}
+
+    def add(self, other: "UnseenCount") -> "UnseenCount":
+        """Return the count of two parts of a table."""
+        examples = tuple(dict.fromkeys((*self.examples, *other.examples)))[:MOST_EXAMPLES]
+        rows, of = self.rows + other.rows, self.of + other.of
+        return replace(self, rows=rows, of=of, examples=examples)
+
+
+class UnseenCells(NamedTuple):
+    """Cells of one column of a kind that training never had.
+
+    Attributes
+    ----------
+    column : str
+        Name of the column.
+    kind : {"category", "missing"}
+        Unknown categories, or missing cells in a column that was never missing.
+    rows : ndarray of shape (n_rows,)
+        Which rows have such a cell.
+    examples : tuple of str
+        The first unknown categories.
+    """
+
+    column: str
+    kind: Literal["category", "missing"]
+    rows: np.ndarray  # [n], bool
+    examples: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Reason of the verdict on such rows."""
+        name = shorten(self.column)
+        return f"unknown category in {name}" if self.kind == "category" else f"missing {name}"
+
+    @property
+    def counted(self) -> UnseenCount:
+        """Number of such rows."""
+        return UnseenCount(
+            column=self.column,
+            kind=self.kind,
+            rows=int(self.rows.sum()),
+            of=len(self.rows),
+            examples=self.examples,
+        )
+
+
+def flag_unseen(
+    verdicts: np.ndarray, reasons: np.ndarray, unseen: Iterable[UnseenCells]
+) -> tuple[np.ndarray, np.ndarray]:  # [n], [n]
+    """Return verdicts and reasons in which no row with unseen cells is supported."""
+    verdicts, reasons = verdicts.copy(), reasons.copy()
+    for cells in unseen:
+        verdicts[cells.rows & (verdicts == "supported")] = "rare"
+        told = [f"{each}; {cells.reason}" if each else cells.reason for each in reasons[cells.rows]]
+        reasons[cells.rows] = told
+    return verdicts, reasons

@@ -118,7 +118,7 @@ def test_the_page_holds_everything_and_stands_alone(tmp_path):
     ):
         assert expected in page.text
     assert "#figureX" in page.links
-    assert page.alternatives == ["figureX: about X. horizontal axis “time”."]
+    assert page.alternatives == ["figureX: about X."]
 
 
 def test_cells_far_from_the_paper_are_marked(tmp_path):

@@ -30,13 +30,13 @@ from matplotlib.figure import Figure
 
 from wri.diagnosis.position import (
     EXACT,
-    SingularValue,
-    SpuriousGap,
+    ClosedForm,
+    WeightedMoments,
+    gaussian_moments,
     least_squares,
     smallest_singular_value,
     smallest_spurious_gap,
 )
-from wri.diagnosis.weighted_moments import ClosedForm, WeightedMoments, gaussian_moments
 from wri.paper.experiments import ExperimentTask
 from wri.paper.results.result import Result, ResultCell, make_line
 from wri.paper.simulations import LinearGaussian
@@ -126,13 +126,11 @@ def gaps_of(moments: WeightedMoments) -> Residuals:
 def solve(weighting: ClosedForm, d_spu: int, k: int, n: int, starts: int, seed: int) -> DescentEnds:
     """Minimise the squared gaps of n couplings from random starts."""
     (moments,) = drawn([weighting], d_spu, k, n, seed)
-    nearest = smallest_spurious_gap(moments, range(D_INV, D_INV + d_spu))
+    smallest, nearest = smallest_spurious_gap(moments, range(D_INV, D_INV + d_spu))
     random = np.random.default_rng([seed, d_spu, k]).normal(size=(n, starts, D_INV + d_spu))
-    w, squares = least_squares(
-        gaps_of(moments), np.concatenate([random, nearest.weights[:, None]], 1)
-    )
+    w, squares = least_squares(gaps_of(moments), np.concatenate([random, nearest[:, None]], 1))
     sizes = np.linalg.norm(w[..., D_INV:], axis=-1)
-    return DescentEnds(np.sqrt(squares / comb(k, 2)), sizes, bool((nearest.value < EXACT).any()))
+    return DescentEnds(np.sqrt(squares / comb(k, 2)), sizes, bool((smallest < EXACT).any()))
 
 
 def penalise(
@@ -160,7 +158,7 @@ def penalised(
 
 
 def search(
-    find: Callable[..., SingularValue | SpuriousGap],
+    find: Callable[..., tuple[np.ndarray, ...]],
     weighting: ClosedForm,
     d_spu: int,
     k: int,
@@ -172,7 +170,7 @@ def search(
     values = []
     for first in range(0, n, 100):
         (moments,) = drawn([weighting], d_spu, k, min(100, n - first), seed + first, d_inv)
-        values.append(find(moments, range(d_inv, d_inv + d_spu)).value)
+        values.append(find(moments, range(d_inv, d_inv + d_spu))[0])
     return np.concatenate(values)
 
 
@@ -247,7 +245,7 @@ def penalty_rows(d_spu: int, n: int, seed: int) -> list[ResultCell]:
 
 def position_rows(d_spu: int, draws: int, seed: int) -> list[ResultCell]:
     k, fewer = by_counts(d_spu), max(6, draws // 5)
-    pair = partial(smallest_singular_value, gammas="pair")
+    pair = partial(smallest_singular_value, one_gamma=False)
     values = {
         "ratio: rank": search(smallest_singular_value, "ratio", d_spu, k, draws, seed),
         "ratio: spurious": search(smallest_spurious_gap, "ratio", d_spu, k, draws, seed),

@@ -5,17 +5,16 @@ from pathlib import Path
 
 from wri.paper.results.origin import describe_origin
 from wri.paper.results.result import FAR, QUICK, Result, ResultCell, ResultTable
-from wri.report.blocks import (
+from wri.report.page import (
     Block,
-    BulletList,
     CommandBlock,
     Page,
     PageCell,
     PagePicture,
     PageTable,
     Section,
+    write_page,
 )
-from wri.report.page import read_description, write_page
 
 
 def write_results(
@@ -54,24 +53,19 @@ def write_results(
 
 def _missing_section(missing: Mapping[str, str]) -> Section:
     lines = [f"{names}: {remedy}" for names, remedy in missing.items()]
-    return Section(title="Not computed: data are missing", blocks=[BulletList(lines)])
+    return Section(title="Not computed: data are missing", blocks=[lines])
 
 
 def _section(result: Result, about: str) -> Section:
     drawn = [path for path in result.figures if path.suffix == ".svg"]
     blocks: list[Block] = [
         f"{about[:1].upper()}{about[1:]}. {result.what_is_shown} {result.seconds:.1f} s.",
-        *(_picture(path, result.experiment, about) for path in drawn),
+        *(PagePicture(figure=path, alternative=f"{result.experiment}: {about}.") for path in drawn),
         *(_table(table) for table in result.tables),
     ]
     if result.notes:
-        blocks.append(BulletList(result.notes))
+        blocks.append(result.notes)
     return Section(title=result.experiment, blocks=blocks)
-
-
-def _picture(path: Path, name: str, about: str) -> PagePicture:
-    described = f"{name}: {about}. {read_description(path)}".strip()
-    return PagePicture(figure=path, alternative=described)
 
 
 def _table(table: ResultTable) -> PageTable:

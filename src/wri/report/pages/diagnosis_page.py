@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from wri.diagnosis import ChangingFeatures
 from wri.diagnosis.inputs import listed
 from wri.errors import shorten
+from wri.evaluation.changes import ColumnChange
 from wri.evaluation.diagnosing import Answer
 from wri.number_text import write_number
-from wri.report.blocks import Block, Page, PageCell, PagePicture, PageTable, Section, make_card
+from wri.report.page import Block, Page, PageCell, PagePicture, PageTable, Section, make_card
 
 MOST_LINES = 40  # of a table
 LIMITS = (
@@ -22,10 +24,12 @@ LIMITS = (
 
 def answer_table(answer: Answer) -> PageTable | None:
     """Return the numbers of an answer as a table; None if it has none."""
-    if answer.name == "changes" and answer.answered:
-        return _changes(answer)
+    if not answer.answered:
+        return None
+    if answer.name == "changes":
+        return slope_table(answer.result, answer.changes)
     make = _TABLES.get(answer.name)
-    return make(answer.result) if make and answer.answered else None
+    return make(answer.result) if make else None
 
 
 def _overlap(found: Any) -> PageTable:
@@ -47,10 +51,10 @@ def _overlap(found: Any) -> PageTable:
     )
 
 
-def _changes(answer: Answer) -> PageTable:
+def slope_table(found: ChangingFeatures, changes: Sequence[ColumnChange]) -> PageTable:
     """Build the table of slopes: the smallest and the largest, and where the sign flips."""
-    found, rows = answer.result, list[list[str | PageCell]]()
-    flips = {each.encoded: each.reversed_at for each in answer.changes}
+    rows = list[list[str | PageCell]]()
+    flips = {each.encoded: each.reversed_at for each in changes}
     sites, widest = [shorten(name) for name in found.environments], found.widest()
     order = sorted(found.order, key=lambda k: not found.is_flagged[k])  # flagged first
     for k in order[:MOST_LINES]:
@@ -136,13 +140,13 @@ def next_step(answers: Mapping[str, Answer], command: str) -> str:
 
 def build_diagnosis_page(
     title: str,
-    facts: Sequence[tuple[str, str]],
+    facts: Mapping[str, str],
     answers: Mapping[str, Answer],
     command: str,
     next_command: str,
 ) -> Page:
     """Build the report page of a diagnosis; what changes is on the first screen."""
-    first, *others = ([*_blocks(answer)] for answer in answers.values())
+    first, *others = ([*answer_blocks(answer)] for answer in answers.values())
     questions = [answer.question for answer in answers.values()]
     sections = [
         Section(title=question, blocks=blocks)
@@ -156,7 +160,7 @@ def build_diagnosis_page(
     )
 
 
-def _blocks(answer: Answer) -> Iterator[Block]:
+def answer_blocks(answer: Answer) -> Iterator[Block]:
     """Yield an answer's sentence, table and figure."""
     yield answer.meaning
     figure, table = answer.plot(), answer_table(answer)

@@ -2,19 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
+import pandas as pd
 
+from wri.diagnosis.inputs import listed
+from wri.estimators.pipeline import last_step
 from wri.evaluation.candidates import WITHOUT
 from wri.evaluation.diagnosing import Answer
-from wri.evaluation.fitting import TableFit
+from wri.evaluation.fitting import TableFit, encode, preprocessing_of
 from wri.evaluation.held_out import HeldOutScores, SiteInterval
+from wri.evaluation.picture_fit import PictureFit
 from wri.evaluation.plots import plot_risk_coverage, plot_scores, risk_of
 from wri.evaluation.verdict import beside, name_candidate, when
-from wri.number_text import write_number, write_share
-from wri.report.blocks import (
+from wri.features.picture_files import read_picture
+from wri.number_text import write_number, write_percent, write_share
+from wri.ood.evidence import VERDICTS
+from wri.report.page import (
     Block,
     Notice,
     Page,
@@ -22,13 +28,23 @@ from wri.report.blocks import (
     PagePicture,
     PageTable,
     Section,
+    ThumbnailGallery,
+    make_card,
+    make_thumbnail,
 )
-from wri.report.pages.fit_card import (
-    VERDICTS,
-    card_section,
-    coefficient_section,
-    training_section,
-    verdict_section,
+from wri.report.pages.diagnosis_page import answer_blocks, slope_table
+from wri.report.style import figure_of
+
+SEEN = {"outputs": "the predictor's outputs", "phi": "its last hidden layer", "x": "the columns"}
+MOST_EFFECTS = 15  # columns in the table of effects
+MOST_COLUMNS = 200  # in the table of columns
+RAREST = 12  # pictures that are shown
+LIMITS = (
+    "It predicts what was measured in the past, not the effect of an intervention.",
+    "Intervals assume that a new site differs from these sites as they differ from each other.",
+    "A supported row can still be predicted wrongly: the verdict means that training had rows "
+    "like it, not that the relation to the target is the same at the new site.",
+    "The model folder holds predictions and losses of held-out rows, and so their outcomes.",
 )
 
 
@@ -40,40 +56,37 @@ def build_fit_page(
     *,
     sampled: int | None = None,
     more: Sequence[Section] = (),
-    day: date | None = None,
 ) -> Page:
     """Build the report page of a fit.
 
     `files` are digests by description. `sampled` is the number of rows that the diagnosis saw,
     where it did not see all. The sections `more` come before the model card.
     """
+    held = fit.held_out
     sections = [
-        _held_out(fit),
+        *([] if held is None else [_held_out(fit, held)]),
         _changes(fit),
         coefficient_section(fit),
-        _coverage(fit),
+        *([] if held is None else [_coverage(fit, held)]),
         _sites(answers, sampled),
-        verdict_section(fit),
-        training_section(fit, [*files]),
+        _verdicts(fit),
+        _training(fit, [*files]),
         *more,
-        card_section(fit, files, command, day or date.today()),
+        _card(fit, files, command),
     ]
     verdict = fit.verdict
     return Page(
         title=f"Will '{fit.rows.target}' hold at a new {verdict.word.one}?",
         lead=[verdict.sentence, *verdict.advice, verdict.kept],
-        opening=_futures(fit),
+        opening=[] if held is None else _futures(fit, held),
         notices=[Notice(text) for text in fit.warnings],
         sections=[section for section in sections if section.blocks],
     )
 
 
-def _futures(fit: TableFit) -> list[Block]:
+def _futures(fit: TableFit, held: HeldOutScores) -> list[Block]:
     """Build the table of models against futures, and the insurance curve."""
-    held, word = fit.held_out, fit.verdict.word
-    if held is None:
-        return []
-    heads, lines = future_table(fit)
+    word, (heads, lines) = fit.verdict.word, future_table(fit)
     note = (
         f"Mean {held.loss_name} over {len(held.environments)} {word.many}, each left out in turn. "
         f"{fit.verdict.untried}"
@@ -84,7 +97,7 @@ def _futures(fit: TableFit) -> list[Block]:
     kept = next(line for line in lines if line[0].endswith("(kept)"))
     told = ", ".join(f"{head} {value}" for head, value in zip(heads[1:], kept[1:], strict=True))
     curve = PagePicture(
-        figure=cast(Figure, fit.plot_insurance().get_figure()),
+        figure=figure_of(fit.plot_insurance()),
         alternative=f"{kept[0]}: {held.loss_name} {told}.",
         caption=f"Left: better at {word.many} like these. Down: better if the relation changes.",
     )
@@ -107,83 +120,57 @@ def future_table(fit: TableFit) -> tuple[list[str], list[list[str]]]:
     return heads, lines
 
 
-def _compared(fit: TableFit) -> dict[str, str]:
+def _compared(fit: TableFit, held: HeldOutScores) -> dict[str, str]:
     """Return the labels of the kept model and of its ERM, by name."""
-    held = fit.held_out
-    assert held is not None
-    erm = beside(fit.kept, held.candidates)
-    both = [fit.kept] if erm is None else [fit.kept, erm]
+    both = [each for each in (fit.kept, beside(fit.kept, held.candidates)) if each is not None]
     return {each.name: name_candidate(each, held.columns, held.classes) for each in both}
 
 
-def show(held: HeldOutScores, value: float) -> str:
-    """Format a score: per cent of right classes, or R²."""
-    if not np.isfinite(value):
-        return "–"
-    return write_share(value) if held.classes else f"{value:.3f}"
-
-
-def show_interval(held: HeldOutScores, found: SiteInterval) -> str:
-    """Format both ends of an interval."""
-    return f"{show(held, found.low)} to {show(held, found.high)}"
-
-
-def _held_out(fit: TableFit) -> Section:
-    held, word = fit.held_out, fit.verdict.word
-    title = f"How well it holds at a {word.one} that it has not seen"
-    if held is None:
-        return Section(title=title, blocks=[Notice(fit.verdict.sentence)])
-    models, kept = _compared(fit), fit.kept.name
+def _held_out(fit: TableFit, held: HeldOutScores) -> Section:
+    word, kept, models = fit.verdict.word, fit.kept.name, _compared(fit, held)
     worst, ahead = min(held.of(kept), key=lambda each: each.score), held.new_site(kept)
-    alternative = (
-        f"{models[kept]} has its worst {held.measure}, {show(held, worst.score)}, at "
-        f"{worst.environment}."
-    )
     return Section(
-        title=title,
+        title=f"How well it holds at a {word.one} that it has not seen",
         blocks=[
             f"Each {word.one} was held out in turn: preprocessing and models were fitted on all "
             f"other {word.many} and scored on it. The {held.measure} of {models[kept]} was "
-            f"{show(held, ahead.value)} on average; for a new {word.one} expect "
-            f"{show_interval(held, ahead)} (95 %, if it differs from these as they differ from "
+            f"{_show(held, ahead.value)} on average; for a new {word.one} expect "
+            f"{_show_interval(held, ahead)} (95 %, if it differs from these as they differ from "
             "each other).",
             PagePicture(
                 figure=plot_scores(held, models, kept),
-                alternative=alternative,
+                alternative=f"{models[kept]} has its worst {held.measure}, "
+                f"{_show(held, worst.score)}, at {worst.environment}.",
                 caption=f"{held.measure.capitalize()} at {word.many} held out",
             ),
-            score_table(held, models, word.one),
+            _score_table(held, models, word.one),
             "The model was kept by the same losses, so its score is slightly too good.",
         ],
     )
 
 
-def score_table(held: HeldOutScores, models: Mapping[str, str], site: str) -> PageTable:
+def _score_table(held: HeldOutScores, models: Mapping[str, str], site: str) -> PageTable:
     """Build the table of scores and losses per site, with means and a new site's interval."""
     rows: list[list[str | PageCell]] = []
-    for place, name in enumerate(held.environments):
-        found = [held.of(model)[place] for model in models]
+    for k, name in enumerate(held.environments):
+        found = [held.of(model)[k] for model in models]
         losses = [write_number(each.loss, 4) for each in found]
         least = write_number(min(each.loss for each in found), 4)
-        scores = [SiteInterval(each.score, each.low, each.high) for each in found]
-        rows.append([name, f"{found[0].n:,}", *(_score_cell(held, each) for each in scores)])
-        alone = losses.count(least) == 1
-        rows[-1] += [PageCell(loss, best=alone and loss == least) for loss in losses]
-    score, loss = ([held.mean(name, what) for name in models] for what in ("score", "loss"))
-    rows.append([f"mean of {len(rows)}", "", *(_score_cell(held, each) for each in score)])
-    rows[-1] += [PageCell(write_number(each.value, 4), _show_ends(each)) for each in loss]
-    score, loss = ([held.new_site(name, what) for name in models] for what in ("score", "loss"))
-    rows.append([f"a new {site}, 95 %", "", *(show_interval(held, each) for each in score)])
-    rows[-1] += [_show_ends(each) for each in loss]
-    labels = list(models.values())
+        best = [loss == least and losses.count(least) == 1 for loss in losses]
+        scores = [_score_cell(held, SiteInterval(e.score, e.low, e.high)) for e in found]
+        cells = [PageCell(loss, best=bold) for loss, bold in zip(losses, best, strict=True)]
+        rows.append([name, f"{found[0].n:,}", *scores, *cells])
+    scores = [_score_cell(held, held.mean(name)) for name in models]
+    means = [held.mean(name, "loss") for name in models]
+    cells = [PageCell(write_number(each.value, 4), _show_ends(each)) for each in means]
+    rows.append([f"mean of {len(rows)}", "", *scores, *cells])
+    ahead = [_show_interval(held, held.new_site(name)) for name in models]
+    ends = [_show_ends(held.new_site(name, "loss")) for name in models]
+    rows.append([f"a new {site}, 95 %", "", *ahead, *ends])
+    kinds, labels = (held.measure, held.loss_name), models.values()
     return PageTable(
         caption=f"Scores at each {site} held out",
-        columns=[
-            site,
-            "rows",
-            *(f"{held.measure}, {label}" for label in labels),
-            *(f"{held.loss_name}, {label}" for label in labels),
-        ],
+        columns=[site, "rows", *(f"{kind}, {label}" for kind in kinds for label in labels)],
         rows=rows,
         summary=2,
         note="95 % intervals: of a site by chance in its rows, of the mean by the spread "
@@ -191,19 +178,27 @@ def score_table(held: HeldOutScores, models: Mapping[str, str], site: str) -> Pa
     )
 
 
+def _show(held: HeldOutScores, value: float) -> str:
+    """Format a score: per cent of right classes, or R²."""
+    if not np.isfinite(value):
+        return "–"
+    return write_share(value) if held.classes else f"{value:.3f}"
+
+
+def _show_interval(held: HeldOutScores, found: SiteInterval) -> str:
+    return f"{_show(held, found.low)} to {_show(held, found.high)}"
+
+
 def _score_cell(held: HeldOutScores, found: SiteInterval) -> PageCell:
-    return PageCell(show(held, found.value), show_interval(held, found))
+    return PageCell(_show(held, found.value), _show_interval(held, found))
 
 
 def _show_ends(found: SiteInterval) -> str:
     return f"{write_number(found.low)} to {write_number(found.high)}"
 
 
-def _coverage(fit: TableFit) -> Section:
-    held = fit.held_out
-    if held is None:
-        return Section(title="Risk and coverage", blocks=[])
-    kept, models = fit.kept.name, _compared(fit)
+def _coverage(fit: TableFit, held: HeldOutScores) -> Section:
+    kept, models = fit.kept.name, _compared(fit, held)
     risk, verdicts = risk_of(held, kept), held.rows[kept].verdicts
     rows = []
     for verdict in VERDICTS:
@@ -234,52 +229,162 @@ def _coverage(fit: TableFit) -> Section:
 
 
 def _sites(answers: Mapping[str, Answer], sampled: int | None) -> Section:
-    overlap = answers.get("overlap")
-    blocks: list[Block] = []
-    if overlap is not None:
-        note = "" if sampled is None else f" (From {sampled:,} rows drawn at random.)"
-        blocks.append(overlap.meaning + note)
-        figure, text = overlap.plot(), overlap.meaning
-        if figure is not None:
-            blocks.append(PagePicture(figure=figure, alternative=text, caption="Overlap of sites"))
-        if overlap.answered and len(overlap.result.labels) <= 30:
-            blocks.append(_overlap_table(overlap.result))
+    blocks = [*answer_blocks(answers["overlap"])] if "overlap" in answers else []
+    if blocks and sampled is not None:
+        blocks.insert(1, f"From {sampled:,} rows drawn at random.")
     return Section(title="What the sites have in common", blocks=blocks)
-
-
-def _overlap_table(found: Any) -> PageTable:
-    names = [str(label) for label in found.labels]
-    return PageTable(
-        caption="Overlap of each pair of sites (1: the same cases, 0: none in common)",
-        columns=["site", *names],
-        rows=[
-            [name, *(f"{value:.2f}" for value in row)]
-            for name, row in zip(names, found.overlap, strict=True)
-        ],
-    )
 
 
 def _changes(fit: TableFit) -> Section:
     """Build the section on slopes by site."""
     blocks: list[Block] = []
-    word = fit.verdict.word
     if fit.slopes is not None:
         figure, text = fit.slopes.plot(), fit.verdict.sentence
         blocks.append(PagePicture(figure=figure, alternative=text, caption="Slopes by site"))
-        sites = [str(name) for name in fit.slopes.environments]
-        changes = fit.verdict.changes
-        if changes and len(sites) <= 30:
-            rows = [
-                [site, *(write_number(c.slopes.get(site, np.nan)) for c in changes)]
-                for site in sites
-            ]
-            rows.append(["P", *(write_number(c.p) for c in changes)])
-            blocks.append(
-                PageTable(
-                    caption=f"Slopes of flagged columns, in {changes[0].unit}",
-                    columns=[word.one, *(c.encoded for c in changes)],
-                    rows=rows,
-                    summary=1,
-                )
-            )
+        blocks.append(slope_table(fit.slopes, fit.verdict.changes))
     return Section(title=f"Columns whose relation to '{fit.rows.target}' changes", blocks=blocks)
+
+
+def coefficient_section(fit: TableFit) -> Section:
+    """Build the section on columns that linear models use: coefficient × standard deviation.
+
+    ERM beside WRI: what WRI uses less is what it insures against. The section is empty where the
+    kept model is not linear or has several scores.
+    """
+    title, effects = "Which columns the models use", {}
+    labels = {each.name: each.label for each in fit.options.candidates()}
+    labels[WITHOUT] = "ERM without flagged columns"
+    for name, model in fit.models.items():
+        found = np.atleast_2d(getattr(last_step(model), "coef_", np.empty((0, 0))))  # [C, D]
+        if len(found) == 1:
+            x = encode(fit.rows, preprocessing_of(model)).X
+            effect = found[0] * x.to_numpy().std(0)
+            effects[labels[name]] = pd.Series(dict(zip(x, effect, strict=True)))
+    if not effects:
+        return Section(title=title, blocks=[])
+    table = pd.DataFrame(effects)
+    order = table.abs().max(axis=1).sort_values(ascending=False, kind="stable").index
+    shown = table.loc[order[:MOST_EFFECTS]]
+    unit = f"log-odds of {fit.estimator.classes_[-1]}" if fit.classes else fit.rows.target
+    rest = len(table) - len(shown)
+    return Section(
+        title=title,
+        blocks=[
+            f"Change of the prediction ({unit}) when a column rises by its standard deviation and "
+            "the others stay.",
+            PageTable(
+                caption="Effect per standard deviation, largest first",
+                columns=["column", *effects],
+                rows=[
+                    [name, *("–" if np.isnan(e) else write_number(e, sign=True) for e in own)]
+                    for name, *own in shown.itertuples()
+                ],
+                note=f"{rest} columns with smaller effects are not shown." if rest else "",
+            ),
+        ],
+    )
+
+
+def _verdicts(fit: TableFit) -> Section:
+    model, found = fit.estimator, fit.model.assess(fit.rows.X)
+    rows = []
+    for name in fit.rows.environments:
+        own = found.verdicts[fit.rows.groups == name]
+        rows.append([name, *(write_share(np.mean(own == verdict)) for verdict in VERDICTS)])
+    rare, outside = model.evidence_.usual
+    unsure = "with a class less certain than in others, or " if fit.classes else ""
+    return Section(
+        title="Rare regions and thresholds of the verdict",
+        blocks=[
+            "Each prediction has a verdict: supported, rare or outside the evidence. Columns that "
+            "the model ignores do not make a row rare.",
+            {
+                "Rare": f"{write_percent(rare)} of held-out rows, {unsure}far from training",
+                "Outside": f"{write_percent(outside)} of held-out rows, farther from training",
+                "Distance sees": SEEN[model.evidence_on_],
+            },
+            PageTable(
+                caption="Verdicts on the training rows", columns=["site", *VERDICTS], rows=rows
+            ),
+        ],
+    )
+
+
+def _training(fit: TableFit, files: Sequence[str]) -> Section:
+    rows, y, head = fit.rows, fit.rows.y, "mean of the target"
+    if fit.classes:
+        classes = [str(each) for each in fit.estimator.classes_]
+        target = f"one of {len(classes)} classes ({listed(tuple(classes))})"
+        y, head = y == fit.estimator.classes_[-1], f"share of {classes[-1]}"
+    else:
+        target = f"a number from {y.min():g} to {y.max():g}"
+    means = {name: y[rows.groups == name].mean() for name in rows.environments}
+    blocks: list[Block] = [
+        {
+            "Files": "; ".join(files),
+            "Target": f"{rows.target}, {target}",
+            "Sites": f"column {rows.environment}, {len(rows.environments)} of them",
+        },
+        PageTable(
+            caption="Rows by site",
+            columns=["site", "rows", head],
+            rows=[
+                [name, f"{n:,}", write_share(means[name]) if fit.classes else f"{means[name]:.4g}"]
+                for name, n in rows.environments.items()
+            ],
+        ),
+    ]
+    if fit.schema is not None:
+        columns = fit.schema.columns
+        rest = len(columns) - MOST_COLUMNS
+        table = PageTable(
+            caption="Columns",
+            columns=["column", "kind", "missing", "categories"],
+            rows=[
+                [c.name, c.kind, f"{c.missing:,}", ", ".join(c.categories[:8])]
+                for c in columns[:MOST_COLUMNS]
+            ],
+            note=f"{rest} more columns." if rest > 0 else "",
+        )
+        blocks.append(table)
+    return Section(title="What it was trained on", blocks=blocks)
+
+
+def picture_sections(found: PictureFit) -> list[Section]:
+    """Build the report section with the rarest pictures."""
+    rows, assessed, thumbnails = found.fit.rows, found.fit.model.assess(found.fit.rows.X), []
+    for k in np.argsort(assessed.scores)[:RAREST]:
+        path, site, label = Path(found.folder.paths[found.kept[k]]), rows.groups[k], rows.y[k]
+        image = make_thumbnail(read_picture(path.read_bytes()))
+        caption = f"{site}, {label}: predicted {assessed.predictions[k]}, {assessed.verdicts[k]}"
+        thumbnails.append((image, f"{label}, {site}, {path.name}", caption))
+    note = Notice(
+        "An unusual picture that the model is sure of is called supported. Check a new kind of "
+        "picture on some labelled ones.",
+        "note",
+    )
+    shown = ThumbnailGallery("Training pictures that are rarest", thumbnails)
+    return [Section(title="The rarest pictures", blocks=[note, shown])]
+
+
+def _describe_predictor(model: Any) -> dict[str, str]:
+    trees = getattr(model.spec_, "trees", None)
+    if trees is None:
+        return {"Hidden layers": ", ".join(map(str, model.spec_.hidden or ())) or "none: linear"}
+    return {
+        "Trees": f"{len(model.trees_.boosters)} × {model.n_steps_} rounds of {trees.leaves} "
+        f"leaves, at least {trees.least_rows} rows per leaf, learning rate {trees.learning_rate:g}"
+    }
+
+
+def _card(fit: TableFit, files: Mapping[str, str], command: str) -> Section:
+    weight, day = fit.estimator.hyper_.get("penalty_weight"), date.today().isoformat()
+    facts = {
+        "Model": f"{fit.kept.label}, {type(fit.estimator).__name__}",
+        **_describe_predictor(fit.estimator),
+        "Penalty weight": "none" if weight is None else f"{weight:g}",
+        "Rule": "--keep" if fit.options.keep else "least worst regret over the futures",
+        "Trained": f"{day}, {fit.seconds:.0f} s, seed {fit.options.seed}",
+        **{f"SHA-256 of {file}": digest for file, digest in files.items()},
+    }
+    return make_card("Model card", facts, LIMITS, command)

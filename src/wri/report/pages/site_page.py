@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from wri.evaluation.verdict import when
 from wri.futures import LIKE
 from wri.number_text import write_number, write_percent, write_share
 from wri.ood.held_out import USUAL_BEYOND
-from wri.report.blocks import Block, BulletList, Page, PagePicture, PageTable, Section, make_card
+from wri.report.page import Block, Page, PagePicture, PageTable, Section, make_card
 
 PICTURES = (".png", ".svg", ".pdf")
 SHOWN = 10  # sites, and columns
@@ -31,42 +31,35 @@ LIMITS = (
 
 def loss_table(answer: SiteAnswer) -> tuple[list[str], list[list[str]]]:
     """Return heads and lines: what is expected here, and what a break would cost."""
-    site, summary = answer.site, answer.summary
+    site, summary, loss = answer.site, answer.summary, answer.site.loss
     constant = None if summary is None else summary.loss(LIKE, CONSTANT)
-    guess = "–" if constant is None else write_number(constant)
-    heads, lines = [site.measure, "model", "guessing"], []
-    loss = site.loss
+    guess, lines = "–" if constant is None else write_number(constant), []
     if loss is not None:
         lines.append(["expected here", write_number(loss.new), guess])
         if loss.low is not None and loss.high is not None:
             ends = f"{write_number(loss.low)} to {write_number(loss.high)}"
             lines.append([f"its {write_percent(loss.level)} interval", ends, ""])
-    if summary is None or summary.loss(LIKE) is None:
-        return heads, lines
-    for future in summary.futures[summary.kept]:
-        name = when(future, summary.columns, answer.word)
-        name = f"training {answer.word.many} held out" if future == LIKE else name
-        lines.append([name, write_number(summary.futures[summary.kept][future]), guess])
-    return heads, lines
+    if summary is not None and summary.loss(LIKE) is not None:
+        for future, value in summary.futures[summary.kept].items():
+            name = when(future, summary.columns, answer.word)
+            name = f"training {answer.word.many} held out" if future == LIKE else name
+            lines.append([name, write_number(value), guess])
+    return [site.measure, "model", "guessing"], lines
 
 
 def row_table(answer: SiteAnswer) -> tuple[list[str], list[list[str]]]:
     """Return heads and lines on the rows: how many are unusual, and why."""
-    site = answer.site
-    rare, outside = site.usual
+    site, (rare, outside) = answer.site, answer.site.usual
     lines = [
         ["rows", f"{len(site.verdicts):,}", ""],
         ["rare", write_share(site.rare), write_share(rare)],
         ["outside the evidence", write_share(site.outside), write_share(outside)],
     ]
-    lines += [
-        [f"not supported: {reason}", write_share(count / len(site.verdicts)), ""]
-        for reason, count in count_reasons(site.reasons)[:SHOWN]
-    ]
+    for reason, count in count_reasons(site.reasons)[:SHOWN]:
+        lines.append([f"not supported: {reason}", write_share(count / len(site.verdicts)), ""])
     for name, share in list(answer.beyond.items())[:SHOWN]:
-        lines.append(
-            [f"beyond the range of {shorten(name)}", write_share(share), write_share(USUAL_BEYOND)]
-        )
+        beyond = f"beyond the range of {shorten(name)}"
+        lines.append([beyond, write_share(share), write_share(USUAL_BEYOND)])
     return ["rows of this file", "here", "usual"], lines
 
 
@@ -139,10 +132,7 @@ def site_document(answer: SiteAnswer) -> dict[str, Any]:
 
 
 def build_site_page(
-    answer: SiteAnswer,
-    facts: Sequence[tuple[str, str]],
-    next_command: str,
-    command: str,
+    answer: SiteAnswer, facts: Mapping[str, str], next_command: str, command: str
 ) -> Page:
     """Build the page of a new site; `facts` are for the card."""
     heads, lines = loss_table(answer)
@@ -159,24 +149,20 @@ def build_site_page(
         caption="How common the rows are in training, and where they are most common",
     )
     heads, lines = row_table(answer)
+    rows = PageTable(caption="Rows of this file", columns=heads, rows=lines)
     unseen = [cells.counted.sentence for cells in answer.site.unseen[:SHOWN]]
-    blocks: list[Block] = [
-        PageTable(caption="Rows of this file", columns=heads, rows=lines),
-        describe_nearest(answer),
-    ]
-    blocks += [BulletList(unseen)] if unseen else []
-    target = "it" if answer.summary is None else f"'{answer.summary.target}'"
     others = [reason.text for reason in answer.reasons[1:]]
-    sections = [
-        Section(title="Further reasons", blocks=[BulletList(others)] if others else []),
-        Section(title="The rows", blocks=blocks),
-        make_card("Card", facts, LIMITS, command),
-    ]
+    target = "it" if answer.summary is None else f"'{answer.summary.target}'"
+    blocks: list[Block] = [rows, describe_nearest(answer), *([unseen] if unseen else [])]
     return Page(
         title=f"Will {target} hold at this {answer.word.one}?",
         lead=[f"{answer.question} {answer.first_sentence}", f"Next: {next_command}"],
         opening=[expected, figure],
-        sections=[section for section in sections if section.blocks],
+        sections=[
+            *([Section(title="Further reasons", blocks=[others])] if others else []),
+            Section(title="The rows", blocks=blocks),
+            make_card("Card", facts, LIMITS, command),
+        ],
     )
 
 
