@@ -9,7 +9,7 @@ import pytest
 
 from wri import ERMClassifier, ERMRegressor
 from wri.datasets import parquet_folders as folders
-from wri.datasets import table_chunks as chunks
+from wri.datasets import table_files
 from wri.datasets.parquet_folders import Folder, find_files, scan_folder
 from wri.datasets.table_rows import read_rows
 from wri.errors import InputError
@@ -51,7 +51,7 @@ def fit(path, runner=None, **options):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(chunks, "MOST_ROWS", 130)
+    monkeypatch.setattr(table_files, "MOST_ROWS", 130)
 
 
 @pytest.mark.parametrize("numbers", [False, True])

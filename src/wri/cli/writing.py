@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from wri.datasets.table_chunks import TableFile
+from wri.datasets.table_files import TableFile
 from wri.errors import InputError, shorten
 from wri.report.blocks import Page
 from wri.report.page import render_page

@@ -18,6 +18,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from wri.datasets.text_tables import MISSING
 from wri.errors import InputError, check_option, listed, shorten
 from wri.ood.unseen import MOST_EXAMPLES, UnseenCells
 
@@ -30,14 +31,6 @@ READ = ("number", "yes/no", "category")
 REFUSED = ("date", "id", "text", "mixed")
 """Kinds that the user must decide about."""
 NO_CATEGORY = "(missing)"
-MISSING = frozenset(
-    (
-        *("", "?", "-", "--", "–", "."),
-        *("NA", "N/A", "NaN", "nan", "NULL", "null", "n/a", "<NA>", "None"),
-        *("#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
-    )
-)
-"""Texts that stand for a missing cell."""
 _YES = {"yes": 1.0, "y": 1.0, "true": 1.0, "t": 1.0, "1": 1.0, "1.0": 1.0}
 _NO = {"no": 0.0, "n": 0.0, "false": 0.0, "f": 0.0, "0": 0.0, "0.0": 0.0}
 YES_NO = _YES | _NO

@@ -8,9 +8,9 @@ MNIST is read from the first of these places that has it:
 3. the cache folder, with an earlier download;
 4. public mirrors, over HTTPS; the download is kept in the cache folder.
 
-Fashion-MNIST is an optional stand-in for the digits of ColoredMNIST (`docs/results/fashion.md`). Its
-four idx files are read from `fashion-mnist/` or torchvision's `FashionMNIST/raw/` below `WRI_DATA`,
-else from `/usr/share/datasets/fashion-mnist`, where Debian's package puts them.
+Fashion-MNIST is an optional stand-in for the digits of ColoredMNIST (`docs/results/fashion.md`).
+Its four idx files are read from `fashion-mnist/` or torchvision's `FashionMNIST/raw/` below
+`WRI_DATA`, else from `/usr/share/datasets/fashion-mnist`, where Debian's package puts them.
 
 The SHA-256 of the arrays must be those of the published files, whatever the place.
 """

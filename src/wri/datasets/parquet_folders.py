@@ -20,13 +20,10 @@ import numpy as np
 import pandas as pd
 from sklearn.pipeline import Pipeline
 
-from wri.datasets.labels import SHOWN
-from wri.datasets.table_chunks import open_table
-from wri.datasets.table_files import check_names, count_parquet, reading_bytes
-from wri.datasets.table_rows import SourceFile, TableRows, digest_file, leave_columns_out, separate
+from wri.datasets.table_files import check_memory, count_parquet, open_table
+from wri.datasets.table_rows import SourceFile, TableRows, check_left_out, digest_file, separate
 from wri.errors import InputError, listed, shorten
 from wri.jobs import Runner, run_calls
-from wri.number_text import write_number
 from wri.progress import Progress, silent
 
 SAMPLE = 100_000
@@ -80,12 +77,8 @@ def find_files(folder: Path) -> tuple[Path, ...]:
 def files_in_memory(folder: Path, gigabytes: float) -> tuple[Path, ...]:
     """Return the files of a folder whose rows fit into memory."""
     files = find_files(folder)
-    needed = sum(map(reading_bytes, files))
-    if needed > gigabytes * 1e9:
-        raise InputError(
-            f"{shorten(folder)} needs about {write_number(needed / 1e9, 2)} GB of memory, but "
-            f"--memory allows {gigabytes:g}; --fast sums it in chunks, with no site held out"
-        )
+    remedy = "--fast sums the folder in chunks, with no site held out"
+    check_memory(files, gigabytes, remedy=remedy)
     return files
 
 
@@ -112,12 +105,12 @@ def scan_folder(
         differ = sorted({*scan.names} ^ {*first.names} - {*leave_out})
         if differ:
             raise InputError(
-                f"{path} and {folder.files[0]} differ in the column {listed(differ, SHOWN)}; add "
+                f"{path} and {folder.files[0]} differ in the column {listed(differ)}; add "
                 f"it where it is missing, or leave it out with --drop {differ[0]}"
             )
     there = dict.fromkeys(name for path in folder.files for name in scans[path].names)
-    (frame,) = leave_columns_out([found.sample.reset_index(drop=True)], leave_out, there)
-    frame.index = pd.RangeIndex(1, len(frame) + 1)
+    check_left_out(leave_out, there)
+    frame = found.sample.set_axis(pd.RangeIndex(1, len(found.sample) + 1))
     sample = separate(str(folder.path), frame, target, environment, None, task)
     return replace(
         sample,
@@ -132,11 +125,10 @@ def scan_folder(
 
 def _scan(path: Path, *, target: str, environment: str, leave_out: Sequence[str]) -> Scan:
     table = open_table(path)
-    check_names(path, table.names, target=target, environment=environment)
+    table.check(target=target, site=environment)
     wanted = [name for name in table.names if name not in leave_out]
     found = Scan(Counter(), pd.DataFrame(), ())
-    for chunk in table.chunks(wanted, ()):
-        frame = chunk.frame
+    for frame, _ in table.chunks(wanted):
         codes, names = _label_codes(path, frame[environment])
         counts = Counter(dict(zip(names, np.bincount(codes).tolist(), strict=True)))
         frame.index = pd.Index(pd.util.hash_pandas_object(frame, index=False).to_numpy())
@@ -188,8 +180,7 @@ class ChunkReader:
     def read(self, path: Path) -> Iterator[PreparedRows]:
         """Yield the rows of a file, chunk by chunk."""
         wanted = {*self.features, self.target, self.environment}
-        for chunk in open_table(path).chunks(wanted, ()):
-            frame = chunk.frame
+        for frame, _ in open_table(path).chunks(wanted):
             codes, names = _label_codes(path, frame.pop(self.environment))
             site = np.array([self.sites[name] for name in names])[codes]
             y = self._targets(path, frame.pop(self.target))
