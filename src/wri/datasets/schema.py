@@ -4,7 +4,7 @@
     categories        one column each; rare ones share one; all zeros for unknown ones
     constant          left out
 
-Kinds are found (`column_kinds.py`) or given. Dates, ids and free text are refused until the user
+Kinds are found (`columns.py`) or given. Dates, ids and free text are refused until the user
 leaves them out or gives another kind.
 """
 
@@ -19,8 +19,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from wri.datasets.column_kinds import find_column
-from wri.datasets.columns import KINDS, READ, REFUSED, Column, ColumnReader
+from wri.datasets.columns import KINDS, READ, REFUSED, Column, ColumnReader, find_column
 from wri.errors import InputError, check_option, listed, shorten
 
 __all__ = ["TableSchema"]
@@ -198,53 +197,6 @@ class TableSchema:
                 sparse_threshold=0,
             ),
         ]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the schema as a dict for JSON.
-
-        Returns
-        -------
-        entries : dict
-            `columns`, `rows`, `target` and `environment`.
-        """
-        return {
-            "columns": [column.as_dict() for column in self.columns],
-            "rows": self.rows,
-            "target": self.target,
-            "environment": self.environment,
-        }
-
-    @classmethod
-    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
-        """Make a schema from a dict of `as_dict`, or from one that a user wrote.
-
-        Parameters
-        ----------
-        entries : mapping
-            `columns`, each with `name` and `kind`; optional `rows`, `target` and `environment`.
-
-        Returns
-        -------
-        schema : TableSchema
-            The schema.
-
-        Raises
-        ------
-        InputError
-            If entries are missing, unknown or of another type.
-        """
-        known = {"columns", "rows", "target", "environment"}
-        if not isinstance(entries, Mapping) or not {"columns"} <= set(entries) <= known:
-            raise InputError(f"a schema has the entries {', '.join(sorted(known))}")
-        columns = entries["columns"]
-        if not isinstance(columns, list | tuple):
-            raise InputError("columns must be a list of columns with name and kind")
-        return cls(
-            tuple(Column.from_dict(each) for each in columns),
-            int(entries.get("rows", 0)),
-            entries.get("target"),
-            entries.get("environment"),
-        )
 
     @classmethod
     def of(cls, model: Any) -> Self | None:
