@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from wri.errors import LARGEST, InputError, shorten, warn_caller
+from wri.errors import InputError, shorten, warn_caller
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDING = 1e-12
 MOST_REPEATS = 10  # copies per row on average, up to which whole weights repeat rows
-LARGE = 1e100  # columns beyond it, or below its inverse, are rescaled before they are squared
 COLUMNS_AT_ONCE = 16  # that are hashed; more do not fit into the cache
 
 
@@ -155,20 +154,14 @@ def without_gradient(values: Any) -> Any:
 
 @contextmanager
 def name_unreadable_cells(**tables: Any) -> Iterator[None]:
-    """Turn errors of conversion to float64 into one that names the text or the huge number."""
+    """Turn errors of conversion to float64 into one that names the text."""
     try:
         yield
     except OverflowError as error:
-        for what, values in tables.items():
-            cells = np.asarray(values, dtype=object)
-            for place in np.ndindex(cells.shape):
-                if isinstance(cells[place], int) and abs(cells[place]) > LARGEST:
-                    column = f", column {place[1]}" if len(place) > 1 else ""
-                    raise InputError(
-                        f"{what} contains a number of more than 308 digits: row {place[0]}{column};"
-                        " correct it, or give another unit"
-                    ) from error
-        raise
+        raise InputError(
+            f"{' or '.join(tables)} contains a number beyond 1.8e308; correct it, or give another "
+            "unit"
+        ) from error
     except ValueError as error:
         if "could not convert string" in str(error):
             for what, values in tables.items():
@@ -261,13 +254,6 @@ def find_constant_columns(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], o
     return high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high))
 
 
-def _extreme_exponents(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], or [n] -> []
-    """Return powers of two of the columns whose squares overflow doubles; 0 for all others."""
-    largest = np.maximum(np.abs(values.max(0)), np.abs(values.min(0)))
-    extreme = (largest > LARGE) | ((largest < 1 / LARGE) & (largest > 0))
-    return np.where(extreme, np.frexp(largest)[1], 0)
-
-
 class Scaling(NamedTuple):
     """Standardisation z = (x − mean) / scale with the standard deviation as scale.
 
@@ -280,16 +266,16 @@ class Scaling(NamedTuple):
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         """Compute mean and scale of rows, with or without weights."""
-        exponent = _extreme_exponents(values)
-        if exponent.any():  # squares would overflow or vanish
-            mean, scale = cls.of(np.ldexp(values, -exponent), weights)
-            constant = find_constant_columns(values)
-            scale = np.where(constant, 1.0, np.ldexp(scale, np.where(constant, 0, exponent)))
-            return cls(np.ldexp(mean, exponent), scale)
         mean = np.average(values, 0, weights)
         squares = values - mean
-        np.square(squares, out=squares)  # in place: tables may be large
+        with np.errstate(over="ignore"):
+            np.square(squares, out=squares)  # in place: tables may be large
         scale = np.sqrt(np.average(squares, 0, weights))
+        if np.isinf(scale).any():
+            raise InputError(
+                f"numbers of the order of {np.abs(values).max():.0e} have squares beyond float64; "
+                "give such columns in another unit"
+            )
         # the mean of many equal numbers is rounded too, so the scale alone is not enough
         return cls(mean, np.where(find_constant_columns(values) | (scale == 0), 1.0, scale))
 
