@@ -20,9 +20,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from joblib import cpu_count
@@ -30,20 +28,17 @@ from joblib import cpu_count
 from wri.cache import cache_folder
 from wri.datasets import Environment, ImageFolder
 from wri.errors import InputError, shorten
-from wri.features.backbones import Backbone, as_backbone
-from wri.features.picture_files import MOST_PIXELS, UnreadableError
-from wri.jobs import Jobs, LocalRunner, Report
+from wri.features.backbones import Backbone, UnreadableError, as_backbone
+from wri.jobs import LocalRunner, run_calls
 from wri.progress import Progress, silent
 from wri.threads import one_thread
 
 CHUNK = 64  # pictures per chunk; an interruption costs a worker at most one chunk
-MOST_BYTES = 8 * MOST_PIXELS  # of a file: 16 bits for each of four channels, not compressed
 MOST_WORKERS = 8  # unless more are asked for: each needs a third of a gigabyte
 MOST_NAMED = 5  # broken pictures in a warning
 AT_ONCE = 500  # keys in one question
 SECONDS = 60.0  # to wait for another process that writes
 TABLE = "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, x BLOB, crc INTEGER)"
-HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'features'"
 
 PathLike = str | os.PathLike[str]
 
@@ -81,15 +76,6 @@ class PictureFeatures:
     broken: Mapping[Path, str]
     backbone: str
     digest: str
-
-
-class ExtractedFile(NamedTuple):
-    """Result of one file: features and their key, or the reason for none."""
-
-    number: int
-    key: bytes
-    x: np.ndarray | None
-    trouble: str
 
 
 def extract(
@@ -146,15 +132,26 @@ def extract(
     if workers is not None and workers < 1:
         raise InputError(f"workers must be 1 or more, not {workers}")
     store = FeatureStore(_store_path(folder, backbone.name, digest))
-    table = _Table(paths, progress)
-    keys = table.hash_files()
-    for key, x in store.read([*keys]):
-        for number in keys[key]:
-            table.fill(number, x)
-    for chunk in _compute(backbone, paths, table.missing(), workers):
-        store.write({each.key: each.x for each in chunk if each.x is not None})
-        for each in chunk:
-            table.take(each)
+    keys, table = {}, _Table(paths, progress)
+    for number, path in enumerate(paths):
+        try:
+            with path.open("rb") as file:
+                keys[number] = hashlib.file_digest(file, "sha256").digest()
+        except OSError as error:
+            table.take(number, error.strerror or str(error))
+    stored = set()
+    for number, x in store.read(keys):
+        stored.add(number)
+        table.take(number, x)
+    missing = [(number, paths[number]) for number in keys if number not in stored]
+    chunks = [missing[start : start + CHUNK] for start in range(0, len(missing), CHUNK)]
+    several = min(workers or min(cpu_count(), MOST_WORKERS), len(chunks))
+    runner = LocalRunner(several, lambda job: several > 1)
+    fixed = backbone.for_extraction() if chunks else backbone
+    for _, made in run_calls(runner, _work, fixed, chunks, _name_chunk):
+        store.write({keys[number]: x for number, x in made if not isinstance(x, str)})
+        for number, x in made:
+            table.take(number, x)
     return table.finish(backbone.name, digest)
 
 
@@ -236,43 +233,24 @@ class _Table:
     def __init__(self, paths: Sequence[Path], progress: Progress) -> None:
         self._paths, self._progress = paths, progress
         self._x: np.ndarray | None = None  # its width is known with the first features
-        self._there = np.zeros(len(paths), bool)
         self._broken: dict[int, str] = {}
         self._done = 0
 
-    def hash_files(self) -> dict[bytes, list[int]]:
-        """Return the numbers of the pictures by the SHA-256 of their files."""
-        numbers: dict[bytes, list[int]] = {}
-        for number, path in enumerate(self._paths):
-            try:
-                with path.open("rb") as file:
-                    key = hashlib.file_digest(file, "sha256").digest()
-            except OSError as error:
-                self.take(ExtractedFile(number, b"", None, error.strerror or str(error)))
-                continue
-            numbers.setdefault(key, []).append(number)
-        return numbers
-
-    def missing(self) -> list[int]:
-        return [n for n in np.flatnonzero(~self._there).tolist() if n not in self._broken]
-
-    def fill(self, number: int, x: np.ndarray) -> None:
-        if self._x is None:
-            self._x = np.zeros((len(self._paths), len(x)), np.float32)
-        if not np.isfinite(x).all():
+    def take(self, number: int, made: np.ndarray | str) -> None:
+        """Take the features of a picture, or the reason for none."""
+        if isinstance(made, str):
+            self._broken[number] = made
+        elif not np.isfinite(made).all():
             raise InputError(
                 f"the features of {self._paths[number]} are not finite; check the backbone's "
                 "weights and its preprocessing"
             )
-        self._x[number], self._there[number] = x, True
-        self._report_progress()
-
-    def take(self, made: ExtractedFile) -> None:
-        if made.x is None:
-            self._broken[made.number] = made.trouble
-            self._report_progress()
         else:
-            self.fill(made.number, made.x)
+            if self._x is None:
+                self._x = np.zeros((len(self._paths), len(made)), np.float32)
+            self._x[number] = made
+        self._done += 1
+        self._progress(self._done, len(self._paths))
 
     def finish(self, backbone: str, digest: str) -> PictureFeatures:
         broken = {self._paths[number]: self._broken[number] for number in sorted(self._broken)}
@@ -284,60 +262,29 @@ class _Table:
                 f"{_listed(broken)}",
                 stacklevel=3,
             )
-        kept = np.flatnonzero(self._there)
-        x = self._x if len(kept) == len(self._x) else self._x[kept]
+        kept = np.array([n for n in range(len(self._paths)) if n not in self._broken])
+        x = self._x[kept] if broken else self._x
         return PictureFeatures(x=x, kept=kept, broken=broken, backbone=backbone, digest=digest)
-
-    def _report_progress(self) -> None:
-        self._done += 1
-        self._progress(self._done, len(self._paths))
-
-
-def _compute(
-    backbone: Backbone, paths: Sequence[Path], numbers: Sequence[int], workers: int | None
-) -> Iterator[list[ExtractedFile]]:
-    """Yield chunks in any order; in this process if there are few."""
-    chunks = [numbers[start : start + CHUNK] for start in range(0, len(numbers), CHUNK)]
-    if not chunks:
-        return
-    backbone = backbone.for_extraction()
-    several = min(workers or min(cpu_count(), MOST_WORKERS), len(chunks))
-    jobs = Jobs(
-        work=partial(_work, backbone),
-        jobs=[[(number, paths[number]) for number in chunk] for chunk in chunks],
-    )
-    runner = LocalRunner(several, lambda job: several > 1)
-    with closing(runner.run(jobs)) as finished:
-        for ended in finished:
-            if ended.lost is not None:
-                first = paths[chunks[ended.number][0]]
-                raise InputError(
-                    f"a worker process died {runner.retries + 1} times with {first} or one of the "
-                    f"next {CHUNK} pictures; memory may be short: use fewer workers"
-                )
-            yield ended.result
 
 
 def _work(
-    backbone: Backbone, files: Sequence[tuple[int, Path]], report: Report
-) -> list[ExtractedFile]:
-    """Compute the features of some files, one after the other."""
-    made = []
+    backbone: Backbone, files: Sequence[tuple[int, Path]]
+) -> list[tuple[int, np.ndarray | str]]:
+    """Compute the features of some files, one after the other, or the reason for none."""
+    made: list[tuple[int, np.ndarray | str]] = []
     with one_thread():
         for number, path in files:
-            key, x, trouble = b"", None, ""
             try:
-                with path.open("rb") as file:
-                    data = file.read(MOST_BYTES + 1)
-                if len(data) > MOST_BYTES:
-                    raise UnreadableError(f"more than {MOST_BYTES:,} bytes; make it smaller")
-                key, x = hashlib.sha256(data).digest(), backbone.features(data)
+                made.append((number, backbone.features(path.read_bytes())))
             except UnreadableError as error:
-                trouble = str(error)
+                made.append((number, str(error)))
             except OSError as error:
-                trouble = error.strerror or str(error)
-            made.append(ExtractedFile(number, key, x, trouble))
+                made.append((number, error.strerror or str(error)))
     return made
+
+
+def _name_chunk(files: Sequence[tuple[int, Path]]) -> str:
+    return f"the features of {files[0][1]} and the next {len(files) - 1} pictures"
 
 
 def _store_path(folder: Path | None, name: str, digest: str) -> Path:
@@ -360,23 +307,27 @@ class FeatureStore:
         self.path = path
         self._writes = True
 
-    def read(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, np.ndarray]]:
-        """Yield the stored arrays of some keys."""
+    def read(self, keys: Mapping[int, bytes]) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the stored arrays of some pictures, by number."""
         if not self.path.exists():
             return
+        numbers = list(keys)
         try:
             with closing(self._open()) as file:
-                if file.execute(HAS_TABLE).fetchone() is None:
-                    return  # a process was killed before its first rows
-                for start in range(0, len(keys), AT_ONCE):
-                    some = keys[start : start + AT_ONCE]
+                file.execute(TABLE)  # a process may have been killed before its first rows
+                for start in range(0, len(numbers), AT_ONCE):
+                    some = numbers[start : start + AT_ONCE]
+                    wanted = [keys[number] for number in some]
                     marks = ",".join("?" * len(some))
-                    rows = file.execute(
-                        f"SELECT key, x, crc FROM features WHERE key IN ({marks})", some
-                    )
-                    for key, x, crc in rows:
-                        if zlib.crc32(x) == crc:
-                            yield key, np.frombuffer(x, np.float32)
+                    question = f"SELECT key, x, crc FROM features WHERE key IN ({marks})"
+                    found = {
+                        key: x
+                        for key, x, crc in file.execute(question, wanted)
+                        if zlib.crc32(x) == crc
+                    }
+                    for number in some:
+                        if keys[number] in found:
+                            yield number, np.frombuffer(found[keys[number]], np.float32)
         except sqlite3.Error as error:
             self._complain(error)
 
@@ -384,15 +335,12 @@ class FeatureStore:
         """Store rows, all of them or none."""
         if not self._writes or not rows:
             return
-        data = [(key, x.tobytes()) for key, x in rows.items()]
+        data = [(key, x.tobytes(), zlib.crc32(x.tobytes())) for key, x in rows.items()]
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with closing(self._open()) as file, file:
                 file.execute(TABLE)
-                file.executemany(
-                    "INSERT OR REPLACE INTO features VALUES (?, ?, ?)",
-                    [(key, x, zlib.crc32(x)) for key, x in data],
-                )
+                file.executemany("INSERT OR REPLACE INTO features VALUES (?, ?, ?)", data)
         except (OSError, sqlite3.Error) as error:
             self._complain(error)
 

@@ -15,7 +15,7 @@ from wri.estimators.pipeline import last_step
 from wri.evaluation.candidates import WITHOUT
 from wri.evaluation.fitting import TableFit, encode, preprocessing_of
 from wri.evaluation.picture_fit import PictureFit
-from wri.features.picture_files import read_picture
+from wri.features.backbones import read_picture
 from wri.number_text import write_number, write_percent, write_share
 from wri.report.blocks import (
     Block,
