@@ -1,31 +1,28 @@
 """Features of pictures on disk, computed by a backbone.
 
     files ─► those whose features are kept are looked up
-          ─► the others are read in chunks by worker processes, and kept when a chunk is done
+          ─► the others are read by worker processes, and kept one by one
 
 Features of a picture depend on its file and the backbone only: each picture passes through the
 network alone and in one thread. So they are the same to the last bit with one worker and with many.
 Files that are not pictures are named in a warning and left out.
 
-Features are kept in one SQLite file per backbone, keyed by the SHA-256 of the picture. Rows are
-written in transactions, so an interruption loses only unfinished chunks. A damaged file is made
-again; if nothing can be written, nothing is kept.
+Features are kept in one folder per backbone, in a file per picture that is named by the SHA-256 of
+the picture. A damaged file is made again; if nothing can be written, nothing is kept.
 """
 
 import hashlib
 import os
-import sqlite3
 import warnings
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from joblib import cpu_count
 
-from wri.cache import cache_folder
+from wri.cache import cache_folder, open_atomic
 from wri.datasets import Environment, ImageFolder
 from wri.errors import InputError, shorten
 from wri.features.backbones import Backbone, UnreadableError, as_backbone
@@ -33,12 +30,9 @@ from wri.jobs import LocalRunner, run_calls
 from wri.progress import Progress, silent
 from wri.threads import one_thread
 
-CHUNK = 64  # pictures per chunk; an interruption costs a worker at most one chunk
+CHUNK = 64  # pictures per job
 MOST_WORKERS = 8  # unless more are asked for: each needs a third of a gigabyte
 MOST_NAMED = 5  # broken pictures in a warning
-AT_ONCE = 500  # keys in one question
-SECONDS = 60.0  # to wait for another process that writes
-TABLE = "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, x BLOB, crc INTEGER)"
 
 PathLike = str | os.PathLike[str]
 
@@ -131,25 +125,24 @@ def extract(
     digest = backbone.digest
     if workers is not None and workers < 1:
         raise InputError(f"workers must be 1 or more, not {workers}")
-    store = FeatureStore(_store_path(folder, backbone.name, digest))
-    keys, table = {}, _Table(paths, progress)
+    store = _make_folder(folder or cache_folder() / "pictures", backbone.name, digest)
+    table, missing = _Table(paths, progress), []
     for number, path in enumerate(paths):
         try:
             with path.open("rb") as file:
-                keys[number] = hashlib.file_digest(file, "sha256").digest()
+                kept = store / f"{hashlib.file_digest(file, 'sha256').hexdigest()}.npy"
         except OSError as error:
             table.take(number, error.strerror or str(error))
-    stored = set()
-    for number, x in store.read(keys):
-        stored.add(number)
-        table.take(number, x)
-    missing = [(number, paths[number]) for number in keys if number not in stored]
+            continue
+        try:
+            table.take(number, np.load(kept, allow_pickle=False))
+        except (OSError, ValueError, EOFError):  # not there, or damaged
+            missing.append((number, path, kept))
     chunks = [missing[start : start + CHUNK] for start in range(0, len(missing), CHUNK)]
     several = min(workers or min(cpu_count(), MOST_WORKERS), len(chunks))
     runner = LocalRunner(several, lambda job: several > 1)
     fixed = backbone.for_extraction() if chunks else backbone
     for _, made in run_calls(runner, _work, fixed, chunks, _name_chunk):
-        store.write({keys[number]: x for number, x in made if not isinstance(x, str)})
         for number, x in made:
             table.take(number, x)
     return table.finish(backbone.name, digest)
@@ -268,29 +261,43 @@ class _Table:
 
 
 def _work(
-    backbone: Backbone, files: Sequence[tuple[int, Path]]
+    backbone: Backbone, files: Sequence[tuple[int, Path, Path]]
 ) -> list[tuple[int, np.ndarray | str]]:
-    """Compute the features of some files, one after the other, or the reason for none."""
+    """Compute and keep the features of some files; return them, or the reason for none."""
     made: list[tuple[int, np.ndarray | str]] = []
     with one_thread():
-        for number, path in files:
+        for number, path, kept in files:
             try:
-                made.append((number, backbone.features(path.read_bytes())))
+                x = backbone.features(path.read_bytes())
             except UnreadableError as error:
                 made.append((number, str(error)))
+                continue
             except OSError as error:
                 made.append((number, error.strerror or str(error)))
+                continue
+            made.append((number, x))
+            with suppress(OSError), open_atomic(kept) as file:
+                np.save(file, x)
     return made
 
 
-def _name_chunk(files: Sequence[tuple[int, Path]]) -> str:
+def _name_chunk(files: Sequence[tuple[int, Path, Path]]) -> str:
     return f"the features of {files[0][1]} and the next {len(files) - 1} pictures"
 
 
-def _store_path(folder: Path | None, name: str, digest: str) -> Path:
+def _make_folder(folder: Path, name: str, digest: str) -> Path:
+    """Make the folder of a backbone; warn if nothing can be kept there."""
     plain = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
-    folder = cache_folder() / "pictures" if folder is None else folder
-    return folder / f"{plain[:40]}-{digest[:32]}.sqlite"
+    made = folder / f"{plain[:40]}-{digest[:32]}"
+    try:
+        made.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        warnings.warn(
+            f"{made} cannot be used ({error}), so these features will be made again next time; "
+            "set WRI_CACHE to a folder with free space",
+            stacklevel=3,
+        )
+    return made
 
 
 def _listed(broken: Mapping[Path, str]) -> str:
@@ -298,64 +305,3 @@ def _listed(broken: Mapping[Path, str]) -> str:
     shown = [f"{path} ({shorten(trouble)})" for path, trouble in [*broken.items()][:MOST_NAMED]]
     more = f" and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
     return ", ".join(shown) + more
-
-
-class FeatureStore:
-    """Arrays of float32 by key, in a file whose folder is made when it is written to."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._writes = True
-
-    def read(self, keys: Mapping[int, bytes]) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the stored arrays of some pictures, by number."""
-        if not self.path.exists():
-            return
-        numbers = list(keys)
-        try:
-            with closing(self._open()) as file:
-                file.execute(TABLE)  # a process may have been killed before its first rows
-                for start in range(0, len(numbers), AT_ONCE):
-                    some = numbers[start : start + AT_ONCE]
-                    wanted = [keys[number] for number in some]
-                    marks = ",".join("?" * len(some))
-                    question = f"SELECT key, x, crc FROM features WHERE key IN ({marks})"
-                    found = {
-                        key: x
-                        for key, x, crc in file.execute(question, wanted)
-                        if zlib.crc32(x) == crc
-                    }
-                    for number in some:
-                        if keys[number] in found:
-                            yield number, np.frombuffer(found[keys[number]], np.float32)
-        except sqlite3.Error as error:
-            self._complain(error)
-
-    def write(self, rows: Mapping[bytes, np.ndarray]) -> None:
-        """Store rows, all of them or none."""
-        if not self._writes or not rows:
-            return
-        data = [(key, x.tobytes(), zlib.crc32(x.tobytes())) for key, x in rows.items()]
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(self._open()) as file, file:
-                file.execute(TABLE)
-                file.executemany("INSERT OR REPLACE INTO features VALUES (?, ?, ?)", data)
-        except (OSError, sqlite3.Error) as error:
-            self._complain(error)
-
-    def _open(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=SECONDS)
-
-    def _complain(self, error: Exception) -> None:
-        if isinstance(error, OSError | sqlite3.OperationalError):  # no rights, no space
-            self._writes = False
-            warnings.warn(
-                f"{self.path} cannot be used ({error}), so these features will be made again next "
-                "time; set WRI_CACHE to a folder with free space",
-                stacklevel=4,
-            )
-            return
-        warnings.warn(f"{self.path} is damaged and is made again ({error})", stacklevel=4)
-        with suppress(OSError):
-            self.path.unlink()
