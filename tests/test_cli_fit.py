@@ -51,7 +51,7 @@ CASES = {
     "no outcome in a row": (changed(sick=["a", "b", None] * 4), "column 'sick', row 3 is missing"),
     "infinity": (changed(noise=[np.inf] + [1.0] * 11), "infinite"),
     "no target": ("a,b,site\n1,2,u\n", "has no column 'sick' for the target; it has 'a', 'b'"),
-    "no environment": ("a,b,sick\n1,2,0\n", "has no column 'site' for the environment"),
+    "no environment": ("a,b,sick\n1,2,0\n", "has no column 'site' for the site"),
     "nothing to learn from": ("sick,site\n1,u\n", "has no features: columns besides 'sick'"),
     "constant columns": (
         changed(smoking=1, marker=1, noise=1),

@@ -76,31 +76,19 @@ class MnistArray(NamedTuple):
     sha256: str
 
 
-PARTS = (
-    MnistArray(
-        "train-images-idx3-ubyte",
-        "x_train",
-        (60_000, 28, 28),
-        "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
-    ),
-    MnistArray(
-        "train-labels-idx1-ubyte",
-        "y_train",
-        (60_000,),
-        "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
-    ),
-    MnistArray(
-        "t10k-images-idx3-ubyte",
-        "x_test",
-        (10_000, 28, 28),
-        "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
-    ),
-    MnistArray(
-        "t10k-labels-idx1-ubyte",
-        "y_test",
-        (10_000,),
-        "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
-    ),
+PARTS = tuple(
+    map(
+        MnistArray,
+        [f"{a}-{b}-ubyte" for a in ("train", "t10k") for b in ("images-idx3", "labels-idx1")],
+        ("x_train", "y_train", "x_test", "y_test"),
+        ((60_000, 28, 28), (60_000,), (10_000, 28, 28), (10_000,)),
+        (
+            "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+            "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
+            "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+            "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
+        ),
+    )
 )
 FASHION_SHA256 = (
     "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",

@@ -158,14 +158,6 @@ def _label_codes(path: Path, cells: pd.Series) -> tuple[np.ndarray, list[str]]:
     return codes, [str(each) for each in found]
 
 
-class PreparedRows(NamedTuple):
-    """Rows of a chunk, sorted by site."""
-
-    x: np.ndarray  # [n, D]
-    y: np.ndarray  # [n], class numbers or numbers
-    counts: np.ndarray  # [E], rows of each site
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChunkReader:
     """Preprocessing of chunks; it is sent to the workers."""
@@ -177,8 +169,8 @@ class ChunkReader:
     sites: Mapping[str, int]  # numbers by name
     classes: Mapping[str, int] | None  # None where numbers are predicted
 
-    def read(self, path: Path) -> Iterator[PreparedRows]:
-        """Yield the rows of a file, chunk by chunk."""
+    def read(self, path: Path) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield x, y and the rows of each site for each chunk of a file, sorted by site."""
         wanted = {*self.features, self.target, self.environment}
         for frame, _ in open_table(path).chunks(wanted):
             codes, names = _label_codes(path, frame.pop(self.environment))
@@ -189,7 +181,7 @@ class ChunkReader:
                 x = np.asarray(self.head.transform(frame))
             except InputError as error:
                 raise InputError(f"{path}: {error}") from error
-            yield PreparedRows(x[order], y[order], np.bincount(site, minlength=len(self.sites)))
+            yield x[order], y[order], np.bincount(site, minlength=len(self.sites))
 
     def _targets(self, path: Path, cells: pd.Series) -> np.ndarray:
         if self.classes is None:

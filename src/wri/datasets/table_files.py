@@ -68,11 +68,10 @@ class TableFile:
         given = {option: name for option, name in wanted.items() if name is not None}
         for option, name in given.items():
             if name not in self.names:
-                hint = "; give --delimiter if that is several columns"
+                hint = "; give --delimiter if that is several columns" * (len(self.names) == 1)
                 raise InputError(
                     f"{self.path} has no column {name!r} for the {option}"
-                    f"{suggest(name, self.names)}; it has {listed(self.names)}"
-                    f"{hint if len(self.names) == 1 else ''}"
+                    f"{suggest(name, self.names)}; it has {listed(self.names)}{hint}"
                 )
         if len(self.names) == len(given):
             besides = " and ".join(map(repr, given.values()))
@@ -108,21 +107,24 @@ class TableFile:
         wanted, start = frozenset(wanted), 1
         columns = [name for name in self.names if name in wanted]
         with named_errors(self.path):
-            if self.arrays is not None:
-                all_rows, ends = self.arrays[columns], range(0, len(self.arrays), rows)
-                pieces = ((all_rows[k : k + rows], (k + rows) / len(all_rows)) for k in ends)
-            elif self.dialect is None:
-                pieces = _parquet_chunks(self.path, columns, rows)
-            else:
-                pieces = _text_chunks(self.path, self.dialect, columns, texts, rows)
-            for frame, done in pieces:
-                if not len(frame):  # a header alone
-                    continue
-                frame.index = pd.RangeIndex(start, start + len(frame))
-                start += len(frame)
-                yield frame, min(1.0, done)
+            for frame, done in self._pieces(columns, texts, rows):
+                if len(frame):  # none after a header alone
+                    frame.index = pd.RangeIndex(start, start + len(frame))
+                    start += len(frame)
+                    yield frame, min(1.0, done)
         if start == 1:
             raise InputError(f"{self.path} has columns but no rows; add rows to it first")
+
+    def _pieces(
+        self, columns: list[str], texts: Collection[str], rows: int
+    ) -> "Iterator[tuple[pd.DataFrame, float]]":
+        if self.arrays is not None:
+            for start in range(0, len(self.arrays), rows):
+                yield self.arrays[columns][start : start + rows], (start + rows) / len(self.arrays)
+        elif self.dialect is None:
+            yield from _parquet_chunks(self.path, columns, rows)
+        else:
+            yield from _text_chunks(self.path, self.dialect, columns, texts, rows)
 
 
 def _read_text(
@@ -256,13 +258,11 @@ def named_errors(path: Path) -> Iterator[None]:
 
 
 def _check_file(path: str | Path) -> Path:
-    """Return the path of a file that exists and is not empty."""
+    """Return the path of a file that exists, with a known ending."""
     path = Path(path)
     try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist; check the path") from None
-    except (OSError, ValueError) as error:  # names that are too long, or hold a null
+        path.stat()
+    except (OSError, ValueError) as error:  # also names that are too long, or hold a null
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{shorten(path)} cannot be read: {reason}; check the path") from error
     if path.is_dir():
@@ -271,8 +271,6 @@ def _check_file(path: str | Path) -> Path:
         raise InputError(
             f"{path} ends in {path.suffix or 'nothing'!r}; save it as .csv, .parquet or .npz"
         )
-    if size == 0:
-        raise InputError(f"{path} is empty; write a table to it first")
     return path
 
 
@@ -317,26 +315,18 @@ def _read_arrays(path: Path) -> "pd.DataFrame":
             f"{path} unpacks to {total:,} bytes, but at most {MOST_UNPACKED:,} are read; save "
             "fewer rows or columns, or save as float32"
         )
-    frames = []
+    frames = {}
     with np.load(path, allow_pickle=False) as archive:
         for name in archive.files:
-            array = archive[name]
-            if not isinstance(array, np.ndarray):  # NumPy gives bytes for other members
-                raise InputError(f"{path}: {shorten(repr(name))} is not an array; save arrays only")
-            if array.ndim not in (1, 2):
-                raise InputError(
-                    f"{path}: array {name!r} has the shape {array.shape}; make it [n] or [n, D]"
-                )
+            array = np.asarray(archive[name])  # NumPy gives bytes for members that are no arrays
             kind = np.float64 if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
-            names = [name] if array.ndim == 1 else [f"{name}{d}" for d in range(array.shape[1])]
-            frames.append(pd.DataFrame(array.astype(kind, copy=False), columns=names, copy=False))
-    if not frames:
-        raise InputError(f"{path} holds no arrays; write some with np.savez")
-    rows = {len(frame): name for frame, name in zip(frames, archive.files, strict=True)}
-    if len(rows) > 1:
-        counts = " and ".join(f"{name!r} {count}" for count, name in rows.items())
-        raise InputError(f"{path}: arrays must have the same number of rows, not {counts}")
-    return pd.concat(frames, axis=1)
+            frame = frames[name] = pd.DataFrame(array.astype(kind, copy=False), copy=False)
+            frame.columns = [name] if array.ndim == 1 else [f"{name}{k}" for k in frame.columns]
+    counts = {len(frame): f"{name!r} {len(frame)}" for name, frame in frames.items()}
+    if len(counts) > 1:
+        told = " and ".join(counts.values())
+        raise InputError(f"{path}: arrays must have the same number of rows, not {told}")
+    return pd.concat(frames.values(), axis=1)
 
 
 def check_memory(
@@ -358,13 +348,11 @@ def check_memory(
 
 def reading_bytes(path: Path, columns: int | None = None) -> float:
     """Estimate the peak memory of reading a CSV or Parquet file; 0 if it cannot be estimated."""
+    count = count_parquet if path.suffix.lower() == ".parquet" else _count_csv
+    if path.suffix.lower() == ".npz":
+        return 0.0  # archives have their own limit
     try:
-        if path.suffix.lower() in TEXT:
-            rows, there = _count_csv(path)
-        elif path.suffix.lower() == ".parquet":
-            rows, there = count_parquet(path)
-        else:
-            return 0.0  # archives have their own limit
+        rows, there = count(path)
     except Exception:  # reading the file will report what is wrong
         return 0.0
     return COPIES * NUMBER * rows * (columns or there)
