@@ -229,7 +229,9 @@ def test_many_classes_of_many_rows_are_classes(tmp_path):
 
 
 def test_one_column_cannot_be_both(tmp_path):
-    with pytest.raises(InputError, match="target and environment are both 'site'"):
+    with pytest.raises(
+        InputError, match="target 'site' and environment 'site' must be two columns"
+    ):
         read(tmp_path, changed(), "site", "site")
 
 

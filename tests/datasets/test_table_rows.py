@@ -104,7 +104,7 @@ def test_every_file_is_a_site(tmp_path):
 
 def test_a_column_in_one_file_only_is_named_unless_it_is_dropped(tmp_path):
     write_sites(tmp_path).assign(b=1).to_csv(tmp_path / "rome.csv", index=False)
-    with pytest.raises(InputError, match=r"rome\.csv has the column 'b', but .*oslo\.csv does not"):
+    with pytest.raises(InputError, match=r"oslo\.csv has no column 'b', which other files have"):
         read_rows([tmp_path / "oslo.csv", tmp_path / "rome.csv"], "sick", None)
     rows = read_rows([tmp_path / "*.csv"], "sick", None, leave_out=["b"])
     assert list(rows.X) == ["a"]

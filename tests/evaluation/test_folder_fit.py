@@ -116,7 +116,7 @@ def wrong_files(frame):
         "column 'site', row 201 is missing": lost,
         "class 'unheard of' of column 'y' is so rare that the sample has no row": rare,
         r"'cause' \(row 203 is infinite\)": infinite,
-        "differ in the column 'marker'": first,
+        "has no column 'marker', which other files have": first,
     }
 
 

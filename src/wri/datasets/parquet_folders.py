@@ -21,8 +21,8 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 
 from wri.datasets.table_files import check_memory, count_parquet, open_table
-from wri.datasets.table_rows import SourceFile, TableRows, check_left_out, digest_file, separate
-from wri.errors import InputError, listed, shorten
+from wri.datasets.table_rows import SourceFile, TableRows, check_columns, digest_file, separate
+from wri.errors import InputError, shorten
 from wri.jobs import Runner, run_calls
 from wri.progress import Progress, silent
 
@@ -100,16 +100,7 @@ def scan_folder(
     for path, scan in folder.read("pass 1, counts and sample", rows, scan_file, progress):
         found = _merge(environment, [found, scan])  # at once: samples of all files are large
         scans[path] = scan._replace(sample=scan.sample.iloc[:0])
-    first = scans[folder.files[0]]
-    for path, scan in scans.items():
-        differ = sorted({*scan.names} ^ {*first.names} - {*leave_out})
-        if differ:
-            raise InputError(
-                f"{path} and {folder.files[0]} differ in the column {listed(differ)}; add "
-                f"it where it is missing, or leave it out with --drop {differ[0]}"
-            )
-    there = dict.fromkeys(name for path in folder.files for name in scans[path].names)
-    check_left_out(leave_out, there)
+    there = check_columns({path: scans[path].names for path in folder.files}, leave_out)
     frame = found.sample.set_axis(pd.RangeIndex(1, len(found.sample) + 1))
     sample = separate(str(folder.path), frame, target, environment, None, task)
     return replace(

@@ -63,6 +63,11 @@ class TableFile:
     def decimal(self) -> str:
         return "." if self.dialect is None else self.dialect.decimal
 
+    @property
+    def described(self) -> str:
+        """How a text is written, if not as comma-separated UTF-8."""
+        return "" if self.dialect is None else self.dialect.described
+
     def check(self, **wanted: str | None) -> None:
         """Refuse a table without the columns for target, environment, …, or without any other."""
         given = {option: name for option, name in wanted.items() if name is not None}

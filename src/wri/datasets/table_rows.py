@@ -6,6 +6,7 @@ category. `labels.py` reads the cells of target and site.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from glob import glob
@@ -16,7 +17,7 @@ import numpy as np
 
 from wri.datasets.environments import LabelledFile
 from wri.datasets.labels import TASKS, count_sites, read_labels, read_targets
-from wri.datasets.table_files import TableFile, check_memory, open_table
+from wri.datasets.table_files import check_memory, open_table
 from wri.errors import InputError, check_option, listed, shorten, suggest
 from wri.rows import find_missing
 
@@ -109,6 +110,8 @@ def read_rows(
     mark rows that depend on each other. Only columns to `leave_out` may be missing in some files.
     Files that would take more than `memory` GB are refused unread.
     """
+    import pandas as pd
+
     if task is not None:
         check_option("--task", task, TASKS)
     named = [name for name in (target, environment, blocks) if name is not None]
@@ -122,31 +125,39 @@ def read_rows(
     tables = [open_table(path, delimiter, encoding) for path in found]
     for table in tables:
         table.check(target=target, site=environment, blocks=blocks)
-    there = dict.fromkeys(name for table in tables for name in table.names)
-    check_left_out(leave_out, there)
+    there = check_columns({table.path: table.names for table in tables}, leave_out)
     frames = [table.read(labels, target) for table in tables]
-    files = tuple(map(_describe, tables, frames))
-    frames = [frame.drop(columns=[*leave_out], errors="ignore") for frame in frames]
+    files = tuple(
+        SourceFile(str(table.path), len(frame), digest_file(table.path), table.described)
+        for table, frame in zip(tables, frames, strict=True)
+    )
+    if environment is None:
+        _name_sites(found, frames)
+    frame = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    frame = frame.drop(columns=[*leave_out]).set_axis(pd.RangeIndex(1, len(frame) + 1))
     where = str(found[0]) if len(found) == 1 else f"{len(found)} files"
-    frame = _join(found, frames, environment is None)
     rows = separate(where, frame, target, environment or FROM_FILE, blocks, task)
     left_out = tuple(name for name in there if name in {*leave_out, environment, blocks})
     return replace(rows, files=files, left_out=left_out)
 
 
-def _describe(table: TableFile, frame: "pd.DataFrame") -> SourceFile:
-    written = "" if table.dialect is None else table.dialect.described
-    return SourceFile(str(table.path), len(frame), digest_file(table.path), written)
-
-
-def check_left_out(names: Collection[str], there: Collection[str]) -> None:
-    """Refuse to leave out a column that no file has."""
-    for name in names:
+def check_columns(files: Mapping[Path, Sequence[str]], leave_out: Collection[str]) -> list[str]:
+    """Return all columns of some files; refuse those that only some have, unless left out."""
+    there = list(dict.fromkeys(name for names in files.values() for name in names))
+    for name in leave_out:
         if name not in there:
             raise InputError(
                 f"--drop names {name!r}, but there is no such column{suggest(name, there)}; the "
                 f"columns are {listed(there)}"
             )
+    for path, names in files.items():
+        lacking = sorted({*there} - {*names} - {*leave_out})
+        if lacking:
+            raise InputError(
+                f"{path} has no column {listed(lacking)}, which other files have; add it there, or "
+                f"leave it out with --drop {lacking[0]}"
+            )
+    return there
 
 
 def _find_files(paths: Sequence[str | Path]) -> list[Path]:
@@ -164,37 +175,17 @@ def _find_files(paths: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-def _join(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]", by_file: bool) -> "pd.DataFrame":
-    """Join the rows of all files; refuse columns that only some files have."""
-    import pandas as pd
-
-    everywhere = set.intersection(*(set(frame.columns) for frame in frames))
-    for frame, path in zip(frames, paths, strict=True):
-        only = [str(name) for name in frame.columns if name not in everywhere]
-        if only:
-            others = next(p for p, f in zip(paths, frames, strict=True) if only[0] not in f.columns)
-            raise InputError(
-                f"{path} has the column {listed(only)}, but {others} does not; add it "
-                f"there, or leave it out with --drop {only[0]}"
-            )
-    if by_file:
-        stems = [path.stem for path in paths]
-        twice = [stem for stem in stems if stems.count(stem) > 1]
-        if twice:
-            raise InputError(
-                f"two files are called {shorten(twice[0])!r}, but --env-from-file uses the name as "
-                "site; rename one of them"
-            )
-        if FROM_FILE in everywhere:
-            raise InputError(
-                f"column {FROM_FILE!r} has the name that --env-from-file uses; rename it"
-            )
-        frames = [
-            frame.assign(**{FROM_FILE: stem}) for frame, stem in zip(frames, stems, strict=True)
-        ]
-    joined = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
-    joined.index = pd.RangeIndex(1, len(joined) + 1)  # rows in messages are counted from 1
-    return joined
+def _name_sites(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]") -> None:
+    """Add a column with the name of its file to each table."""
+    twice = [stem for stem, n in Counter(path.stem for path in paths).items() if n > 1]
+    if twice or FROM_FILE in frames[0]:
+        what = f"two files are called {shorten(twice[0])!r}" if twice else ""
+        raise InputError(
+            f"--env-from-file makes the column {FROM_FILE!r} of the files' names, but "
+            f"{what or 'there is such a column'}; rename one of them"
+        )
+    for path, frame in zip(paths, frames, strict=True):
+        frame[FROM_FILE] = path.stem
 
 
 def separate(
@@ -209,8 +200,6 @@ def separate(
     names, codes = read_labels(where, environment, frame.pop(environment))
     count_sites(where, environment, names, codes)
     classes, y = read_targets(where, target, frame.pop(target), task)
-    if not frame.shape[1] - (blocks is not None):
-        raise InputError(f"{where} has no features: columns besides {target!r} and {environment!r}")
     return TableRows(
         X=frame,
         y=y if classes is None else _class_labels(classes)[y],
@@ -292,17 +281,14 @@ def read_table(
     """
     if task is not None:
         check_option("task", task, TASKS)
-    if target == environment:
-        raise InputError(f"target and environment are both {target!r}; name two columns")
-    for name in (target, environment):
-        if name in (*leave_out, *categories):
-            raise InputError(
-                f"column {name!r} is the target or the environment; remove it from --drop and "
-                "--category"
-            )
+    if len({target, environment} - {*leave_out, *categories}) < 2:
+        raise InputError(
+            f"target {target!r} and environment {environment!r} must be two columns, which neither "
+            "--drop nor --category names"
+        )
     table = open_table(path)
     table.check(target=target, site=environment)
-    check_left_out(leave_out, table.names)
+    check_columns({table.path: table.names}, leave_out)
     features = table.read((environment,), target).drop(columns=[*leave_out])
     targets, places = features.pop(target), features.pop(environment)
     return label_rows(path, features, targets, places, task, categories)
