@@ -224,9 +224,7 @@ def test_files_are_sites_and_numbers_are_regressed(command):
     frame[["smoking", "sick"]].to_csv("site_north.csv", index=False)
     done = command("fit", "site_*.csv", *options)
     assert done.returncode == 2
-    assert "site_north.csv has no column 'marker', 'noise', which other files have" in (
-        done.stderr
-    )
+    assert "site_north.csv has no column 'marker', 'noise', which other files have" in (done.stderr)
 
 
 def test_an_interrupted_fit_writes_nothing(command, monkeypatch):

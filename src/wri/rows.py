@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from math import inf
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
@@ -125,7 +126,7 @@ def read_number(label: Any) -> float | None:
         return None
     if isinstance(label, Integral):
         return int(label)  # exact also beyond 2⁵³
-    if isinstance(label, Real):
+    if isinstance(label, Real | Decimal):
         return float(label)
     if not isinstance(label, str) or "_" in label:  # Python alone reads 1_000 as a number
         return None

@@ -37,6 +37,7 @@ from sklearn.utils.validation import check_is_fitted
 from wri.datasets.text_tables import MISSING
 from wri.errors import InputError, check_option, listed, shorten
 from wri.ood.unseen import MOST_EXAMPLES, UnseenCells
+from wri.rows import read_number
 
 Kind = Literal[
     "number", "yes/no", "category", "constant", "date", "id", "text", "mixed", "left out"
@@ -145,17 +146,11 @@ def _clean(value: Any) -> Any:
 
 
 def as_number(value: Any) -> float:
-    """Return the number in a cell; raise ValueError or TypeError if there is none."""
-    if value is None:
-        return np.nan
-    if isinstance(value, str) and "_" in value:  # Python alone reads 1_000 as a number
+    """Return the number in a cell; raise ValueError or OverflowError if there is none."""
+    number = np.nan if value is None else read_number(value)
+    if number is None:
         raise ValueError(value)
-    if isinstance(value, pd.Timestamp | pd.Timedelta | np.datetime64 | np.timedelta64):
-        raise TypeError
-    try:
-        return float(value)
-    except OverflowError as error:  # a whole number of more than 308 digits
-        raise ValueError(value) from error
+    return float(number)
 
 
 def as_yes_no(value: Any) -> float:
@@ -179,7 +174,7 @@ def _as_known(value: Any, known: frozenset[str]) -> str:
         return text
     try:
         number = as_category(as_number(value))
-    except (ValueError, TypeError):
+    except (ValueError, OverflowError):
         return text
     return number if number in known else text
 
@@ -189,8 +184,7 @@ def _read_one(column: pd.Series, kind: str, categories: tuple[str, ...] = ()) ->
     if kind == "number" and column.dtype.kind in "iuf":
         plain = isinstance(column.dtype, np.dtype)  # pandas' own types have NA
         numbers = column.to_numpy(np.float64, **({} if plain else {"na_value": np.nan}))
-        _refuse_infinity(column, numbers)
-        return numbers
+        return _check_finite(column, numbers)
     distinct = DistinctCells(column)
     if kind == "category":
         known = frozenset(categories)
@@ -201,20 +195,19 @@ def _read_one(column: pd.Series, kind: str, categories: tuple[str, ...] = ()) ->
     for code, value in enumerate(distinct.values):
         try:
             values.append(read(value))
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, OverflowError, LookupError):
             row = column.index[int((distinct.codes == code).argmax())]
             cell = shorten(repr(value))
             raise ValueError(f"{column.name!r:.80} (row {row} is {cell}, not {what})") from None
-    numbers = distinct.spread(values, np.nan, np.float64)
-    _refuse_infinity(column, numbers)
-    return numbers
+    return _check_finite(column, distinct.spread(values, np.nan, np.float64))
 
 
-def _refuse_infinity(column: pd.Series, numbers: np.ndarray) -> None:
+def _check_finite(column: pd.Series, numbers: np.ndarray) -> np.ndarray:
     infinite = np.isinf(numbers)
     if infinite.any():
         row = column.index[int(infinite.argmax())]
         raise ValueError(f"{column.name!r:.80} (row {row} is infinite)")
+    return numbers
 
 
 def find_column(cells: pd.Series, name: str, kind: Kind | None = None) -> Column:
@@ -270,7 +263,7 @@ def _is_date(value: Any) -> bool:
 def _numbers(values: list[Any]) -> np.ndarray | None:
     try:
         return np.array([as_number(value) for value in values])
-    except (ValueError, TypeError):
+    except (ValueError, OverflowError):
         return None
 
 

@@ -73,35 +73,23 @@ def find_dialect(path: Path, delimiter: str | None = None, encoding: str | None 
 
     `delimiter` is one character or "tab". The names are empty where the file has no line.
     """
-    known = _check_encoding(encoding) or _find_encoding(path)
-    with path.open(encoding=known, newline="") as file:
-        try:
-            sample = file.read(SAMPLE)
-        except UnicodeError as error:
-            if encoding is None:
-                raise
-            raise InputError(f"{path} is not written in {known}; give another --encoding") from (
-                error
-            )
-        whole = not file.read(1)
+    try:
+        known = codecs.lookup(encoding).name if encoding else _find_encoding(path)
+        with path.open(encoding=known, newline="") as file:
+            sample, whole = file.read(SAMPLE), not file.read(1)
+    except (LookupError, UnicodeError) as error:
+        if encoding is None:
+            raise
+        raise InputError(
+            f"--encoding {shorten(encoding)} is unknown, or {path} is not written in it; utf-8, "
+            "cp1252, latin-1 and utf-16 are common ones"
+        ) from error
     if "\0" in sample:
         raise ValueError("it is not a text")
     found = _check_delimiter(delimiter) or _find_delimiter(sample, whole)
     records = _records(sample, found, whole)
     names = [unicodedata.normalize("NFC", name) for name in records[0]] if records else []
     return Dialect(found, known, _find_decimal(records[1:], found), names)
-
-
-def _check_encoding(encoding: str | None) -> str | None:
-    if encoding is None:
-        return None
-    try:
-        return codecs.lookup(encoding).name
-    except LookupError as error:
-        raise InputError(
-            f"--encoding {shorten(encoding)} is unknown; utf-8, cp1252, latin-1 and utf-16 are "
-            "common ones"
-        ) from error
 
 
 def _check_delimiter(delimiter: str | None) -> str | None:
@@ -129,8 +117,6 @@ def _find_encoding(path: Path) -> str:
         decoder = codecs.getincrementaldecoder("utf-8")()
         try:
             while block := file.read(BLOCK):
-                if b"\0" in block:
-                    raise ValueError("it is not a text")
                 decoder.decode(block)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:

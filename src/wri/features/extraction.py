@@ -126,16 +126,27 @@ def extract(
     if workers is not None and workers < 1:
         raise InputError(f"workers must be 1 or more, not {workers}")
     store = _make_folder(folder or cache_folder() / "pictures", backbone.name, digest)
-    table, missing = _Table(paths, progress), []
+    found: dict[int, np.ndarray | str] = {}  # features, or the reason for none
+
+    def take(number: int, made: np.ndarray | str) -> None:
+        if not isinstance(made, str) and not np.isfinite(made).all():
+            raise InputError(
+                f"the features of {paths[number]} are not finite; check the backbone's weights and "
+                "its preprocessing"
+            )
+        found[number] = made
+        progress(len(found), len(paths))
+
+    missing = []
     for number, path in enumerate(paths):
         try:
             with path.open("rb") as file:
                 kept = store / f"{hashlib.file_digest(file, 'sha256').hexdigest()}.npy"
         except OSError as error:
-            table.take(number, error.strerror or str(error))
+            take(number, error.strerror or str(error))
             continue
         try:
-            table.take(number, np.load(kept, allow_pickle=False))
+            take(number, np.load(kept, allow_pickle=False))
         except (OSError, ValueError, EOFError):  # not there, or damaged
             missing.append((number, path, kept))
     chunks = [missing[start : start + CHUNK] for start in range(0, len(missing), CHUNK)]
@@ -144,8 +155,8 @@ def extract(
     fixed = backbone.for_extraction() if chunks else backbone
     for _, made in run_calls(runner, _work, fixed, chunks, _name_chunk):
         for number, x in made:
-            table.take(number, x)
-    return table.finish(backbone.name, digest)
+            take(number, x)
+    return _gather(paths, found, backbone.name, digest)
 
 
 def picture_environments(
@@ -220,44 +231,22 @@ def list_paths(pictures: ImageFolder | Iterable[PathLike]) -> list[Path]:
     return paths
 
 
-class _Table:
-    """Features by the number of the picture."""
-
-    def __init__(self, paths: Sequence[Path], progress: Progress) -> None:
-        self._paths, self._progress = paths, progress
-        self._x: np.ndarray | None = None  # its width is known with the first features
-        self._broken: dict[int, str] = {}
-        self._done = 0
-
-    def take(self, number: int, made: np.ndarray | str) -> None:
-        """Take the features of a picture, or the reason for none."""
-        if isinstance(made, str):
-            self._broken[number] = made
-        elif not np.isfinite(made).all():
-            raise InputError(
-                f"the features of {self._paths[number]} are not finite; check the backbone's "
-                "weights and its preprocessing"
-            )
-        else:
-            if self._x is None:
-                self._x = np.zeros((len(self._paths), len(made)), np.float32)
-            self._x[number] = made
-        self._done += 1
-        self._progress(self._done, len(self._paths))
-
-    def finish(self, backbone: str, digest: str) -> PictureFeatures:
-        broken = {self._paths[number]: self._broken[number] for number in sorted(self._broken)}
-        if self._x is None:
-            raise InputError(f"none of the {len(broken)} pictures could be read: {_listed(broken)}")
-        if broken:
-            warnings.warn(
-                f"{len(broken)} of {len(self._paths)} pictures cannot be read and are left out: "
-                f"{_listed(broken)}",
-                stacklevel=3,
-            )
-        kept = np.array([n for n in range(len(self._paths)) if n not in self._broken])
-        x = self._x[kept] if broken else self._x
-        return PictureFeatures(x=x, kept=kept, broken=broken, backbone=backbone, digest=digest)
+def _gather(
+    paths: Sequence[Path], found: dict[int, np.ndarray | str], backbone: str, digest: str
+) -> PictureFeatures:
+    """Put features into one table; warn of pictures without."""
+    broken = {paths[n]: x for n, x in sorted(found.items()) if isinstance(x, str)}
+    kept = np.array([n for n in range(len(paths)) if not isinstance(found[n], str)])
+    if not len(kept):
+        raise InputError(f"none of the {len(broken)} pictures could be read: {_listed(broken)}")
+    if broken:
+        warnings.warn(
+            f"{len(broken)} of {len(paths)} pictures cannot be read and are left out: "
+            f"{_listed(broken)}",
+            stacklevel=3,
+        )
+    x = np.stack([found[n] for n in kept])
+    return PictureFeatures(x=x, kept=kept, broken=broken, backbone=backbone, digest=digest)
 
 
 def _work(
