@@ -71,11 +71,11 @@ def merge_spellings(labels: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarr
     spellings: dict[Any, list[int]] = {}
     for place, label in enumerate(labels):
         spellings.setdefault(_spelling(label), []).append(place)
-    kept, places = [], np.empty(len(labels), int)
+    merged, places = np.empty(len(spellings), labels.dtype), np.empty(len(labels), int)
     for number, same in enumerate(spellings.values()):
         places[same] = number
         others = [labels[place] for place in same if not isinstance(labels[place], str)]
-        kept.append(others[0] if others else labels[same[0]].strip())
+        merged[number] = others[0] if others else labels[same[0]].strip()
     twins = [[labels[place] for place in same] for same in spellings.values() if len(same) > 1]
     if twins:
         named = "; ".join(" and ".join(shorten(repr(each)) for each in same) for same in twins[:6])
@@ -84,9 +84,6 @@ def merge_spellings(labels: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarr
             f"{what}: labels that differ only in blanks around them or in their type are taken as "
             f"one: {named}{more}; rename them if they are different"
         )
-    merged = np.empty(len(kept), labels.dtype)
-    for number, label in enumerate(kept):  # one by one: a label may be a tuple
-        merged[number] = label
     return merged, places
 
 

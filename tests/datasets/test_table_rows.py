@@ -49,7 +49,9 @@ def test_what_is_given_wins_over_what_would_be_found(tmp_path):
         read(tmp_path, text, delimiter=",")
     latin = PLAIN.encode("latin-1")
     assert "größe" in read(tmp_path, latin, encoding="latin-1").X
-    with pytest.raises(InputError, match=r"--encoding ascii is unknown, or .* is not written in it"):
+    with pytest.raises(
+        InputError, match=r"--encoding ascii is unknown, or .* is not written in it"
+    ):
         read(tmp_path, latin, encoding="ascii")
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from operator import call
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,15 +30,6 @@ SAMPLE = 100_000
 """Most rows of the sample; every site has the same share, or all of its rows."""
 SAMPLE_CELLS = 5_000_000
 FEWEST = 50  # rows of a site in the sample
-
-
-class Scan(NamedTuple):
-    """First pass over some files."""
-
-    counts: Counter[str]  # rows by site
-    sample: pd.DataFrame  # the index is the hash
-    names: tuple[str, ...]
-    digest: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,47 +85,47 @@ def scan_folder(
     """Read a sample of a folder's rows, and count the rows of each site."""
     if target == environment:
         raise InputError(f"target and site must be different columns, not {target!r} twice")
-    scan_file = partial(_scan, target=target, environment=environment, leave_out=leave_out)
+    tables = [open_table(path) for path in folder.files]
+    for table in tables:
+        table.check(target=target, site=environment)
+    there = check_columns({table.path: table.names for table in tables}, leave_out)
+    wanted = [name for name in there if name not in leave_out]
+    scan_file = partial(_scan, environment=environment, wanted=wanted)
     rows = sum(int(count_parquet(path)[0]) for path in folder.files)
-    found, scans = Scan(Counter(), pd.DataFrame(), ()), {}
-    for path, scan in folder.read("pass 1, counts and sample", rows, scan_file, progress):
-        found = _merge(environment, [found, scan])  # at once: samples of all files are large
-        scans[path] = scan._replace(sample=scan.sample.iloc[:0])
-    there = check_columns({path: scans[path].names for path in folder.files}, leave_out)
-    frame = found.sample.set_axis(pd.RangeIndex(1, len(found.sample) + 1))
-    sample = separate(str(folder.path), frame, target, environment, None, task)
+    counts, frame, files = Counter[str](), pd.DataFrame(), {}
+    passed = folder.read("pass 1, counts and sample", rows, scan_file, progress)
+    for path, (sizes, sample, digest) in passed:
+        counts += sizes
+        frame = _keep_smallest(environment, len(counts), frame, sample)
+        files[path] = SourceFile(str(path), sizes.total(), digest, "")
+    frame.index = pd.RangeIndex(1, len(frame) + 1)
+    found = separate(str(folder.path), frame, target, environment, None, task)
     return replace(
-        sample,
-        files=tuple(
-            SourceFile(str(path), scans[path].counts.total(), scans[path].digest, "")
-            for path in folder.files
-        ),
+        found,
+        files=tuple(files[path] for path in folder.files),
         left_out=tuple(name for name in there if name in {*leave_out, environment}),
-        sizes={name: found.counts[name] for name in sample.environments},
+        sizes={name: counts[name] for name in found.environments},
     )
 
 
-def _scan(path: Path, *, target: str, environment: str, leave_out: Sequence[str]) -> Scan:
-    table = open_table(path)
-    table.check(target=target, site=environment)
-    wanted = [name for name in table.names if name not in leave_out]
-    found = Scan(Counter(), pd.DataFrame(), ())
-    for frame, _ in table.chunks(wanted):
+def _scan(
+    path: Path, *, environment: str, wanted: Sequence[str]
+) -> tuple[Counter[str], pd.DataFrame, str]:
+    """Return the rows of each site of a file, a sample whose index is the hash, and the SHA-256."""
+    counts, sample = Counter[str](), pd.DataFrame()
+    for frame, _ in open_table(path).chunks(wanted):
         codes, names = _label_codes(path, frame[environment])
-        counts = Counter(dict(zip(names, np.bincount(codes).tolist(), strict=True)))
+        counts.update(dict(zip(names, np.bincount(codes).tolist(), strict=True)))
         frame.index = pd.Index(pd.util.hash_pandas_object(frame, index=False).to_numpy())
-        found = _merge(environment, [found, Scan(counts, frame, table.names)])
-    return found._replace(digest=digest_file(path))
+        sample = _keep_smallest(environment, len(counts), sample, frame)
+    return counts, sample, digest_file(path)
 
 
-def _merge(environment: str, scans: Sequence[Scan]) -> Scan:
+def _keep_smallest(environment: str, sites: int, *samples: pd.DataFrame) -> pd.DataFrame:
     """Keep the rows with the smallest hashes of each site."""
-    counts = sum((scan.counts for scan in scans), Counter[str]())
-    samples = [scan.sample for scan in scans if len(scan.sample)]
-    joined = pd.concat(samples).sort_index(kind="stable")
-    most = max(FEWEST, min(SAMPLE, SAMPLE_CELLS // joined.shape[1]) // len(counts))
-    kept = joined.groupby(environment, sort=False, observed=True).head(most)
-    return Scan(counts, kept, scans[-1].names)
+    joined = pd.concat([sample for sample in samples if len(sample)]).sort_index(kind="stable")
+    most = max(FEWEST, min(SAMPLE, SAMPLE_CELLS // joined.shape[1]) // sites)
+    return joined.groupby(environment, sort=False, observed=True).head(most)
 
 
 def _label_codes(path: Path, cells: pd.Series) -> tuple[np.ndarray, list[str]]:
