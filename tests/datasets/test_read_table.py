@@ -168,7 +168,7 @@ MISSING = [1.0, 2.0, None, 4.0, None, 6.0]
         (changed(y=["a", None, "b"] * 2), r"column 'y', row 2 is missing .*2 in all"),
         (changed(y=["a", "NA", "b"] * 2), r"column 'y', row 2 is missing \(2 in all\)"),
         (changed(site=["a", "a", "b", "b", "", "b"]), "column 'site', row 5 is missing"),
-        (changed(site=["1", "1.0"] * 3), "writes one number in several ways, '1', '1.0'"),
+        (changed(site=["1", "1.0"] * 3), "spells one number in several ways, '1', '1.0'"),
         (changed(site="Oslo"), "column 'site' holds only one site, 'Oslo'; at least two"),
         (
             changed(site=["a"] * 5 + ["b"]),

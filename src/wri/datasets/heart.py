@@ -143,9 +143,9 @@ def _download(folder: Path, fetch: Fetch) -> dict[str, np.ndarray]:
             values[hospital] = _parse_checked(contents[file], hospital)
         except (*FAILURES, ValueError) as error:
             raise MissingDataError(
-                f"heart disease was not found: not all four files in {given_words()} or {folder}, "
-                f"and UCI did not give {UCI}{file} as published ({explain_failure(error)}). "
-                f"{REMEDY}"
+                f"the heart disease data were not found: not all four files are in {given_words()} "
+                f"or {folder}, and UCI did not give {UCI}{file} as published "
+                f"({explain_failure(error)}). {REMEDY}"
             ) from error
     with suppress(OSError):  # if they cannot be kept, they are fetched again the next time
         for file, content in contents.items():

@@ -42,8 +42,8 @@ def read_labels(
     twins = [name for name, key in zip(names, numbers, strict=True) if same[key] > 1]
     if twins and None not in numbers:
         raise InputError(
-            f"{path}: column {column!r} writes one number in several ways, {listed(twins)}; write "
-            "it in one way"
+            f"{path}: column {column!r} spells one number in several ways, {listed(twins)}; use "
+            "one of them"
         )
     order = order_labels(names)
     return tuple(names[code] for code in order), np.argsort(order)[codes]

@@ -33,7 +33,7 @@ HINTS = {
     "text": "free text",
     "mixed": "numbers with other cells among them; correct those, or empty them as missing",
 }
-CODES = "looks like codes; read as numbers, unless --category names it"
+CODES = "may be codes; read as numbers unless --category names it"
 _INDICATOR = "missingindicator_"
 _INFREQUENT = "infrequent_sklearn"
 
@@ -128,14 +128,14 @@ class TableSchema:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One sentence on columns that are read as numbers but look like codes; empty if none."""
+        """One sentence on columns of numbers that may be codes; empty if there are none."""
         codes = [column.name for column in self.columns if column.codes]
         if not codes:
             return ()
         names = ",".join(shorten(name) for name in codes[:6])
         return (
-            f"column {listed(codes)}: few different whole numbers that look like codes, which are "
-            f"read as numbers; if their size means nothing, give their kind (--category {names})",
+            f"column {listed(codes)} may hold codes, but is read as numbers; if it does, add "
+            f"--category {names}",
         )
 
     @property

@@ -15,12 +15,6 @@ __getattr__ = find_moved(
 )
 
 __all__ = [
-    "BACKBONES",
-    "Backbone",
-    "FeatureLayer",
-    "PictureFeatures",
-    "Preprocessing",
-    "extract",
-    "load_backbone",
-    "picture_environments",
-]
+    "BACKBONES", "Backbone", "FeatureLayer", "PictureFeatures", "Preprocessing", "extract",
+    "load_backbone", "picture_environments",
+]  # fmt: skip
