@@ -72,7 +72,7 @@ def prepare(home: Path, fitted: int, rows: int, ending: str) -> None:
 def measure(home: Path, ending: str, keep: str) -> None:
     """In a process of its own."""
     from wri.cli.predicting import predict_file
-    from wri.datasets.table_chunks import open_table
+    from wri.datasets.table_files import open_table
     from wri.estimators import load
 
     kept = None if keep == "all" else []

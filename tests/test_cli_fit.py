@@ -51,7 +51,7 @@ CASES = {
     "no outcome in a row": (changed(sick=["a", "b", None] * 4), "column 'sick', row 3 is missing"),
     "infinity": (changed(noise=[np.inf] + [1.0] * 11), "infinite"),
     "no target": ("a,b,site\n1,2,u\n", "has no column 'sick' for the target; it has 'a', 'b'"),
-    "no environment": ("a,b,sick\n1,2,0\n", "has no column 'site' for the environment"),
+    "no environment": ("a,b,sick\n1,2,0\n", "has no column 'site' for the site"),
     "nothing to learn from": ("sick,site\n1,u\n", "has no features: columns besides 'sick'"),
     "constant columns": (
         changed(smoking=1, marker=1, noise=1),
@@ -88,7 +88,7 @@ def test_bad_tables_are_one_sentence_and_leave_nothing(case, command):
         (["rows.csv", "--target", "sick", "-o", "m"], "name the column of sites with --env"),
         (["rows.csv", *FIT, "--env-from-file"], "both define the sites"),
         (["none_*.csv", *FIT], "no file matches none_*.csv"),
-        (["none.csv", *FIT], "none.csv does not exist"),
+        (["none.csv", *FIT], "none.csv cannot be read: No such file"),
         (["rows.csv", "rows.csv", *FIT], "rows.csv is given twice"),
         (["rows.csv", *FIT, "--drop", "age"], "--drop names 'age', but there is no such column"),
         (["rows.csv", *FIT, "--number", "age"], "has no column 'age'"),
@@ -224,9 +224,7 @@ def test_files_are_sites_and_numbers_are_regressed(command):
     frame[["smoking", "sick"]].to_csv("site_north.csv", index=False)
     done = command("fit", "site_*.csv", *options)
     assert done.returncode == 2
-    assert "site_east.csv has the column 'marker', 'noise', but site_north.csv does not" in (
-        done.stderr
-    )
+    assert "site_north.csv has no column 'marker', 'noise', which other files have" in (done.stderr)
 
 
 def test_an_interrupted_fit_writes_nothing(command, monkeypatch):

@@ -1,13 +1,32 @@
-"""Cache folder for downloads and features."""
+"""Data on this machine: the folder `WRI_DATA`, the cache folder, and files over HTTPS."""
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
-from typing import BinaryIO
+from socket import gaierror
+from typing import BinaryIO, NamedTuple
+from urllib.error import URLError
+from urllib.request import urlopen
 
-import numpy as np
+SECONDS = 15.0  # without a byte from a server
+MOST_BYTES = 20_000_000  # of a download; the largest file, MNIST's images, has half as many
+FAILURES = (OSError, HTTPException)  # what a fetch may raise
+
+Fetch = Callable[[str], bytes]
+"""Function from an address to its bytes."""
+
+
+class Source(NamedTuple):
+    """Place of data on this machine, and their origin."""
+
+    path: Path
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.origin})"
 
 
 def cache_folder() -> Path:
@@ -19,21 +38,34 @@ def cache_folder() -> Path:
     return base / "wri"
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], compressed: bool = False) -> None:
-    """Write arrays to an .npz file, completely or not at all."""
-    save = np.savez_compressed if compressed else np.savez
-    with _open_atomic(path) as file:
-        save(file, allow_pickle=False, **arrays)
+def given_folders(below: Sequence[str]) -> list[Source]:
+    """Return the folders of these names below `WRI_DATA`; none if it is not set."""
+    given = os.environ.get("WRI_DATA")
+    return [Source(Path(given).expanduser() / each, "WRI_DATA") for each in below] if given else []
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write bytes to a file, completely or not at all."""
-    with _open_atomic(path) as file:
-        file.write(data)
+def given_words() -> str:
+    """Return `WRI_DATA` for a message about searched places."""
+    given = os.environ.get("WRI_DATA")
+    return f"WRI_DATA={given}" if given else "WRI_DATA (not set)"
+
+
+def fetch_https(address: str) -> bytes:
+    """Fetch the bytes of an address."""
+    with urlopen(address, timeout=SECONDS) as answer:
+        data: bytes = answer.read(MOST_BYTES)
+    return data
+
+
+def explain_failure(error: BaseException) -> str:
+    """Explain why a fetch failed: no network, a refusal, or something else."""
+    reason = error.reason if isinstance(error, URLError) else error
+    offline = isinstance(reason, gaierror | ConnectionError | TimeoutError)
+    return f"there is no network: {reason}" if offline else str(error)
 
 
 @contextmanager
-def _open_atomic(path: Path) -> Iterator[BinaryIO]:
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Write a file aside and move it into place, so that readers find the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")

@@ -3,20 +3,20 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from math import inf
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from wri.errors import LARGEST, InputError, shorten, warn_caller
+from wri.errors import InputError, shorten, warn_caller
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDING = 1e-12
 MOST_REPEATS = 10  # copies per row on average, up to which whole weights repeat rows
-LARGE = 1e100  # columns beyond it, or below its inverse, are rescaled before they are squared
 COLUMNS_AT_ONCE = 16  # that are hashed; more do not fit into the cache
 
 
@@ -71,11 +71,11 @@ def merge_spellings(labels: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarr
     spellings: dict[Any, list[int]] = {}
     for place, label in enumerate(labels):
         spellings.setdefault(_spelling(label), []).append(place)
-    kept, places = [], np.empty(len(labels), int)
+    merged, places = np.empty(len(spellings), labels.dtype), np.empty(len(labels), int)
     for number, same in enumerate(spellings.values()):
         places[same] = number
         others = [labels[place] for place in same if not isinstance(labels[place], str)]
-        kept.append(others[0] if others else labels[same[0]].strip())
+        merged[number] = others[0] if others else labels[same[0]].strip()
     twins = [[labels[place] for place in same] for same in spellings.values() if len(same) > 1]
     if twins:
         named = "; ".join(" and ".join(shorten(repr(each)) for each in same) for same in twins[:6])
@@ -84,9 +84,6 @@ def merge_spellings(labels: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarr
             f"{what}: labels that differ only in blanks around them or in their type are taken as "
             f"one: {named}{more}; rename them if they are different"
         )
-    merged = np.empty(len(kept), labels.dtype)
-    for number, label in enumerate(kept):  # one by one: a label may be a tuple
-        merged[number] = label
     return merged, places
 
 
@@ -126,7 +123,7 @@ def read_number(label: Any) -> float | None:
         return None
     if isinstance(label, Integral):
         return int(label)  # exact also beyond 2⁵³
-    if isinstance(label, Real):
+    if isinstance(label, Real | Decimal):
         return float(label)
     if not isinstance(label, str) or "_" in label:  # Python alone reads 1_000 as a number
         return None
@@ -155,20 +152,14 @@ def without_gradient(values: Any) -> Any:
 
 @contextmanager
 def name_unreadable_cells(**tables: Any) -> Iterator[None]:
-    """Turn errors of conversion to float64 into one that names the text or the huge number."""
+    """Turn errors of conversion to float64 into one that names the text."""
     try:
         yield
     except OverflowError as error:
-        for what, values in tables.items():
-            cells = np.asarray(values, dtype=object)
-            for place in np.ndindex(cells.shape):
-                if isinstance(cells[place], int) and abs(cells[place]) > LARGEST:
-                    column = f", column {place[1]}" if len(place) > 1 else ""
-                    raise InputError(
-                        f"{what} contains a number of more than 308 digits: row {place[0]}{column};"
-                        " correct it, or give another unit"
-                    ) from error
-        raise
+        raise InputError(
+            f"{' or '.join(tables)} contains a number beyond 1.8e308; correct it, or give another "
+            "unit"
+        ) from error
     except ValueError as error:
         if "could not convert string" in str(error):
             for what, values in tables.items():
@@ -264,13 +255,6 @@ def _is_constant(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high))
 
 
-def _extreme_exponents(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return powers of two of the columns whose squares overflow doubles; 0 for all others."""
-    largest = np.maximum(np.abs(high), np.abs(low))
-    extreme = (largest > LARGE) | ((largest < 1 / LARGE) & (largest > 0))
-    return np.where(extreme, np.frexp(largest)[1], 0)
-
-
 class Scaling(NamedTuple):
     """Standardisation z = (x − mean) / scale with the standard deviation as scale.
 
@@ -286,17 +270,18 @@ class Scaling(NamedTuple):
     ) -> Self:
         """Compute mean and scale of rows, with or without weights; large tables in their place."""
         low, high = values.min(0), values.max(0)
-        exponent, constant = _extreme_exponents(low, high), _is_constant(low, high)
-        if exponent.any():  # squares would overflow or vanish
-            mean, scale = cls.of(np.ldexp(values, -exponent), weights)
-            scale = np.where(constant, 1.0, np.ldexp(scale, np.where(constant, 0, exponent)))
-            return cls(np.ldexp(mean, exponent), scale)
         mean = np.average(values, 0, weights)
         squares = np.subtract(values, mean, out=values if overwrite else None)
-        np.square(squares, out=squares)
+        with np.errstate(over="ignore"):
+            np.square(squares, out=squares)
         scale = np.sqrt(np.average(squares, 0, weights))
+        if np.isinf(scale).any():
+            raise InputError(
+                f"numbers of the order of {np.abs([low, high]).max():.0e} have squares beyond "
+                "float64; give such columns in another unit"
+            )
         # the mean of many equal numbers is rounded too, so the scale alone is not enough
-        return cls(mean, np.where(constant | (scale == 0), 1.0, scale))
+        return cls(mean, np.where(_is_constant(low, high) | (scale == 0), 1.0, scale))
 
     def apply(self, values: np.ndarray, *, overwrite: bool = False) -> np.ndarray:
         """Standardise values; large tables in their place."""

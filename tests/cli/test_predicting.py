@@ -15,11 +15,10 @@ from helpers import forked
 from wri.cli import app
 from wri.cli.predicting import ModelColumns, predict_file
 from wri.cli.writing import TextWriter
-from wri.datasets import table_chunks as chunks
+from wri.datasets import table_files
 from wri.datasets.schema import TableSchema
-from wri.datasets.table_chunks import TableFile, open_table
-from wri.datasets.table_files import reading_bytes
-from wri.datasets.text_tables import Dialect, reading_options
+from wri.datasets.table_files import TableFile, open_table, reading_bytes, reading_options
+from wri.datasets.text_tables import Dialect
 from wri.errors import InputError
 from wri.estimators import load
 
@@ -83,7 +82,7 @@ def refused(*arguments):
 
 
 def test_rows_keep_their_order_and_their_cells(folder, new, tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "MOST_ROWS", 7)  # several pieces
+    monkeypatch.setattr(table_files, "MOST_ROWS", 7)  # several pieces
     code, text, _ = run("predict", folder / "model", tmp_path / "new.csv", "-o", tmp_path / "o.csv")
     assert code == 0
     assert "50 rows: " in text
@@ -315,10 +314,10 @@ def test_the_cost_of_columns_that_are_not_in_training_grows_with_their_number(tm
     names = [CountedName(f"column {k}") for k in range(500)]
     dialect = Dialect(",", "utf-8", ".", names)
     CountedName.compared = 0
-    assert [*reading_options(dialect, texts=names)["dtype"]] == names
+    assert [*reading_options(dialect, names, names)["dtype"]] == names
     (tmp_path / "t.csv").write_text(",".join(names) + "\n" + ",".join(["1"] * 500) + "\n")
     table = TableFile(tmp_path / "t.csv", tuple(names), dialect)
-    assert next(table.chunks(names, names)).frame.shape == (1, 500)
+    assert next(table.chunks(names, names))[0].shape == (1, 500)
     model = SimpleNamespace(feature_names_in_=names, environment=None)
     assert ModelColumns.of(model, table).ignored == ()
     assert CountedName.compared < 20 * len(names)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import wri
 from wri.cli import app
-from wri.datasets import table_chunks as chunks
+from wri.datasets import table_files
 from wri.datasets.schema import TableSchema
 from wri.estimators import load
 
@@ -73,7 +73,7 @@ def test_a_column_that_had_gaps_may_have_them(folder):
 
 
 def test_predict_counts_them(folder, new, tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "MOST_ROWS", 7)  # several pieces
+    monkeypatch.setattr(table_files, "MOST_ROWS", 7)  # several pieces
     new.to_csv(tmp_path / "new.csv", index=False)
     output = tmp_path / "out.csv"
     shown, told = run("predict", folder, tmp_path / "new.csv", "-o", output)

@@ -7,7 +7,7 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from wri.datasets import fashion_mnist, load_fashion_mnist, where_fashion_mnist
+from wri.datasets import load_fashion_mnist, mnist, where_fashion_mnist
 from wri.errors import InputError
 
 
@@ -20,17 +20,17 @@ def arrays(monkeypatch, tmp_path):
     four = [images[:5], articles[:5], images[5:], articles[5:]]
     parts = [
         part._replace(shape=array.shape, sha256=sha256(array.tobytes()).hexdigest())
-        for part, array in zip(fashion_mnist.PARTS, four, strict=True)
+        for part, array in zip(mnist.FASHION_PARTS, four, strict=True)
     ]
-    monkeypatch.setattr(fashion_mnist, "PARTS", tuple(parts))
-    monkeypatch.setattr(fashion_mnist, "PACKAGED", tmp_path / "package")
+    monkeypatch.setattr(mnist, "FASHION_PARTS", tuple(parts))
+    monkeypatch.setattr(mnist, "PACKAGED", tmp_path / "package")
     monkeypatch.setenv("WRI_DATA", str(tmp_path / "data"))
     return four
 
 
 def write(folder, arrays, zipped):
     folder.mkdir(parents=True)
-    for part, array in zip(fashion_mnist.PARTS, arrays, strict=True):
+    for part, array in zip(mnist.FASHION_PARTS, arrays, strict=True):
         header = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
         data = header + array.tobytes()
         if zipped:

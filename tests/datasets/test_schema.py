@@ -101,16 +101,12 @@ def test_refused_columns_are_named_with_remedies():
         TableSchema.infer(table[["site", "y"]].assign(c=1), "y", "site").check()
 
 
-def test_the_schema_survives_json_and_shows_itself():
+def test_the_schema_shows_itself():
     schema = TableSchema.infer(draw(), "y", "site")
-    assert TableSchema.from_dict(schema.as_dict()) == schema
     lines = "\n".join(schema.as_lines())
     assert "ward         category  north, south" in lines
     missing = draw()["smoker"].isna().sum()
     assert f"smoker       yes/no    {missing} missing" in lines
-    for wrong in ({}, {"columns": 1}, {"columns": [{"name": "a"}]}, {"columns": [], "code": 1}):
-        with pytest.raises(InputError):
-            TableSchema.from_dict(wrong)
 
 
 def test_cells_become_numbers_and_indicators():
@@ -220,7 +216,7 @@ ICD = [250, 401, 414, 428, 486, 786]
     ("name", "values", "codes"),
     [
         ("icd_code", ICD, True),
-        ("diagnosis", ICD, True),
+        ("diagnosis", ICD, False),
         ("ward", [1, 2, 3, 7], True),
         ("region", ["01", "02", "17"], True),
         ("dose", [100, 150, 250, 500], False),

@@ -76,7 +76,7 @@ def test_a_seed_decides_the_sample():
 def test_bad_settings_are_refused():
     with pytest.raises(InputError, match="equally long"):
         Gaussian2D(invariant_sd=(1.0, 2.0))
-    with pytest.raises(InputError, match="must be positive"):
+    with pytest.raises(InputError, match="standard deviations positive"):
         Gaussian2D(spurious_sd=(1.0, 0.0, 1.0))
 
 

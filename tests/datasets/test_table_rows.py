@@ -49,7 +49,9 @@ def test_what_is_given_wins_over_what_would_be_found(tmp_path):
         read(tmp_path, text, delimiter=",")
     latin = PLAIN.encode("latin-1")
     assert "größe" in read(tmp_path, latin, encoding="latin-1").X
-    with pytest.raises(InputError, match="is not written in ascii; give another --encoding"):
+    with pytest.raises(
+        InputError, match=r"--encoding ascii is unknown, or .* is not written in it"
+    ):
         read(tmp_path, latin, encoding="ascii")
 
 
@@ -104,7 +106,7 @@ def test_every_file_is_a_site(tmp_path):
 
 def test_a_column_in_one_file_only_is_named_unless_it_is_dropped(tmp_path):
     write_sites(tmp_path).assign(b=1).to_csv(tmp_path / "rome.csv", index=False)
-    with pytest.raises(InputError, match=r"rome\.csv has the column 'b', but .*oslo\.csv does not"):
+    with pytest.raises(InputError, match=r"oslo\.csv has no column 'b', which other files have"):
         read_rows([tmp_path / "oslo.csv", tmp_path / "rome.csv"], "sick", None)
     rows = read_rows([tmp_path / "*.csv"], "sick", None, leave_out=["b"])
     assert list(rows.X) == ["a"]

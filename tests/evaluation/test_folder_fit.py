@@ -9,7 +9,7 @@ import pytest
 
 from wri import ERMClassifier, ERMRegressor
 from wri.datasets import parquet_folders as folders
-from wri.datasets import table_chunks as chunks
+from wri.datasets import table_files
 from wri.datasets.parquet_folders import Folder, find_files, scan_folder
 from wri.datasets.table_rows import read_rows
 from wri.errors import InputError
@@ -51,7 +51,7 @@ def fit(path, runner=None, **options):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(chunks, "MOST_ROWS", 130)
+    monkeypatch.setattr(table_files, "MOST_ROWS", 130)
 
 
 @pytest.mark.parametrize("numbers", [False, True])
@@ -116,7 +116,7 @@ def wrong_files(frame):
         "column 'site', row 201 is missing": lost,
         "class 'unheard of' of column 'y' is so rare that the sample has no row": rare,
         r"'cause' \(row 203 is infinite\)": infinite,
-        "differ in the column 'marker'": first,
+        "has no column 'marker', which other files have": first,
     }
 
 
@@ -170,8 +170,8 @@ def test_a_folder_that_fits_into_memory_is_a_table_and_a_larger_one_needs_fast(c
     done = command("fit", "large", *FIT, "--memory", "0.01")
     assert done.returncode == 2
     said = " ".join(done.stderr.split())
-    assert "large needs about 0.011 GB of memory" in said
-    assert "--fast sums it in chunks" in said
+    assert "large/0.parquet needs about 0.011 GB, but" in said
+    assert "--fast sums the folder in chunks" in said
 
 
 @pytest.mark.parametrize(

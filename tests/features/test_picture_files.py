@@ -6,8 +6,8 @@ import pytest
 from PIL import Image, ImageFile
 
 from wri import InputError
-from wri.features import Preprocessing, picture_files
-from wri.features.picture_files import UnreadableError, read_picture
+from wri.features import Preprocessing
+from wri.features.backbones import UnreadableError, read_picture
 
 PLAIN = Preprocessing(side=4, crop=1.0, mean=(0, 0, 0), spread=(255, 255, 255))
 
@@ -80,14 +80,6 @@ def test_too_many_pixels_are_refused_before_they_are_decoded(monkeypatch):
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: pytest.fail("it was decoded"))
     with pytest.raises(UnreadableError, match="8000 × 7000 pixels are more than 50,000,000"):
         read_picture(data)
-
-
-def test_bands_on_white_are_the_whole(monkeypatch):
-    pixels = np.random.default_rng(0).integers(0, 256, (9, 5, 4)).astype(np.uint8)
-    data = as_file(Image.fromarray(pixels))
-    whole = np.asarray(read_picture(data))
-    monkeypatch.setattr(picture_files, "BAND", 2)
-    assert np.array_equal(np.asarray(read_picture(data)), whole)
 
 
 def test_sixteen_bits_of_grey_are_rounded():

@@ -42,14 +42,7 @@ def data(
 
     Exit codes: 0 done, 2 unknown name, or not here and no network.
     """
-    from wri.datasets.catalogue import (
-        as_lines,
-        dataset_locations,
-        export_table,
-        fetch_dataset,
-        one_as_lines,
-        one_dataset,
-    )
+    from wri.datasets.catalogue import as_lines, dataset_locations, export_table, one_dataset
 
     if write is not None:
         if name not in WRITABLE:
@@ -58,12 +51,8 @@ def data(
             )
         _show_written(name, export_table(name, write, seed), as_json)
         return
-    if name is not None:
-        one_dataset(name)  # an unknown name is an error before anything is fetched
-        fetch_dataset(name)
     found = dataset_locations() if name is None else one_dataset(name)
-    lines = as_lines if name is None else one_as_lines
-    echo(json.dumps(found) if as_json else "\n".join(lines(found)))
+    echo(json.dumps(found) if as_json else "\n".join(as_lines(found)))
 
 
 def _show_written(name: str, files: list[Path], as_json: bool) -> None:

@@ -61,7 +61,7 @@ def predict(
     """
     from wri.cli.predicting import predict_file, predict_pictures
     from wri.cli.writing import check_output
-    from wri.datasets.table_chunks import open_table
+    from wri.datasets.table_files import open_table
 
     with ending_cleanly():
         check_output(output)
@@ -160,7 +160,7 @@ def site(
     terminated.
     """
     from wri.cli.predicting import read_features
-    from wri.datasets.table_chunks import open_table
+    from wri.datasets.table_files import open_table
     from wri.evaluation.site_answer import answer_site
     from wri.evaluation.summary import read_summary
     from wri.report.pages.site_page import check_plot, draw_site, next_step, site_document

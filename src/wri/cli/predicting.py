@@ -19,8 +19,7 @@ import pandas as pd
 from wri.cli.writing import writer_for
 from wri.datasets.image_folder import SUFFIXES
 from wri.datasets.schema import TableSchema
-from wri.datasets.table_chunks import TableFile, as_numbers
-from wri.datasets.table_files import check_memory
+from wri.datasets.table_files import TableFile, as_numbers, check_memory
 from wri.errors import InputError, listed
 from wri.estimators.evidence import Assessment
 from wri.estimators.pictures import UNREADABLE
@@ -180,24 +179,24 @@ def predict_file(
     done.outcomes = None if target is None else Outcomes(model, target)
     texts = {*kept, *aside} | {*features.names} - {*(features.numbers or ())}
     with writer_for(output, table) as writer:
-        for chunk in table.chunks({*kept, *features.names, *aside}, texts):
-            rows = features.take(chunk.frame, table.decimal)
+        for frame, share in table.chunks({*kept, *features.names, *aside}, texts):
+            rows = features.take(frame, table.decimal)
             done.add_time("reading")
             judged = model.assess(rows)
             done.count(judged)
             if done.outcomes is not None:
-                done.outcomes.add(chunk.frame[target], judged)
+                done.outcomes.add(frame[target], judged)
             done.add_time("evaluation")
-            added = added_columns(model, judged, prefix).set_axis(chunk.frame.index)
+            added = added_columns(model, judged, prefix).set_axis(frame.index)
             clash = [name for name in added if name in kept]
             if clash:
                 raise InputError(
                     f"{table.path} has a column {listed(clash)} already; give --prefix, or --keep "
                     "other columns"
                 )
-            writer.write(pd.concat([chunk.frame[kept], added], axis=1))
+            writer.write(pd.concat([frame[kept], added], axis=1))
             done.add_time("writing")
-            progress(chunk.done)
+            progress(share)
     return done
 
 
@@ -237,9 +236,9 @@ def read_features(
     there = [name for name in features.names if name not in features.missing]
     texts = {name for name in there if name not in (features.numbers or ())}
     pieces = []
-    for chunk in table.chunks(there, texts):
-        pieces.append(features.take(chunk.frame, table.decimal))
-        progress(chunk.done)
+    for frame, share in table.chunks(there, texts):
+        pieces.append(features.take(frame, table.decimal))
+        progress(share)
     return pd.concat(pieces), features
 
 

@@ -121,13 +121,15 @@ def _load_tables(
     memory: float,
 ) -> "list[SweepData]":
     """Return built-in tables and one from a file, whose columns are given as for `load_data`."""
+    from wri.datasets.table_files import check_memory
     from wri.sweep import load_data
     from wri.sweep.data import with_layer
 
     listed = columns["leave_out"] or columns["categories"]
     if images is not None and not (names or path or listed):
         return []
-    _check_size(path, memory)
+    if path is not None:
+        check_memory([path], memory)
     tables = load_data(names or [], path, **columns)
     return [with_layer(each, _read_layer(widths)) for each in tables]
 
@@ -154,18 +156,6 @@ def _read_layer(text: str | None) -> "FeatureLayer | None":
 
     widths = read_hidden(text, "--feature-layer")
     return FeatureLayer(widths) if widths else None
-
-
-def _check_size(path: Path | None, gigabytes: float) -> None:
-    """Refuse a table that would not fit in memory, before it is read."""
-    from wri.datasets.table_files import reading_bytes
-
-    needed = 0.0 if path is None else reading_bytes(path)
-    if needed > gigabytes * 1e9:
-        raise InputError(
-            f"{shorten(path)} needs about {write_number(needed / 1e9, 2)} GB to be read, but "
-            f"--memory allows {gigabytes:g}; raise it, or leave rows or columns out"
-        )
 
 
 def _memory_left(gigabytes: float, overhead: float) -> float:

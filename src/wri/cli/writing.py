@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from wri.datasets.table_chunks import TableFile
+from wri.datasets.table_files import TableFile
 from wri.errors import InputError, shorten
 from wri.report.page import Page, render_page
 from wri.saving.folder import REPORT, check_target

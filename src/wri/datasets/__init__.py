@@ -2,13 +2,18 @@
 
 from wri.datasets.catalogue import BUILTIN, load_builtin
 from wri.datasets.environments import Environment, LabelledFile, joined
-from wri.datasets.fashion_mnist import load_fashion_mnist, where_fashion_mnist
 from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.hospitals import Hospital, hospitals
 from wri.datasets.image_folder import ImageFolder, Picture
 from wri.datasets.image_sets import IMAGE_SETS, ImageSet, load_images, where_images
-from wri.datasets.mnist import Mnist, load_mnist, where_mnist
+from wri.datasets.mnist import (
+    Mnist,
+    load_fashion_mnist,
+    load_mnist,
+    where_fashion_mnist,
+    where_mnist,
+)
 from wri.datasets.simulation import Simulation, SimulationSetting
 from wri.datasets.table_rows import read_table
 from wri.datasets.threshold_hospitals import ThresholdHospital, threshold_hospitals
@@ -24,30 +29,9 @@ __getattr__ = find_moved(
 )
 
 __all__ = [
-    "BUILTIN",
-    "IMAGE_SETS",
-    "Environment",
-    "Gaussian2D",
-    "Hospital",
-    "ImageFolder",
-    "ImageSet",
-    "LabelledFile",
-    "Mnist",
-    "Picture",
-    "Simulation",
-    "SimulationSetting",
-    "ThresholdHospital",
-    "hospitals",
-    "joined",
-    "load_builtin",
-    "load_fashion_mnist",
-    "load_heart",
-    "load_images",
-    "load_mnist",
-    "read_table",
-    "threshold_hospitals",
-    "where_fashion_mnist",
-    "where_heart",
-    "where_images",
-    "where_mnist",
-]
+    "BUILTIN", "IMAGE_SETS", "Environment", "Gaussian2D", "Hospital", "ImageFolder", "ImageSet",
+    "LabelledFile", "Mnist", "Picture", "Simulation", "SimulationSetting", "ThresholdHospital",
+    "hospitals", "joined", "load_builtin", "load_fashion_mnist", "load_heart", "load_images",
+    "load_mnist", "read_table", "threshold_hospitals", "where_fashion_mnist", "where_heart",
+    "where_images", "where_mnist",
+]  # fmt: skip

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wri.cache import cache_folder
-from wri.datasets import fashion_mnist, heart, mnist
-from wri.datasets.environments import Environment
-from wri.datasets.fashion_mnist import where_fashion_mnist
+from wri.datasets import heart, mnist
+from wri.datasets.environments import Environment, joined
 from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.hospitals import REVERSED, TRAINING, hospitals
 from wri.datasets.image_sets import IMAGE_SETS, describe_images, describe_lines, where_images
-from wri.datasets.mnist import load_mnist, where_mnist
+from wri.datasets.mnist import load_mnist, where_fashion_mnist, where_mnist
 from wri.datasets.simulation import Simulation, SimulationSetting
 from wri.errors import InputError, shorten
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 
 ROWS = 500  # of each simulated hospital
 COLUMNS = {"hospitals": ("smoking", "marker", "noise"), "gaussian2d": ("invariant", "spurious")}
-TARGETS = {"hospitals": "sick"}
-PUBLISHED: dict[str, Callable[[], Any]] = {"mnist": load_mnist, "heart": load_heart}
+FETCHED: dict[str, Callable[[], Any]] = {"mnist": load_mnist, "heart": load_heart}
 
 
 class BuiltinDataset(NamedTuple):
@@ -115,8 +113,8 @@ def dataset_locations() -> dict[str, Any]:
         "fashion-mnist": {
             "found": where_fashion_mnist(),
             "for": ["python studies/fashion.py"],
-            "remedy": fashion_mnist.REMEDY,
-            "licence": fashion_mnist.LICENCE,
+            "remedy": mnist.FASHION_REMEDY,
+            "licence": mnist.FASHION_LICENCE,
         },
         "pictures": {
             each.name: {
@@ -131,46 +129,43 @@ def dataset_locations() -> dict[str, Any]:
     }
 
 
+def one_dataset(name: str) -> dict[str, Any]:
+    """Return the document of `wri data NAME --json`; fetch what can be fetched and is not here."""
+    if name.lower() in IMAGE_SETS:
+        return describe_images(name)
+    if name in BUILTIN:
+        return {"name": name, "holds": BUILTIN[name].about, "found": "made on the spot"}
+    if name.lower() not in TITLES:
+        known = ", ".join([*BUILTIN, *TITLES, *(each.name for each in IMAGE_SETS.values())])
+        raise InputError(f"there is no data set {name!r}, only {known}")
+    name = name.lower()
+    if name in FETCHED:
+        FETCHED[name]()
+    return {"name": name, **dataset_locations()[name]}
+
+
 def as_lines(document: dict[str, Any]) -> list[str]:
-    """Return the document as lines of text, one per data set."""
-    made = document["made on the spot"].items()
+    """Return the document of all data sets or of one as lines of text."""
+    if "looked_for" in document:
+        return describe_lines(document)
+    if document.get("name") in TITLES:
+        return [_published(document["name"], document)]
+    if "name" in document:
+        return [f"{document['name']}: {document['holds']}; made on the spot"]
     return [
         *(
             f"{name}: {about}; made on the spot, `wri data {name} --write {name}.csv`; licence as "
             "this package, MIT"
-            for name, about in made
+            for name, about in document["made on the spot"].items()
         ),
         *(_published(name, document[name]) for name in TITLES),
-        *(_pictures(name, entry) for name, entry in document["pictures"].items()),
+        *(
+            f"{name}, pictures: {'in ' + entry['found'] if entry['found'] else 'not here'}; "
+            f"licence: {entry['licence']}; details: `wri data {name}`"
+            for name, entry in document["pictures"].items()
+        ),
         f"features and downloads are kept in {document['cache']}",
     ]
-
-
-def one_dataset(name: str) -> dict[str, Any]:
-    """Return the document of `wri data NAME --json`."""
-    if name.lower() in IMAGE_SETS:
-        return describe_images(name)
-    if name.lower() in TITLES:
-        return {"name": name.lower(), **dataset_locations()[name.lower()]}
-    if name in BUILTIN:
-        return {"name": name, "holds": BUILTIN[name].about, "found": "made on the spot"}
-    known = ", ".join([*BUILTIN, *TITLES, *(each.name for each in IMAGE_SETS.values())])
-    raise InputError(f"there is no data set {name!r}, only {known}")
-
-
-def fetch_dataset(name: str) -> None:
-    """Fetch a published table that is not here, and compare it with its published checksum."""
-    if name.lower() in PUBLISHED:
-        PUBLISHED[name.lower()]()
-
-
-def one_as_lines(document: dict[str, Any]) -> list[str]:
-    """Return the document of one data set as lines of text."""
-    if "looked_for" in document:
-        return describe_lines(document)
-    if document["name"] in TITLES:
-        return [_published(document["name"], document)]
-    return [f"{document['name']}: {document['holds']}; made on the spot"]
 
 
 def _published(name: str, entry: dict[str, Any]) -> str:
@@ -184,11 +179,6 @@ def _published(name: str, entry: dict[str, Any]) -> str:
     return f"{title}, for {', '.join(entry['for'])} ({aside}): {where}; licence: {entry['licence']}"
 
 
-def _pictures(name: str, entry: dict[str, Any]) -> str:
-    where = f"in {entry['found']}" if entry["found"] else "not here"
-    return f"{name}, pictures: {where}; licence: {entry['licence']}; details: `wri data {name}`"
-
-
 def export_table(name: str, path: Path, seed: int = 0) -> list[Path]:
     """Write a data set as CSV and return the new files.
 
@@ -199,10 +189,9 @@ def export_table(name: str, path: Path, seed: int = 0) -> list[Path]:
     if name == "heart":
         tables = {path: load_heart()}
     elif name == "hospitals":
-        beside = path.with_name(f"{path.stem}-new.csv")
         tables = {
             path: _frame(name, hospitals(ROWS, seed)),
-            beside: _frame(name, [REVERSED.sample(ROWS, seed)]),
+            path.with_name(f"{path.stem}-new.csv"): _frame(name, [REVERSED.sample(ROWS, seed)]),
         }
     else:
         tables = {path: _frame(name, load_builtin(name, seed))}
@@ -217,11 +206,7 @@ def export_table(name: str, path: Path, seed: int = 0) -> list[Path]:
 def _frame(name: str, sites: list[Environment]) -> "pd.DataFrame":
     import pandas as pd
 
-    width = sites[0].x.shape[1]
-    columns = list(COLUMNS.get(name, [f"x{k}" for k in range(width)]))
-    target, site = TARGETS.get(name, "y"), "hospital" if name == "hospitals" else "site"
-    frames = [
-        pd.DataFrame(each.x, columns=columns).assign(**{target: each.y, site: each.name})
-        for each in sites
-    ]
-    return pd.concat(frames, ignore_index=True)
+    x, y, site = joined(sites)
+    columns = COLUMNS.get(name, [f"x{k}" for k in range(x.shape[1])])
+    target, where = ("sick", "hospital") if name == "hospitals" else ("y", "site")
+    return pd.DataFrame(x, columns=list(columns)).assign(**{target: y, where: site})

@@ -6,8 +6,24 @@
 
 Columns of all other kinds are not read: constant ones and those left out. Missing cells are empty
 cells, NaN, "?", and the texts that pandas reads as missing in a CSV file.
+
+The kind is the first of these that fits the cells:
+
+    constant   all cells are equal, or all are missing
+    yes/no     booleans, or only yes and no, true and false, 1 and 0, …
+    date       dates and times, as such or as texts
+    id         whole numbers that count rows, or mostly different ones with a name such as
+               `patient_id`; short texts that are mostly different
+    number     numbers, or texts of numbers
+    mixed      mostly different numbers with other texts among them, such as "< 5"
+    text       mostly different texts with several words
+    category   all other texts
+
+Few different whole numbers may be codes, by the name of the column, such as `icd_code`, or by zeros
+in front. They are read as numbers, with a hint.
 """
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -19,8 +35,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.impute import SimpleImputer
 from sklearn.utils.validation import check_is_fitted
 
+from wri.datasets.text_tables import MISSING
 from wri.errors import InputError, check_option, listed, shorten
 from wri.ood.held_out import MOST_EXAMPLES, UnseenCells
+from wri.rows import read_number
 
 Kind = Literal[
     "number", "yes/no", "category", "constant", "date", "id", "text", "mixed", "left out"
@@ -31,18 +49,28 @@ READ = ("number", "yes/no", "category")
 REFUSED = ("date", "id", "text", "mixed")
 """Kinds that the user must decide about."""
 NO_CATEGORY = "(missing)"
-MISSING = frozenset(
-    (
-        *("", "?", "-", "--", "–", "."),
-        *("NA", "N/A", "NaN", "nan", "NULL", "null", "n/a", "<NA>", "None"),
-        *("#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
-    )
-)
-"""Texts that stand for a missing cell."""
 _YES = {"yes": 1.0, "y": 1.0, "true": 1.0, "t": 1.0, "1": 1.0, "1.0": 1.0}
 _NO = {"no": 0.0, "n": 0.0, "false": 0.0, "f": 0.0, "0": 0.0, "0.0": 0.0}
 YES_NO = _YES | _NO
 SHOWN = 6  # columns named in a message
+DATE = re.compile(
+    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2}))([T ]\d{1,2}:\d{2}.*)?"
+    r"|\d{1,2}:\d{2}(:\d{2})?"
+)
+ID_NAME = re.compile(
+    r"(?i:(^|[_ .-])(id|ids|uuid|guid|mrn|key|index|nr|rowid|row)$|^unnamed: )|[a-z]I[Dd]$"
+)
+CODE_NAME = re.compile(
+    r"(?i:(^|[_ .-])(codes?|icd(9|10)?|cpt|drg|atc|zip|zipcode|postcode|plz|type|class|category|"
+    r"group|ward|department|region|country|state)([_ .-]?(nr|no|id))?$)|[a-z](Code|Type)$"
+)
+MOST_CODES = 50  # different numbers above which a column is not taken for codes
+FEWEST_CODES = 3
+CODE_ROWS = 5  # rows per different number, at least
+FEW = 20  # rows below which different cells do not make a column an id
+MOSTLY = 0.5  # share of different cells above which texts are not categories
+OFTEN = 0.2  # the same for numbers in a column named like an id
+WORDS = 3  # mean number of words from which mostly different texts are free text
 
 
 @dataclass(frozen=True)
@@ -119,17 +147,11 @@ def _clean(value: Any) -> Any:
 
 
 def as_number(value: Any) -> float:
-    """Return the number in a cell; raise ValueError or TypeError if there is none."""
-    if value is None:
-        return np.nan
-    if isinstance(value, str) and "_" in value:  # Python alone reads 1_000 as a number
+    """Return the number in a cell; raise ValueError or OverflowError if there is none."""
+    number = np.nan if value is None else read_number(value)
+    if number is None:
         raise ValueError(value)
-    if isinstance(value, pd.Timestamp | pd.Timedelta | np.datetime64 | np.timedelta64):
-        raise TypeError
-    try:
-        return float(value)
-    except OverflowError as error:  # a whole number of more than 308 digits
-        raise ValueError(value) from error
+    return float(number)
 
 
 def as_yes_no(value: Any) -> float:
@@ -153,7 +175,7 @@ def _as_known(value: Any, known: frozenset[str]) -> str:
         return text
     try:
         number = as_category(as_number(value))
-    except (ValueError, TypeError):
+    except (ValueError, OverflowError):
         return text
     return number if number in known else text
 
@@ -163,8 +185,7 @@ def _read_one(column: pd.Series, kind: str, categories: tuple[str, ...] = ()) ->
     if kind == "number" and column.dtype.kind in "iuf":
         plain = isinstance(column.dtype, np.dtype)  # pandas' own types have NA
         numbers = column.to_numpy(np.float64, **({} if plain else {"na_value": np.nan}))
-        _refuse_infinity(column, numbers)
-        return numbers
+        return _check_finite(column, numbers)
     distinct = DistinctCells(column)
     if kind == "category":
         known = frozenset(categories)
@@ -175,20 +196,98 @@ def _read_one(column: pd.Series, kind: str, categories: tuple[str, ...] = ()) ->
     for code, value in enumerate(distinct.values):
         try:
             values.append(read(value))
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, OverflowError, LookupError):
             row = column.index[int((distinct.codes == code).argmax())]
             cell = shorten(repr(value))
             raise ValueError(f"{column.name!r:.80} (row {row} is {cell}, not {what})") from None
-    numbers = distinct.spread(values, np.nan, np.float64)
-    _refuse_infinity(column, numbers)
-    return numbers
+    return _check_finite(column, distinct.spread(values, np.nan, np.float64))
 
 
-def _refuse_infinity(column: pd.Series, numbers: np.ndarray) -> None:
+def _check_finite(column: pd.Series, numbers: np.ndarray) -> np.ndarray:
     infinite = np.isinf(numbers)
     if infinite.any():
         row = column.index[int(infinite.argmax())]
         raise ValueError(f"{column.name!r:.80} (row {row} is infinite)")
+    return numbers
+
+
+def find_column(cells: pd.Series, name: str, kind: Kind | None = None) -> Column:
+    """Find the kind of a column of raw cells, unless somebody has said it."""
+    if kind in (None, "number") and _is_measured(cells):
+        return Column(name, "number", int(cells.isna().sum()))
+    distinct = DistinctCells(cells)
+    values = [value for value in distinct.values if value is not None]
+    found = kind is None
+    kind = kind or find_kind(cells, name, values, distinct.n_missing)
+    names = sorted({as_category(value) for value in values}) if kind == "category" else []
+    n = len(cells) - distinct.n_missing
+    codes = found and kind == "number" and look_like_codes(name, values, n)
+    return Column(name, kind, distinct.n_missing, tuple(names), codes=codes)
+
+
+def _is_measured(cells: pd.Series) -> bool:
+    """Return whether a column clearly holds numbers, some with fractions; a quick check."""
+    if cells.dtype.kind != "f":
+        return False
+    numbers = cells.to_numpy()[cells.notna().to_numpy()]
+    fractions = len(numbers) > 0 and (np.floor(numbers) != numbers).any()  # infinity has none
+    return bool(fractions and numbers.min() < numbers.max())
+
+
+def find_kind(cells: pd.Series, name: str, values: list[Any], missing: int) -> Kind:
+    """Return the kind of a column with these different values."""
+    n = len(cells) - missing
+    if len(values) <= 1 and (missing == 0 or not values):
+        return "constant"
+    texts = {str(value).casefold() for value in values}
+    if texts <= set(YES_NO) and len(texts) > 1:
+        return "yes/no"
+    if cells.dtype.kind in "mM" or all(_is_date(value) for value in values):
+        return "date"
+    numbers = _numbers(values)
+    if numbers is not None:
+        return "id" if _counts_rows(numbers, n, name) else "number"
+    if len(values) > FEW and np.mean([_numbers([v]) is not None for v in values]) > MOSTLY:
+        return "mixed"
+    if len(values) > FEW and len(values) > MOSTLY * n:
+        words = np.mean([len(str(value).split()) for value in values])
+        return "text" if words >= WORDS else "id"
+    return "category"
+
+
+def _is_date(value: Any) -> bool:
+    if isinstance(value, str):
+        return DATE.fullmatch(value) is not None
+    return hasattr(value, "isoformat")  # of the datetime module and of pandas
+
+
+def _numbers(values: list[Any]) -> np.ndarray | None:
+    try:
+        return np.array([as_number(value) for value in values])
+    except (ValueError, OverflowError):
+        return None
+
+
+def _counts_rows(numbers: np.ndarray, n: int, name: str) -> bool:
+    """Return whether whole numbers name rows: 1, 2, 3, …, or many in a column named like an id."""
+    if len(numbers) <= FEW or not _are_whole(numbers):
+        return False
+    counted = len(numbers) == n and bool((np.diff(numbers) == 1).all())
+    return counted or (ID_NAME.search(name.strip()) is not None and len(numbers) > OFTEN * n)
+
+
+def _are_whole(numbers: np.ndarray) -> bool:
+    return bool(np.isfinite(numbers).all() and not (numbers % 1).any())
+
+
+def look_like_codes(name: str, values: list[Any], n: int) -> bool:
+    """Return whether few different whole numbers in n rows are named or written like codes."""
+    numbers = _numbers(values)
+    few = FEWEST_CODES <= len(values) <= MOST_CODES and CODE_ROWS * len(values) <= n
+    if not few or numbers is None or not _are_whole(numbers):
+        return False
+    padded = any(isinstance(value, str) and re.match("0[0-9]", value) for value in values)
+    return padded or CODE_NAME.search(name.strip()) is not None
 
 
 class ColumnReader(TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,17 +30,6 @@ class Environment(NamedTuple):
     name: str
     x: np.ndarray  # [n, D]
     y: np.ndarray  # [n]
-
-
-class NamedRows(Protocol):
-    """Rows of one environment: an `Environment`, or any object with these attributes."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def x(self) -> Any: ...  # [n, D]
-    @property
-    def y(self) -> Any: ...  # [n]
 
 
 class SiteRows(NamedTuple):
@@ -103,7 +92,7 @@ class LabelledFile:
         ]
 
 
-def joined(environments: Sequence[NamedRows]) -> SiteRows:
+def joined(environments: Sequence[Environment]) -> SiteRows:
     """Join the rows of several environments for an estimator.
 
     Parameters

@@ -58,15 +58,12 @@ class Gaussian2D:
     invariant_mean: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.invariant_mean is None:
-            object.__setattr__(self, "invariant_mean", (0.0,) * len(self.invariant_sd))
         given = (self.invariant_sd, self.spurious_mean, self.spurious_sd, self._centres)
-        if len({len(each) for each in given}) != 1:
+        if len({*map(len, given)}) != 1 or min(*self.invariant_sd, *self.spurious_sd) <= 0:
             raise InputError(
-                "invariant_sd, spurious_mean, spurious_sd and invariant_mean must be equally long"
+                "invariant_sd, spurious_mean, spurious_sd and invariant_mean must be equally long, "
+                "and standard deviations positive"
             )
-        if min(self.invariant_sd) <= 0 or min(self.spurious_sd) <= 0:
-            raise InputError("invariant_sd and spurious_sd must be positive")
 
     def sample(self, n: int, seed: int) -> list[Environment]:
         """Draw rows of each environment.
@@ -106,7 +103,7 @@ class Gaussian2D:
         logs : Tensor of shape (..., E)
             Log densities.
         """
-        centre, sd = self._row(x, self._centres), self._row(x, self.invariant_sd)
+        centre, sd = x.new_tensor(self._centres), x.new_tensor(self.invariant_sd)  # [E]
         return _log_normal(x[..., :1], centre, sd)
 
     def log_joint(self, x: Tensor) -> Tensor:  # [..., 2] -> [..., E]
@@ -157,7 +154,7 @@ class Gaussian2D:
 
     def _log_spurious(self, x: Tensor) -> Tensor:  # [..., 2] -> [..., E, class]
         """Return log p(y | x_inv) + log p_e(x_spu | y)."""
-        mean, spread = self._row(x, self.spurious_mean), self._row(x, self.spurious_sd)
+        mean, spread = x.new_tensor(self.spurious_mean), x.new_tensor(self.spurious_sd)  # [E]
         classes = []
         for sign in (-1.0, 1.0):
             label = torch.special.log_ndtr(sign * x[..., :1])
@@ -166,11 +163,7 @@ class Gaussian2D:
 
     @property
     def _centres(self) -> tuple[float, ...]:
-        return self.invariant_mean or ()
-
-    @staticmethod
-    def _row(x: Tensor, values: tuple[float, ...]) -> Tensor:  # [E]
-        return x.new_tensor(values)
+        return self.invariant_mean or (0.0,) * len(self.invariant_sd)
 
     def best_accuracy(self, environment: int) -> float:
         """Return the accuracy of sign(x_inv), the best that x_inv allows: `E[Φ(|X_inv|)]`.

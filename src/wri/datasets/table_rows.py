@@ -2,15 +2,13 @@
 
 `read_rows` reads raw columns of one or several files, for models with preprocessing. `read_table`
 reads numeric features of one file, by environment; columns of categories become one column per
-category. Names of environments and classes are the texts
-of the cells, in natural order: "2" before "10", "site 2" before "site 10". Rows in messages are
-counted from 1, below the header and without blank lines.
+category. `labels.py` reads the cells of target and site.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -18,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from wri.datasets.environments import LabelledFile
-from wri.datasets.labels import SHOWN, TASKS, count_environments, read_labels, read_targets
-from wri.datasets.table_files import FileFrame, check_memory, check_names, read_frame
+from wri.datasets.labels import TASKS, count_sites, read_labels, read_targets
+from wri.datasets.table_files import check_memory, open_table
 from wri.errors import InputError, check_option, listed, shorten, suggest
 from wri.rows import find_missing
 
@@ -73,7 +71,7 @@ class TableRows:
         if self.sizes is not None:
             return dict(self.sizes)
         column = str(self.environment)
-        names, codes = read_labels("groups", column, self.groups, any_text=True)
+        names, codes = read_labels("groups", column, self.groups)
         return dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
 
     def take(self, rows: np.ndarray) -> Self:
@@ -112,6 +110,8 @@ def read_rows(
     mark rows that depend on each other. Only columns to `leave_out` may be missing in some files.
     Files that would take more than `memory` GB are refused unread.
     """
+    import pandas as pd
+
     if task is not None:
         check_option("--task", task, TASKS)
     named = [name for name in (target, environment, blocks) if name is not None]
@@ -122,37 +122,42 @@ def read_rows(
     found = _find_files(paths)
     check_memory(found, memory)
     labels = [name for name in (environment, blocks) if name is not None]
-    check = partial(check_names, target=target, environment=environment, blocks=blocks)
-    options: dict[str, Any] = {"labels": labels, "delimiter": delimiter, "encoding": encoding}
-    parts = [read_frame(path, check, texts=(target,), **options) for path in found]
-    there = dict.fromkeys(str(name) for part in parts for name in part.frame.columns)
-    frames = leave_columns_out([part.frame for part in parts], leave_out, there)
-    where = str(found[0]) if len(found) == 1 else f"{len(found)} files"
-    frame = _join(found, frames, environment is None)
-    rows = separate(where, frame, target, environment or FROM_FILE, blocks, task)
-    return replace(
-        rows,
-        files=tuple(map(_describe, found, parts)),
-        left_out=tuple(name for name in there if name in {*leave_out, environment, blocks}),
+    tables = [open_table(path, delimiter, encoding) for path in found]
+    for table in tables:
+        table.check(target=target, site=environment, blocks=blocks)
+    there = check_columns({table.path: table.names for table in tables}, leave_out)
+    frames = [table.read(labels, target) for table in tables]
+    files = tuple(
+        SourceFile(str(table.path), len(frame), digest_file(table.path), table.described)
+        for table, frame in zip(tables, frames, strict=True)
     )
+    if environment is None:
+        _name_sites(found, frames)
+    frame = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    frame = frame.drop(columns=[*leave_out]).set_axis(pd.RangeIndex(1, len(frame) + 1))
+    where = str(found[0]) if len(found) == 1 else f"{len(found)} files"
+    rows = separate(where, frame, target, environment or FROM_FILE, blocks, task)
+    left_out = tuple(name for name in there if name in {*leave_out, environment, blocks})
+    return replace(rows, files=files, left_out=left_out)
 
 
-def _describe(path: Path, part: FileFrame) -> SourceFile:
-    written = "" if part.dialect is None else part.dialect.described
-    return SourceFile(str(path), len(part.frame), digest_file(path), written)
-
-
-def leave_columns_out(
-    frames: "Sequence[pd.DataFrame]", names: Collection[str], there: Collection[str]
-) -> "list[pd.DataFrame]":
-    """Return frames without columns that the user leaves out; one of them must have each."""
-    for name in names:
+def check_columns(files: Mapping[Path, Sequence[str]], leave_out: Collection[str]) -> list[str]:
+    """Return all columns of some files; refuse those that only some have, unless left out."""
+    there = list(dict.fromkeys(name for names in files.values() for name in names))
+    for name in leave_out:
         if name not in there:
             raise InputError(
                 f"--drop names {name!r}, but there is no such column{suggest(name, there)}; the "
-                f"columns are {listed(there, SHOWN)}"
+                f"columns are {listed(there)}"
             )
-    return [frame.drop(columns=[*names], errors="ignore") for frame in frames]
+    for path, names in files.items():
+        lacking = sorted({*there} - {*names} - {*leave_out})
+        if lacking:
+            raise InputError(
+                f"{path} has no column {listed(lacking)}, which other files have; add it there, or "
+                f"leave it out with --drop {lacking[0]}"
+            )
+    return there
 
 
 def _find_files(paths: Sequence[str | Path]) -> list[Path]:
@@ -170,37 +175,17 @@ def _find_files(paths: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-def _join(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]", by_file: bool) -> "pd.DataFrame":
-    """Join the rows of all files; refuse columns that only some files have."""
-    import pandas as pd
-
-    everywhere = set.intersection(*(set(frame.columns) for frame in frames))
-    for frame, path in zip(frames, paths, strict=True):
-        only = [str(name) for name in frame.columns if name not in everywhere]
-        if only:
-            others = next(p for p, f in zip(paths, frames, strict=True) if only[0] not in f.columns)
-            raise InputError(
-                f"{path} has the column {listed(only, SHOWN)}, but {others} does not; add it "
-                f"there, or leave it out with --drop {only[0]}"
-            )
-    if by_file:
-        stems = [path.stem for path in paths]
-        twice = [stem for stem in stems if stems.count(stem) > 1]
-        if twice:
-            raise InputError(
-                f"two files are called {shorten(twice[0])!r}, but --env-from-file uses the name as "
-                "site; rename one of them"
-            )
-        if FROM_FILE in everywhere:
-            raise InputError(
-                f"column {FROM_FILE!r} has the name that --env-from-file uses; rename it"
-            )
-        frames = [
-            frame.assign(**{FROM_FILE: stem}) for frame, stem in zip(frames, stems, strict=True)
-        ]
-    joined = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
-    joined.index = pd.RangeIndex(1, len(joined) + 1)  # rows in messages are counted from 1
-    return joined
+def _name_sites(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]") -> None:
+    """Add a column with the name of its file to each table."""
+    twice = [stem for stem, n in Counter(path.stem for path in paths).items() if n > 1]
+    if twice or FROM_FILE in frames[0]:
+        what = f"two files are called {shorten(twice[0])!r}" if twice else ""
+        raise InputError(
+            f"--env-from-file makes the column {FROM_FILE!r} of the files' names, but "
+            f"{what or 'there is such a column'}; rename one of them"
+        )
+    for path, frame in zip(paths, frames, strict=True):
+        frame[FROM_FILE] = path.stem
 
 
 def separate(
@@ -212,11 +197,9 @@ def separate(
     task: str | None,
 ) -> TableRows:
     """Separate target, environment and blocks from the features."""
-    names, codes = read_labels(where, environment, frame.pop(environment), any_text=True)
-    count_environments(where, environment, names, codes, "site")
+    names, codes = read_labels(where, environment, frame.pop(environment))
+    count_sites(where, environment, names, codes)
     classes, y = read_targets(where, target, frame.pop(target), task)
-    if not frame.shape[1] - (blocks is not None):
-        raise InputError(f"{where} has no features: columns besides {target!r} and {environment!r}")
     return TableRows(
         X=frame,
         y=y if classes is None else _class_labels(classes)[y],
@@ -298,18 +281,15 @@ def read_table(
     """
     if task is not None:
         check_option("task", task, TASKS)
-    if target == environment:
-        raise InputError(f"target and environment are both {target!r}; name two columns")
-    for name in (target, environment):
-        if name in (*leave_out, *categories):
-            raise InputError(
-                f"column {name!r} is the target or the environment; remove it from --drop and "
-                "--category"
-            )
-    check = partial(check_names, target=target, environment=environment)
-    frame = read_frame(path, check, labels=(environment,), texts=(target,)).frame
-    (features,) = leave_columns_out([frame], leave_out, [str(name) for name in frame.columns])
-    check(Path(path), list(features.columns))
+    if len({target, environment} - {*leave_out, *categories}) < 2:
+        raise InputError(
+            f"target {target!r} and environment {environment!r} must be two columns, which neither "
+            "--drop nor --category names"
+        )
+    table = open_table(path)
+    table.check(target=target, site=environment)
+    check_columns({table.path: table.names}, leave_out)
+    features = table.read((environment,), target).drop(columns=[*leave_out])
     targets, places = features.pop(target), features.pop(environment)
     return label_rows(path, features, targets, places, task, categories)
 
@@ -323,9 +303,11 @@ def label_rows(
     categories: Collection[str] = (),
 ) -> LabelledFile:
     """Return rows by environment; messages name `path` and the columns."""
-    names, sites = read_labels(path, str(places.name), places, any_text=True)
-    sizes = count_environments(path, str(places.name), names, sites, "environment")
+    names, sites = read_labels(path, str(places.name), places)
+    sizes = count_sites(path, str(places.name), names, sites)
     classes, y = read_targets(path, str(targets.name), targets, task)
+    if not features.shape[1]:
+        raise InputError(f"{path} has no features: columns besides target and site")
     schema = describe_columns([str(name) for name in features.columns], categories)
     _check_numbers(path, features.drop(columns=[*categories]))
     if categories:
@@ -349,8 +331,8 @@ def describe_columns(names: Collection[str], categories: Collection[str]) -> "Ta
     unknown = [name for name in categories if name not in names]
     if unknown:
         raise InputError(
-            f"--category {listed(unknown, SHOWN)}: there is no such column of features; the table "
-            f"has {listed(names, SHOWN)}"
+            f"--category {listed(unknown)}: there is no such column of features; the table has "
+            f"{listed(names)}"
         )
     return TableSchema(
         tuple(Column(name, "category" if name in categories else "number") for name in names)
@@ -388,12 +370,10 @@ def _check_numbers(path: str | Path, features: "pd.DataFrame") -> None:
         if column.dtype.kind not in "fiub":
             texts.append(name)
         lost = find_missing(column.to_numpy())
-        if lost is None:
-            continue
-        if not cells:
+        if lost is not None:
             what = "missing" if lost.kind == "NaN" else "infinite"
-            first = f"column {shorten(name)!r}, row {lost.row + 1} is {what}"
-        cells += lost.count
+            first = first or f"column {shorten(name)!r}, row {lost.row + 1} is {what}"
+            cells += lost.count
     if cells:
         raise InputError(
             f"{path}: {first} ({cells} in all); fill in or drop such rows, or drop the column"
@@ -401,8 +381,7 @@ def _check_numbers(path: str | Path, features: "pd.DataFrame") -> None:
     if texts:
         column = features[texts[0]]
         row = int(pd.to_numeric(column, errors="coerce").isna().to_numpy().argmax())
-        cell = shorten(column.iloc[row])
         raise InputError(
-            f"{path}: column {shorten(texts[0])!r}, row {row + 1} is {cell!r}, not a "
-            f"number; encode or drop {listed(texts, SHOWN)} (wri sweep: --category, --drop)"
+            f"{path}: column {shorten(texts[0])!r}, row {row + 1} is {shorten(column.iloc[row])!r},"
+            f" not a number; encode or drop {listed(texts)} (wri sweep: --category, --drop)"
         )

@@ -13,25 +13,26 @@ import codecs
 import csv
 import re
 import unicodedata
-import warnings
-from collections.abc import Iterable
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from wri.errors import InputError, shorten
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-DELIMITERS = (",", ";", "\t", "|")
-NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar", " ": "space"}
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 FALLBACK = "cp1252"
-SAMPLE = 1 << 16  # characters from which the delimiter is detected
+SAMPLE = 1 << 23  # characters from which the delimiter is detected; a header may be as long
 BLOCK = 1 << 20  # bytes that are decoded at once
 RECORDS = 100  # records that are examined
-MARK = "="  # prefix of labels while they are read, because pandas always reads "nan" as missing
-
+UNKNOWN = frozenset(
+    (
+        *("", "NA", "N/A", "NaN", "nan", "NULL", "null", "n/a", "<NA>", "None"),
+        *("#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
+    )
+)
+"""Texts that stand for a missing cell in every column, as in pandas."""
+MISSING = UNKNOWN | {"?", "-", "--", "–", "."}
+"""Texts that stand for a missing cell in a column of features."""
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -43,8 +44,8 @@ FOREIGN = {
     b"\x1f\x8b": "compressed; unpack it first",
     b"PAR1": "a Parquet file; let its name end in .parquet",
 }
-_COMMA_NUMBER = re.compile(r"^\s*[-+]?\d*,\d+\s*$")
-_POINT_NUMBER = re.compile(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*")
+COMMA_NUMBER = re.compile(r"^\s*[-+]?\d*,\d+\s*$")
+POINT_NUMBER = re.compile(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*")
 
 
 class Dialect(NamedTuple):
@@ -58,10 +59,13 @@ class Dialect(NamedTuple):
     @property
     def described(self) -> str:
         """Differences from comma-separated UTF-8, for a person."""
-        parts = [] if self.delimiter == "," else [f"{NAMES.get(self.delimiter, 'given')}-separated"]
-        parts += [] if self.encoding.startswith("utf-8") else [f"encoding {self.encoding}"]
-        parts += [] if self.decimal == "." else ["decimal comma"]
-        return ", ".join(parts)
+        name = DELIMITERS.get(self.delimiter, repr(self.delimiter))
+        parts = (
+            f"{name}-separated" if self.delimiter != "," else "",
+            "" if self.encoding.startswith("utf-8") else f"encoding {self.encoding}",
+            "decimal comma" if self.decimal == "," else "",
+        )
+        return ", ".join(filter(None, parts))
 
 
 def find_dialect(path: Path, delimiter: str | None = None, encoding: str | None = None) -> Dialect:
@@ -69,88 +73,23 @@ def find_dialect(path: Path, delimiter: str | None = None, encoding: str | None 
 
     `delimiter` is one character or "tab". The names are empty where the file has no line.
     """
-    known = _check_encoding(encoding) or _find_encoding(path)
-    with path.open(encoding=known, newline="") as file:
-        try:
-            sample = file.read(SAMPLE)
-        except UnicodeError as error:
-            if encoding is None:
-                raise
-            raise InputError(f"{path} is not written in {known}; give another --encoding") from (
-                error
-            )
-        whole = not file.read(1)
+    try:
+        known = codecs.lookup(encoding).name if encoding else _find_encoding(path)
+        with path.open(encoding=known, newline="") as file:
+            sample, whole = file.read(SAMPLE), not file.read(1)
+    except (LookupError, UnicodeError) as error:
+        if encoding is None:
+            raise
+        raise InputError(
+            f"--encoding {shorten(encoding)} is unknown, or {path} is not written in it; utf-8, "
+            "cp1252, latin-1 and utf-16 are common ones"
+        ) from error
     if "\0" in sample:
         raise ValueError("it is not a text")
     found = _check_delimiter(delimiter) or _find_delimiter(sample, whole)
     records = _records(sample, found, whole)
-    if not whole and not records:
-        records = [_first_record(path, known, found)]  # a header longer than the sample
     names = [unicodedata.normalize("NFC", name) for name in records[0]] if records else []
     return Dialect(found, known, _find_decimal(records[1:], found), names)
-
-
-def read_text(
-    path: Path, dialect: Dialect, labels: Iterable[str] = (), texts: Iterable[str] = ()
-) -> "pd.DataFrame":
-    """Read all cells of a text file.
-
-    Every cell of `labels` is its text: "007" keeps its zeros and "nan" is a text. Columns of
-    `texts` stay texts, but NA, NaN and null are missing.
-    """
-    import pandas as pd
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
-        try:
-            frame = pd.read_csv(path, **reading_options(dialect, labels, texts))
-        except pd.errors.ParserWarning as warning:
-            raise ValueError(
-                f"rows are longer than the header of {len(dialect.names)}"
-            ) from warning
-    for name in labels:
-        if name in frame:
-            frame[name] = frame[name].str.removeprefix(MARK)
-    if dialect.decimal == ",":  # also in columns that are texts because of other cells
-        for name in frame.columns.difference(list(labels)):
-            if pd.api.types.is_string_dtype(frame[name]):
-                frame[name] = frame[name].str.replace(_COMMA_NUMBER, _with_point, regex=True)
-    return frame
-
-
-def _with_point(match: re.Match[str]) -> str:
-    return match[0].replace(",", ".")
-
-
-def reading_options(
-    dialect: Dialect, labels: Iterable[str] = (), texts: Iterable[str] = ()
-) -> dict[str, Any]:
-    """Return the options of pandas' read_csv."""
-    there = frozenset(dialect.names)  # files may have 200,000 columns
-    return {
-        "sep": dialect.delimiter,
-        "encoding": dialect.encoding,
-        "decimal": dialect.decimal,
-        "header": 0,
-        "names": dialect.names,
-        "skipinitialspace": dialect.delimiter != " ",
-        "index_col": False,
-        "low_memory": False,  # with chunks of few rows wide tables need several times their size
-        "converters": {name: MARK.__add__ for name in labels if name in there},
-        "dtype": {name: str for name in texts if name in there},
-    }
-
-
-def _check_encoding(encoding: str | None) -> str | None:
-    if encoding is None:
-        return None
-    try:
-        return codecs.lookup(encoding).name
-    except LookupError as error:
-        raise InputError(
-            f"--encoding {shorten(encoding)} is unknown; utf-8, cp1252, latin-1 and utf-16 are "
-            "common ones"
-        ) from error
 
 
 def _check_delimiter(delimiter: str | None) -> str | None:
@@ -178,8 +117,6 @@ def _find_encoding(path: Path) -> str:
         decoder = codecs.getincrementaldecoder("utf-8")()
         try:
             while block := file.read(BLOCK):
-                if b"\0" in block:
-                    raise ValueError("it is not a text")
                 decoder.decode(block)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
@@ -201,19 +138,11 @@ def _records(sample: str, delimiter: str, whole: bool) -> list[list[str]]:
     return found if whole else found[:-1]
 
 
-def _first_record(path: Path, encoding: str, delimiter: str) -> list[str]:
-    with path.open(encoding=encoding, newline="") as file:
-        reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
-        return next(filter(None, reader), [])
-
-
 def _find_delimiter(sample: str, whole: bool) -> str:
     """Prefer the delimiter with the same number of cells per record, then the most cells."""
 
     def quality(delimiter: str) -> tuple[bool, int]:
-        counts = [len(record) for record in _records(sample, delimiter, whole)]
-        if not counts:
-            return False, sample.count(delimiter)  # a header longer than the sample
+        counts = [len(record) for record in _records(sample, delimiter, whole)] or [0]
         return len(set(counts)) == 1 and counts[0] > 1, counts[0]
 
     return max(DELIMITERS, key=quality)
@@ -223,6 +152,6 @@ def _find_decimal(records: list[list[str]], delimiter: str) -> str:
     if delimiter == ",":
         return "."
     cells = [cell for record in records for cell in record]
-    commas = any(_COMMA_NUMBER.fullmatch(cell) for cell in cells)
-    points = any(_POINT_NUMBER.fullmatch(cell) for cell in cells)
+    commas = any(COMMA_NUMBER.fullmatch(cell) for cell in cells)
+    points = any(POINT_NUMBER.fullmatch(cell) for cell in cells)
     return "," if commas and not points else "."

@@ -57,9 +57,9 @@ def check_folder_options(options: FitOptions) -> None:
 def _sum_moments(path: Path, *, reader: ChunkReader, inputs: Scaling, target: Scaling) -> Arrays:
     """Return sums over a file of the rows and of their squares, about a centre."""
     parts: list[Arrays] = []
-    for rows in reader.read(path):
-        y = rows.y if reader.classes is None else np.zeros(len(rows.y))
-        z = np.column_stack([inputs.apply(rows.x), target.apply(y)])
+    for x, y, _ in reader.read(path):
+        y = y if reader.classes is None else np.zeros(len(y))
+        z = np.column_stack([inputs.apply(x), target.apply(y)])
         parts.append((np.array(len(z)), z.sum(0), np.square(z).sum(0)))
     return _add(parts)
 
@@ -75,10 +75,10 @@ def _sum_tables(
 ) -> Arrays:
     """Return the sums of `work` over a file, each chunk a table of the solver."""
     parts = []
-    for rows in reader.read(path):
-        y = units.target.apply(rows.y) if reader.classes is None else rows.y
-        x, weights = units.inputs.apply(rows.x), np.repeat(shares, rows.counts)
-        parts.append(work(as_table(x, y, rows.counts.tolist(), weights)))
+    for x, y, counts in reader.read(path):
+        y = units.target.apply(y) if reader.classes is None else y
+        weights = np.repeat(shares, counts)
+        parts.append(work(as_table(units.inputs.apply(x), y, counts.tolist(), weights)))
     return _add(parts)
 
 

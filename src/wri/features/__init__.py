@@ -1,9 +1,8 @@
 """Features of pictures by fixed backbones, and feature layers that are trained on them."""
 
-from wri.features.backbones import BACKBONES, Backbone, load_backbone
+from wri.features.backbones import BACKBONES, Backbone, Preprocessing, load_backbone
 from wri.features.extraction import PictureFeatures, extract, picture_environments
 from wri.features.feature_layer import FeatureLayer
-from wri.features.picture_files import Preprocessing
 from wri.moved import find_moved
 
 __getattr__ = find_moved(
@@ -16,12 +15,6 @@ __getattr__ = find_moved(
 )
 
 __all__ = [
-    "BACKBONES",
-    "Backbone",
-    "FeatureLayer",
-    "PictureFeatures",
-    "Preprocessing",
-    "extract",
-    "load_backbone",
-    "picture_environments",
-]
+    "BACKBONES", "Backbone", "FeatureLayer", "PictureFeatures", "Preprocessing", "extract",
+    "load_backbone", "picture_environments",
+]  # fmt: skip

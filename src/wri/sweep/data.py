@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from wri.datasets import ImageFolder, LabelledFile, joined, load_builtin, read_table
-from wri.datasets.environments import NamedRows, SiteRows
+from wri.datasets.environments import Environment, SiteRows
 from wri.datasets.labels import TASKS, read_targets
 from wri.datasets.table_rows import label_rows
 from wri.errors import InputError, check_option, shorten
@@ -312,7 +312,7 @@ def constant_measures(bank: Bank, rows: np.ndarray) -> dict[str, float]:
 
 def gather(
     name: str,
-    environments: Sequence[NamedRows],
+    environments: Sequence[Environment],
     classes: int | None = None,
 ) -> SweepData:
     """Make a data set of a sweep from environments.
@@ -355,7 +355,7 @@ def gather(
     )
 
 
-def _check_alike(name: str, environments: Sequence[NamedRows]) -> None:
+def _check_alike(name: str, environments: Sequence[Environment]) -> None:
     """Refuse environments whose rows do not fit together."""
     columns = None
     for each in environments:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from wri.datasets import ImageFolder
-from wri.datasets.environments import NamedRows
+from wri.datasets.environments import Environment
 from wri.errors import InputError
 from wri.number_text import write_number
 from wri.sweep.balance import balanced_splits
@@ -79,7 +79,7 @@ class Sweep:
     def __init__(
         self,
         spec: SweepSpec,
-        data: SweepData | ImageFolder | Sequence[SweepData] | Sequence[NamedRows],
+        data: SweepData | ImageFolder | Sequence[SweepData] | Sequence[Environment],
         memory: float = MEMORY,
     ) -> None:
         if not (isfinite(memory) and memory > 0):

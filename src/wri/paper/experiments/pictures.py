@@ -26,8 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wri.cache import given_words
 from wri.datasets import ImageFolder
-from wri.datasets.download import given_words
 from wri.datasets.image_sets import IMAGE_SETS, find_image_set, find_images, load_images
 from wri.errors import MissingDataError
 from wri.features import FeatureLayer, extract
@@ -144,7 +144,8 @@ def find_sets(task: ExperimentTask) -> tuple[dict[str, Path], list[str]]:
 def folder_of(task: ExperimentTask, name: str) -> Path | None:
     """Return the folder of a set: below --data if given, else below WRI_DATA."""
     if task.options["data"] is None:
-        return find_images(name)
+        found = find_images(name)
+        return found and found.path
     folders = [Path(task.options["data"]) / each for each in find_image_set(name).folders]
     return next((folder for folder in folders if folder.is_dir()), None)
 

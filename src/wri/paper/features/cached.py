@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from wri.cache import cache_folder, write_arrays
+from wri.cache import cache_folder, open_atomic
 from wri.datasets import Environment
 from wri.errors import InputError
 from wri.paper.features.extractor import Extractor, FeatureMap, Shape, check_images
@@ -343,7 +343,8 @@ def remembered(
             warnings.warn(f"{path} is damaged or foreign and is made again ({error})", stacklevel=2)
     arrays = dict(make())
     try:
-        write_arrays(path, arrays | {KEY: np.array(key)})
+        with open_atomic(path) as file:
+            np.savez(file, allow_pickle=False, **arrays, **{KEY: np.array(key)})
     except OSError as error:
         warnings.warn(
             f"{path} cannot be written ({error}), so these features will be made again next time; "

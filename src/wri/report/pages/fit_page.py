@@ -17,7 +17,7 @@ from wri.evaluation.held_out import HeldOutScores, SiteInterval
 from wri.evaluation.picture_fit import PictureFit
 from wri.evaluation.plots import plot_risk_coverage, plot_scores, risk_of
 from wri.evaluation.verdict import beside, name_candidate, when
-from wri.features.picture_files import read_picture
+from wri.features.backbones import read_picture
 from wri.number_text import write_number, write_percent, write_share
 from wri.ood.evidence import VERDICTS
 from wri.report.page import (
