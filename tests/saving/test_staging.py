@@ -9,7 +9,7 @@ import pytest
 
 from helpers import forked
 from wri.cli import writing
-from wri.saving.staging import open_stage
+from wri.saving.folder import open_stage
 
 
 def hold(target):

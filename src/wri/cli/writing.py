@@ -13,8 +13,7 @@ from wri.datasets.table_chunks import TableFile
 from wri.errors import InputError, shorten
 from wri.report.blocks import Page
 from wri.report.page import render_page
-from wri.saving.folder import REPORT, check_target
-from wri.saving.staging import open_stage
+from wri.saving.folder import REPORT, check_target, open_stage
 
 
 class TextWriter:

@@ -7,17 +7,25 @@ by the next save.
 
 Links are not followed, sizes are checked before contents are read, and a header that announces more
 bytes than the file has is refused.
+
+Other outputs are made in a hidden folder, a stage, before they get their names. A process holds a
+lock in its stage for as long as it lives. So the next process with the same target can tell the
+stages of killed processes from those of living ones, and removes them.
 """
 
 import hashlib
 import json
 import os
 import re
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from filelock import FileLock, Timeout
 
 from wri.errors import InputError, shorten
 
@@ -28,13 +36,8 @@ LARGEST_HEADER = 1 << 20
 PART = ".part"  # ends the name of a file that is being written
 REPORT = "report.html"  # of the fit, beside the model
 OURS = re.compile(r"(model\.json|model(-[0-9a-f]{16})?\.safetensors|report\.html)(\.part)?")
-
-
-class FolderContents(NamedTuple):
-    """Contents of the two files of a folder."""
-
-    record: bytes
-    tensors: bytes
+LOCK = "wri.lock"
+RANDOM = "[a-z0-9_]{8}"  # what `mkdtemp` adds to a name
 
 
 def tensors_name(sha256: str) -> str:
@@ -102,21 +105,21 @@ def _check_header(head: bytes, size: int) -> None:
         raise ValueError(f"announces a header of {length:,} bytes in a file of {size:,}")
 
 
-def write(target: Path, files: FolderContents) -> None:
+def write(target: Path, record: bytes, tensors: bytes) -> None:
     """Replace the old model by the new one, completely or not at all."""
     with named(target):
         new = not target.exists()
         check_target(target)
         target.mkdir(exist_ok=True)
-        name = tensors_name(hashlib.sha256(files.tensors).hexdigest())
+        name = tensors_name(hashlib.sha256(tensors).hexdigest())
         with _open_locked(target) as descriptor:
             try:
                 kept = tensors_name(_peek(target, "sha256"))
             except (ValueError, TypeError):
                 kept = ""
             try:
-                _write_file(target / name, files.tensors, descriptor)
-                _write_file(target / RECORD, files.record, descriptor)
+                _write_file(target / name, tensors, descriptor)
+                _write_file(target / RECORD, record, descriptor)
                 kept = name
             finally:  # delete old tensors and files that a killed process left
                 for each in set(os.listdir(target)) - {RECORD, kept}:
@@ -181,3 +184,46 @@ def check_target(target: Path) -> None:
     if foreign:
         what = f"{target} holds {foreign[0]}, which is not part of a saved model"
         raise InputError(f"{what}; nothing was changed: give another folder or an empty one")
+
+
+@contextmanager
+def open_stage(target: Path) -> Iterator[Path]:
+    """Yield an empty folder beside the target, which is removed at the end."""
+    prefix = f".{target.name}-"[:60]
+    _remove_left(target.parent, prefix)
+    folder, lock = _make_locked(target.parent, prefix)
+    try:
+        contents = folder / "contents"
+        contents.mkdir()
+        yield contents
+    finally:
+        lock.release()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_locked(parent: Path, prefix: str) -> tuple[Path, FileLock]:
+    """Make a folder and lock it; again, if another process took it for one that was left."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        lock = _lock_in(folder)
+        with suppress(Timeout, FileNotFoundError):
+            lock.acquire()
+            return folder, lock
+
+
+def _remove_left(parent: Path, prefix: str) -> None:
+    """Remove folders that nobody holds locked; other people's have no lock in them."""
+    for name in os.listdir(parent):
+        folder = parent / name
+        if not re.fullmatch(re.escape(prefix) + RANDOM, name) or folder.is_symlink():
+            continue
+        with suppress(OSError):
+            if not (folder / LOCK).exists():
+                folder.rmdir()  # refused by the system unless it is empty
+                continue
+            with suppress(Timeout), _lock_in(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lock_in(folder: Path) -> FileLock:
+    return FileLock(folder / LOCK, timeout=0, thread_local=False)
