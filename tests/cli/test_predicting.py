@@ -176,7 +176,7 @@ def test_what_to_expect_at_a_site(folder, new, tmp_path):
     site = load(folder / "model").score_new_site(new.drop(columns=["id", "sick"]))
     assert code == 0
     # the folder was saved by Python: nothing says how the model does at sites held out
-    assert text.startswith("May I use it at this site? With care: the folder does not say")
+    assert text.startswith("May I use it at this site? With care: the model was not saved by")
     code, text, _ = run(
         *("site", folder / "model", tmp_path / "new.csv", "--json"),
         *("--plot", tmp_path / "site.png", "--level", "0.9"),

@@ -24,7 +24,7 @@ from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from wri.datasets.table_rows import TableRows
-    from wri.evaluation.diagnosing import Answer
+    from wri.evaluation.changes import Answer
 
 MOST_SHOWN = 12  # lines of a table in the terminal
 HELP = """Show what changes between the sites, and what they have in common.
@@ -63,7 +63,7 @@ def diagnose(
 ) -> None:
     """Show what changes between the sites and what they have in common."""
     from wri.datasets.table_rows import read_rows
-    from wri.evaluation.diagnosing import diagnose_rows
+    from wri.evaluation.changes import diagnose_rows
     from wri.report.pages.diagnosis_page import next_step
 
     check_columns(target, env, env_from_file)

@@ -27,7 +27,7 @@ from wri.errors import InputError
 if TYPE_CHECKING:
     from wri.datasets.table_rows import TableRows
     from wri.evaluation.candidates import FitOptions
-    from wri.evaluation.diagnosing import Answer
+    from wri.evaluation.changes import Answer
     from wri.evaluation.fitting import TableFit
 
 MOST_COLUMNS = 30  # listed
@@ -191,7 +191,7 @@ def _fit_rows(
 ) -> None:
     from wri.cli.writing import write_model
     from wri.evaluation.fitting import find_schema
-    from wri.evaluation.summary import attach_summary
+    from wri.evaluation.verdict import attach_summary
     from wri.report.pages.fit_page import build_fit_page
 
     schema = find_schema(rows, kinds)
@@ -241,7 +241,7 @@ def _diagnose(fitted: "TableFit") -> "tuple[dict[str, Answer], int | None]":
     import numpy as np
 
     from wri.diagnosis import environment_overlap
-    from wri.evaluation.diagnosing import ask
+    from wri.evaluation.changes import ask
     from wri.evaluation.fitting import encode, preprocessing_of
     from wri.rows import find_constant_columns
 
@@ -313,7 +313,7 @@ def show_verdict(fitted: "TableFit") -> None:
 
 def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_json: bool) -> None:
     from wri.cli.writing import write_model
-    from wri.evaluation.picture_fit import fit_pictures
+    from wri.evaluation.folder_fit import fit_pictures
     from wri.report.pages.fit_card import picture_sections
     from wri.report.pages.fit_page import build_fit_page
 

@@ -162,7 +162,7 @@ def site(
     from wri.cli.predicting import read_features
     from wri.datasets.table_chunks import open_table
     from wri.evaluation.site_answer import answer_site
-    from wri.evaluation.summary import read_summary
+    from wri.evaluation.verdict import read_summary
     from wri.report.pages.site_page import check_plot, draw_site, next_step, site_document
 
     if plot is not None:
@@ -196,8 +196,8 @@ def _show_site(answer: "SiteAnswer") -> None:
     from wri.report.pages.site_page import describe_nearest, loss_table, row_table
 
     echo_wrapped(f"{answer.question} {answer.first_sentence}")
-    for reason in answer.reasons[1:]:
-        echo_wrapped(f"{reason.text[:1].upper()}{reason.text[1:]}", "- ")
+    for text in answer.other_sentences:
+        echo_wrapped(text, "- ")
     for heads, lines in (loss_table(answer), row_table(answer)):
         echo("")
         show_plain_table(heads, lines)

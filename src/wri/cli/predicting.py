@@ -83,7 +83,7 @@ class PredictionSummary:
         fit = None if self.outcomes is None else self.outcomes.summary
         return {
             "verdict": None if self.outcomes is None else self.outcomes.verdict()._asdict(),
-            "futures": {} if fit is None else fit.as_dict()["futures"],
+            "futures": {} if fit is None else fit.futures,
             "kept": None if fit is None else fit.kept,
             "rows": self.rows,
             "verdicts": {name: self.verdicts[name] for name in ("supported", "rare", "outside")},

@@ -81,8 +81,9 @@ def _encode(transformer: Any, where: str) -> Any:
     """Encode a transformer; one without columns has learned nothing."""
     if transformer is None or isinstance(transformer, str):
         return transformer or "passthrough"
-    name = type(transformer).__name__
-    if KINDS.get(name) is not type(transformer):
+    kind: Any = type(transformer)
+    name = kind.__name__
+    if kind not in KINDS.values():
         raise InputError(
             f"step {where!r} is {name}, which cannot be saved without code; transformers that can "
             f"be saved are {', '.join(KINDS)}. Use these, or apply {name} before the pipeline"
@@ -94,7 +95,7 @@ def _encode(transformer: Any, where: str) -> Any:
             return {"class": name, "steps": encode_steps(transformer.steps, f"{where}.")}
         learned = None
         if hasattr(transformer, "n_features_in_"):
-            write, _ = FORMS[type(transformer)]
+            write, _ = FORMS[kind]
             learned = _pack_each({**_encode_width(transformer), **write(transformer)})
         return {
             "class": name,

@@ -114,7 +114,7 @@ def decode_labels(labels: Mapping[str, Any], what: str, fewest: int) -> np.ndarr
     require({*map(type, values)} <= {str, int, float, bool}, wrong)
     require(len(set(values)) == len(values) >= fewest, wrong)
     try:
-        return unpack({"array": labels["dtype"], "shape": [len(values)], "values": values})  # type: ignore[no-any-return]
+        return unpack({"array": labels["dtype"], "shape": [len(values)], "values": values})
     except ValueError as error:
         raise ValueError(wrong) from error
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from wri.diagnosis.inputs import listed
 from wri.errors import shorten
-from wri.evaluation.diagnosing import Answer
+from wri.evaluation.changes import Answer
 from wri.number_text import write_number
 from wri.report.blocks import Block, Page, PageCell, PagePicture, PageTable, Section, make_card
 

@@ -14,7 +14,7 @@ from wri import __version__
 from wri.estimators.pipeline import last_step
 from wri.evaluation.candidates import WITHOUT
 from wri.evaluation.fitting import TableFit, encode, preprocessing_of
-from wri.evaluation.picture_fit import PictureFit
+from wri.evaluation.folder_fit import PictureFit
 from wri.features.picture_files import read_picture
 from wri.number_text import write_number, write_percent, write_share
 from wri.report.blocks import (

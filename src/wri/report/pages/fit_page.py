@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from wri.evaluation.candidates import WITHOUT
-from wri.evaluation.diagnosing import Answer
+from wri.evaluation.changes import Answer
 from wri.evaluation.fitting import TableFit
 from wri.evaluation.held_out import HeldOutScores, SiteInterval
 from wri.evaluation.plots import plot_risk_coverage, plot_scores, risk_of

@@ -108,7 +108,7 @@ def site_document(answer: SiteAnswer) -> dict[str, Any]:
             "answer": answer.answer,
             "question": answer.question,
             "sentence": answer.sentence,
-            "reasons": [{"answer": each.answer, "text": each.text} for each in answer.reasons],
+            "reasons": [{"answer": each, "text": text} for each, text in answer.reasons],
         },
         "futures": {} if summary is None else {k: dict(v) for k, v in summary.futures.items()},
         "kept": None if summary is None else summary.kept,
@@ -166,7 +166,7 @@ def build_site_page(
     ]
     blocks += [BulletList(unseen)] if unseen else []
     target = "it" if answer.summary is None else f"'{answer.summary.target}'"
-    others = [reason.text for reason in answer.reasons[1:]]
+    others = answer.other_sentences
     sections = [
         Section(title="Further reasons", blocks=[BulletList(others)] if others else []),
         Section(title="The rows", blocks=blocks),
