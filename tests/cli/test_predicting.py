@@ -14,7 +14,6 @@ import wri
 from helpers import forked
 from wri.cli import app
 from wri.cli.predicting import ModelColumns, predict_file
-from wri.cli.writing import TextWriter
 from wri.datasets import table_chunks as chunks
 from wri.datasets.schema import TableSchema
 from wri.datasets.table_chunks import TableFile, open_table
@@ -271,10 +270,10 @@ def test_an_interrupt_leaves_the_old_output(folder, tmp_path):
 
 
 def test_ctrl_c_ends_the_command(folder, new, tmp_path, monkeypatch):
-    def interrupted(self, frame):
+    def interrupted(self, *args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TextWriter, "write", interrupted)
+    monkeypatch.setattr(pd.DataFrame, "to_csv", interrupted)
     code, _, message = run(
         "predict", folder / "model", tmp_path / "new.csv", "-o", tmp_path / "o.csv"
     )
@@ -327,7 +326,7 @@ def test_the_cost_of_columns_that_are_not_in_training_grows_with_their_number(tm
 def test_the_next_output_removes_what_a_killed_command_left(folder, new, tmp_path, monkeypatch):
     asked = ("predict", folder / "model", tmp_path / "new.csv", "-o", tmp_path / "o.csv")
     with monkeypatch.context() as patch:
-        patch.setattr(TextWriter, "write", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        patch.setattr(pd.DataFrame, "to_csv", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
         with forked(lambda: run(*asked)) as said:
             assert said == ""
     assert len(os.listdir(tmp_path)) == 2  # new.csv, and what was left

@@ -487,7 +487,7 @@ def test_a_file_of_more_bytes_than_its_tensors_take_is_not_read(folder):
 
 
 def test_no_folder(tmp_path):
-    refused(tmp_path / "nowhere", "is not a folder")
+    refused(tmp_path / "nowhere", "does not exist or is not a folder")
     refused(tmp_path, r"is no saved model, it holds no model\.json")
 
 

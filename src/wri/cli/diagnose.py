@@ -4,22 +4,19 @@ import json
 import shlex
 import sys
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wri.cli import fit_options as options
+from wri.cli import options
 from wri.cli.console import (
+    ProgressBar,
     echo,
     echo_wrapped,
     ending_cleanly,
-    make_progress,
     print_note,
-    show_plain_table,
-    update,
+    show_table,
 )
 from wri.cli.fit import check_columns, command_line, kinds_of
-from wri.cli.options import MEMORY
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
@@ -58,7 +55,7 @@ def diagnose(
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     seed: options.Seed = 0,
-    memory: options.Memory = MEMORY,
+    memory: options.Memory = options.MEMORY,
     as_json: options.AsJson = False,
 ) -> None:
     """Show what changes between the sites and what they have in common."""
@@ -66,10 +63,9 @@ def diagnose(
     from wri.evaluation.changes import diagnose_rows
     from wri.report.pages.diagnosis_page import next_step
 
-    check_columns(target, env, env_from_file)
     rows = read_rows(
         files,
-        str(target),
+        check_columns(target, env, env_from_file),
         env,
         task=task,
         blocks=blocks,
@@ -79,10 +75,9 @@ def diagnose(
         memory=memory,
     )
     kinds = kinds_of(number, category)
-    with ending_cleanly(), make_progress() as bar:
-        report = partial(update, bar, bar.add_task("diagnosis", total=None))
+    with ending_cleanly(), ProgressBar("diagnosis") as bar:
         encoded, models = _prepare(rows, kinds, model)
-        answers = diagnose_rows(encoded, models, seed, report)
+        answers = diagnose_rows(encoded, models, seed, bar.step)
     ahead = next_step(answers, _fit_command())
     written = None if output is None else _write(rows, answers, output, ahead)
     _show(answers, written, ahead, as_json)
@@ -155,7 +150,6 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
     from wri.report.pages.diagnosis_page import answer_table
 
     if as_json:
-        found = {name: _document(answer) for name, answer in answers.items()}
         first = answers["changes"]
         verdict = {
             "answer": "changes" if first.changes else "none" if first.answered else "unknown",
@@ -163,8 +157,9 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
             "sentence": first.meaning,
             "flagged": flagged_document(first.changes),
         }
-        written = {"page": page and str(page), "next": ahead}
-        echo(json.dumps({"verdict": verdict, "answers": found, **written}))
+        found = {name: _document(answer) for name, answer in answers.items()}
+        document = {"verdict": verdict, "answers": found, "page": page and str(page), "next": ahead}
+        echo(json.dumps(document))
         return
     for place, answer in enumerate(answers.values()):
         if place:
@@ -174,7 +169,7 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
         if table is not None:
             echo("")
             echo(table.caption)
-            show_plain_table(table.columns, [[*map(str, row)] for row in table.rows[:MOST_SHOWN]])
+            show_table(table.columns, [[*map(str, row)] for row in table.rows[:MOST_SHOWN]])
             if len(table.rows) > MOST_SHOWN:
                 echo(f"{len(table.rows) - MOST_SHOWN} more lines; -o FOLDER writes a page")
     echo("")
@@ -189,5 +184,5 @@ def _document(answer: "Answer") -> dict[str, Any]:
 
     table = answer_table(answer)
     rows = table and [dict(zip(table.columns, map(str, row), strict=True)) for row in table.rows]
-    document = {"question": answer.question, "answered": answer.answered}
-    return {**document, "meaning": answer.meaning, "table": rows}
+    own = {name: getattr(answer, name) for name in ("question", "answered", "meaning")}
+    return {**own, "table": rows}

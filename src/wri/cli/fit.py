@@ -9,18 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wri.cli import fit_options as options
+from wri.cli import options
 from wri.cli.console import (
-    describe,
+    ProgressBar,
     echo,
     echo_wrapped,
     ending_cleanly,
-    make_progress,
     print_note,
-    show_plain_table,
-    update,
+    show_table,
 )
-from wri.cli.options import MEMORY
 from wri.cli.sweep import read_hidden
 from wri.errors import InputError
 
@@ -68,7 +65,6 @@ def fit(
     images: options.Images = False,
     algorithms: options.Algorithms = None,
     keep: options.Keep = None,
-    former: options.Former = None,
     predictors: options.Predictors = None,
     fast: options.Fast = False,
     hidden: options.Hidden = None,
@@ -77,11 +73,12 @@ def fit(
     encoding: options.Encoding = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    memory: options.Memory = MEMORY,
+    memory: options.Memory = options.MEMORY,
     backend: options.Backend = "local",
     as_json: options.AsJson = False,
 ) -> None:
     """Fit a model, and answer whether it will hold at a new site."""
+    from wri.cli.writing import check_model_output
     from wri.evaluation.candidates import DEFAULT, FitOptions
 
     asked = FitOptions(
@@ -96,29 +93,25 @@ def fit(
         backend=backend,
     )
     asked.check()
-    _check_folder(output)
+    check_model_output(output)
     with ending_cleanly():
         if images:
             _fit_pictures(files, output, asked, as_json)
             return
+        target = check_columns(target, env, env_from_file)
+        read = {"target": target, "environment": env, "task": task, "leave_out": drop or ()}
+        text = {"delimiter": delimiter, "encoding": encoding, "memory": memory, "blocks": blocks}
         kinds = kinds_of(number, category)
-        _fit_files(
-            files,
-            partial(_fit_rows, output=output, options=asked, kinds=kinds, as_json=as_json),
-            asked,
-            target=check_columns(target, env, env_from_file),
-            environment=env,
-            task=task,
-            blocks=blocks,
-            leave_out=drop or (),
-            delimiter=delimiter,
-            encoding=encoding,
-            memory=memory,
-        )
+        fit_rows = partial(_fit_rows, output=output, options=asked, kinds=kinds, as_json=as_json)
+        _fit_files(files, fit_rows, asked, read, text)
 
 
 def _fit_files(
-    files: list[Path], fit_rows: Callable[..., None], options: "FitOptions", **read: Any
+    files: list[Path],
+    fit_rows: Callable[..., None],
+    options: "FitOptions",
+    columns: dict[str, Any],
+    text: dict[str, Any],
 ) -> None:
     """Read the rows of files or of a folder, and fit them; a folder in chunks with --fast."""
     from wri.datasets.parquet_folders import Folder, files_in_memory, find_files, scan_folder
@@ -129,29 +122,18 @@ def _fit_files(
 
     path = files[0] if len(files) == 1 and files[0].is_dir() else None
     if path is None or not options.fast:
-        paths = files if path is None else files_in_memory(path, read["memory"])
-        fit_rows(read_rows(paths, **read), fit=fit_table)
+        paths = files if path is None else files_in_memory(path, text["memory"])
+        fit_rows(read_rows(paths, **columns, **text), fit=fit_table)
         return
-    if read["environment"] is None or read["blocks"] is not None:
+    if columns["environment"] is None or text["blocks"] is not None:
         raise InputError("a folder with --fast needs --env, and allows no --blocks")
-    columns = {name: read[name] for name in ("target", "environment", "task", "leave_out")}
     check_folder_options(options)
     with open_runner(options.backend) as runner:
         folder = Folder(path, find_files(path), runner, print_note)
         print_note(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
-        with make_progress() as bar:
-            step = partial(update, bar, bar.add_task("reading", total=None))
-            rows = scan_folder(folder, progress=step, **columns)
+        with ProgressBar("reading") as bar:
+            rows = scan_folder(folder, progress=bar.step, **columns)
         fit_rows(rows, fit=partial(fit_folder, folder=folder))
-
-
-def _check_folder(output: Path) -> None:
-    """Refuse a folder with other files; announce that a model in it will be replaced."""
-    from wri.cli.writing import check_model_output
-
-    check_model_output(output)
-    if output.exists() and any(output.iterdir()):
-        print_note(f"{output} holds a model; it is replaced when this fit is done")
 
 
 def command_line() -> str:
@@ -197,12 +179,11 @@ def _fit_rows(
     schema = find_schema(rows, kinds)
     if not as_json:
         show_rows(rows, schema)
-    with make_progress() as bar:
-        task = bar.add_task("fitting", total=None)
-        fitted = fit(rows, options, schema=schema, progress=partial(update, bar, task))
-        describe(bar, task, "diagnosis")
+    with ProgressBar("fitting") as bar:
+        fitted = fit(rows, options, schema=schema, progress=bar.step)
+        bar.describe("diagnosis")
         answers, sampled = _diagnose(fitted)
-        describe(bar, task, "report")
+        bar.describe("report")
         files = {each.described: each.sha256 for each in rows.files}
         page = build_fit_page(fitted, files, command_line(), answers, sampled=sampled)
         attach_summary(fitted)
@@ -214,17 +195,17 @@ def show_rows(rows: "TableRows", schema: Any) -> None:
     """Print what was read, so that a wrong guess is seen before the training."""
     import numpy as np
 
+    from wri.diagnosis.inputs import listed
+
     for each in rows.files[:MOST_FILES]:
         echo(each.described)
     if len(rows.files) > MOST_FILES:
         echo(f"and {len(rows.files) - MOST_FILES} more files")
-    sizes = rows.environments
-    shown = ", ".join(f"{name} {n:,}" for name, n in list(sizes.items())[:12])
-    more = f" and {len(sizes) - 12} more" if len(sizes) > 12 else ""
-    echo(f"{len(sizes)} sites in {rows.environment!r}: {shown}{more}")
+    sites = [f"{name} {n:,}" for name, n in rows.environments.items()]
+    echo(f"{len(sites)} sites in {rows.environment!r}: {listed(tuple(sites), 12)}")
     if rows.classes:
-        classes = np.unique(rows.y)
-        names = ", ".join(map(str, classes[:8])) + (" …" if len(classes) > 8 else "")
+        classes = tuple(map(str, np.unique(rows.y)))
+        names = listed(classes, 8)
         echo(f"target {rows.target!r}: {len(classes)} classes ({names}), so this is classification")
     else:
         echo(f"target {rows.target!r}: a number, so this is regression")
@@ -270,17 +251,22 @@ def finish(
 
 def fit_document(fit: "TableFit") -> dict[str, Any]:
     """Return a fit for JSON: `verdict`, `futures`, `kept`, `held_out` and more."""
-    from wri.evaluation.verdict import verdict_document
+    from wri.evaluation.changes import flagged_document
 
-    held, kept = fit.held_out, fit.kept
+    held, kept, verdict = fit.held_out, fit.kept, fit.verdict
     new = None if held is None else held.new_site(kept.name)
+    words = ("answer", "question", "sentence", "kept", "advice", "untried")
     return {
-        **verdict_document(fit.verdict, held),
+        "verdict": {
+            **{name: getattr(verdict, name) for name in words},
+            "flagged": flagged_document(verdict.changes),
+        },
+        "futures": {} if held is None else held.mean_losses(),
         "kept": {
             "model": kept.name,
             "algorithm": kept.algorithm,
             "penalty_weight": fit.estimator.hyper_.get("penalty_weight"),
-            "why": fit.verdict.kept,
+            "why": verdict.kept,
         },
         "held_out": [] if held is None else [each.as_dict() for each in held.scores],
         "new_site": None
@@ -305,7 +291,7 @@ def show_verdict(fitted: "TableFit") -> None:
     if held is not None:
         echo("")
         heads, lines = future_table(fitted)
-        show_plain_table(heads, lines, wide=bool(held.columns))
+        show_table(heads, lines, wide=bool(held.columns))
     echo("")
     for text in filter(None, (*verdict.advice, verdict.kept, verdict.untried)):
         echo_wrapped(text)
@@ -319,11 +305,9 @@ def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_jso
 
     if len(files) != 1:
         raise InputError(f"--images takes one folder ROOT/SITE/CLASS/*.jpg, not {len(files)} paths")
-    with make_progress() as bar:
-        task = bar.add_task("features", total=None)
-        step, status = partial(update, bar, task), partial(describe, bar, task)
-        found = fit_pictures(files[0], options, progress=step, status=status)
-        describe(bar, task, "report")
+    with ProgressBar("features") as bar:
+        found = fit_pictures(files[0], options, progress=bar.step, status=bar.describe)
+        bar.describe("report")
         read = {f"{files[0]}: {len(found.folder):,} pictures": found.backbone}
         page = build_fit_page(found.fit, read, command_line(), {}, more=picture_sections(found))
         report = write_model(found.model, page, output)

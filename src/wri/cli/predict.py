@@ -8,20 +8,16 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-
-from wri.cli import fit_options as options
+from wri.cli import options
 from wri.cli.console import (
-    LoggedProgress,
+    ProgressBar,
     echo,
     echo_wrapped,
     ending_cleanly,
-    messages,
     print_note,
-    show_plain_table,
+    show_table,
 )
 from wri.cli.fit import command_line
-from wri.cli.options import MEMORY
 from wri.errors import InputError, listed, shorten
 
 if TYPE_CHECKING:
@@ -110,7 +106,7 @@ def _show_predictions(done: "PredictionSummary", output: Path, prefix: str) -> N
         alarm = "ALARM. " if verdict.alarms else ""
         echo_wrapped(f"{alarm}{verdict.question} {verdict.sentence}")
         echo("")
-        show_plain_table(*outcomes.table())
+        show_table(*outcomes.table())
         echo("")
         echo_wrapped(f"{outcomes.describe_guess()} {outcomes.describe_expected()}".strip())
     for found in done.unseen_counts:
@@ -141,7 +137,7 @@ def site(
     plot: options.Plot = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
-    memory: options.Memory = MEMORY,
+    memory: options.Memory = options.MEMORY,
     as_json: options.AsJson = False,
 ) -> None:
     """May the model be used at a site whose outcomes are not known yet?
@@ -200,7 +196,7 @@ def _show_site(answer: "SiteAnswer") -> None:
         echo_wrapped(text, "- ")
     for heads, lines in (loss_table(answer), row_table(answer)):
         echo("")
-        show_plain_table(heads, lines)
+        show_table(heads, lines)
     echo("")
     for text in (describe_nearest(answer), *(c.counted.sentence for c in answer.site.unseen[:6])):
         echo_wrapped(text)
@@ -227,8 +223,6 @@ def _print_ignored(names: tuple[str, ...]) -> None:
 
 
 def _load(folder: Path) -> Any:
-    if not folder.exists():
-        raise InputError(f"{shorten(folder)} does not exist; give the folder that wri fit wrote")
     from wri.estimators import load
     from wri.estimators.base import SavedInFolders
 
@@ -238,13 +232,8 @@ def _load(folder: Path) -> Any:
 @contextmanager
 def _bar(what: str) -> Iterator[Any]:
     """Show a progress bar, and warnings as lines after it."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with (
-        LoggedProgress(*columns, console=messages, transient=True) as bar,
-        warnings.catch_warnings(record=True) as caught,
-    ):
+    with ProgressBar(what) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        task = bar.add_task(what, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
+        yield lambda share: bar.step(share, 1.0)
     for text in dict.fromkeys(str(each.message) for each in caught):
         print_note(text)

@@ -30,7 +30,7 @@ from wri.evaluation.candidates import (
     FitCandidate,
     FitOptions,
 )
-from wri.evaluation.changes import ColumnChange, SiteWord, describe_changes, flagged_document
+from wri.evaluation.changes import ColumnChange, SiteWord, describe_changes
 from wri.evaluation.held_out import HeldOutScores
 from wri.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future
 from wri.number_text import write_number
@@ -246,22 +246,6 @@ def _describe_untried(held: HeldOutScores, options: FitOptions) -> str:
         return ""
     asked = ",".join(("linear", *REMEDIES))
     return f"Not tried, to save time: {' and '.join(missed)} (--predictors {asked})."
-
-
-def verdict_document(verdict: Verdict, held: HeldOutScores | None) -> dict[str, Any]:
-    """Return verdict and futures for JSON."""
-    return {
-        "verdict": {
-            "answer": verdict.answer,
-            "question": verdict.question,
-            "sentence": verdict.sentence,
-            "kept": verdict.kept,
-            "advice": list(verdict.advice),
-            "untried": verdict.untried,
-            "flagged": flagged_document(verdict.changes),
-        },
-        "futures": {} if held is None else held.mean_losses(),
-    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,7 +125,9 @@ def load(
     """
     home = files.open_folder(folder)
     if not home.is_dir():
-        raise InputError(f"{home} is not a folder; give the one that save wrote")
+        raise InputError(
+            f"{home} does not exist or is not a folder; give one that wri fit or save wrote"
+        )
     if not os.path.lexists(home / RECORD):
         raise InputError(f"{home} is no saved model, it holds no {RECORD}; wri fit -o makes one")
     model = _load(home, files.read(home, RECORD, LARGEST["record"]))
