@@ -348,7 +348,7 @@ def test_a_table_that_would_not_fit_is_refused_before_it_is_read(wri, tmp_path):
     asked = ("--data", str(path), "--target", "y", "--env", "site", "--store", store)
     ended = wri("sweep", *asked, "--memory", "0.1")
     assert ended.returncode == 2
-    assert "needs about 0.13 GB to be read, but --memory allows 0.1" in ended.stderr
+    assert "needs about 0.13 GB, but --memory allows 0.1" in ended.stderr
     assert not (tmp_path / "s.db").exists()
 
 

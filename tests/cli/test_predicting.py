@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 import wri
-from helpers import forked
 from wri.cli import app
 from wri.cli.predicting import ModelColumns, predict_file
 from wri.datasets import table_chunks as chunks
@@ -321,14 +319,3 @@ def test_the_cost_of_columns_that_are_not_in_training_grows_with_their_number(tm
     model = SimpleNamespace(feature_names_in_=names, environment=None)
     assert ModelColumns.of(model, table).ignored == ()
     assert CountedName.compared < 20 * len(names)
-
-
-def test_the_next_output_removes_what_a_killed_command_left(folder, new, tmp_path, monkeypatch):
-    asked = ("predict", folder / "model", tmp_path / "new.csv", "-o", tmp_path / "o.csv")
-    with monkeypatch.context() as patch:
-        patch.setattr(pd.DataFrame, "to_csv", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-        with forked(lambda: run(*asked)) as said:
-            assert said == ""
-    assert len(os.listdir(tmp_path)) == 2  # new.csv, and what was left
-    assert run(*asked)[0] == 0
-    assert sorted(os.listdir(tmp_path)) == ["new.csv", "o.csv"]

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from wri.evaluation.changes import Answer
 
 MOST_SHOWN = 12  # lines of a table in the terminal
-HELP = """Show what changes between the sites, and what they have in common.
-
-Which columns' relation to the target changes, and at which sites does the sign flip? Do the sites
-overlap? With `--model`: does a prediction mean the same at all sites, and what would it cost if a
-relation broke? Give rows that the model was not trained on.
-
-Examples:
-
-`wri diagnose rows.csv --target sick --env hospital -o diagnosis/`
-
-`wri diagnose later.csv --target sick --env hospital --blocks patient --model model/`
-
-Exit codes: 0 done, 2 wrong input, 130 interrupted, 143 terminated.
-"""
 
 
 def diagnose(
@@ -58,7 +44,20 @@ def diagnose(
     memory: options.Memory = options.MEMORY,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show what changes between the sites and what they have in common."""
+    """Show what changes between the sites, and what they have in common.
+
+    Which columns' relation to the target changes, and at which sites does the sign flip? Do the
+    sites overlap? With `--model`: does a prediction mean the same at all sites, and what would it
+    cost if a relation broke? Give rows that the model was not trained on.
+
+    Examples:
+
+    `wri diagnose rows.csv --target sick --env hospital -o diagnosis/`
+
+    `wri diagnose later.csv --target sick --env hospital --blocks patient --model model/`
+
+    Exit codes: 0 done, 2 wrong input, 130 interrupted, 143 terminated.
+    """
     from wri.datasets.table_rows import read_rows
     from wri.evaluation.changes import diagnose_rows
     from wri.report.pages.diagnosis_page import next_step

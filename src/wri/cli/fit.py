@@ -31,25 +31,6 @@ MOST_COLUMNS = 30  # listed
 MOST_FILES = 12
 MOST_DIAGNOSED = 8_000  # rows that the report's diagnosis sees
 
-HELP = """Fit a model, and answer whether it will hold at a new site.
-
-Each site is held out in turn. WRI, ERM and simpler models are trained on the others and scored on
-it: as it is, and as if the columns whose relation to the target changes between sites told nothing
-or the opposite. The model with the least worst regret is kept, trained on all rows, and saved with
-a report. A folder of Parquet files may exceed the memory: with `--fast` it is summed in chunks.
-
-Examples:
-
-`wri fit rows.csv --target sick --env hospital -o model/`
-
-`wri fit site_*.csv --env-from-file --target sick --drop id,date --keep 'wri 3' -o model/`
-
-`wri fit parts/ --target y --env site --fast -o model/`
-
-Exit codes: 0 done, 2 wrong input (one sentence names the problem), 3 Ray was lost, 130 interrupted,
-143 terminated (the last three leave nothing half-written).
-"""
-
 
 def fit(
     files: options.Files,
@@ -77,7 +58,25 @@ def fit(
     backend: options.Backend = "local",
     as_json: options.AsJson = False,
 ) -> None:
-    """Fit a model, and answer whether it will hold at a new site."""
+    """Fit a model, and answer whether it will hold at a new site.
+
+    Each site is held out in turn. WRI, ERM and simpler models are trained on the others and scored
+    on it: as it is, and as if the columns whose relation to the target changes between sites told
+    nothing or the opposite. The model with the least worst regret is kept, trained on all rows, and
+    saved with a report. A folder of Parquet files may exceed the memory: with `--fast` it is summed
+    in chunks.
+
+    Examples:
+
+    `wri fit rows.csv --target sick --env hospital -o model/`
+
+    `wri fit site_*.csv --env-from-file --target sick --drop id,date --keep 'wri 3' -o model/`
+
+    `wri fit parts/ --target y --env site --fast -o model/`
+
+    Exit codes: 0 done, 2 wrong input (one sentence names the problem), 3 Ray was lost, 130
+    interrupted, 143 terminated (the last three leave nothing half-written).
+    """
     from wri.cli.writing import check_model_output
     from wri.evaluation.candidates import DEFAULT, FitOptions
 

@@ -1,4 +1,14 @@
-"""The commands `wri reproduce NAME`, one per table or figure."""
+"""Reproduce a table or figure of the paper, with the paper's numbers beside ours.
+
+Examples:
+
+`wri reproduce figure1 --full -o results/`
+
+`wri reproduce all`
+
+Exit codes: 0 done (`all` lists what it has no data for), 2 wrong input or missing data, 3 Ray was
+lost, 130 interrupted, 143 terminated.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -26,22 +36,11 @@ if TYPE_CHECKING:
     from wri.paper.results.result import Result, ResultCell
 
 ALL = "all"
-HELP = """Reproduce a table or figure of the paper, with the paper's numbers beside ours.
-
-Examples:
-
-`wri reproduce figure1 --full -o results/`
-
-`wri reproduce all`
-
-Exit codes: 0 done (`all` lists what it has no data for), 2 wrong input or missing data, 3 Ray was
-lost, 130 interrupted, 143 terminated.
-"""
 
 
 def make_app() -> typer.Typer:
     """Make the group with one command per table and figure, and one for all."""
-    app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="markdown")
+    app = typer.Typer(help=__doc__, no_args_is_help=True, rich_markup_mode="markdown")
     for experiment, (outputs, options) in EXPERIMENTS.items():
         for output, about in outputs.items():
             app.command(output, help=about)(make_command(output, experiment, options))

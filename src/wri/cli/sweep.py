@@ -21,24 +21,6 @@ if TYPE_CHECKING:
 
 DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name not in ON_REQUEST)
 
-HELP = """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
-
-Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. Run the same
-command again to continue after an interruption; with more trials it adds to the store. With
-`--repair` it also trains runs with damaged records again.
-
-Examples:
-
-`wri sweep --datasets hospitals --algorithms erm wri --trials 3 --store sweep.db`
-
-`wri sweep --data rows.csv --target y --env site --draws 10 --store sweep.db --dry-run`
-
-`wri sweep --images photos/ --draws 10 --trials 5 --store sweep.db`
-
-Exit codes: 0 done, 2 wrong input, 3 Ray was lost, 130 interrupted, 143 terminated (the last three
-keep finished runs).
-"""
-
 
 def sweep(
     store: options.StoreFile,
@@ -73,9 +55,25 @@ def sweep(
     repair: options.Repair = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train algorithms × held-out environments × draws × trials, and keep every checkpoint."""
+    """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
+
+    Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. Run the
+    same command again to continue after an interruption; with more trials it adds to the store.
+    With `--repair` it also trains runs with damaged records again.
+
+    Examples:
+
+    `wri sweep --datasets hospitals --algorithms erm wri --trials 3 --store sweep.db`
+
+    `wri sweep --data rows.csv --target y --env site --draws 10 --store sweep.db --dry-run`
+
+    `wri sweep --images photos/ --draws 10 --trials 5 --store sweep.db`
+
+    Exit codes: 0 done, 2 wrong input, 3 Ray was lost, 130 interrupted, 143 terminated (the last
+    three keep finished runs).
+    """
     from wri.objectives.plugins import load_plugin
-    from wri.sweep import Sweep, SweepSpec, open_backend
+    from wri.sweep import Store, Sweep, SweepSpec, forecast, open_backend
 
     for each in plugin or ():
         load_plugin(each)
@@ -102,7 +100,9 @@ def sweep(
     rows += _load_images(images, backbone, feature_layer)
     planned = Sweep(spec, rows, _memory_left(memory, used.overhead(rows)))
     if dry_run:
-        _forecast(planned, store, as_json)
+        with Store(store) if store.exists() else nullcontext() as held:
+            found = forecast(planned, held)
+        echo(json.dumps(asdict(found)) if as_json else str(found))
     else:
         _train(planned, store, used, chosen, measure, repair, as_json)
 
@@ -116,13 +116,15 @@ def _load_tables(
     memory: float,
 ) -> "list[SweepData]":
     """Return built-in tables and one from a file, whose columns are given as for `load_data`."""
+    from wri.datasets.table_files import check_memory
     from wri.sweep import load_data
     from wri.sweep.data import with_layer
 
     listed = columns["leave_out"] or columns["categories"]
     if images is not None and not (names or path or listed):
         return []
-    _check_size(path, memory)
+    if path is not None:
+        check_memory([path], memory)
     tables = load_data(names or [], path, **columns)
     return [with_layer(each, _read_layer(widths)) for each in tables]
 
@@ -150,18 +152,6 @@ def _read_layer(text: str | None) -> "FeatureLayer | None":
     return FeatureLayer(widths) if widths else None
 
 
-def _check_size(path: Path | None, gigabytes: float) -> None:
-    """Refuse a table that would not fit in memory, before it is read."""
-    from wri.datasets.table_files import reading_bytes
-
-    needed = 0.0 if path is None else reading_bytes(path)
-    if needed > gigabytes * 1e9:
-        raise InputError(
-            f"{shorten(path)} needs about {write_number(needed / 1e9, 2)} GB to be read, but "
-            f"--memory allows {gigabytes:g}; raise it, or leave rows or columns out"
-        )
-
-
 def _memory_left(gigabytes: float, overhead: float) -> float:
     """Return the bytes left for training beside this process and the back end."""
     from wri.sweep.forecast import LIBRARIES
@@ -175,14 +165,6 @@ def _memory_left(gigabytes: float, overhead: float) -> float:
             + (" in all workers; OMP_NUM_THREADS=1 starts only one" if overhead else "")
         )
     return gigabytes * 1e9 - taken
-
-
-def _forecast(planned: "Sweep", store: Path, as_json: bool) -> None:
-    from wri.sweep import Store, forecast
-
-    with Store(store) if store.exists() else nullcontext() as held:
-        found = forecast(planned, held)
-    echo(json.dumps(asdict(found)) if as_json else str(found))
 
 
 def _train(

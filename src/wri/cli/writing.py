@@ -1,10 +1,10 @@
 """Files of predictions and folders of models, written whole or not at all."""
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from wri.datasets.table_chunks import TableFile
 from wri.errors import InputError, shorten
 from wri.report.blocks import Page
 from wri.report.page import render_page
-from wri.saving.folder import REPORT, check_target, open_stage
+from wri.saving.folder import REPORT, check_target
 
 WriteRows = Callable[[pd.DataFrame], None]
 
@@ -63,6 +63,13 @@ def _open_parquet(path: Path, table: TableFile | None) -> Iterator[WriteRows]:
 
 
 @contextmanager
+def _open_stage(target: Path) -> Iterator[Path]:
+    """Yield a path in a hidden folder beside the target, which is removed at the end."""
+    with TemporaryDirectory(prefix=f".{target.name}-"[:60], dir=target.parent) as folder:
+        yield Path(folder) / "part"
+
+
+@contextmanager
 def writer_for(output: Path, table: TableFile | None = None) -> Iterator[WriteRows]:
     """Yield a function that writes rows; the file appears when it is complete, or not at all.
 
@@ -71,10 +78,10 @@ def writer_for(output: Path, table: TableFile | None = None) -> Iterator[WriteRo
     check_output(output, table)
     open_part = _open_parquet if output.suffix.lower() == ".parquet" else _open_text
     try:
-        with open_stage(output) as aside:
-            with open_part(aside / "part", table) as write:
+        with _open_stage(output) as part:
+            with open_part(part, table) as write:
                 yield write
-            os.replace(aside / "part", output)
+            os.replace(part, output)
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
@@ -106,7 +113,7 @@ def check_model_output(folder: Path) -> None:
     target = folder.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     check_target(target)
-    with tempfile.TemporaryFile(dir=target if target.exists() else target.parent):
+    with TemporaryFile(dir=target if target.exists() else target.parent):
         pass
     if target.exists() and any(target.iterdir()):
         print_note(f"{folder} holds a model; it is replaced when this fit is done")
@@ -116,8 +123,7 @@ def write_model(model: Any, page: Page, folder: Path) -> Path:
     """Write a model and its report, completely or not at all; return the report's path."""
     target = folder.resolve()
     data = render_page(page).encode("utf-8", errors="replace")
-    with open_stage(target) as aside:
-        stage = aside / "model"
+    with _open_stage(target) as stage:
         model.save(stage)
         (stage / REPORT).write_bytes(data)
         if target.exists() and any(target.iterdir()):

@@ -7,25 +7,17 @@ by the next save.
 
 Links are not followed, sizes are checked before contents are read, and a header that announces more
 bytes than the file has is refused.
-
-Other outputs are made in a hidden folder, a stage, before they get their names. A process holds a
-lock in its stage for as long as it lives. So the next process with the same target can tell the
-stages of killed processes from those of living ones, and removes them.
 """
 
 import hashlib
 import json
 import os
 import re
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from wri.errors import InputError, shorten
 
@@ -36,8 +28,6 @@ LARGEST_HEADER = 1 << 20
 PART = ".part"  # ends the name of a file that is being written
 REPORT = "report.html"  # of the fit, beside the model
 OURS = re.compile(r"(model\.json|model(-[0-9a-f]{16})?\.safetensors|report\.html)(\.part)?")
-LOCK = "wri.lock"
-RANDOM = "[a-z0-9_]{8}"  # what `mkdtemp` adds to a name
 
 
 def tensors_name(sha256: str) -> str:
@@ -184,46 +174,3 @@ def check_target(target: Path) -> None:
     if foreign:
         what = f"{target} holds {foreign[0]}, which is not part of a saved model"
         raise InputError(f"{what}; nothing was changed: give another folder or an empty one")
-
-
-@contextmanager
-def open_stage(target: Path) -> Iterator[Path]:
-    """Yield an empty folder beside the target, which is removed at the end."""
-    prefix = f".{target.name}-"[:60]
-    _remove_left(target.parent, prefix)
-    folder, lock = _make_locked(target.parent, prefix)
-    try:
-        contents = folder / "contents"
-        contents.mkdir()
-        yield contents
-    finally:
-        lock.release()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _make_locked(parent: Path, prefix: str) -> tuple[Path, FileLock]:
-    """Make a folder and lock it; again, if another process took it for one that was left."""
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        lock = _lock_in(folder)
-        with suppress(Timeout, FileNotFoundError):
-            lock.acquire()
-            return folder, lock
-
-
-def _remove_left(parent: Path, prefix: str) -> None:
-    """Remove folders that nobody holds locked; other people's have no lock in them."""
-    for name in os.listdir(parent):
-        folder = parent / name
-        if not re.fullmatch(re.escape(prefix) + RANDOM, name) or folder.is_symlink():
-            continue
-        with suppress(OSError):
-            if not (folder / LOCK).exists():
-                folder.rmdir()  # refused by the system unless it is empty
-                continue
-            with suppress(Timeout), _lock_in(folder):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _lock_in(folder: Path) -> FileLock:
-    return FileLock(folder / LOCK, timeout=0, thread_local=False)
