@@ -58,24 +58,23 @@ def predict(
     from wri.cli.predicting import predict_file, predict_pictures
     from wri.cli.writing import check_output
     from wri.datasets.table_chunks import open_table
+    from wri.estimators.pictures import PictureClassifier
 
     with ending_cleanly():
         check_output(output)
         loaded = _load(model)
+        more: dict[str, Any] = {"target": target, "prefix": prefix}
         if rows.is_dir():
             _check_pictures(loaded, model, rows, target)
-            from wri.estimators.pictures import PictureClassifier
-
             with _bar("predicting") as progress:
                 classifier = PictureClassifier.load(model)
-                done = predict_pictures(classifier, rows, output, target, prefix, progress)
+                done = predict_pictures(classifier, rows, output, **more, progress=progress)
         else:
             _check_tables(loaded, model, "give a folder of pictures, not a file")
             table = open_table(rows, delimiter, encoding)
             kept = None if keep is None else [] if keep == "none" else keep.split(",")
-            columns: dict[str, Any] = {"keep": kept, "target": target, "prefix": prefix}
             with _bar("predicting") as progress:
-                done = predict_file(loaded, table, output, **columns, progress=progress)
+                done = predict_file(loaded, table, output, keep=kept, **more, progress=progress)
     if as_json:
         echo(json.dumps({"output": str(output), **done.as_dict()}))
     else:
@@ -176,9 +175,9 @@ def site(
     if plot is not None:
         draw_site(found, plot)
     if as_json:
-        written = {"plot": plot and str(plot), "page": page and str(page)}
-        ignored = {"ignored_columns": list(columns.ignored), "next": ahead}
-        echo(json.dumps({**site_document(answer), **ignored, **written}))
+        written = {"next": ahead, "plot": plot and str(plot), "page": page and str(page)}
+        ignored = list(columns.ignored)
+        echo(json.dumps({**site_document(answer), "ignored_columns": ignored, **written}))
         return
     _print_ignored(columns.ignored)
     _show_site(answer)

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.table import Table
 from typer.core import TyperGroup
 
 from wri.cli import options
-from wri.cli.console import ProgressBar, console, echo, print_note
+from wri.cli.console import ProgressBar, echo, print_note, show_table
 from wri.cli.options import DOMAINBED_SELECTIONS, NEED_PAIRS, SELECTIONS
 from wri.errors import InputError, check_option
 from wri.number_text import write_number
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
 
 SHOW = "show"  # hidden: any other first word is a store or an option
 SHOWN_FOLDERS = 3
+CHOICE_HEADS = (
+    *("held out", "trial", "draw", "step", "chosen by", "held-out value"),
+    "differs from the preset",
+)
 
 
 class ResultsGroup(TyperGroup):
@@ -89,10 +92,7 @@ def results(
     if fit is not None:
         _fit(infos, models, fit, data, seed)
     choices = [_choice_rows(runs, infos.values(), model) for model in models]
-    if as_json:
-        _print_best_json(models, choices, fit)
-    else:
-        _show_best(models, choices, fit)
+    _show_best(models, choices, fit, as_json)
 
 
 def _show_tables(tables: "list[SelectionTable]", form: str, as_json: bool, **more: Any) -> None:
@@ -186,19 +186,6 @@ def _before_encoding(
     return make_pipeline(*steps, estimator), SiteRows(rows.X, rows.y, rows.groups)
 
 
-def _print_best_json(
-    models: "Sequence[BestModel]", choices: Sequence[list[dict[str, Any]]], folder: Path | None
-) -> None:
-    from wri.estimators.network import python_line
-
-    best = []
-    for each in models:
-        line = python_line(each.model, _kind(each))
-        best.append({**vars(each), "model": each.model.differences(), "python": line})
-    rows = [row for each in choices for row in each]
-    echo(json.dumps({"best": best, "choices": rows, "saved": folder and str(folder)}))
-
-
 def _choice_rows(
     outcomes: "Sequence[Outcome]", infos: "Collection[DatasetInfo]", model: "BestModel"
 ) -> list[dict[str, Any]]:
@@ -212,23 +199,31 @@ def _choice_rows(
 
 
 def _show_best(
-    models: "Sequence[BestModel]", choices: Sequence[list[dict[str, Any]]], folder: Path | None
+    models: "Sequence[BestModel]",
+    choices: Sequence[list[dict[str, Any]]],
+    folder: Path | None,
+    as_json: bool,
 ) -> None:
     from wri.estimators.network import python_line
 
-    for model, rows in zip(models, choices, strict=True):
-        label = f"{model.algorithm} on {model.dataset}, {model.selection}, {model.measure}"
-        shown = Table(title=label, title_justify="left")
-        for column in ("held out", "trial", "draw", "step", "chosen by", "held-out value"):
-            shown.add_column(column, justify="right" if column != "held out" else "left")
-        shown.add_column("differs from the preset")
-        for row in rows:
-            for choice in row["choices"]:
-                shown.add_row(row["environment"], *_choice_cells(choice))
-        console.print(shown)
+    lines = [python_line(each.model, _kind(each)) for each in models]
+    if as_json:
+        best = [
+            {**vars(each), "model": each.model.differences(), "python": line}
+            for each, line in zip(models, lines, strict=True)
+        ]
+        rows = [row for each in choices for row in each]
+        echo(json.dumps({"best": best, "choices": rows, "saved": folder and str(folder)}))
+        return
+    for model, rows, line in zip(models, choices, lines, strict=True):
+        echo(f"{model.algorithm} on {model.dataset}, {model.selection}, {model.measure}")
+        cells = [
+            [row["environment"], *_choice_cells(each)] for row in rows for each in row["choices"]
+        ]
+        show_table(CHOICE_HEADS, cells)
         echo(
             f"best on average: draw {model.draw}, step {model.step}, {model.measure} "
-            f"{write_number(model.value, 4)}\n{python_line(model.model, _kind(model))}"
+            f"{write_number(model.value, 4)}\n{line}"
         )
     if folder is not None:
         echo(f"trained on all environments and saved in {folder}")
