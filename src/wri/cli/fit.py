@@ -3,7 +3,8 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS = 30  # listed
 MOST_FILES = 12
+FitToWrite = tuple["TableFit", Any, Any, dict[str, Any]]  # with model, page and JSON
 MOST_DIAGNOSED = 8_000  # rows that the report's diagnosis sees
 
 
@@ -77,7 +79,7 @@ def fit(
     Exit codes: 0 done, 2 wrong input (one sentence names the problem), 3 Ray was lost, 130
     interrupted, 143 terminated (the last three leave nothing half-written).
     """
-    from wri.cli.writing import check_model_output
+    from wri.cli.writing import check_model_output, write_model
     from wri.evaluation.candidates import DEFAULT, FitOptions
 
     asked = FitOptions(
@@ -95,24 +97,30 @@ def fit(
     check_model_output(output)
     with ending_cleanly():
         if images:
-            _fit_pictures(files, output, asked, as_json)
-            return
-        target = check_columns(target, env, env_from_file)
-        read = {"target": target, "environment": env, "task": task, "leave_out": drop or ()}
-        text = {"delimiter": delimiter, "encoding": encoding, "memory": memory, "blocks": blocks}
-        kinds = kinds_of(number, category)
-        fit_rows = partial(_fit_rows, output=output, options=asked, kinds=kinds, as_json=as_json)
-        _fit_files(files, fit_rows, asked, read, text)
+            fitted, model, page, more = _fit_pictures(files, asked)
+        else:
+            target = check_columns(target, env, env_from_file)
+            columns = {"target": target, "environment": env, "task": task, "leave_out": drop or ()}
+            read = {"delimiter": delimiter, "encoding": encoding, "memory": memory}
+            kinds = kinds_of(number, category)
+            read_all = partial(_read_all, files, asked, columns, {**read, "blocks": blocks})
+            fitted, model, page, more = _fit_rows(read_all, asked, kinds, as_json)
+        report = write_model(model, page, output)
+    if as_json:
+        written = {"model": str(output), "report": str(report), **more}
+        echo(json.dumps({**fit_document(fitted), **written}))
+        return
+    _show_verdict(fitted)
+    command = f"{'predict' if images else 'site'} {shlex.quote(str(output))}"
+    new = "new-pictures/" if images else "new.csv"
+    echo(f"Next: wri {command} {new} (before deployment), open {report}")
 
 
-def _fit_files(
-    files: list[Path],
-    fit_rows: Callable[..., None],
-    options: "FitOptions",
-    columns: dict[str, Any],
-    text: dict[str, Any],
-) -> None:
-    """Read the rows of files or of a folder, and fit them; a folder in chunks with --fast."""
+@contextmanager
+def _read_all(
+    files: list[Path], options: "FitOptions", columns: dict[str, Any], read: dict[str, Any]
+) -> "Iterator[tuple[TableRows, Callable[..., TableFit]]]":
+    """Yield the rows of files or of a folder, and what fits them; in chunks with --fast."""
     from wri.datasets.parquet_folders import Folder, files_in_memory, find_files, scan_folder
     from wri.datasets.table_rows import read_rows
     from wri.evaluation.fitting import fit_table
@@ -121,10 +129,10 @@ def _fit_files(
 
     path = files[0] if len(files) == 1 and files[0].is_dir() else None
     if path is None or not options.fast:
-        paths = files if path is None else files_in_memory(path, text["memory"])
-        fit_rows(read_rows(paths, **columns, **text), fit=fit_table)
+        paths = files if path is None else files_in_memory(path, read["memory"])
+        yield read_rows(paths, **columns, **read), fit_table
         return
-    if columns["environment"] is None or text["blocks"] is not None:
+    if columns["environment"] is None or read["blocks"] is not None:
         raise InputError("a folder with --fast needs --env, and allows no --blocks")
     check_folder_options(options)
     with open_runner(options.backend) as runner:
@@ -132,7 +140,7 @@ def _fit_files(
         print_note(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
         with ProgressBar("reading") as bar:
             rows = scan_folder(folder, progress=bar.step, **columns)
-        fit_rows(rows, fit=partial(fit_folder, folder=folder))
+        yield rows, partial(fit_folder, folder=folder)
 
 
 def command_line() -> str:
@@ -162,35 +170,28 @@ def kinds_of(number: list[str] | None, category: list[str] | None) -> dict[str, 
 
 
 def _fit_rows(
-    rows: "TableRows",
-    *,
-    output: Path,
-    options: "FitOptions",
-    kinds: dict[str, str],
-    as_json: bool,
-    fit: "Callable[..., TableFit]",
-) -> None:
-    from wri.cli.writing import write_model
+    read_all: Callable[[], Any], options: "FitOptions", kinds: dict[str, str], as_json: bool
+) -> FitToWrite:
     from wri.evaluation.fitting import find_schema
     from wri.evaluation.verdict import attach_summary
     from wri.report.pages.fit_page import build_fit_page
 
-    schema = find_schema(rows, kinds)
-    if not as_json:
-        show_rows(rows, schema)
-    with ProgressBar("fitting") as bar:
-        fitted = fit(rows, options, schema=schema, progress=bar.step)
-        bar.describe("diagnosis")
-        answers, sampled = _diagnose(fitted)
-        bar.describe("report")
-        files = {each.described: each.sha256 for each in rows.files}
-        page = build_fit_page(fitted, files, command_line(), answers, sampled=sampled)
-        attach_summary(fitted)
-        report = write_model(fitted.model, page, output)
-    finish(fitted, output, report, as_json, {"files": [asdict(each) for each in rows.files]})
+    with read_all() as (rows, fit):
+        schema = find_schema(rows, kinds)
+        if not as_json:
+            _show_rows(rows, schema)
+        with ProgressBar("fitting") as bar:
+            fitted = fit(rows, options, schema=schema, progress=bar.step)
+            bar.describe("diagnosis")
+            answers, sampled = _diagnose(fitted)
+            bar.describe("report")
+            files = {each.described: each.sha256 for each in rows.files}
+            page = build_fit_page(fitted, files, command_line(), answers, sampled=sampled)
+    attach_summary(fitted)
+    return fitted, fitted.model, page, {"files": [asdict(each) for each in rows.files]}
 
 
-def show_rows(rows: "TableRows", schema: Any) -> None:
+def _show_rows(rows: "TableRows", schema: Any) -> None:
     """Print what was read, so that a wrong guess is seen before the training."""
     import numpy as np
 
@@ -232,22 +233,6 @@ def _diagnose(fitted: "TableFit") -> "tuple[dict[str, Answer], int | None]":
     return answers, len(seen.y) if len(seen.y) < len(every.y) else None
 
 
-def finish(
-    fitted: "TableFit", output: Path, report: Path, as_json: bool, more: dict[str, Any]
-) -> None:
-    """Print the results and the paths."""
-    if as_json:
-        written = {"model": str(output), "report": str(report), **more}
-        echo(json.dumps({**fit_document(fitted), **written}))
-        return
-    show_verdict(fitted)
-    for text in fitted.warnings:
-        print_note(f"warning: {text}")
-    command = "predict {} new-pictures/" if "broken" in more else "site {} new.csv"
-    command = command.format(shlex.quote(str(output)))
-    echo(f"Next: wri {command} (before deployment), open {report}")
-
-
 def fit_document(fit: "TableFit") -> dict[str, Any]:
     """Return a fit for JSON: `verdict`, `futures`, `kept`, `held_out` and more."""
     from wri.evaluation.changes import flagged_document
@@ -280,8 +265,8 @@ def fit_document(fit: "TableFit") -> dict[str, Any]:
     }
 
 
-def show_verdict(fitted: "TableFit") -> None:
-    """Print the verdict, the table of models against futures, and the kept model."""
+def _show_verdict(fitted: "TableFit") -> None:
+    """Print the verdict, the table of models against futures, the kept model and warnings."""
     from wri.report.pages.fit_page import future_table
 
     verdict, held = fitted.verdict, fitted.held_out
@@ -289,15 +274,15 @@ def show_verdict(fitted: "TableFit") -> None:
     echo_wrapped(f"{verdict.question} {verdict.sentence}")
     if held is not None:
         echo("")
-        heads, lines = future_table(fitted)
-        show_table(heads, lines, wide=bool(held.columns))
+        show_table(*future_table(fitted), wide=bool(held.columns))
     echo("")
     for text in filter(None, (*verdict.advice, verdict.kept, verdict.untried)):
         echo_wrapped(text)
+    for text in fitted.warnings:
+        print_note(f"warning: {text}")
 
 
-def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_json: bool) -> None:
-    from wri.cli.writing import write_model
+def _fit_pictures(files: list[Path], options: "FitOptions") -> FitToWrite:
     from wri.evaluation.folder_fit import fit_pictures
     from wri.report.pages.fit_card import picture_sections
     from wri.report.pages.fit_page import build_fit_page
@@ -309,6 +294,5 @@ def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_jso
         bar.describe("report")
         read = {f"{files[0]}: {len(found.folder):,} pictures": found.backbone}
         page = build_fit_page(found.fit, read, command_line(), {}, more=picture_sections(found))
-        report = write_model(found.model, page, output)
     broken = {str(path): reason for path, reason in found.broken.items()}
-    finish(found.fit, output, report, as_json, {"broken": broken})
+    return found.fit, found.model, page, {"broken": broken}
