@@ -24,53 +24,41 @@ ON_REQUEST = (*NEED_PAIRS, "invariance")  # selections that a sweep supports onl
 DOMAINBED_SELECTIONS = ("training-domain", "leave-one-out", "oracle")  # in DomainBed's order
 MEMORY = 4.0  # GB, the default of every command
 
-OPTION = typer.Option
+OPTION, ARGUMENT = typer.Option, typer.Argument
 ROWS = partial(typer.Option, rich_help_panel="Rows and columns")
 MODEL = partial(typer.Option, rich_help_panel="Model")
 TEXT = partial(typer.Option, rich_help_panel="Text files")
 RUN = partial(typer.Option, rich_help_panel="Running")
 
+Columns = list[str] | None
+
 # rows and columns
 Files = Annotated[
     list[Path],
-    typer.Argument(
-        help="CSV, Parquet or .npz files, or one folder of Parquet files; with --images one folder "
-        "of pictures."
-    ),
+    ARGUMENT(help="CSV, Parquet or .npz files, or one folder: of Parquet files, or of pictures."),
 ]
 Target = Annotated[str | None, ROWS(help="Column to be predicted.")]
 Env = Annotated[str | None, ROWS(help="Column of the site of each row: hospital, station, year.")]
 EnvFromFile = Annotated[bool, ROWS("--env-from-file", help="Each file is one site.")]
-Number = Annotated[list[str] | None, ROWS(help="Columns of numbers, separated by commas.")]
-Category = Annotated[list[str] | None, ROWS(help="Columns of categories, such as codes.")]
-Drop = Annotated[list[str] | None, ROWS(help="Columns to leave out: ids, dates, free text.")]
-TaskName = Annotated[
-    Literal["classes", "numbers"] | None, ROWS(help="Kind of the target; detected by default.")
-]
+Number = Annotated[Columns, ROWS(help="Columns of numbers, separated by commas.")]
+Category = Annotated[Columns, ROWS(help="Columns of categories, such as codes.")]
+Drop = Annotated[Columns, ROWS(help="Columns to leave out: ids, dates, free text.")]
+Task = Literal["classes", "numbers"]
+TaskName = Annotated[Task | None, ROWS(help="Kind of the target; detected by default.")]
 Blocks = Annotated[
-    str | None,
-    ROWS(help="Column whose equal cells mark rows that depend on each other: week, patient."),
+    str | None, ROWS(help="Column with equal cells for dependent rows: week, patient.")
 ]
-Images = Annotated[
-    bool, ROWS("--images", help="A folder ROOT/SITE/CLASS/*.jpg or *.png in place of files.")
-]
-NewRows = Annotated[
-    Path, typer.Argument(help="CSV or Parquet file; for models of pictures, a folder of pictures.")
-]
+Images = Annotated[bool, ROWS("--images", help="One folder ROOT/SITE/CLASS/*.jpg or *.png.")]
+NewRows = Annotated[Path, ARGUMENT(help="CSV or Parquet file, or a folder of pictures.")]
 KeptColumns = Annotated[
     str | None, ROWS(help="Input columns to keep, such as id,ward, or none; all by default.")
 ]
 Outcomes = Annotated[
-    str | None,
-    ROWS(help="Column of outcomes, to measure the model; for pictures in class folders: class."),
+    str | None, ROWS(help="Column of outcomes; for pictures in class folders: class.")
 ]
 Prefix = Annotated[str, ROWS(help="Prefix of the names of the added columns.")]
-Delimiter = Annotated[
-    str | None, TEXT(help="Delimiter of cells: one character, or tab; detected by default.")
-]
-Encoding = Annotated[
-    str | None, TEXT(help="Encoding, such as utf-8, cp1252, utf-16; detected by default.")
-]
+Delimiter = Annotated[str | None, TEXT(help="One character, or tab; detected by default.")]
+Encoding = Annotated[str | None, TEXT(help="Such as utf-8 or cp1252; detected by default.")]
 
 # the model of `wri fit`
 Algorithms = Annotated[
@@ -90,54 +78,40 @@ Keep = Annotated[
 ]
 Predictors = Annotated[
     list[str] | None,
-    MODEL(
-        help="Predictors to try with ERM, out of linear, network, trees; by default those that "
-        "take less than about 20 s."
-    ),
+    MODEL(help="Predictors to try with ERM: linear, network, trees; by default the fast ones."),
 ]
 Fast = Annotated[bool, MODEL("--fast", help="Hold no site out: fast, but the verdict is unknown.")]
-Hidden = Annotated[
-    str | None, MODEL(help="Widths of hidden layers, such as 32,16; 0 for a linear predictor.")
-]
+Hidden = Annotated[str | None, MODEL(help="Widths of hidden layers, such as 32,16; 0 for none.")]
 Steps = Annotated[
-    int | None,
-    MODEL(min=1, help="Training steps, 400 by default; rounds of trees, 300 by default."),
+    int | None, MODEL(min=1, help="Training steps (400 by default), or rounds of trees (300).")
 ]
-SavedModel = Annotated[Path, typer.Argument(help="Folder of a saved model.")]
+SavedModel = Annotated[Path, ARGUMENT(help="Folder of a saved model.")]
 ModelFolder = Annotated[
-    Path | None,
-    MODEL("--model", help="Folder of a model: add its gaps between sites and a stress test."),
+    Path | None, MODEL("--model", help="Saved model: add its gaps between sites and a stress test.")
 ]
 
 # running
 Output = Annotated[Path, RUN("-o", "--output", help="Folder for the model and report.html.")]
 PageFolder = Annotated[Path | None, RUN("-o", "--output", help="Folder for the page and plots.")]
-Predictions = Annotated[
-    Path, RUN("--output", "-o", help="A .csv or .parquet file; replaced when complete.")
-]
+Predictions = Annotated[Path, RUN("--output", "-o", help="A .csv or .parquet file to write.")]
 Level = Annotated[float, RUN(help="Level of the interval for the loss.")]
 Plot = Annotated[Path | None, RUN(help="Draw the typicality of the rows to a .png, .svg or .pdf.")]
 Memory = Annotated[float, RUN(min=0.01, help="Memory limit in GB.")]
 Seed = Annotated[int, RUN(min=0, help="Seed of all random draws.")]
 Device = Annotated[str, RUN(help="auto, cpu, cuda or cuda:1.")]
-Backend = Annotated[
-    Literal["local", "ray"], RUN(help="Train here, or in Ray's workers (local, or at RAY_ADDRESS).")
-]
+Runner = Literal["local", "ray"]
+Backend = Annotated[Runner, RUN(help="Train here, or in Ray's workers (local, or RAY_ADDRESS).")]
 AsJson = Annotated[bool, RUN("--json", help="Print one JSON document.")]
 
 # sweeps
 StoreFile = Annotated[Path, OPTION(help="File of the runs; created if it does not exist.")]
 Datasets = Annotated[list[str] | None, OPTION(help=f"Built-in data sets: {', '.join(DATASETS)}.")]
-DataFile = Annotated[Path | None, OPTION(help="A CSV, Parquet or .npz file instead of a built-in.")]
+DataFile = Annotated[Path | None, OPTION(help="A CSV, Parquet or .npz file of rows.")]
 PictureFolder = Annotated[
-    Path | None,
-    OPTION(help="A folder of pictures, DIR/DOMAIN/CLASS/*.jpg or *.png; domains are held out."),
+    Path | None, OPTION(help="A folder DIR/DOMAIN/CLASS/*.jpg or *.png; domains are held out.")
 ]
 BackboneName = Annotated[
-    str | None,
-    OPTION(
-        "--backbone", help="With --images: efficientnet-lite0 (the default), resnet18 or resnet50."
-    ),
+    str | None, OPTION("--backbone", help="efficientnet-lite0 (the default), resnet18 or resnet50.")
 ]
 FeatureWidths = Annotated[
     str | None,
@@ -149,90 +123,56 @@ FeatureWidths = Annotated[
 ]
 SweepAlgorithms = Annotated[
     list[str] | None,
-    OPTION(
-        help=f"Algorithms out of {', '.join(OBJECTIVES)}; by default those of the paper: "
-        f"{', '.join(PAPER)}."
-    ),
+    OPTION(help=f"Algorithms out of {', '.join(OBJECTIVES)}; by default {', '.join(PAPER)}."),
 ]
 Plugins = Annotated[
-    list[str] | None,
-    OPTION(help="Python file or module with objectives or densities of your own."),
+    list[str] | None, OPTION(help="Python file or module with your own objectives or densities.")
 ]
 Draws = Annotated[int, OPTION(help="Hyper-parameter draws; the first is the defaults.")]
 Trials = Annotated[int, OPTION(help="Repetitions with new seeds.")]
 FirstTrial = Annotated[int, OPTION(help="Number of the first repetition.")]
 RunSteps = Annotated[int | None, OPTION(help="Steps per run; the preset's by default.")]
 CheckpointEvery = Annotated[int, OPTION(help="Steps between checkpoints.")]
-TestEnvs = Annotated[
-    list[int] | None, OPTION(help="Environments to hold out, from 0; all by default.")
-]
-Selections = Annotated[
-    list[str] | None, OPTION(help=f"Selection methods: {', '.join(SELECTIONS)}.")
-]
+TestEnvs = Annotated[list[int] | None, OPTION(help="Environments to hold out, from 0.")]
+Selections = Annotated[list[str] | None, OPTION(help=f"Methods: {', '.join(SELECTIONS)}.")]
 PresetName = Annotated[
     str | None, OPTION(help=f"Defaults of the model: {', '.join(PRESETS)}. For tables: table.")
 ]
 Standardise = Annotated[
     bool | None,
-    OPTION(
-        "--standardise/--as-is",
-        help="Standardise columns with the training rows, or not. The preset decides by default.",
-    ),
+    OPTION("--standardise/--as-is", help="Standardise columns; the preset decides by default."),
 ]
 Set = Annotated[
-    list[str] | None,
-    OPTION("--set", help="Fix a hyper-parameter: name=value; @file.json for several."),
+    list[str] | None, OPTION("--set", help="Fix a hyper-parameter: name=value, or @file.json.")
 ]
 MeasureName = Annotated[
     str | None,
-    OPTION(
-        help=f"Measure by which runs are chosen and shown: {', '.join(MEASURES)}. By default the "
-        "first recorded one."
-    ),
+    OPTION(help=f"Choose and show by {', '.join(MEASURES)}; the first recorded by default."),
 ]
-Recorded = Annotated[
-    list[str] | None, OPTION(help="Measures to record; all that apply by default.")
-]
+Recorded = Annotated[list[str] | None, OPTION(help="Measures to record; all by default.")]
 DryRun = Annotated[bool, OPTION("--dry-run", help="Show the cost without training.")]
-Repair = Annotated[
-    bool, OPTION("--repair", help="Drop damaged runs from the store and train them again.")
-]
+Repair = Annotated[bool, OPTION("--repair", help="Drop damaged runs and train them again.")]
 
 # results of sweeps
-OldStore = Annotated[Path, typer.Argument(help="File that a sweep wrote.")]
+OldStore = Annotated[Path, ARGUMENT(help="File that a sweep wrote.")]
 Form = Annotated[Literal["text", "latex", "csv"], OPTION("--format", help="Format of the tables.")]
-Best = Annotated[
-    bool,
-    OPTION("--best", help="Show the chosen draw, step and hyper-parameters, and the Python line."),
-]
+Best = Annotated[bool, OPTION("--best", help="Show the chosen runs, and the best model in Python.")]
 FitFolder = Annotated[
     Path | None,
     OPTION("--fit", help="With --best: train the best model on all rows, save it here."),
 ]
-Algorithm = Annotated[
-    str | None, OPTION(help="With --best: one algorithm of the store instead of all.")
-]
-Dataset = Annotated[
-    str | None, OPTION(help="With --best: one data set of the store instead of all.")
-]
-MovedFile = Annotated[
-    Path | None, OPTION("--data", help="With --fit: present path of the file of rows.")
-]
+Algorithm = Annotated[str | None, OPTION(help="With --best: one algorithm of the store.")]
+Dataset = Annotated[str | None, OPTION(help="With --best: one data set of the store.")]
+MovedFile = Annotated[Path | None, OPTION("--data", help="With --fit: present path of the rows.")]
 ExportFolder = Annotated[
     Path, OPTION("--domainbed", help="Folder for DomainBed: a new one, or one of an export.")
 ]
 DatasetNames = Annotated[
-    list[str] | None,
-    OPTION("--name", help="OURS=THEIRS: DomainBed's name of a data set; can be repeated."),
+    list[str] | None, OPTION("--name", help="OURS=THEIRS: DomainBed's name of a data set.")
 ]
-SweepFolder = Annotated[Path, typer.Argument(help="Sweep folder of DomainBed.")]
+SweepFolder = Annotated[Path, ARGUMENT(help="Sweep folder of DomainBed.")]
 DomainBedSelections = Annotated[
     list[str] | None,
-    OPTION(
-        "--selection", help=f"Selection methods: {', '.join(DOMAINBED_SELECTIONS)}. All by default."
-    ),
+    OPTION("--selection", help=f"Methods: {', '.join(DOMAINBED_SELECTIONS)}. All by default."),
 ]
-OnlyDone = Annotated[
-    bool,
-    OPTION("--only-done", help="Leave out runs without the file `done`; DomainBed counts them."),
-]
+OnlyDone = Annotated[bool, OPTION("--only-done", help="Leave out runs without the file `done`.")]
