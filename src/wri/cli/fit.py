@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -97,23 +97,20 @@ def fit(
     check_model_output(output)
     with ending_cleanly():
         if images:
-            fitted, model, page, more = _fit_pictures(files, asked)
+            found = _fit_pictures(files, asked)
         else:
             target = check_columns(target, env, env_from_file)
             columns = {"target": target, "environment": env, "task": task, "leave_out": drop or ()}
-            read = {"delimiter": delimiter, "encoding": encoding, "memory": memory}
-            kinds = kinds_of(number, category)
-            read_all = partial(_read_all, files, asked, columns, {**read, "blocks": blocks})
-            fitted, model, page, more = _fit_rows(read_all, asked, kinds, as_json)
+            read = {"delimiter": delimiter, "encoding": encoding, "blocks": blocks}
+            rows = _read_all(files, asked, columns, read | {"memory": memory})
+            found = _fit_rows(rows, asked, kinds_of(number, category), as_json)
+        fitted, model, page, more = found
         report = write_model(model, page, output)
     if as_json:
-        written = {"model": str(output), "report": str(report), **more}
-        echo(json.dumps({**fit_document(fitted), **written}))
-        return
-    _show_verdict(fitted)
-    command = f"{'predict' if images else 'site'} {shlex.quote(str(output))}"
-    new = "new-pictures/" if images else "new.csv"
-    echo(f"Next: wri {command} {new} (before deployment), open {report}")
+        more |= {"model": str(output), "report": str(report)}
+        echo(json.dumps(_fit_document(fitted) | more))
+    else:
+        _show_verdict(fitted, shlex.quote(str(output)), report)
 
 
 @contextmanager
@@ -170,13 +167,13 @@ def kinds_of(number: list[str] | None, category: list[str] | None) -> dict[str, 
 
 
 def _fit_rows(
-    read_all: Callable[[], Any], options: "FitOptions", kinds: dict[str, str], as_json: bool
+    read: "AbstractContextManager[Any]", options: "FitOptions", kinds: dict[str, str], as_json: bool
 ) -> FitToWrite:
     from wri.evaluation.fitting import find_schema
     from wri.evaluation.verdict import attach_summary
     from wri.report.pages.fit_page import build_fit_page
 
-    with read_all() as (rows, fit):
+    with read as (rows, fit):
         schema = find_schema(rows, kinds)
         if not as_json:
             _show_rows(rows, schema)
@@ -233,7 +230,7 @@ def _diagnose(fitted: "TableFit") -> "tuple[dict[str, Answer], int | None]":
     return answers, len(seen.y) if len(seen.y) < len(every.y) else None
 
 
-def fit_document(fit: "TableFit") -> dict[str, Any]:
+def _fit_document(fit: "TableFit") -> dict[str, Any]:
     """Return a fit for JSON: `verdict`, `futures`, `kept`, `held_out` and more."""
     from wri.evaluation.changes import flagged_document
 
@@ -265,7 +262,7 @@ def fit_document(fit: "TableFit") -> dict[str, Any]:
     }
 
 
-def _show_verdict(fitted: "TableFit") -> None:
+def _show_verdict(fitted: "TableFit", folder: str, report: Path) -> None:
     """Print the verdict, the table of models against futures, the kept model and warnings."""
     from wri.report.pages.fit_page import future_table
 
@@ -280,6 +277,9 @@ def _show_verdict(fitted: "TableFit") -> None:
         echo_wrapped(text)
     for text in fitted.warnings:
         print_note(f"warning: {text}")
+    pictures = fitted.schema is None
+    command = f"predict {folder} new-pictures/" if pictures else f"site {folder} new.csv"
+    echo(f"Next: wri {command} (before deployment), open {report}")
 
 
 def _fit_pictures(files: list[Path], options: "FitOptions") -> FitToWrite:

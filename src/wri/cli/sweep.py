@@ -72,24 +72,19 @@ def sweep(
     Exit codes: 0 done, 2 wrong input, 3 Ray was lost, 130 interrupted, 143 terminated (the last
     three keep finished runs).
     """
-    from wri.objectives.plugins import load_plugin
-    from wri.sweep import Store, Sweep, SweepSpec, forecast, open_backend
+    from wri.sweep import Sweep, SweepSpec, open_backend
 
-    for each in plugin or ():
-        load_plugin(each)
+    _load_plugins(plugin or [])
     used = open_backend(backend)
     chosen = tuple(selection or DEFAULT_SELECTIONS)
     columns = {"target": target, "environment": env, "task": task}
     lists = {"leave_out": drop or (), "categories": category or ()}
     rows = _load_tables(datasets, data, images, {**columns, **lists}, feature_layer, memory)
+    trained: dict[str, Any] = {"draws": draws, "trials": trials, "first_trial": first_trial}
+    trained |= {"steps": steps, "hidden": read_hidden(hidden), "standardise": standardise}
     spec = SweepSpec(
         tuple(name.lower() for name in algorithms or PAPER),
-        draws=draws,
-        trials=trials,
-        first_trial=first_trial,
-        steps=steps,
-        hidden=read_hidden(hidden),
-        standardise=standardise,
+        **trained,
         checkpoint_every=checkpoint_every,
         selections=chosen,
         test_envs=None if test_envs is None else tuple(test_envs),
@@ -100,11 +95,24 @@ def sweep(
     rows += _load_images(images, backbone, feature_layer)
     planned = Sweep(spec, rows, _memory_left(memory, used.overhead(rows)))
     if dry_run:
-        with Store(store) if store.exists() else nullcontext() as held:
-            found = forecast(planned, held)
-        echo(json.dumps(asdict(found)) if as_json else str(found))
+        _forecast(planned, store, as_json)
     else:
         _train(planned, store, used, chosen, measure, repair, as_json)
+
+
+def _load_plugins(names: list[str]) -> None:
+    from wri.objectives.plugins import load_plugin
+
+    for each in names:
+        load_plugin(each)
+
+
+def _forecast(planned: "Sweep", store: Path, as_json: bool) -> None:
+    from wri.sweep import Store, forecast
+
+    with Store(store) if store.exists() else nullcontext() as held:
+        found = forecast(planned, held)
+    echo(json.dumps(asdict(found)) if as_json else str(found))
 
 
 def _load_tables(
