@@ -211,7 +211,7 @@ def test_files_are_sites_and_numbers_are_regressed(command):
     done = command("fit", "site_*.csv", *options)
     assert done.returncode == 0
     assert "target 'sick': a number, so this is regression" in done.stdout
-    assert "3 sites in 'file': site_east 40, site_north 40, site_south 40" in done.stdout
+    assert "3 sites in 'file': site_east 40, site_north 40 and site_south 40" in done.stdout
     assert "loss (squared error)" in done.stdout
     frame[["smoking", "sick"]].to_csv("site_north.csv", index=False)
     done = command("fit", "site_*.csv", *options)
