@@ -23,7 +23,7 @@ from wri.evaluation.candidates import FitOptions
 from wri.evaluation.fitting import fit_table
 from wri.evaluation.outcomes import LEVEL, loss_p, ranking_p
 from wri.evaluation.site_answer import answer_site
-from wri.evaluation.summary import attach_summary, read_summary
+from wri.evaluation.verdict import attach_summary, read_summary
 from wri.number_text import write_percent
 
 WARDS = ("A", "B", "C")
@@ -71,7 +71,7 @@ def count_answers(seeds, sites, changes, numbers, folder):
         fit = fit_table(read, FitOptions(predictors=("linear",), seed=seed))
         attach_summary(fit)
         summary = read_summary(fit.model)
-        flagged += bool(summary.flagged)
+        flagged += bool(summary.reversed_at)
         for kind, new in new_sites(random, draw, numbers).items():
             site = fit.model.score_new_site(new.drop(columns=["sick", "hospital"]))
             answer = answer_site(site, fit.model, summary).answer

@@ -201,14 +201,6 @@ def test_the_verdict_comes_first_then_the_table_and_what_is_kept(command):
     assert "--keep must be one of wri 0.48" in " ".join(done.stderr.split())
 
 
-@pytest.mark.parametrize("former", [("--choose", "worst"), ("--penalty-weight", "3")])
-def test_former_options_name_their_successor(command, former):
-    done = command("fit", "rows.csv", *FIT, *former)
-    assert done.returncode == 2
-    assert "no longer exist: --keep 'wri 3' keeps WRI with λ = 3" in " ".join(done.stderr.split())
-    assert former[0] not in command("fit", "--help").stdout
-
-
 @pytest.mark.slow
 def test_files_are_sites_and_numbers_are_regressed(command):
     frame = table()
@@ -219,7 +211,7 @@ def test_files_are_sites_and_numbers_are_regressed(command):
     done = command("fit", "site_*.csv", *options)
     assert done.returncode == 0
     assert "target 'sick': a number, so this is regression" in done.stdout
-    assert "3 sites in 'file': site_east 40, site_north 40, site_south 40" in done.stdout
+    assert "3 sites in 'file': site_east 40, site_north 40 and site_south 40" in done.stdout
     assert "loss (squared error)" in done.stdout
     frame[["smoking", "sick"]].to_csv("site_north.csv", index=False)
     done = command("fit", "site_*.csv", *options)

@@ -1,7 +1,7 @@
 """Progress outside of a terminal."""
 
 from wri import progress
-from wri.cli.console import make_progress, update
+from wri.cli.console import ProgressBar
 from wri.progress import ProgressLines, progress_bar
 
 
@@ -32,8 +32,7 @@ def test_bars_become_lines_where_they_would_not_be_seen(monkeypatch, capsys):
     assert capsys.readouterr().err == "Training: 50%, about 30 s left\n"
     with progress_bar("Training", False) as report:
         report(3, 4)
-    with make_progress() as bar:
-        task = bar.add_task("fitting", total=None)
+    with ProgressBar("fitting") as bar:
         for done in range(4):
-            update(bar, task, done, 4)
+            bar.step(done, 4)
     assert "fitting: 50%, about 30 s left\n" in capsys.readouterr().err

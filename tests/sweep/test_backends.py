@@ -122,7 +122,5 @@ def test_the_address_of_a_ray_client_is_refused(monkeypatch):
 def test_experiments_without_a_sweep_refuse_a_back_end(option, command, tmp_path):
     done = command("reproduce", "figure1", *option)
     assert done.returncode == 2
-    said = " ".join(done.stderr.split())
-    assert "figure1 trains no sweep and runs in this process; remove --backend" in said
-    assert "table2, table4, tableE4 and all" in said
+    assert "No such option: --backend" in " ".join(done.stderr.split())
     assert not list(tmp_path.iterdir())

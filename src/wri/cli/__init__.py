@@ -18,38 +18,20 @@ from wri.cli import data, diagnose, fit, predict, reproduce, results, sweep
 from wri.cli.console import checked_output, echo, print_error, repeat_lists, show_warning
 from wri.errors import InputError, LostBackendError, shorten
 
-HELP = """Weighted risk invariance: predictors that hold at a new site.
-
-Start with a table of rows from several sites:
-
-`wri data hospitals --write hospitals.csv`
-
-`wri fit hospitals.csv --target sick --env hospital -o model/`
-
-`wri site model/ hospitals-new.csv`
-
-`wri predict model/ hospitals-new.csv -o predictions.csv --target sick`
-
-Exit codes: 0 done, 2 wrong input (one sentence names the problem, the place and the remedy),
-3 Ray was lost, 130 interrupted, 141 nobody reads the output any more, 143 terminated.
-`--install-completion` adds completion to your shell.
-"""
-
 HELP_OPTIONS = ["-h", "--help"]
 app = typer.Typer(
-    help=HELP,
     context_settings={"help_option_names": HELP_OPTIONS},  # for all commands
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
 TABLE, PAPER, DATA = "Your own table", "The paper, and sweeps", "Data"
-app.command(help=fit.HELP, rich_help_panel=TABLE)(fit.fit)
+app.command(rich_help_panel=TABLE)(fit.fit)
 app.command(rich_help_panel=TABLE)(predict.predict)
 app.command(rich_help_panel=TABLE)(predict.site)
-app.command(help=diagnose.HELP, rich_help_panel=TABLE)(diagnose.diagnose)
+app.command(rich_help_panel=TABLE)(diagnose.diagnose)
 app.add_typer(reproduce.make_app(), name="reproduce", rich_help_panel=PAPER)
-app.command(help=sweep.HELP, rich_help_panel=PAPER)(sweep.sweep)
+app.command(rich_help_panel=PAPER)(sweep.sweep)
 app.add_typer(results.make_app(), name="results", rich_help_panel=PAPER)
 app.command(rich_help_panel=DATA)(data.data)
 
@@ -67,7 +49,22 @@ def root(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    pass
+    """Weighted risk invariance: predictors that hold at a new site.
+
+    Start with a table of rows from several sites:
+
+    `wri data hospitals --write hospitals.csv`
+
+    `wri fit hospitals.csv --target sick --env hospital -o model/`
+
+    `wri site model/ hospitals-new.csv`
+
+    `wri predict model/ hospitals-new.csv -o predictions.csv --target sick`
+
+    Exit codes: 0 done, 2 wrong input (one sentence names the problem, the place and the remedy),
+    3 Ray was lost, 130 interrupted, 141 nobody reads the output any more, 143 terminated.
+    `--install-completion` adds completion to your shell.
+    """
 
 
 def make_command() -> Any:

@@ -1,6 +1,5 @@
 """Output, progress bars, messages and lists on the command line."""
 
-import codecs
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,43 +9,19 @@ from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import Task as BarTask
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from wri.cli.options import SELECTIONS
 from wri.errors import InputError
-from wri.number_text import write_number
 from wri.progress import ProgressLines
 
 _TERMINAL = sys.stdout is not None and sys.stdout.isatty()
 console = Console(width=None if _TERMINAL else 200)  # tables in logs are not wrapped
 messages = Console(stderr=True)
-
-
 WIDTH = 80  # characters of a line
 PIPE_CLOSED = 141  # 128 + SIGPIPE, as for other commands
-_PLAIN = {"±": "+/-", "×": "x", "–": "-", "−": "-", "…": "...", "≤": "<=", "≥": ">=", "·": "*"}
-"""Replacements of characters that an encoding lacks; "?" for any other."""
-
-
-def _degrade(error: UnicodeError) -> tuple[str, int]:
-    """Replace characters that an encoding lacks."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    lost = error.object[error.start : error.end]
-    return "".join(_PLAIN.get(letter, "?") for letter in lost), error.end
-
-
-codecs.register_error("wri.degrade", _degrade)
 
 
 class CheckedStream:
@@ -89,12 +64,12 @@ def _discard(stream: TextIO) -> None:
 
 @contextmanager
 def checked_output() -> Iterator[None]:
-    """Replace characters that standard output lacks, and turn its failures into errors."""
+    """Print "?" for characters that an encoding lacks, and turn failed writes into errors."""
     if sys.stdout is None:
         raise InputError("the standard output is closed; send it to a file or to /dev/null")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="wri.degrade")
+            stream.reconfigure(errors="replace")
     with redirect_stdout(cast(TextIO, CheckedStream(sys.stdout))):
         try:
             yield
@@ -114,9 +89,7 @@ def echo_wrapped(text: str, first: str = "") -> None:
     echo(fill(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False))
 
 
-def show_plain_table(
-    heads: Sequence[str], lines: Iterable[Sequence[str]], wide: bool = False
-) -> None:
+def show_table(heads: Sequence[str], lines: Iterable[Sequence[str]], wide: bool = False) -> None:
     """Print a table without lines, its first column to the left; `wide` fills the screen."""
     shown = Table(box=None, padding=(0, 2, 0, 0), width=WIDTH if wide else None)
     for place, head in enumerate(heads):
@@ -126,37 +99,23 @@ def show_plain_table(
     console.print(shown, highlight=False)
 
 
-class LoggedProgress(Progress):
-    """Bars on a terminal; elsewhere a line every half minute."""
+class ProgressBar(Progress):
+    """Bar of one task on a terminal; elsewhere a line every half minute."""
 
-    def __init__(self, *columns: ProgressColumn, **settings: Any) -> None:
-        super().__init__(*columns, **settings)
-        self._lines = ProgressLines("")
+    def __init__(self, title: str) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        super().__init__(*columns, console=messages, transient=True)
+        self._task = self.add_task(title, total=None)
+        self._lines = ProgressLines(title)
 
-    def update(self, task_id: TaskID, **given: Any) -> None:
-        super().update(task_id, **given)
+    def step(self, done: float, of: float) -> None:
+        self.update(self._task, completed=done, total=of)
         if not self.console.is_terminal:
-            task = next(each for each in self.tasks if each.id == task_id)
-            self._lines.title = task.description
-            self._lines(task.completed, task.total or 0.0)
+            self._lines(done, of)
 
-
-def make_progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), StepRate(), TimeRemainingColumn())
-    return LoggedProgress(*columns, console=messages, transient=True)
-
-
-class StepRate(ProgressColumn):
-    def render(self, task: BarTask) -> Text:
-        return Text(f"{write_number(task.speed)} steps/s" if task.speed else "")
-
-
-def update(bar: Progress, task: TaskID, done: int, of: int) -> None:
-    bar.update(task, completed=done, total=of)
-
-
-def describe(bar: Progress, task: TaskID, text: str) -> None:
-    bar.update(task, description=text)
+    def describe(self, text: str) -> None:
+        self.update(self._task, description=text)
+        self._lines.title = text
 
 
 def print_note(text: str) -> None:

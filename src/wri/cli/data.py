@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from wri.cli import options
 from wri.cli.console import echo
 from wri.errors import InputError
 
@@ -26,8 +27,8 @@ def data(
             help=f"Write a table to this CSV file: {', '.join(WRITABLE)}.", show_default=False
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of simulated rows.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    seed: options.Seed = 0,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the data sets: what is here, how to get the rest, and their licences.
 

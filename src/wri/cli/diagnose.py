@@ -4,43 +4,26 @@ import json
 import shlex
 import sys
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wri.cli import fit_options as options
+from wri.cli import options
 from wri.cli.console import (
+    ProgressBar,
     echo,
     echo_wrapped,
     ending_cleanly,
-    make_progress,
     print_note,
-    show_plain_table,
-    update,
+    show_table,
 )
 from wri.cli.fit import check_columns, command_line, kinds_of
-from wri.cli.options import MEMORY
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from wri.datasets.table_rows import TableRows
-    from wri.evaluation.diagnosing import Answer
+    from wri.evaluation.changes import Answer
 
 MOST_SHOWN = 12  # lines of a table in the terminal
-HELP = """Show what changes between the sites, and what they have in common.
-
-Which columns' relation to the target changes, and at which sites does the sign flip? Do the sites
-overlap? With `--model`: does a prediction mean the same at all sites, and what would it cost if a
-relation broke? Give rows that the model was not trained on.
-
-Examples:
-
-`wri diagnose rows.csv --target sick --env hospital -o diagnosis/`
-
-`wri diagnose later.csv --target sick --env hospital --blocks patient --model model/`
-
-Exit codes: 0 done, 2 wrong input, 130 interrupted, 143 terminated.
-"""
 
 
 def diagnose(
@@ -58,18 +41,30 @@ def diagnose(
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     seed: options.Seed = 0,
-    memory: options.Memory = MEMORY,
+    memory: options.Memory = options.MEMORY,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show what changes between the sites and what they have in common."""
+    """Show what changes between the sites, and what they have in common.
+
+    Which columns' relation to the target changes, and at which sites does the sign flip? Do the
+    sites overlap? With `--model`: does a prediction mean the same at all sites, and what would it
+    cost if a relation broke? Give rows that the model was not trained on.
+
+    Examples:
+
+    `wri diagnose rows.csv --target sick --env hospital -o diagnosis/`
+
+    `wri diagnose later.csv --target sick --env hospital --blocks patient --model model/`
+
+    Exit codes: 0 done, 2 wrong input, 130 interrupted, 143 terminated.
+    """
     from wri.datasets.table_rows import read_rows
-    from wri.evaluation.diagnosing import diagnose_rows
+    from wri.evaluation.changes import diagnose_rows
     from wri.report.pages.diagnosis_page import next_step
 
-    check_columns(target, env, env_from_file)
     rows = read_rows(
         files,
-        str(target),
+        check_columns(target, env, env_from_file),
         env,
         task=task,
         blocks=blocks,
@@ -79,10 +74,9 @@ def diagnose(
         memory=memory,
     )
     kinds = kinds_of(number, category)
-    with ending_cleanly(), make_progress() as bar:
-        report = partial(update, bar, bar.add_task("diagnosis", total=None))
+    with ending_cleanly(), ProgressBar("diagnosis") as bar:
         encoded, models = _prepare(rows, kinds, model)
-        answers = diagnose_rows(encoded, models, seed, report)
+        answers = diagnose_rows(encoded, models, seed, bar.step)
     ahead = next_step(answers, _fit_command())
     written = None if output is None else _write(rows, answers, output, ahead)
     _show(answers, written, ahead, as_json)
@@ -153,7 +147,6 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
     from wri.report.pages.diagnosis_page import answer_table
 
     if as_json:
-        found = {name: _document(answer) for name, answer in answers.items()}
         first = answers["changes"]
         verdict = {
             "answer": "changes" if first.changes else "none" if first.answered else "unknown",
@@ -161,8 +154,9 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
             "sentence": first.meaning,
             "flagged": flagged_document(first.changes),
         }
-        written = {"page": page and str(page), "next": ahead}
-        echo(json.dumps({"verdict": verdict, "answers": found, **written}))
+        found = {name: _document(answer) for name, answer in answers.items()}
+        document = {"verdict": verdict, "answers": found, "page": page and str(page), "next": ahead}
+        echo(json.dumps(document))
         return
     for place, answer in enumerate(answers.values()):
         if place:
@@ -172,7 +166,7 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
         if table is not None:
             echo("")
             echo(table.caption)
-            show_plain_table(table.columns, [[*map(str, row)] for row in table.rows[:MOST_SHOWN]])
+            show_table(table.columns, [[*map(str, row)] for row in table.rows[:MOST_SHOWN]])
             if len(table.rows) > MOST_SHOWN:
                 echo(f"{len(table.rows) - MOST_SHOWN} more lines; -o FOLDER writes a page")
     echo("")
@@ -187,5 +181,5 @@ def _document(answer: "Answer") -> dict[str, Any]:
 
     table = answer_table(answer)
     rows = table and [dict(zip(table.columns, map(str, row), strict=True)) for row in table.rows]
-    document = {"question": answer.question, "answered": answer.answered}
-    return {**document, "meaning": answer.meaning, "table": rows}
+    own = {name: getattr(answer, name) for name in ("question", "answered", "meaning")}
+    return {**own, "table": rows}

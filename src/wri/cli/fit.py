@@ -3,55 +3,35 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wri.cli import fit_options as options
+from wri.cli import options
 from wri.cli.console import (
-    describe,
+    ProgressBar,
     echo,
     echo_wrapped,
     ending_cleanly,
-    make_progress,
     print_note,
-    show_plain_table,
-    update,
+    show_table,
 )
-from wri.cli.options import MEMORY
 from wri.cli.sweep import read_hidden
 from wri.errors import InputError
 
 if TYPE_CHECKING:
     from wri.datasets.table_rows import TableRows
     from wri.evaluation.candidates import FitOptions
-    from wri.evaluation.diagnosing import Answer
+    from wri.evaluation.changes import Answer
     from wri.evaluation.fitting import TableFit
 
 MOST_COLUMNS = 30  # listed
 MOST_FILES = 12
+FitToWrite = tuple["TableFit", Any, Any, dict[str, Any]]  # with model, page and JSON
 MOST_DIAGNOSED = 5_000  # rows that the report's diagnosis sees
-
-HELP = """Fit a model, and answer whether it will hold at a new site.
-
-Each site is held out in turn. WRI, ERM and simpler models are trained on the others and scored on
-it: as it is, and as if the columns whose relation to the target changes between sites told nothing
-or the opposite. The model with the least worst regret is kept, trained on all rows, and saved with
-a report. A folder of Parquet files may exceed the memory: with `--fast` it is summed in chunks.
-
-Examples:
-
-`wri fit rows.csv --target sick --env hospital -o model/`
-
-`wri fit site_*.csv --env-from-file --target sick --drop id,date --keep 'wri 3' -o model/`
-
-`wri fit parts/ --target y --env site --fast -o model/`
-
-Exit codes: 0 done, 2 wrong input (one sentence names the problem), 3 Ray was lost, 130 interrupted,
-143 terminated (the last three leave nothing half-written).
-"""
 
 
 def fit(
@@ -68,7 +48,6 @@ def fit(
     images: options.Images = False,
     algorithms: options.Algorithms = None,
     keep: options.Keep = None,
-    former: options.Former = None,
     predictors: options.Predictors = None,
     fast: options.Fast = False,
     hidden: options.Hidden = None,
@@ -77,11 +56,30 @@ def fit(
     encoding: options.Encoding = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    memory: options.Memory = MEMORY,
+    memory: options.Memory = options.MEMORY,
     backend: options.Backend = "local",
     as_json: options.AsJson = False,
 ) -> None:
-    """Fit a model, and answer whether it will hold at a new site."""
+    """Fit a model, and answer whether it will hold at a new site.
+
+    Each site is held out in turn. WRI, ERM and simpler models are trained on the others and scored
+    on it: as it is, and as if the columns whose relation to the target changes between sites told
+    nothing or the opposite. The model with the least worst regret is kept, trained on all rows, and
+    saved with a report. A folder of Parquet files may exceed the memory: with `--fast` it is summed
+    in chunks.
+
+    Examples:
+
+    `wri fit rows.csv --target sick --env hospital -o model/`
+
+    `wri fit site_*.csv --env-from-file --target sick --drop id,date --keep 'wri 3' -o model/`
+
+    `wri fit parts/ --target y --env site --fast -o model/`
+
+    Exit codes: 0 done, 2 wrong input (one sentence names the problem), 3 Ray was lost, 130
+    interrupted, 143 terminated (the last three leave nothing half-written).
+    """
+    from wri.cli.writing import check_model_output, write_model
     from wri.evaluation.candidates import DEFAULT, FitOptions
 
     asked = FitOptions(
@@ -96,31 +94,30 @@ def fit(
         backend=backend,
     )
     asked.check()
-    _check_folder(output)
+    check_model_output(output)
     with ending_cleanly():
         if images:
-            _fit_pictures(files, output, asked, as_json)
-            return
-        kinds = kinds_of(number, category)
-        _fit_files(
-            files,
-            partial(_fit_rows, output=output, options=asked, kinds=kinds, as_json=as_json),
-            asked,
-            target=check_columns(target, env, env_from_file),
-            environment=env,
-            task=task,
-            blocks=blocks,
-            leave_out=drop or (),
-            delimiter=delimiter,
-            encoding=encoding,
-            memory=memory,
-        )
+            found = _fit_pictures(files, asked)
+        else:
+            target = check_columns(target, env, env_from_file)
+            columns = {"target": target, "environment": env, "task": task, "leave_out": drop or ()}
+            read = {"delimiter": delimiter, "encoding": encoding, "blocks": blocks}
+            rows = _read_all(files, asked, columns, read | {"memory": memory})
+            found = _fit_rows(rows, asked, kinds_of(number, category), as_json)
+        fitted, model, page, more = found
+        report = write_model(model, page, output)
+    if as_json:
+        more |= {"model": str(output), "report": str(report)}
+        echo(json.dumps(_fit_document(fitted) | more))
+    else:
+        _show_verdict(fitted, shlex.quote(str(output)), report)
 
 
-def _fit_files(
-    files: list[Path], fit_rows: Callable[..., None], options: "FitOptions", **read: Any
-) -> None:
-    """Read the rows of files or of a folder, and fit them; a folder in chunks with --fast."""
+@contextmanager
+def _read_all(
+    files: list[Path], options: "FitOptions", columns: dict[str, Any], read: dict[str, Any]
+) -> "Iterator[tuple[TableRows, Callable[..., TableFit]]]":
+    """Yield the rows of files or of a folder, and what fits them; in chunks with --fast."""
     from wri.datasets.parquet_folders import Folder, files_in_memory, find_files, scan_folder
     from wri.datasets.table_rows import read_rows
     from wri.evaluation.fitting import fit_table
@@ -130,28 +127,17 @@ def _fit_files(
     path = files[0] if len(files) == 1 and files[0].is_dir() else None
     if path is None or not options.fast:
         paths = files if path is None else files_in_memory(path, read["memory"])
-        fit_rows(read_rows(paths, **read), fit=fit_table)
+        yield read_rows(paths, **columns, **read), fit_table
         return
-    if read["environment"] is None or read["blocks"] is not None:
+    if columns["environment"] is None or read["blocks"] is not None:
         raise InputError("a folder with --fast needs --env, and allows no --blocks")
-    columns = {name: read[name] for name in ("target", "environment", "task", "leave_out")}
     check_folder_options(options)
     with open_runner(options.backend) as runner:
         folder = Folder(path, find_files(path), runner, print_note)
         print_note(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
-        with make_progress() as bar:
-            step = partial(update, bar, bar.add_task("reading", total=None))
-            rows = scan_folder(folder, progress=step, **columns)
-        fit_rows(rows, fit=partial(fit_folder, folder=folder))
-
-
-def _check_folder(output: Path) -> None:
-    """Refuse a folder with other files; announce that a model in it will be replaced."""
-    from wri.cli.writing import check_model_output
-
-    check_model_output(output)
-    if output.exists() and any(output.iterdir()):
-        print_note(f"{output} holds a model; it is replaced when this fit is done")
+        with ProgressBar("reading") as bar:
+            rows = scan_folder(folder, progress=bar.step, **columns)
+        yield rows, partial(fit_folder, folder=folder)
 
 
 def command_line() -> str:
@@ -181,50 +167,42 @@ def kinds_of(number: list[str] | None, category: list[str] | None) -> dict[str, 
 
 
 def _fit_rows(
-    rows: "TableRows",
-    *,
-    output: Path,
-    options: "FitOptions",
-    kinds: dict[str, str],
-    as_json: bool,
-    fit: "Callable[..., TableFit]",
-) -> None:
-    from wri.cli.writing import write_model
+    read: "AbstractContextManager[Any]", options: "FitOptions", kinds: dict[str, str], as_json: bool
+) -> FitToWrite:
     from wri.evaluation.fitting import find_schema
-    from wri.evaluation.summary import attach_summary
+    from wri.evaluation.verdict import attach_summary
     from wri.report.pages.fit_page import build_fit_page
 
-    schema = find_schema(rows, kinds)
-    if not as_json:
-        show_rows(rows, schema)
-    with make_progress() as bar:
-        task = bar.add_task("fitting", total=None)
-        fitted = fit(rows, options, schema=schema, progress=partial(update, bar, task))
-        describe(bar, task, "diagnosis")
-        answers, sampled = _diagnose(fitted)
-        describe(bar, task, "report")
-        files = {each.described: each.sha256 for each in rows.files}
-        page = build_fit_page(fitted, files, command_line(), answers, sampled=sampled)
-        attach_summary(fitted)
-        report = write_model(fitted.model, page, output)
-    finish(fitted, output, report, as_json, {"files": [asdict(each) for each in rows.files]})
+    with read as (rows, fit):
+        schema = find_schema(rows, kinds)
+        if not as_json:
+            _show_rows(rows, schema)
+        with ProgressBar("fitting") as bar:
+            fitted = fit(rows, options, schema=schema, progress=bar.step)
+            bar.describe("diagnosis")
+            answers, sampled = _diagnose(fitted)
+            bar.describe("report")
+            files = {each.described: each.sha256 for each in rows.files}
+            page = build_fit_page(fitted, files, command_line(), answers, sampled=sampled)
+    attach_summary(fitted)
+    return fitted, fitted.model, page, {"files": [asdict(each) for each in rows.files]}
 
 
-def show_rows(rows: "TableRows", schema: Any) -> None:
+def _show_rows(rows: "TableRows", schema: Any) -> None:
     """Print what was read, so that a wrong guess is seen before the training."""
     import numpy as np
+
+    from wri.diagnosis.inputs import listed
 
     for each in rows.files[:MOST_FILES]:
         echo(each.described)
     if len(rows.files) > MOST_FILES:
         echo(f"and {len(rows.files) - MOST_FILES} more files")
-    sizes = rows.environments
-    shown = ", ".join(f"{name} {n:,}" for name, n in list(sizes.items())[:12])
-    more = f" and {len(sizes) - 12} more" if len(sizes) > 12 else ""
-    echo(f"{len(sizes)} sites in {rows.environment!r}: {shown}{more}")
+    sites = [f"{name} {n:,}" for name, n in rows.environments.items()]
+    echo(f"{len(sites)} sites in {rows.environment!r}: {listed(tuple(sites), 12)}")
     if rows.classes:
-        classes = np.unique(rows.y)
-        names = ", ".join(map(str, classes[:8])) + (" …" if len(classes) > 8 else "")
+        classes = tuple(map(str, np.unique(rows.y)))
+        names = listed(classes, 8)
         echo(f"target {rows.target!r}: {len(classes)} classes ({names}), so this is classification")
     else:
         echo(f"target {rows.target!r}: a number, so this is regression")
@@ -241,7 +219,7 @@ def _diagnose(fitted: "TableFit") -> "tuple[dict[str, Answer], int | None]":
     import numpy as np
 
     from wri.diagnosis import environment_overlap
-    from wri.evaluation.diagnosing import ask
+    from wri.evaluation.changes import ask
     from wri.evaluation.fitting import encode, preprocessing_of
     from wri.rows import find_constant_columns
 
@@ -252,35 +230,24 @@ def _diagnose(fitted: "TableFit") -> "tuple[dict[str, Answer], int | None]":
     return answers, len(seen.y) if len(seen.y) < len(every.y) else None
 
 
-def finish(
-    fitted: "TableFit", output: Path, report: Path, as_json: bool, more: dict[str, Any]
-) -> None:
-    """Print the results and the paths."""
-    if as_json:
-        written = {"model": str(output), "report": str(report), **more}
-        echo(json.dumps({**fit_document(fitted), **written}))
-        return
-    show_verdict(fitted)
-    for text in fitted.warnings:
-        print_note(f"warning: {text}")
-    command = "predict {} new-pictures/" if "broken" in more else "site {} new.csv"
-    command = command.format(shlex.quote(str(output)))
-    echo(f"Next: wri {command} (before deployment), open {report}")
-
-
-def fit_document(fit: "TableFit") -> dict[str, Any]:
+def _fit_document(fit: "TableFit") -> dict[str, Any]:
     """Return a fit for JSON: `verdict`, `futures`, `kept`, `held_out` and more."""
-    from wri.evaluation.verdict import verdict_document
+    from wri.evaluation.changes import flagged_document
 
-    held, kept = fit.held_out, fit.kept
+    held, kept, verdict = fit.held_out, fit.kept, fit.verdict
     new = None if held is None else held.new_site(kept.name)
+    words = ("answer", "question", "sentence", "kept", "advice", "untried")
     return {
-        **verdict_document(fit.verdict, held),
+        "verdict": {
+            **{name: getattr(verdict, name) for name in words},
+            "flagged": flagged_document(verdict.changes),
+        },
+        "futures": {} if held is None else held.mean_losses(),
         "kept": {
             "model": kept.name,
             "algorithm": kept.algorithm,
             "penalty_weight": fit.estimator.hyper_.get("penalty_weight"),
-            "why": fit.verdict.kept,
+            "why": verdict.kept,
         },
         "held_out": [] if held is None else [each.as_dict() for each in held.scores],
         "new_site": None
@@ -295,8 +262,8 @@ def fit_document(fit: "TableFit") -> dict[str, Any]:
     }
 
 
-def show_verdict(fitted: "TableFit") -> None:
-    """Print the verdict, the table of models against futures, and the kept model."""
+def _show_verdict(fitted: "TableFit", folder: str, report: Path) -> None:
+    """Print the verdict, the table of models against futures, the kept model and warnings."""
     from wri.report.pages.fit_page import future_table
 
     verdict, held = fitted.verdict, fitted.held_out
@@ -304,27 +271,27 @@ def show_verdict(fitted: "TableFit") -> None:
     echo_wrapped(f"{verdict.question} {verdict.sentence}")
     if held is not None:
         echo("")
-        heads, lines = future_table(fitted)
-        show_plain_table(heads, lines, wide=bool(held.columns))
+        show_table(*future_table(fitted), wide=bool(held.columns))
     echo("")
     for text in filter(None, (*verdict.advice, verdict.kept, verdict.untried)):
         echo_wrapped(text)
+    for text in fitted.warnings:
+        print_note(f"warning: {text}")
+    pictures = fitted.schema is None
+    command = f"predict {folder} new-pictures/" if pictures else f"site {folder} new.csv"
+    echo(f"Next: wri {command} (before deployment), open {report}")
 
 
-def _fit_pictures(files: list[Path], output: Path, options: "FitOptions", as_json: bool) -> None:
-    from wri.cli.writing import write_model
-    from wri.evaluation.picture_fit import fit_pictures
+def _fit_pictures(files: list[Path], options: "FitOptions") -> FitToWrite:
+    from wri.evaluation.folder_fit import fit_pictures
     from wri.report.pages.fit_page import build_fit_page, picture_sections
 
     if len(files) != 1:
         raise InputError(f"--images takes one folder ROOT/SITE/CLASS/*.jpg, not {len(files)} paths")
-    with make_progress() as bar:
-        task = bar.add_task("features", total=None)
-        step, status = partial(update, bar, task), partial(describe, bar, task)
-        found = fit_pictures(files[0], options, progress=step, status=status)
-        describe(bar, task, "report")
+    with ProgressBar("features") as bar:
+        found = fit_pictures(files[0], options, progress=bar.step, status=bar.describe)
+        bar.describe("report")
         read = {f"{files[0]}: {len(found.folder):,} pictures": found.backbone}
         page = build_fit_page(found.fit, read, command_line(), {}, more=picture_sections(found))
-        report = write_model(found.model, page, output)
     broken = {str(path): reason for path, reason in found.broken.items()}
-    finish(found.fit, output, report, as_json, {"broken": broken})
+    return found.fit, found.model, page, {"broken": broken}

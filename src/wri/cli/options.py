@@ -1,182 +1,178 @@
-"""Options of `wri sweep` and of the commands of `wri results`, and the names that their help shows.
+"""Options of the commands, and the names that their help shows.
 
 Names are from registries that do not import PyTorch. Data sets and selections are in packages with
 slow imports, so their names are repeated here; a test compares them.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from wri.measures import MEASURES as _MEASURES
-from wri.presets import PRESETS as _PRESETS
-from wri.registry import ALGORITHMS as _ALGORITHMS
-from wri.registry import OBJECTIVES, PAPER
+from wri.measures import MEASURES
+from wri.presets import PRESETS
+from wri.registry import ALGORITHMS, OBJECTIVES, PAPER
 
-ALGORITHMS = tuple(OBJECTIVES)
-FIT_ALGORITHMS = tuple(_ALGORITHMS)  # with boosted trees
-MEASURES = tuple(_MEASURES)
-PRESETS = tuple(_PRESETS)
 DATASETS = ("simulation", "gaussian2d", "hospitals")
 SELECTIONS = (
-    "training-domain",
-    "leave-one-out",
-    "invariance",
-    "oracle",
-    "oracle-early",
-    "guarded-oracle",
+    *("training-domain", "leave-one-out", "invariance"),
+    *("oracle", "oracle-early", "guarded-oracle"),
 )
 NEED_PAIRS = ("leave-one-out",)  # selections that need runs with pairs held out
 ON_REQUEST = (*NEED_PAIRS, "invariance")  # selections that a sweep supports only on request
-MEMORY = 4.0  # GB, the default of every command
 DOMAINBED_SELECTIONS = ("training-domain", "leave-one-out", "oracle")  # in DomainBed's order
+MEMORY = 4.0  # GB, the default of every command
 
-StoreFile = Annotated[Path, typer.Option(help="File of the runs; created if it does not exist.")]
-OldStore = Annotated[Path, typer.Argument(help="File that a sweep wrote.")]
-Datasets = Annotated[
-    list[str] | None, typer.Option(help=f"Built-in data sets: {', '.join(DATASETS)}.")
+OPTION, ARGUMENT = typer.Option, typer.Argument
+ROWS = partial(typer.Option, rich_help_panel="Rows and columns")
+MODEL = partial(typer.Option, rich_help_panel="Model")
+TEXT = partial(typer.Option, rich_help_panel="Text files")
+RUN = partial(typer.Option, rich_help_panel="Running")
+
+Columns = list[str] | None
+
+# rows and columns
+Files = Annotated[
+    list[Path],
+    ARGUMENT(help="CSV, Parquet or .npz files, or one folder: of Parquet files, or of pictures."),
 ]
-DataFile = Annotated[
-    Path | None, typer.Option(help="A CSV, Parquet or .npz file instead of a built-in.")
+Target = Annotated[str | None, ROWS(help="Column to be predicted.")]
+Env = Annotated[str | None, ROWS(help="Column of the site of each row: hospital, station, year.")]
+EnvFromFile = Annotated[bool, ROWS("--env-from-file", help="Each file is one site.")]
+Number = Annotated[Columns, ROWS(help="Columns of numbers, separated by commas.")]
+Category = Annotated[Columns, ROWS(help="Columns of categories, such as codes.")]
+Drop = Annotated[Columns, ROWS(help="Columns to leave out: ids, dates, free text.")]
+Task = Literal["classes", "numbers"]
+TaskName = Annotated[Task | None, ROWS(help="Kind of the target; detected by default.")]
+Blocks = Annotated[
+    str | None, ROWS(help="Column with equal cells for dependent rows: week, patient.")
 ]
-Images = Annotated[
-    Path | None,
-    typer.Option(
-        help="A folder of pictures, DIR/DOMAIN/CLASS/*.jpg or *.png; domains are held out."
+Images = Annotated[bool, ROWS("--images", help="One folder ROOT/SITE/CLASS/*.jpg or *.png.")]
+NewRows = Annotated[Path, ARGUMENT(help="CSV or Parquet file, or a folder of pictures.")]
+KeptColumns = Annotated[
+    str | None, ROWS(help="Input columns to keep, such as id,ward, or none; all by default.")
+]
+Outcomes = Annotated[
+    str | None, ROWS(help="Column of outcomes; for pictures in class folders: class.")
+]
+Prefix = Annotated[str, ROWS(help="Prefix of the names of the added columns.")]
+Delimiter = Annotated[str | None, TEXT(help="One character, or tab; detected by default.")]
+Encoding = Annotated[str | None, TEXT(help="Such as utf-8 or cp1252; detected by default.")]
+
+# the model of `wri fit`
+Algorithms = Annotated[
+    list[str] | None,
+    MODEL(
+        help=f"Algorithms out of {', '.join(ALGORITHMS)}; wri and erm by default. Those that end "
+        "in -boosting grow trees and need LightGBM."
     ),
+]
+Keep = Annotated[
+    str | None,
+    MODEL(
+        help="Model to keep: erm, without (ERM without the flagged columns), or 'wri 3' (WRI with "
+        "λ = 3, or another). By default the one with the least worst regret over sites like these "
+        "and sites where the flagged columns tell nothing."
+    ),
+]
+Predictors = Annotated[
+    list[str] | None,
+    MODEL(help="Predictors to try with ERM: linear, network, trees; by default the fast ones."),
+]
+Fast = Annotated[bool, MODEL("--fast", help="Hold no site out: fast, but the verdict is unknown.")]
+Hidden = Annotated[str | None, MODEL(help="Widths of hidden layers, such as 32,16; 0 for none.")]
+Steps = Annotated[
+    int | None, MODEL(min=1, help="Training steps (400 by default), or rounds of trees (300).")
+]
+SavedModel = Annotated[Path, ARGUMENT(help="Folder of a saved model.")]
+ModelFolder = Annotated[
+    Path | None, MODEL("--model", help="Saved model: add its gaps between sites and a stress test.")
+]
+
+# running
+Output = Annotated[Path, RUN("-o", "--output", help="Folder for the model and report.html.")]
+PageFolder = Annotated[Path | None, RUN("-o", "--output", help="Folder for the page and plots.")]
+Predictions = Annotated[Path, RUN("--output", "-o", help="A .csv or .parquet file to write.")]
+Level = Annotated[float, RUN(help="Level of the interval for the loss.")]
+Plot = Annotated[Path | None, RUN(help="Draw the typicality of the rows to a .png, .svg or .pdf.")]
+Memory = Annotated[float, RUN(min=0.01, help="Memory limit in GB.")]
+Seed = Annotated[int, RUN(min=0, help="Seed of all random draws.")]
+Device = Annotated[str, RUN(help="auto, cpu, cuda or cuda:1.")]
+Runner = Literal["local", "ray"]
+Backend = Annotated[Runner, RUN(help="Train here, or in Ray's workers (local, or RAY_ADDRESS).")]
+AsJson = Annotated[bool, RUN("--json", help="Print one JSON document.")]
+
+# sweeps
+StoreFile = Annotated[Path, OPTION(help="File of the runs; created if it does not exist.")]
+Datasets = Annotated[list[str] | None, OPTION(help=f"Built-in data sets: {', '.join(DATASETS)}.")]
+DataFile = Annotated[Path | None, OPTION(help="A CSV, Parquet or .npz file of rows.")]
+PictureFolder = Annotated[
+    Path | None, OPTION(help="A folder DIR/DOMAIN/CLASS/*.jpg or *.png; domains are held out.")
 ]
 BackboneName = Annotated[
-    str | None,
-    typer.Option(
-        "--backbone", help="With --images: efficientnet-lite0 (the default), resnet18 or resnet50."
-    ),
+    str | None, OPTION("--backbone", help="efficientnet-lite0 (the default), resnet18 or resnet50.")
 ]
 FeatureWidths = Annotated[
     str | None,
-    typer.Option(
+    OPTION(
         "--feature-layer",
         help="Possible widths of a feature layer, such as 32,64, that ERM trains on the training "
         "environments; the largest in the first draw. 0 for none. 32,64 for --images, else none.",
     ),
 ]
-Target = Annotated[str | None, typer.Option(help="Column of the target in --data.")]
-Env = Annotated[str | None, typer.Option(help="Column of the environment in --data.")]
-Task = Annotated[
-    str | None, typer.Option(help="Kind of the target: classes or numbers. Detected by default.")
-]
-Drop = Annotated[
-    list[str] | None, typer.Option(help="Columns of --data to leave out: ids, dates, free text.")
-]
-Category = Annotated[
-    list[str] | None, typer.Option(help="Columns of --data that are categories, such as codes.")
-]
-Algorithms = Annotated[
+SweepAlgorithms = Annotated[
     list[str] | None,
-    typer.Option(
-        help=f"Algorithms out of {', '.join(ALGORITHMS)}; by default those of the paper: "
-        f"{', '.join(PAPER)}."
-    ),
+    OPTION(help=f"Algorithms out of {', '.join(OBJECTIVES)}; by default {', '.join(PAPER)}."),
 ]
 Plugins = Annotated[
-    list[str] | None,
-    typer.Option(help="Python file or module with objectives or densities of your own."),
+    list[str] | None, OPTION(help="Python file or module with your own objectives or densities.")
 ]
-Draws = Annotated[int, typer.Option(help="Hyper-parameter draws; the first is the defaults.")]
-Trials = Annotated[int, typer.Option(help="Repetitions with new seeds.")]
-FirstTrial = Annotated[int, typer.Option(help="Number of the first repetition.")]
-Steps = Annotated[int | None, typer.Option(help="Steps per run; the preset's by default.")]
-CheckpointEvery = Annotated[int, typer.Option(help="Steps between checkpoints.")]
-TestEnvs = Annotated[
-    list[int] | None, typer.Option(help="Environments to hold out, from 0; all by default.")
-]
-Selections = Annotated[
-    list[str] | None, typer.Option(help=f"Selection methods: {', '.join(SELECTIONS)}.")
-]
+Draws = Annotated[int, OPTION(help="Hyper-parameter draws; the first is the defaults.")]
+Trials = Annotated[int, OPTION(help="Repetitions with new seeds.")]
+FirstTrial = Annotated[int, OPTION(help="Number of the first repetition.")]
+RunSteps = Annotated[int | None, OPTION(help="Steps per run; the preset's by default.")]
+CheckpointEvery = Annotated[int, OPTION(help="Steps between checkpoints.")]
+TestEnvs = Annotated[list[int] | None, OPTION(help="Environments to hold out, from 0.")]
+Selections = Annotated[list[str] | None, OPTION(help=f"Methods: {', '.join(SELECTIONS)}.")]
 PresetName = Annotated[
-    str | None,
-    typer.Option(help=f"Defaults of the model: {', '.join(PRESETS)}. For tables: table."),
-]
-Hidden = Annotated[
-    str | None,
-    typer.Option(help="Widths of the hidden layers, such as 32,16; 0 for a linear predictor."),
+    str | None, OPTION(help=f"Defaults of the model: {', '.join(PRESETS)}. For tables: table.")
 ]
 Standardise = Annotated[
     bool | None,
-    typer.Option(
-        "--standardise/--as-is",
-        help="Standardise columns with the training rows, or not. The preset decides by default.",
-    ),
+    OPTION("--standardise/--as-is", help="Standardise columns; the preset decides by default."),
 ]
 Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Fix a hyper-parameter: name=value; @file.json for several."),
+    list[str] | None, OPTION("--set", help="Fix a hyper-parameter: name=value, or @file.json.")
 ]
 MeasureName = Annotated[
     str | None,
-    typer.Option(
-        help=f"Measure by which runs are chosen and shown: {', '.join(MEASURES)}. By default the "
-        "first recorded one."
-    ),
+    OPTION(help=f"Choose and show by {', '.join(MEASURES)}; the first recorded by default."),
 ]
-Recorded = Annotated[
-    list[str] | None, typer.Option(help="Measures to record; all that apply by default.")
-]
-Memory = Annotated[
-    float, typer.Option(min=0.01, help="Memory limit in GB, with PyTorch and the rows.")
-]
-Backend = Annotated[
-    Literal["local", "ray"],
-    typer.Option(help="Train in threads here, or in Ray's workers (local, or at RAY_ADDRESS)."),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the cost without training.")]
-Repair = Annotated[
-    bool, typer.Option("--repair", help="Drop damaged runs from the store and train them again.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Form = Annotated[
-    Literal["text", "latex", "csv"], typer.Option("--format", help="Format of the tables.")
-]
-Best = Annotated[
-    bool,
-    typer.Option(
-        "--best", help="Show the chosen draw, step and hyper-parameters, and the Python line."
-    ),
-]
+Recorded = Annotated[list[str] | None, OPTION(help="Measures to record; all by default.")]
+DryRun = Annotated[bool, OPTION("--dry-run", help="Show the cost without training.")]
+Repair = Annotated[bool, OPTION("--repair", help="Drop damaged runs and train them again.")]
+
+# results of sweeps
+OldStore = Annotated[Path, ARGUMENT(help="File that a sweep wrote.")]
+Form = Annotated[Literal["text", "latex", "csv"], OPTION("--format", help="Format of the tables.")]
+Best = Annotated[bool, OPTION("--best", help="Show the chosen runs, and the best model in Python.")]
 FitFolder = Annotated[
     Path | None,
-    typer.Option("--fit", help="With --best: train the best model on all rows, save it here."),
+    OPTION("--fit", help="With --best: train the best model on all rows, save it here."),
 ]
-Algorithm = Annotated[
-    str | None, typer.Option(help="With --best: one algorithm of the store instead of all.")
-]
-Dataset = Annotated[
-    str | None, typer.Option(help="With --best: one data set of the store instead of all.")
-]
-MovedFile = Annotated[
-    Path | None, typer.Option("--data", help="With --fit: present path of the file of rows.")
-]
-Seed = Annotated[int, typer.Option(min=0, help="With --fit: seed of the model.")]
+Algorithm = Annotated[str | None, OPTION(help="With --best: one algorithm of the store.")]
+Dataset = Annotated[str | None, OPTION(help="With --best: one data set of the store.")]
+MovedFile = Annotated[Path | None, OPTION("--data", help="With --fit: present path of the rows.")]
 ExportFolder = Annotated[
-    Path,
-    typer.Option(
-        "--domainbed", help="Folder for DomainBed: a new one, or one that an export wrote."
-    ),
+    Path, OPTION("--domainbed", help="Folder for DomainBed: a new one, or one of an export.")
 ]
 DatasetNames = Annotated[
-    list[str] | None,
-    typer.Option("--name", help="OURS=THEIRS: DomainBed's name of a data set; can be repeated."),
+    list[str] | None, OPTION("--name", help="OURS=THEIRS: DomainBed's name of a data set.")
 ]
-SweepFolder = Annotated[Path, typer.Argument(help="Sweep folder of DomainBed.")]
+SweepFolder = Annotated[Path, ARGUMENT(help="Sweep folder of DomainBed.")]
 DomainBedSelections = Annotated[
     list[str] | None,
-    typer.Option(
-        "--selection", help=f"Selection methods: {', '.join(DOMAINBED_SELECTIONS)}. All by default."
-    ),
+    OPTION("--selection", help=f"Methods: {', '.join(DOMAINBED_SELECTIONS)}. All by default."),
 ]
-OnlyDone = Annotated[
-    bool,
-    typer.Option(
-        "--only-done", help="Leave out runs without the file `done`; DomainBed counts them."
-    ),
-]
+OnlyDone = Annotated[bool, OPTION("--only-done", help="Leave out runs without the file `done`.")]

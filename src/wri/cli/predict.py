@@ -8,20 +8,16 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-
-from wri.cli import fit_options as options
+from wri.cli import options
 from wri.cli.console import (
-    LoggedProgress,
+    ProgressBar,
     echo,
     echo_wrapped,
     ending_cleanly,
-    messages,
     print_note,
-    show_plain_table,
+    show_table,
 )
 from wri.cli.fit import command_line
-from wri.cli.options import MEMORY
 from wri.errors import InputError, listed, shorten
 
 if TYPE_CHECKING:
@@ -62,24 +58,23 @@ def predict(
     from wri.cli.predicting import predict_file, predict_pictures
     from wri.cli.writing import check_output
     from wri.datasets.table_files import open_table
+    from wri.estimators.pictures import PictureClassifier
 
     with ending_cleanly():
         check_output(output)
         loaded = _load(model)
+        more: dict[str, Any] = {"target": target, "prefix": prefix}
         if rows.is_dir():
             _check_pictures(loaded, model, rows, target)
-            from wri.estimators.pictures import PictureClassifier
-
             with _bar("predicting") as progress:
                 classifier = PictureClassifier.load(model)
-                done = predict_pictures(classifier, rows, output, target, prefix, progress)
+                done = predict_pictures(classifier, rows, output, **more, progress=progress)
         else:
             _check_tables(loaded, model, "give a folder of pictures, not a file")
             table = open_table(rows, delimiter, encoding)
             kept = None if keep is None else [] if keep == "none" else keep.split(",")
-            columns: dict[str, Any] = {"keep": kept, "target": target, "prefix": prefix}
             with _bar("predicting") as progress:
-                done = predict_file(loaded, table, output, **columns, progress=progress)
+                done = predict_file(loaded, table, output, keep=kept, **more, progress=progress)
     if as_json:
         echo(json.dumps({"output": str(output), **done.as_dict()}))
     else:
@@ -110,7 +105,7 @@ def _show_predictions(done: "PredictionSummary", output: Path, prefix: str) -> N
         alarm = "ALARM. " if verdict.alarms else ""
         echo_wrapped(f"{alarm}{verdict.question} {verdict.sentence}")
         echo("")
-        show_plain_table(*outcomes.table())
+        show_table(*outcomes.table())
         echo("")
         echo_wrapped(f"{outcomes.describe_guess()} {outcomes.describe_expected()}".strip())
     for found in done.unseen_counts:
@@ -141,7 +136,7 @@ def site(
     plot: options.Plot = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
-    memory: options.Memory = MEMORY,
+    memory: options.Memory = options.MEMORY,
     as_json: options.AsJson = False,
 ) -> None:
     """May the model be used at a site whose outcomes are not known yet?
@@ -162,7 +157,7 @@ def site(
     from wri.cli.predicting import read_features
     from wri.datasets.table_files import open_table
     from wri.evaluation.site_answer import answer_site
-    from wri.evaluation.summary import read_summary
+    from wri.evaluation.verdict import read_summary
     from wri.report.pages.site_page import check_plot, draw_site, next_step, site_document
 
     if plot is not None:
@@ -180,9 +175,9 @@ def site(
     if plot is not None:
         draw_site(found, plot)
     if as_json:
-        written = {"plot": plot and str(plot), "page": page and str(page)}
-        ignored = {"ignored_columns": list(columns.ignored), "next": ahead}
-        echo(json.dumps({**site_document(answer), **ignored, **written}))
+        written = {"next": ahead, "plot": plot and str(plot), "page": page and str(page)}
+        ignored = list(columns.ignored)
+        echo(json.dumps({**site_document(answer), "ignored_columns": ignored, **written}))
         return
     _print_ignored(columns.ignored)
     _show_site(answer)
@@ -196,11 +191,11 @@ def _show_site(answer: "SiteAnswer") -> None:
     from wri.report.pages.site_page import describe_nearest, loss_table, row_table
 
     echo_wrapped(f"{answer.question} {answer.first_sentence}")
-    for reason in answer.reasons[1:]:
-        echo_wrapped(f"{reason.text[:1].upper()}{reason.text[1:]}", "- ")
+    for text in answer.other_sentences:
+        echo_wrapped(text, "- ")
     for heads, lines in (loss_table(answer), row_table(answer)):
         echo("")
-        show_plain_table(heads, lines)
+        show_table(heads, lines)
     echo("")
     for text in (describe_nearest(answer), *(c.counted.sentence for c in answer.site.unseen[:6])):
         echo_wrapped(text)
@@ -225,8 +220,6 @@ def _print_ignored(names: tuple[str, ...]) -> None:
 
 
 def _load(folder: Path) -> Any:
-    if not folder.exists():
-        raise InputError(f"{shorten(folder)} does not exist; give the folder that wri fit wrote")
     from wri.estimators import load
     from wri.estimators.base import SavedInFolders
 
@@ -236,13 +229,8 @@ def _load(folder: Path) -> Any:
 @contextmanager
 def _bar(what: str) -> Iterator[Any]:
     """Show a progress bar, and warnings as lines after it."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with (
-        LoggedProgress(*columns, console=messages, transient=True) as bar,
-        warnings.catch_warnings(record=True) as caught,
-    ):
+    with ProgressBar(what) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        task = bar.add_task(what, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
+        yield lambda share: bar.step(share, 1.0)
     for text in dict.fromkeys(str(each.message) for each in caught):
         print_note(text)

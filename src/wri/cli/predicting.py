@@ -6,7 +6,7 @@ completely or not at all.
 """
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,19 +48,15 @@ class PredictionSummary:
     seconds: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(("reading", "evaluation", "writing"), 0.0)
     )
-    cpu_seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     ignored: tuple[str, ...] = ()  # columns that were not in training
     positive: Any = None  # class whose probability is written, if there are two
     outcomes: Outcomes | None = None
-
-    def __post_init__(self) -> None:
-        self._clocks = time.perf_counter(), time.process_time()
+    clock: float = field(default_factory=time.perf_counter)
 
     def add_time(self, what: str) -> None:
-        """Add the time since the last call, and that of all cores."""
-        before, self._clocks = self._clocks, (time.perf_counter(), time.process_time())
-        self.seconds[what] += self._clocks[0] - before[0]
-        self.cpu_seconds[what] += self._clocks[1] - before[1]
+        """Add the time since the last call."""
+        before, self.clock = self.clock, time.perf_counter()
+        self.seconds[what] += self.clock - before
 
     def count(self, judged: Assessment) -> None:
         """Add some rows."""
@@ -79,10 +75,11 @@ class PredictionSummary:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary for JSON."""
-        fit = None if self.outcomes is None else self.outcomes.summary
+        outcomes = self.outcomes
+        fit = None if outcomes is None else outcomes.summary
         return {
-            "verdict": None if self.outcomes is None else self.outcomes.verdict()._asdict(),
-            "futures": {} if fit is None else fit.as_dict()["futures"],
+            "verdict": None if outcomes is None else outcomes.verdict()._asdict(),
+            "futures": {} if fit is None else fit.futures,
             "kept": None if fit is None else fit.kept,
             "rows": self.rows,
             "verdicts": {name: self.verdicts[name] for name in ("supported", "rare", "outside")},
@@ -92,7 +89,7 @@ class PredictionSummary:
             "probability_of": None if self.positive is None else str(self.positive),
             "ignored_columns": list(self.ignored),
             "seconds": {name: round(spent, 3) for name, spent in self.seconds.items()},
-            "outcomes": None if self.outcomes is None else self.outcomes.as_dict(),
+            "outcomes": None if outcomes is None else outcomes.as_dict(),
         }
 
 
@@ -114,10 +111,8 @@ class ModelColumns:
         Missing columns are an error; with `fill` up to half of them may be missing, if the model
         has a schema.
         """
-        schema = TableSchema.of(model)
-        last = last_step(model)
-        known = {*aside, last.environment} - {None}
-        numbers = None
+        schema, numbers = TableSchema.of(model), None
+        known = {*aside, last_step(model).environment} - {None}
         if schema is not None:
             names = list(schema.features)
             numbers = frozenset(c.name for c in schema.columns if c.kind == "number")
@@ -170,22 +165,22 @@ def predict_file(
     of outcomes, it is measured how well the model holds. `prefix` comes before the names of added
     columns.
     """
-    kept = _check_kept(table, keep)
-    aside = [] if target is None else [target]
+    kept, aside = _check_kept(table, keep), [] if target is None else [target]
     features = ModelColumns.of(model, table, aside)
     if target is not None and target not in table.names:
         raise InputError(f"{table.path} has no column {target!r} for the target")
-    done = PredictionSummary(ignored=features.ignored, positive=positive_class(model))
-    done.outcomes = None if target is None else Outcomes(model, target)
+    outcomes = None if target is None else Outcomes(model, target)
+    positive = positive_class(model)
+    done = PredictionSummary(ignored=features.ignored, positive=positive, outcomes=outcomes)
     texts = {*kept, *aside} | {*features.names} - {*(features.numbers or ())}
-    with writer_for(output, table) as writer:
+    with writer_for(output, table) as write:
         for frame, share in table.chunks({*kept, *features.names, *aside}, texts):
             rows = features.take(frame, table.decimal)
             done.add_time("reading")
             judged = model.assess(rows)
             done.count(judged)
-            if done.outcomes is not None:
-                done.outcomes.add(frame[target], judged)
+            if outcomes is not None:
+                outcomes.add(frame[target], judged)
             done.add_time("evaluation")
             added = added_columns(model, judged, prefix).set_axis(frame.index)
             clash = [name for name in added if name in kept]
@@ -194,7 +189,7 @@ def predict_file(
                     f"{table.path} has a column {listed(clash)} already; give --prefix, or --keep "
                     "other columns"
                 )
-            writer.write(pd.concat([frame[kept], added], axis=1))
+            write(pd.concat([frame[kept], added], axis=1))
             done.add_time("writing")
             progress(share)
     return done
@@ -210,11 +205,10 @@ def added_columns(model: Any, judged: Assessment, prefix: str = "") -> pd.DataFr
     """Return the columns that the output adds; the positive class of two is the second."""
     columns: dict[str, Any] = {"prediction": judged.predictions}
     if judged.probabilities is not None:
-        if judged.probabilities.shape[1] == 2:
-            columns["probability"] = judged.probabilities[:, 1].round(6)
-        else:
-            for place, label in enumerate(model.classes_):
-                columns[f"probability_{label}"] = judged.probabilities[:, place].round(6)
+        shown = judged.probabilities.round(6)
+        columns |= {f"probability_{c}": p for c, p in zip(model.classes_, shown.T, strict=True)}
+        if shown.shape[1] == 2:
+            columns = {"prediction": judged.predictions, "probability": shown[:, 1]}
     columns |= {
         "typicality": judged.typicality.round(4),
         "verdict": judged.verdicts,
@@ -274,7 +268,7 @@ def predict_pictures(
     if target is not None:
         _check_class_folders(paths, model.classes_.tolist())
         done.outcomes = Outcomes(model.estimator_, target)
-    with writer_for(output) as writer:
+    with writer_for(output) as write:
         for start in range(0, len(paths), AT_ONCE):
             some = paths[start : start + AT_ONCE]
             judged = model.assess(some)
@@ -286,7 +280,7 @@ def predict_pictures(
             done.add_time("evaluation")
             added = added_columns(model, judged, prefix)
             added.insert(0, "picture", [str(path.relative_to(folder)) for path in some])
-            writer.write(added)
+            write(added)
             done.add_time("writing")
             progress((start + len(some)) / len(paths))
     return done

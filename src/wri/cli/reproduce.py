@@ -1,9 +1,18 @@
-"""The commands `wri reproduce NAME`, one per table or figure."""
+"""Reproduce a table or figure of the paper, with the paper's numbers beside ours.
+
+Examples:
+
+`wri reproduce figure1 --full -o results/`
+
+`wri reproduce all`
+
+Exit codes: 0 done (`all` lists what it has no data for), 2 wrong input or missing data, 3 Ray was
+lost, 130 interrupted, 143 terminated.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from inspect import Parameter, Signature
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -11,10 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
-from typer.core import TyperGroup
 
-from wri.cli.console import console, echo, make_progress, print_error, print_note, update
-from wri.errors import InputError, MissingDataError, shorten
+from wri.cli.console import ProgressBar, console, echo, print_error, print_note
+from wri.errors import InputError, MissingDataError
 from wri.paper.experiments import (
     BACKEND,
     EXPERIMENTS,
@@ -28,55 +36,11 @@ if TYPE_CHECKING:
     from wri.paper.results.result import Result, ResultCell
 
 ALL = "all"
-HELP = """Reproduce a table or figure of the paper, with the paper's numbers beside ours.
-
-Examples:
-
-`wri reproduce figure1 --full -o results/`
-
-`wri reproduce all`
-
-Exit codes: 0 done (`all` lists what it has no data for), 2 wrong input or missing data, 3 Ray was
-lost, 130 interrupted, 143 terminated.
-"""
-
-
-class ExperimentGroup(TyperGroup):
-    """Group of the tables and figures; refuses other names with a list."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
-            raise InputError(
-                f"name the experiment before {args[0]}, for example wri reproduce figure1 --quick"
-            )
-        if any(each.partition("=")[0] == BACKEND.flag for each in args):
-            _check_backend(args[0])
-        return super().parse_args(ctx, args)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        found = super().get_command(ctx, cmd_name)
-        if found is None:
-            names = ", ".join(name for each in EXPERIMENTS.values() for name in each.outputs)
-            raise InputError(f"there is no experiment {cmd_name!r}; choose one of {names}, or all")
-        return found
-
-
-def _check_backend(name: str) -> None:
-    """Refuse a back end for experiments without a sweep."""
-    sweeping = [each for each in EXPERIMENTS.values() if BACKEND in each.options]
-    names = [output for each in sweeping for output in each.outputs]
-    if name not in (*names, ALL):
-        raise InputError(
-            f"{name} trains no sweep and runs in this process; remove {BACKEND.flag}, which is for "
-            f"{', '.join(names)} and {ALL}"
-        )
 
 
 def make_app() -> typer.Typer:
     """Make the group with one command per table and figure, and one for all."""
-    app = typer.Typer(
-        cls=ExperimentGroup, help=HELP, no_args_is_help=True, rich_markup_mode="markdown"
-    )
+    app = typer.Typer(help=__doc__, no_args_is_help=True, rich_markup_mode="markdown")
     for experiment, (outputs, options) in EXPERIMENTS.items():
         for output, about in outputs.items():
             app.command(output, help=about)(make_command(output, experiment, options))
@@ -166,9 +130,11 @@ def reproduce(
     for task in tasks:
         check_task(task)  # before the first is run
     folder = tasks[0].folder
-    make_folder("-o", folder)
+    for each in filter(None, (folder, markdown)):
+        each.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=each):  # it can be written to
+            pass
     if markdown is not None:
-        make_folder("--markdown", markdown)
         outputs = [task.outputs or EXPERIMENTS[task.name].outputs for task in tasks]
         check_pages(markdown, [name for each in outputs for name in each])
     about = {name: line for each in EXPERIMENTS.values() for name, line in each.outputs.items()}
@@ -176,19 +142,18 @@ def reproduce(
     missing: dict[str, str] = {}
     page, failed = None, False
     for task in tasks:
+        found: list[Result] = []
         try:
-            found = _run(task)
-        except MissingDataError as error:
-            if len(tasks) == 1:
-                raise
-            missing[", ".join(EXPERIMENTS[task.name].outputs)] = str(error)
-            found = []
+            with ProgressBar(", ".join(task.outputs) or task.name) as bar:
+                found = run_experiment(replace(task, progress=bar.step))
         except InputError as error:
             if len(tasks) == 1:
                 raise
-            failed = True
-            print_error(f"{task.name}: {error}")
-            continue
+            if isinstance(error, MissingDataError):
+                missing[", ".join(EXPERIMENTS[task.name].outputs)] = str(error)
+            else:
+                failed = True
+                print_error(f"{task.name}: {error}")
         for result in found:
             _show(result, as_json)
             if markdown is not None:
@@ -202,29 +167,6 @@ def reproduce(
         console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
     if failed:
         raise typer.Exit(2)
-
-
-def make_folder(flag: str, folder: Path) -> None:
-    """Make an option's folder, and refuse one that cannot be written to."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", error)
-        raise InputError(f"{flag} {shorten(folder)} cannot be made a folder: {reason}") from error
-    try:
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(
-            f"{flag} {folder} cannot be written to: {error.strerror}; name another folder"
-        ) from error
-
-
-def _run(task: ExperimentTask) -> "list[Result]":
-    with make_progress() as bar:
-        label = ", ".join(task.outputs) or task.name
-        report = partial(update, bar, bar.add_task(label, total=None))
-        return run_experiment(replace(task, progress=report))
 
 
 def _show(result: "Result", as_json: bool) -> None:

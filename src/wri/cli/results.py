@@ -1,17 +1,16 @@
 """The commands `wri results`, `wri results export` and `wri results import`."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.table import Table
 from typer.core import TyperGroup
 
 from wri.cli import options
-from wri.cli.console import console, echo, make_progress, print_note
+from wri.cli.console import ProgressBar, echo, print_note, show_table
 from wri.cli.options import DOMAINBED_SELECTIONS, NEED_PAIRS, SELECTIONS
 from wri.errors import InputError, check_option
 from wri.number_text import write_number
@@ -20,9 +19,14 @@ if TYPE_CHECKING:
     from wri.datasets.environments import SiteRows
     from wri.integrations.domainbed import FolderNote
     from wri.sweep import BestModel, DatasetInfo, Outcome
+    from wri.sweep.tables import SelectionTable
 
 SHOW = "show"  # hidden: any other first word is a store or an option
 SHOWN_FOLDERS = 3
+CHOICE_HEADS = (
+    *("held out", "trial", "draw", "step", "chosen by", "held-out value"),
+    "differs from the preset",
+)
 
 
 class ResultsGroup(TyperGroup):
@@ -34,13 +38,6 @@ class ResultsGroup(TyperGroup):
         if args and args[0] in self.commands and args[0] != SHOW:
             return super().make_context(info_name, args, parent, **extra)
         return self.commands[SHOW].make_context(info_name, args, parent, **extra)
-
-
-class StoreContents(NamedTuple):
-    """Contents of a store."""
-
-    outcomes: "list[Outcome]"
-    infos: "dict[str, DatasetInfo]"  # by fingerprint
 
 
 def results(
@@ -75,49 +72,41 @@ def results(
     Exit codes: 0 done, 2 wrong input.
     """
     from wri.sweep import Store
+    from wri.sweep.tables import build, comparison_rows
 
     with Store(store) as opened:
-        kept, done = StoreContents(opened.outcomes(), opened.infos()), opened.finished()
+        runs, infos, done = opened.outcomes(), opened.infos(), opened.finished()
     if not done:
         raise InputError(f"{store} holds no finished run yet; `wri sweep` continues it")
     for name in selection or ():
         check_option("--selection", name, SELECTIONS)
     if not (best or fit):
-        _show_tables(kept, tuple(selection or SELECTIONS), measure, form, as_json)
+        tables = build(runs, infos.values(), tuple(selection or SELECTIONS), measure)
+        _show_tables(tables, form, as_json, comparisons=comparison_rows(tables))
         return
-    chosen = _one_selection(kept, selection)
-    models = _best_models(kept, chosen, measure, algorithm, dataset)
-    folder = None if fit is None else _fit(kept, models, fit, data, seed, as_json)
+    if selection and len(selection) > 1:
+        raise InputError("--best takes one --selection")
+    pairs = any(len(run.test_envs) == 2 for run in runs)
+    chosen = selection[0] if selection else NEED_PAIRS[0] if pairs else SELECTIONS[0]
+    models = _best_models(runs, infos.values(), chosen, measure, algorithm, dataset)
+    if fit is not None:
+        _fit(infos, models, fit, data, seed)
+    choices = [_choice_rows(runs, infos.values(), model) for model in models]
+    _show_best(models, choices, fit, as_json)
+
+
+def _show_tables(tables: "list[SelectionTable]", form: str, as_json: bool, **more: Any) -> None:
+    from wri.sweep.tables import as_csv, as_latex, as_rows, as_text
+
     if as_json:
-        _print_best_json(kept, models, folder)
-    else:
-        _show_best(kept, models, folder)
-
-
-def _show_tables(
-    kept: StoreContents, selections: tuple[str, ...], measure: str | None, form: str, as_json: bool
-) -> None:
-    from wri.sweep.tables import as_csv, as_latex, as_rows, as_text, build, comparison_rows
-
-    tables = build(kept.outcomes, kept.infos.values(), selections, measure)
-    if as_json:
-        echo(json.dumps({"rows": as_rows(tables), "comparisons": comparison_rows(tables)}))
+        echo(json.dumps({"rows": as_rows(tables), **more}))
     else:
         echo({"text": as_text, "latex": as_latex, "csv": as_csv}[form](tables))
 
 
-def _one_selection(kept: StoreContents, wanted: Sequence[str] | None) -> str:
-    """Return the selection asked for; else one with pairs held out if the store has them."""
-    if wanted:
-        if len(wanted) > 1:
-            raise InputError("--best takes one --selection")
-        return wanted[0]
-    pairs = any(len(run.test_envs) == 2 for run in kept.outcomes)
-    return NEED_PAIRS[0] if pairs else SELECTIONS[0]
-
-
 def _best_models(
-    kept: StoreContents,
+    outcomes: "Sequence[Outcome]",
+    infos: "Collection[DatasetInfo]",
     selection: str,
     measure: str | None,
     algorithm: str | None,
@@ -127,8 +116,8 @@ def _best_models(
     from wri.sweep.tables import choose_measure
 
     found = []
-    for info in kept.infos.values():
-        runs = [run for run in kept.outcomes if run.dataset == info.name]
+    for info in infos:
+        runs = [run for run in outcomes if run.dataset == info.name]
         if not runs or (dataset or info.name) != info.name:
             continue
         known = list(dict.fromkeys(run.algorithm for run in runs))
@@ -138,7 +127,7 @@ def _best_models(
         shown = choose_measure(runs, measure)
         found += [best_model(runs, info, name, selection, shown) for name in known]
     if not found:
-        names = ", ".join(info.name for info in kept.infos.values())
+        names = ", ".join(info.name for info in infos)
         raise InputError(f"the store has no data set {dataset!r}; it has {names}")
     return found
 
@@ -150,13 +139,12 @@ def _kind(model: "BestModel") -> str:
 
 
 def _fit(
-    kept: StoreContents,
+    infos: "Mapping[str, DatasetInfo]",
     models: "Sequence[BestModel]",
     folder: Path,
     data: Path | None,
     seed: int,
-    quiet: bool,
-) -> Path:
+) -> None:
     """Train the best model on all environments and save it."""
     if len(models) > 1:
         names = ", ".join(f"{model.algorithm} on {model.dataset}" for model in models)
@@ -166,17 +154,15 @@ def _fit(
     from wri.sweep import reload
 
     (model,) = models
-    fingerprint, info = next((f, i) for f, i in kept.infos.items() if i.name == model.dataset)
+    fingerprint, info = next((f, i) for f, i in infos.items() if i.name == model.dataset)
     rows = reload(info, fingerprint, data)
     kind = ESTIMATORS[f"{OBJECTIVES[model.algorithm].label}{_kind(model)}"]
     estimator = kind.from_spec(model.model, random_state=seed)
     if info.source.get("categories"):
         estimator, rows = _before_encoding(estimator, info.source, data)
-    with make_progress() as bar:
-        bar.add_task("training on all environments", total=None)
+    with ProgressBar("training on all environments"):
         fitted = estimator.fit(*rows)
     fitted.save(folder)
-    return folder
 
 
 def _before_encoding(
@@ -200,49 +186,44 @@ def _before_encoding(
     return make_pipeline(*steps, estimator), SiteRows(rows.X, rows.y, rows.groups)
 
 
-def _print_best_json(
-    kept: StoreContents, models: "Sequence[BestModel]", folder: Path | None
-) -> None:
-    from wri.estimators.network import python_line
-
-    best = [
-        {
-            **vars(model),
-            "model": model.model.differences(),
-            "python": python_line(model.model, _kind(model)),
-        }
-        for model in models
-    ]
-    rows = [row for model in models for row in _choice_rows(kept, model)]
-    echo(json.dumps({"best": best, "choices": rows, "saved": folder and str(folder)}))
-
-
-def _choice_rows(kept: StoreContents, model: "BestModel") -> list[dict[str, Any]]:
+def _choice_rows(
+    outcomes: "Sequence[Outcome]", infos: "Collection[DatasetInfo]", model: "BestModel"
+) -> list[dict[str, Any]]:
     """Return the choice of each held-out environment and trial, or the reason for none."""
     from wri.sweep.tables import as_rows, build
 
     shown = (model.dataset, model.algorithm)
-    runs = [run for run in kept.outcomes if (run.dataset, run.algorithm) == shown]
-    rows = as_rows(build(runs, kept.infos.values(), (model.selection,), model.measure))
+    runs = [run for run in outcomes if (run.dataset, run.algorithm) == shown]
+    rows = as_rows(build(runs, infos, (model.selection,), model.measure))
     return [row for row in rows if row["choices"] or row.get("reason")]
 
 
-def _show_best(kept: StoreContents, models: "Sequence[BestModel]", folder: Path | None) -> None:
+def _show_best(
+    models: "Sequence[BestModel]",
+    choices: Sequence[list[dict[str, Any]]],
+    folder: Path | None,
+    as_json: bool,
+) -> None:
     from wri.estimators.network import python_line
 
-    for model in models:
-        label = f"{model.algorithm} on {model.dataset}, {model.selection}, {model.measure}"
-        shown = Table(title=label, title_justify="left")
-        for column in ("held out", "trial", "draw", "step", "chosen by", "held-out value"):
-            shown.add_column(column, justify="right" if column != "held out" else "left")
-        shown.add_column("differs from the preset")
-        for row in _choice_rows(kept, model):
-            for choice in row["choices"]:
-                shown.add_row(row["environment"], *_choice_cells(choice))
-        console.print(shown)
+    lines = [python_line(each.model, _kind(each)) for each in models]
+    if as_json:
+        best = [
+            {**vars(each), "model": each.model.differences(), "python": line}
+            for each, line in zip(models, lines, strict=True)
+        ]
+        rows = [row for each in choices for row in each]
+        echo(json.dumps({"best": best, "choices": rows, "saved": folder and str(folder)}))
+        return
+    for model, rows, line in zip(models, choices, lines, strict=True):
+        echo(f"{model.algorithm} on {model.dataset}, {model.selection}, {model.measure}")
+        cells = [
+            [row["environment"], *_choice_cells(each)] for row in rows for each in row["choices"]
+        ]
+        show_table(CHOICE_HEADS, cells)
         echo(
             f"best on average: draw {model.draw}, step {model.step}, {model.measure} "
-            f"{write_number(model.value, 4)}\n{python_line(model.model, _kind(model))}"
+            f"{write_number(model.value, 4)}\n{line}"
         )
     if folder is not None:
         echo(f"trained on all environments and saved in {folder}")
@@ -322,32 +303,26 @@ def import_(
     `wri results import sweep/ --selection oracle --format csv --only-done`
     """
     from wri.integrations.domainbed import build_tables, read_sweep
-    from wri.sweep.tables import as_csv, as_latex, as_rows, as_text
 
     for each in selection or ():
         check_option("--selection", each, DOMAINBED_SELECTIONS)
     sweep = read_sweep(folder, only_done)
     tables = build_tables(sweep.outcomes, sweep.infos, tuple(selection or DOMAINBED_SELECTIONS))
-    if as_json:
-        notes = [note._asdict() for note in sweep.notes]
-        echo(json.dumps({"rows": as_rows(tables), "runs": len(sweep.outcomes), "notes": notes}))
-        return
-    echo({"text": as_text, "latex": as_latex, "csv": as_csv}[form](tables))
-    for line in _list_notes(sweep.notes):
-        print_note(line)
+    notes = [note._asdict() for note in sweep.notes]
+    _show_tables(tables, form, as_json, runs=len(sweep.outcomes), notes=notes)
+    if not as_json:
+        _print_notes(sweep.notes)
 
 
-def _list_notes(notes: "Iterable[FolderNote]") -> list[str]:
-    """Return one line per reason, with its folders."""
+def _print_notes(notes: "Iterable[FolderNote]") -> None:
+    """Print one line per reason, with its folders."""
     folders: dict[tuple[bool, str], list[str]] = {}
     for note in notes:
         folders.setdefault((note.used, note.reason), []).append(note.folder)
-    lines = []
     for (used, reason), names in sorted(folders.items()):
         more = len(names) - SHOWN_FOLDERS
         shown = ", ".join(names[:SHOWN_FOLDERS]) + (f" and {more} more" if more > 0 else "")
-        lines.append(f"{'used' if used else 'not used'}: {shown}: {reason}")
-    return lines
+        print_note(f"{'used' if used else 'not used'}: {shown}: {reason}")
 
 
 def make_app() -> typer.Typer:

@@ -4,12 +4,11 @@ import json
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wri.cli import options
-from wri.cli.console import describe, echo, make_progress, print_note, update
+from wri.cli.console import ProgressBar, echo, print_note
 from wri.cli.options import ON_REQUEST, SELECTIONS
 from wri.errors import InputError, shorten
 from wri.number_text import write_number
@@ -19,47 +18,29 @@ from wri.registry import PAPER
 if TYPE_CHECKING:
     from wri.features import FeatureLayer
     from wri.jobs import Runner
-    from wri.sweep import Store, Sweep, SweepData
+    from wri.sweep import Sweep, SweepData
 
 DEFAULT_SELECTIONS = tuple(name for name in SELECTIONS if name not in ON_REQUEST)
-
-HELP = """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
-
-Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. Run the same
-command again to continue after an interruption; with more trials it adds to the store. With
-`--repair` it also trains runs with damaged records again.
-
-Examples:
-
-`wri sweep --datasets hospitals --algorithms erm wri --trials 3 --store sweep.db`
-
-`wri sweep --data rows.csv --target y --env site --draws 10 --store sweep.db --dry-run`
-
-`wri sweep --images photos/ --draws 10 --trials 5 --store sweep.db`
-
-Exit codes: 0 done, 2 wrong input, 3 Ray was lost, 130 interrupted, 143 terminated (the last three
-keep finished runs).
-"""
 
 
 def sweep(
     store: options.StoreFile,
     datasets: options.Datasets = None,
     data: options.DataFile = None,
-    images: options.Images = None,
+    images: options.PictureFolder = None,
     backbone: options.BackboneName = None,
     feature_layer: options.FeatureWidths = None,
     target: options.Target = None,
     env: options.Env = None,
-    task: options.Task = None,
+    task: options.TaskName = None,
     drop: options.Drop = None,
     category: options.Category = None,
-    algorithms: options.Algorithms = None,
+    algorithms: options.SweepAlgorithms = None,
     plugin: options.Plugins = None,
     draws: options.Draws = 1,
     trials: options.Trials = 3,
     first_trial: options.FirstTrial = 0,
-    steps: options.Steps = None,
+    steps: options.RunSteps = None,
     checkpoint_every: options.CheckpointEvery = 10,
     test_envs: options.TestEnvs = None,
     selection: options.Selections = None,
@@ -75,7 +56,23 @@ def sweep(
     repair: options.Repair = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train algorithms × held-out environments × draws × trials, and keep every checkpoint."""
+    """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
+
+    Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. Run the
+    same command again to continue after an interruption; with more trials it adds to the store.
+    With `--repair` it also trains runs with damaged records again.
+
+    Examples:
+
+    `wri sweep --datasets hospitals --algorithms erm wri --trials 3 --store sweep.db`
+
+    `wri sweep --data rows.csv --target y --env site --draws 10 --store sweep.db --dry-run`
+
+    `wri sweep --images photos/ --draws 10 --trials 5 --store sweep.db`
+
+    Exit codes: 0 done, 2 wrong input, 3 Ray was lost, 130 interrupted, 143 terminated (the last
+    three keep finished runs).
+    """
     from wri.sweep import Sweep, SweepSpec, open_backend
 
     _load_plugins(plugin or [])
@@ -112,6 +109,14 @@ def _load_plugins(names: list[str]) -> None:
         load_plugin(each)
 
 
+def _forecast(planned: "Sweep", store: Path, as_json: bool) -> None:
+    from wri.sweep import Store, forecast
+
+    with Store(store) if store.exists() else nullcontext() as held:
+        found = forecast(planned, held)
+    echo(json.dumps(asdict(found)) if as_json else str(found))
+
+
 def _load_tables(
     names: list[str] | None,
     path: Path | None,
@@ -146,9 +151,8 @@ def _load_images(
             raise InputError("--backbone is for pictures; name their folder with --images")
         return []
     pictures, layer = ImageFolder(folder), _read_layer("64,32" if widths is None else widths)
-    with make_progress() as bar:
-        report = partial(update, bar, bar.add_task("features of pictures", total=None))
-        return [SweepData.from_images(pictures, backbone, layer=layer, progress=report)]
+    with ProgressBar("features of pictures") as bar:
+        return [SweepData.from_images(pictures, backbone, layer=layer, progress=bar.step)]
 
 
 def _read_layer(text: str | None) -> "FeatureLayer | None":
@@ -173,21 +177,6 @@ def _memory_left(gigabytes: float, overhead: float) -> float:
     return gigabytes * 1e9 - taken
 
 
-def _forecast(planned: "Sweep", store: Path, as_json: bool) -> None:
-    from wri.sweep import Store, forecast
-
-    with Store(store) if _exists(store) else nullcontext() as held:
-        found = forecast(planned, held)
-    echo(json.dumps(asdict(found)) if as_json else str(found))
-
-
-def _exists(store: Path) -> bool:
-    try:
-        return store.exists()
-    except OSError as error:
-        raise InputError(f"--store {shorten(store)} cannot be used: {error.strerror}") from error
-
-
 def _train(
     planned: "Sweep",
     store: Path,
@@ -200,22 +189,23 @@ def _train(
     from wri.sweep import Store, run_sweep
     from wri.sweep.tables import as_rows, as_text, build
 
-    with Store(store, write=True, repair=repair) as kept, backend, make_progress() as bar:
+    with Store(store, write=True, repair=repair) as kept, backend, ProgressBar("sweep") as bar:
         for run in kept.dropped:
             print_note(f"dropped a damaged run: {run}")
-        task = bar.add_task("sweep", total=None)
-        backend.status = partial(describe, bar, task)
+        backend.status = bar.describe
         try:
-            trained = run_sweep(planned, kept, partial(update, bar, task), backend)
+            trained = run_sweep(planned, kept, bar.step, backend)
         except KeyboardInterrupt:
             bar.stop()
-            _say_stopped(kept)
+            print_note(
+                f"stopped; {len(kept.finished())} finished runs are in {store}; run the same "
+                "command to continue"
+            )
             raise
         outcomes, infos, done = kept.outcomes(), kept.infos(), len(kept.finished())
     tables = build(outcomes, infos.values(), selections, measure)
     if as_json:
-        document = {"store": str(store), "trained": trained, "rows": as_rows(tables)}
-        echo(json.dumps(document))
+        echo(json.dumps({"store": str(store), "trained": trained, "rows": as_rows(tables)}))
         return
     for data in planned.datasets:
         echo(_describe(data, planned.spec.preset))
@@ -233,13 +223,6 @@ def _describe(data: "SweepData", preset: str) -> str:
     return (
         f"{data.name}: {n_rows} rows, {n_columns} columns, {len(data.names)} environments; the "
         f"target is {target}; preset {preset}{layer}\n"
-    )
-
-
-def _say_stopped(store: "Store") -> None:
-    print_note(
-        f"stopped; {len(store.finished())} finished runs are in {store.path}; run the same "
-        "command to continue"
     )
 
 
@@ -267,8 +250,6 @@ def _numbers(pairs: list[str]) -> dict[str, float]:
                 numbers |= {key: float(number) for key, number in found.items()}
             else:
                 numbers[name] = float(value)
-        except OSError as error:
-            raise InputError(f"--set {shorten(pair)} cannot be read: {error.strerror}") from None
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             raise InputError(
                 f"--set {shorten(pair)} must be name=number, or @file with a JSON object of numbers"

@@ -1,82 +1,85 @@
 """Files of predictions and folders of models, written whole or not at all."""
 
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import pandas as pd
 
+from wri.cli.console import print_note
 from wri.datasets.table_files import TableFile
 from wri.errors import InputError, shorten
 from wri.report.page import Page, render_page
 from wri.saving.folder import REPORT, check_target
-from wri.saving.staging import open_stage
 
-
-class TextWriter:
-    """Writer of delimited text with the input's delimiter and decimal mark, in UTF-8."""
-
-    def __init__(self, path: Path, delimiter: str, decimal: str, encoding: str) -> None:
-        self._file = path.open("w", encoding=encoding, newline="")
-        self._options = {"sep": delimiter, "decimal": decimal, "index": False}
-        self._header = True
-
-    def write(self, frame: pd.DataFrame) -> None:
-        # pandas would write a wide table row by row
-        options = {**self._options, "header": self._header, "chunksize": max(1, len(frame))}
-        frame.to_csv(self._file, lineterminator="\n", **options)
-        self._header = False
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class ParquetWriter:
-    """Writer of one Parquet file; the first chunk sets the types."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._writer: Any = None
-
-    def write(self, frame: pd.DataFrame) -> None:
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        schema = None if self._writer is None else self._writer.schema
-        table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
-        if self._writer is None:
-            # a column without values becomes text, because later chunks may hold texts
-            types = [pa.string() if pa.types.is_null(kind) else kind for kind in table.schema.types]
-            plain = pa.schema(zip(table.schema.names, types, strict=True))
-            self._writer = parquet.ParquetWriter(self._path, plain)
-            table = table.cast(plain)
-        self._writer.write_table(table)
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+WriteRows = Callable[[pd.DataFrame], None]
 
 
 @contextmanager
-def writer_for(
-    output: Path, table: TableFile | None = None
-) -> Iterator[TextWriter | ParquetWriter]:
-    """Open a writer whose file appears when it is complete; on errors nothing is left.
+def _open_text(path: Path, table: TableFile | None) -> Iterator[WriteRows]:
+    """Write delimited text in UTF-8, with the delimiter and the decimal mark of `table`."""
+    dialect = None if table is None else table.dialect
+    sep, decimal = (",", ".") if dialect is None else (dialect.delimiter, dialect.decimal)
+    marked = dialect is not None and dialect.encoding == "utf-8-sig"
+    with path.open("w", encoding="utf-8-sig" if marked else "utf-8", newline="") as file:
+
+        def write(frame: pd.DataFrame) -> None:
+            # pandas would write a wide table row by row
+            rows = {"chunksize": max(1, len(frame)), "index": False, "header": file.tell() == 0}
+            frame.to_csv(file, lineterminator="\n", sep=sep, decimal=decimal, **rows)
+
+        yield write
+
+
+@contextmanager
+def _open_parquet(path: Path, table: TableFile | None) -> Iterator[WriteRows]:
+    """Write one Parquet file; the first chunk sets the types."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InputError(
+            "writing Parquet needs pyarrow; `pip install pyarrow`, or choose a .csv"
+        ) from error
+    with ExitStack() as opened:
+        writer: Any = None
+
+        def write(frame: pd.DataFrame) -> None:
+            nonlocal writer
+            schema = None if writer is None else writer.schema
+            rows = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+            if writer is None:
+                # a column without values becomes text, because later chunks may hold texts
+                kinds = [pa.string() if pa.types.is_null(k) else k for k in rows.schema.types]
+                rows = rows.cast(pa.schema(zip(rows.schema.names, kinds, strict=True)))
+                writer = opened.enter_context(parquet.ParquetWriter(path, rows.schema))
+            writer.write_table(rows)
+
+        yield write
+
+
+@contextmanager
+def _open_stage(target: Path) -> Iterator[Path]:
+    """Yield a path in a hidden folder beside the target, which is removed at the end."""
+    with TemporaryDirectory(prefix=f".{target.name}-"[:60], dir=target.parent) as folder:
+        yield Path(folder) / "part"
+
+
+@contextmanager
+def writer_for(output: Path, table: TableFile | None = None) -> Iterator[WriteRows]:
+    """Yield a function that writes rows; the file appears when it is complete, or not at all.
 
     A text takes the delimiter of `table`, the input, which is not overwritten.
     """
     check_output(output, table)
+    open_part = _open_parquet if output.suffix.lower() == ".parquet" else _open_text
     try:
-        with open_stage(output) as aside:
-            part = aside / "part"
-            writer = _open(part, output.suffix.lower(), table)
-            try:
-                yield writer
-            finally:
-                writer.close()
+        with _open_stage(output) as part:
+            with open_part(part, table) as write:
+                yield write
             os.replace(part, output)
     except OSError as error:
         reason = error.strerror or error
@@ -101,46 +104,25 @@ def check_output(output: Path, table: TableFile | None = None) -> None:
         raise InputError(f"{where} cannot be written: no permission; choose another")
 
 
-def _open(part: Path, ending: str, table: TableFile | None) -> TextWriter | ParquetWriter:
-    if ending == ".parquet":
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError as error:
-            raise InputError(
-                "writing Parquet needs pyarrow; `pip install pyarrow`, or choose a .csv"
-            ) from error
-        return ParquetWriter(part)
-    dialect = None if table is None else table.dialect
-    if dialect is None:
-        return TextWriter(part, ",", ".", "utf-8")
-    marked = "utf-8-sig" if dialect.encoding == "utf-8-sig" else "utf-8"
-    return TextWriter(part, dialect.delimiter, dialect.decimal, marked)
-
-
 def check_model_output(folder: Path) -> None:
     """Refuse a folder that cannot take a model, before the training.
 
-    It may be new, empty, or hold a saved model and its report and nothing else.
+    It may be new, empty, or hold only a saved model and its report, which will be replaced.
     """
-    try:
-        target = folder.resolve()
-        target.parent.mkdir(parents=True, exist_ok=True)
-        check_target(target)
-        with tempfile.TemporaryFile(dir=target if target.exists() else target.parent):
-            pass
-    except InputError:
-        raise
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"-o {shorten(folder)} cannot be written to: {reason}") from error
+    target = folder.resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    check_target(target)
+    with TemporaryFile(dir=target if target.exists() else target.parent):
+        pass
+    if target.exists() and any(target.iterdir()):
+        print_note(f"{folder} holds a model; it is replaced when this fit is done")
 
 
 def write_model(model: Any, page: Page, folder: Path) -> Path:
     """Write a model and its report, completely or not at all; return the report's path."""
     target = folder.resolve()
     data = render_page(page).encode("utf-8", errors="replace")
-    with open_stage(target) as aside:
-        stage = aside / "model"
+    with _open_stage(target) as stage:
         model.save(stage)
         (stage / REPORT).write_bytes(data)
         if target.exists() and any(target.iterdir()):

@@ -1,4 +1,4 @@
-"""Columns whose relation to the target changes between sites, in the user's words.
+"""Columns whose relation to the target changes between sites, and the diagnosis of a table.
 
 A spread τ of a column's slopes between E sites makes Cochran's Q about (1 + τ²/s²) · χ²(E − 1),
 s being the slopes' standard error. So a spread is found with probability 0.8 if
@@ -7,24 +7,43 @@ s being the slopes' standard error. So a spread is found with probability 0.8 if
 
 Numbers are flagged only if a second test agrees, which takes 1.4 times the spread. In simulations
 with 3 to 10 sites such spreads were found in 65 to 90 % of tables.
+
+Slopes of categories are differences from the most common category, the reference.
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.stats import chi2
 
 from wri.datasets.table_rows import TableRows
-from wri.diagnosis import ChangingFeatures, changing_features
+from wri.diagnosis import (
+    ChangingFeatures,
+    changing_features,
+    environment_overlap,
+    risk_gaps,
+    stress_test,
+)
 from wri.diagnosis.changing_features import LEVEL, flagged_columns
 from wri.diagnosis.inputs import listed
 from wri.errors import InputError, shorten
 from wri.number_text import write_number
+from wri.progress import Progress, silent
 from wri.rows import find_constant_columns
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 POWER, BOTH_TESTS = 0.8, 1.4
+QUESTIONS = {
+    "changes": "Which columns' relation to the target changes between sites?",
+    "overlap": "Do the sites have cases in common?",
+    "gaps": "Does a prediction mean the same everywhere?",
+    "stress": "What would it cost if a changing relation broke or reversed?",
+}
 
 
 class SiteWord(NamedTuple):
@@ -36,10 +55,9 @@ class SiteWord(NamedTuple):
     @classmethod
     def of(cls, column: str | None) -> "SiteWord":
         word = (column or "").lower()
-        if not (word.isascii() and word.isalpha()) or word in ("file", "folder", "env"):
+        is_word = word.isascii() and word.isalpha() and word not in ("file", "folder", "env")
+        if not is_word or word.endswith("s"):  # a plural, or one whose plural is hard to tell
             return cls("site", "sites")
-        if word.endswith("s"):
-            return cls("site", "sites")  # a plural, or one whose plural is hard to tell
         if word.endswith(("x", "z", "ch", "sh")):
             return cls(word, f"{word}es")
         if word.endswith("y") and word[-2:-1] not in "aeiou":
@@ -62,21 +80,17 @@ class ColumnChange:
     @property
     def sentence(self) -> str:
         """Range of slopes, sign and P-value."""
-        low, high = (
-            pick_site(self.slopes, key=self.slopes.__getitem__) for pick_site in (min, max)
-        )
+        low, high = (pick(self.slopes, key=self.slopes.__getitem__) for pick in (min, max))
+        sign = "the sign is the same everywhere"
         if self.reversed_at:
             sign = f"it reverses at {listed(self.reversed_at, 3)}"
         elif self.unsure:
             sign = f"it may reverse at {listed(self.unsure, 3)}"
-        else:
-            sign = "it does not change its sign"
-        chance = f"{'at most ' if self.p <= 0.001 else ''}{write_number(100 * self.p, 2)} %"
         of = f" of '{self.encoded}':" if self.encoded != self.column else ""
         return (
             f"slope{of} {write_number(self.slopes[low], 2)} at {shorten(low)} to "
             f"{write_number(self.slopes[high], 2)} at {shorten(high)}, in {self.unit}; {sign}; "
-            f"chance would do this in {chance} of tables"
+            f"P {'≤' if self.p <= 0.001 else '='} {write_number(self.p, 2)}"
         )
 
 
@@ -89,18 +103,15 @@ def column_changes(found: ChangingFeatures, owners: Sequence[str]) -> list[Colum
             continue
         slopes, errors = (part[widest[k], :, k] for part in (found.slopes, found.errors))
         sign = np.sign(found.average[widest[k], k])
-        names = [str(label) for label in found.environments]
-        against = [e for e in range(len(names)) if slopes[e] * sign < 0]
-        clear = [e for e in against if abs(slopes[e]) > 2 * errors[e]]
+        names = np.array([str(label) for label in found.environments], dtype=object)
+        against, known = slopes * sign < 0, ~np.isnan(slopes)
         changes[owners[k]] = ColumnChange(
             column=owners[k],
             encoded=found.names[k],
             p=float(found.p[k]),
-            slopes={
-                names[e]: float(slopes[e]) for e in range(len(names)) if slopes[e] == slopes[e]
-            },
-            unsure=tuple(names[e] for e in against),
-            reversed_at=tuple(names[e] for e in clear),
+            slopes=dict(zip(names[known], slopes[known].tolist(), strict=True)),
+            unsure=tuple(names[against]),
+            reversed_at=tuple(names[against & (np.abs(slopes) > 2 * errors)]),
             unit=found.unit,
         )
     return list(changes.values())
@@ -163,11 +174,10 @@ def describe_changes(
 ) -> str:
     """Say which columns change; where none does, say what could have been seen."""
     if changes:
-        names = listed(tuple(f"'{shorten(each.column)}'" for each in changes), 4)
-        verb = "tell" if changes[1:] else "tells"
+        names = quoted([each.column for each in changes], 4)
         first = f"{changes[0].column}: " if changes[1:] else ""
         return (
-            f"{names} {verb} about '{target}' differently from {word.one} to {word.one} "
+            f"The relation of {names} to '{target}' differs between {word.many} "
             f"({first}{changes[0].sentence})."
         )
     if slopes is None:
@@ -176,12 +186,16 @@ def describe_changes(
     low, high = (f"{write_number(value, 2)}" for value in (least.min(), least.max()))
     span = low if low == high else f"{low} to {high} (by column)"
     return (
-        f"No column's relation to '{target}' changes between the {len(slopes.environments)} "
-        f"{word.many} by more than chance. Slopes that differ with a standard deviation of {span} "
-        f"{slopes.unit} would be found in about 4 of 5 tables. "
-        f"Smaller changes, changes that are not linear, and what only a new {word.one} does stay "
-        "open."
+        f"No column's relation to '{target}' differs between the {len(slopes.environments)} "
+        f"{word.many} by more than chance. Slopes with a standard deviation of {span} "
+        f"{slopes.unit} between {word.many} would be detected with a power of about 80 %. Smaller "
+        f"or non-linear differences, and those of a new {word.one}, cannot be excluded."
     )
+
+
+def quoted(names: Sequence[str], most: int) -> str:
+    """List names in quotes for a sentence."""
+    return listed(tuple(f"'{shorten(name)}'" for name in names), most)
 
 
 def flagged_document(changes: Sequence[ColumnChange]) -> list[dict[str, Any]]:
@@ -190,3 +204,83 @@ def flagged_document(changes: Sequence[ColumnChange]) -> list[dict[str, Any]]:
         {"column": c.column, "p": c.p, "slopes": c.slopes, "reversed_at": list(c.reversed_at)}
         for c in changes
     ]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Answer:
+    """Answer to one question; without a result `meaning` gives the reason."""
+
+    name: str
+    question: str
+    meaning: str
+    result: Any = None
+    changes: tuple[ColumnChange, ...] = ()  # flagged raw columns
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is a result."""
+        return self.result is not None
+
+    def plot(self) -> "Figure | None":
+        """Draw the result, if it has a figure."""
+        return self.result.plot() if hasattr(self.result, "plot") else None
+
+
+def ask(name: str, find: Callable[[], Any]) -> Answer:
+    """Answer one question; an InputError becomes the reason for no answer."""
+    try:
+        result = find()
+    except InputError as error:
+        meaning = f"This could not be answered: {error}."
+        return Answer(name=name, question=QUESTIONS[name], meaning=meaning)
+    return Answer(name=name, question=QUESTIONS[name], meaning=result.meaning, result=result)
+
+
+def diagnose_rows(
+    rows: TableRows,
+    models: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> dict[str, Answer]:
+    """Answer the questions of `QUESTIONS` that rows with encoded columns allow.
+
+    `models` are fitted estimators that have not seen the rows; gaps are asked of the last one.
+    """
+    x = rows.X.iloc[:, np.flatnonzero(~find_constant_columns(rows.X.to_numpy()))]
+    total = 4 if models else 2
+    found = {"changes": ask_changes(rows)}
+    progress(1, total)
+
+    def add(name: str, find: Callable[[], Any]) -> None:
+        found[name] = ask(name, find)
+        progress(len(found), total)
+
+    add("overlap", lambda: environment_overlap(x, rows.groups, blocks=rows.blocks))
+    if not models:
+        return found
+    last = list(models.values())[-1]
+    own = rows.X.to_numpy()
+    add("gaps", lambda: risk_gaps(last, own, rows.y, rows.groups, blocks=rows.blocks, seed=seed))
+    changed = {change.column for change in found["changes"].changes}
+    flagged = [n for n, owner in zip(rows.X, rows.owners, strict=True) if owner in changed]
+    if flagged:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X has feature names")  # models of arrays
+            add("stress", lambda: stress_test(models, rows.X, rows.y, rows.groups, flagged))
+    else:
+        reason = "No column's relation was found to change, so there is nothing to break."
+        found["stress"] = Answer(name="stress", question=QUESTIONS["stress"], meaning=reason)
+    return found
+
+
+def ask_changes(rows: TableRows) -> Answer:
+    """Say which raw columns change, and where their sign flips."""
+    word = SiteWord.of(rows.environment)
+    question = f"Which columns' relation to '{rows.target}' changes between {word.many}?"
+    slopes, changes = compare_slopes(rows)
+    meaning = describe_changes(changes, slopes, rows.target, word)
+    if changes[1:]:
+        meaning += " " + " ".join(f"{each.column}: {each.sentence}." for each in changes[1:])
+    return Answer(
+        name="changes", question=question, meaning=meaning, result=slopes, changes=tuple(changes)
+    )

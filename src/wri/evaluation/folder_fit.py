@@ -1,14 +1,15 @@
-"""Fit to a folder of Parquet files beyond memory: sums over chunks of rows.
+"""Fits to folders: Parquet files beyond memory, and pictures.
 
     sample ─► preprocessing, WRI's weights, thresholds, a first solution
     all rows ─► units, then passes that correct the solution to that of all rows
 
-No site is left out: λ is given, or the preset's. The model is saved like any other.
+For files, no site is left out: λ is given, or the preset's. Pictures become features of a fixed
+network, which are fitted like a table.
 """
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -17,11 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from wri.datasets import ImageFolder
 from wri.datasets.parquet_folders import ChunkReader, Folder
 from wri.datasets.schema import TableSchema
 from wri.datasets.table_rows import TableRows
 from wri.errors import InputError
 from wri.estimators.network import Estimator, make_spec
+from wri.estimators.pictures import PictureClassifier
 from wri.estimators.pipeline import make_pipeline
 from wri.estimators.problem import Problem
 from wri.evaluation.candidates import FitOptions
@@ -29,10 +32,13 @@ from wri.evaluation.fitting import (
     TableFit,
     conclude,
     find_changes,
+    fit_sites,
     keep_candidate,
     make_head,
     with_erm,
 )
+from wri.features.backbones import as_backbone
+from wri.features.extraction import extract
 from wri.progress import Progress, silent
 from wri.rows import ROUNDING, Scaling
 from wri.stacked.linear import MemoryTable, SumChunks
@@ -41,6 +47,7 @@ from wri.training.solver import RowsAsTable
 from wri.training.streaming import SampleRun, solve_in_chunks
 
 Arrays = tuple[np.ndarray, ...]
+BACKBONE = "efficientnet-lite0"
 
 
 def check_folder_options(options: FitOptions) -> None:
@@ -157,9 +164,8 @@ class FolderFit:
         scale = spread * np.sqrt(np.maximum(squares / n - np.square(middle), 0))
         mean = centre + spread * middle
         scale = np.where(scale <= ROUNDING * np.abs(mean), 1.0, scale)
-        if not numbers:
-            return Units(Scaling(mean[:-1], scale[:-1]), target)
-        return Units(Scaling(mean[:-1], scale[:-1]), Scaling(mean[-1], scale[-1]))
+        target = Scaling(mean[-1], scale[-1]) if numbers else target
+        return Units(Scaling(mean[:-1], scale[:-1]), target)
 
     def _sum(self, what: str, sum_file: Callable[[Path], Arrays]) -> Arrays:
         name = f"pass {next(self._numbers)}, {what}"
@@ -217,8 +223,8 @@ def fit_folder(
     slopes, changes = find_changes(rows, schema)
     sampled = (
         f"The model was solved on all {total:,} rows, in chunks. Preprocessing, weights, "
-        f"thresholds and the report's tables are from {len(rows.y):,} rows, drawn by contents. Run "
-        "without --fast on some of the files to measure how it holds at a new site."
+        f"thresholds and the report's tables use {len(rows.y):,} sampled rows. Run without --fast "
+        "on some of the files to measure how the model does at a new site."
     )
     return conclude(
         rows,
@@ -231,4 +237,55 @@ def fit_folder(
         kept=kept,
         said=[*said, sampled],
         start=start,
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PictureFit:
+    """Fit of pictures with the classifier to be saved."""
+
+    fit: TableFit
+    model: PictureClassifier
+    folder: ImageFolder
+    kept: np.ndarray  # [n], numbers of the pictures that could be read
+    broken: Mapping[Path, str]
+    backbone: str
+
+
+def fit_pictures(
+    root: Path,
+    options: FitOptions,
+    *,
+    progress: Progress = silent,
+    status: Callable[[str], None] = lambda text: None,
+) -> PictureFit:
+    """Fit a classifier to a folder ROOT/SITE/CLASS/*.jpg or *.png, each site held out in turn.
+
+    `status` is called with what is being done.
+    """
+    options.check()
+    folder, backbone = ImageFolder(root), as_backbone(BACKBONE)
+    found = extract(folder, backbone, None, progress=progress)
+    groups, y = folder.groups[found.kept], folder.y[found.kept]
+    sizes = {name: int((groups == name).sum()) for name in folder.count()}
+    status("fitting")
+    rows = TableRows(
+        X=found.x, y=y, groups=groups, environment="folder", task="classes", sizes=sizes
+    )
+    fit = fit_sites(rows, options, progress=progress)
+    broken = {Path(path): str(reason) for path, reason in dict(found.broken).items()}
+    said = [f"{path} could not be read and was left out: {why}" for path, why in broken.items()]
+    fit = replace(fit, warnings=(*fit.warnings, *said[:10]))
+    model = PictureClassifier(options.make_model(fit.kept, True), backbone=backbone)
+    model.backbone_ = {"name": found.backbone, "digest": found.digest}
+    model.broken_, model.estimator_ = dict(found.broken), fit.model
+    model.estimator_.backbone_ = model.backbone_
+    model.classes_ = fit.model.classes_
+    return PictureFit(
+        fit=fit,
+        model=model,
+        folder=folder,
+        kept=np.asarray(found.kept),
+        broken=broken,
+        backbone=f"{found.backbone}, SHA-256 {found.digest}",
     )

@@ -15,6 +15,7 @@ depend on the interval; each has a one-sided level of 2.5 %, so together at most
 `benchmarks/site_answers.py alarms` counts false alarms.
 """
 
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,15 +29,13 @@ from wri.errors import InputError, shorten
 from wri.estimators.evidence import Assessment
 from wri.estimators.pipeline import last_step
 from wri.evaluation.changes import SiteWord
-from wri.evaluation.summary import FitSummary, read_summary
+from wri.evaluation.verdict import read_summary
 from wri.number_text import write_number, write_percent, write_share
 
 LEVEL = 0.025  # of each alarm
 FEWEST = 30  # rows that an alarm needs
 MOST_ROWS = 1_000_000  # from which the expected interval is computed
 TINY = float(np.finfo(float).tiny)
-
-
 HoldsAnswer = Literal["yes", "care", "unclear", "no", "unknown"]
 
 
@@ -69,13 +68,16 @@ def ranking_p(y: np.ndarray, probability: np.ndarray) -> float:  # [n], [n]
 
 
 class Outcomes:
-    """Outcomes of rows beside their predictions."""
+    """Outcomes of rows beside their predictions; what is computed is computed once."""
 
     def __init__(self, model: Any, target: str) -> None:
         last = last_step(model)
-        self.summary: FitSummary | None = read_summary(model)
+        self.summary = read_summary(model)
         self.known, self.left_out = last.held_out_, last.left_out_
-        self.classes = getattr(last, "classes_", None)
+        self.labels: list[Any] | None = None
+        if hasattr(last, "classes_"):
+            self.labels = [as_category(label) for label in last.classes_.tolist()]
+        self.loss_name = "squared error" if self.labels is None else "log-loss"
         self.target = target
         self.missing = 0
         self._y: list[np.ndarray] = []
@@ -84,156 +86,138 @@ class Outcomes:
     def add(self, cells: pd.Series, judged: Assessment) -> None:
         """Add the outcomes of some rows; rows without one are counted and left out."""
         distinct = DistinctCells(cells)
-        codes = distinct.spread(
-            [
-                self._read(value, cells, distinct, code)
-                for code, value in enumerate(distinct.values)
-            ],
-            np.nan,
-            float,
-        )
+        read = []
+        for code, value in enumerate(distinct.values):
+            try:
+                read.append(np.nan if value is None else self._read(value))
+            except (ValueError, TypeError, LookupError):
+                row = cells.index[int((distinct.codes == code).argmax())]
+                what = "a number"
+                if self.labels is not None:
+                    what = f"one of {', '.join(map(shorten, self.labels[:6]))}"
+                raise InputError(
+                    f"column {self.target!r}, row {row} is {shorten(repr(value))}, not {what}; "
+                    "correct it, or leave the cell empty"
+                ) from None
+        codes = distinct.spread(read, np.nan, float)
         there = ~np.isnan(codes)
         self.missing += int((~there).sum())
-        found = judged.predictions[:, None] if self.classes is None else judged.probabilities
-        assert found is not None
+        found: Any = judged.predictions[:, None] if self.labels is None else judged.probabilities
         self._y.append(codes[there])
         self._predicted.append(found[there].astype(float))
 
-    def _read(self, value: Any, cells: pd.Series, distinct: DistinctCells, code: int) -> float:
-        if value is None:
-            return np.nan
-        try:
-            if self.classes is None:
-                return as_number(value)
-            return self._places()[as_category(value)]
-        except (ValueError, TypeError, LookupError):
-            row = cells.index[int((distinct.codes == code).argmax())]
-            what = "a number" if self.classes is None else f"one of {self._named()}"
-            raise InputError(
-                f"column {self.target!r}, row {row} is {shorten(repr(value))}, not {what}; correct "
-                "it, or leave the cell empty"
-            ) from None
+    def _read(self, value: Any) -> float:
+        return as_number(value) if self.labels is None else self.labels.index(as_category(value))
 
-    def _places(self) -> dict[str, int]:
-        return {as_category(label): place for place, label in enumerate(self.classes.tolist())}  # type: ignore[union-attr]
-
-    def _named(self) -> str:
-        return ", ".join(shorten(name) for name in list(self._places())[:6])
-
-    @property
-    def rows(self) -> int:
-        return sum(len(part) for part in self._y)
-
-    @property
-    def loss_name(self) -> str:
-        return "squared error" if self.classes is None else "log-loss"
-
-    def rows_of(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return outcomes, as codes or numbers, and predictions."""
+    @cached_property
+    def _rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Outcomes, as codes or numbers, and predictions."""
         y, predicted = np.concatenate(self._y), np.concatenate(self._predicted)
         if not len(y):
             raise InputError(f"column {self.target!r} has no outcome; fill it in, or omit --target")
         return y, predicted
 
-    def _losses(self, y: np.ndarray, predicted: np.ndarray) -> np.ndarray:  # [n], [n, C] -> [n]
-        if self.classes is None:
+    @cached_property
+    def _losses(self) -> tuple[np.ndarray, np.ndarray | None]:  # [n] each
+        """Losses of the model and of the constant, if there is one."""
+        y, predicted = self._rows
+        own = self._row_losses(y, predicted)
+        return own, None if self.summary is None else self._row_losses(y, self._guess(len(y)))
+
+    def _guess(self, n: int) -> np.ndarray:  # [n, C]
+        return np.tile([] if self.summary is None else self.summary.constant, (n, 1))
+
+    def _row_losses(self, y: np.ndarray, predicted: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
+        if self.labels is None:
             return np.square(y - predicted[:, 0])
         return -np.log(np.maximum(predicted[np.arange(len(y)), y.astype(int)], TINY))
 
-    def _measure(self, y: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-        losses = self._losses(y, predicted)
-        found = {"loss": float(losses.mean())}
-        if self.classes is not None:
+    def _measure(self, losses: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+        y, found = self._rows[0], {"loss": float(losses.mean())}
+        if self.labels is not None:
             return found | {"accuracy": float((predicted.argmax(1) == y.astype(int)).mean())}
         spread = float(np.square(y - y.mean()).sum())
         return found | ({"r2": 1 - float(losses.sum()) / spread} if spread else {})
 
+    @cached_property
     def measures(self) -> dict[str, float]:
-        """Return loss, accuracy or R², and AUROC if both of two classes occur."""
-        y, predicted = self.rows_of()
-        found = self._measure(y, predicted)
-        if self.classes is not None and len(self.classes) == 2 and 0 < y.mean() < 1:
+        """Loss, accuracy or R², and AUROC if both of two classes occur."""
+        y, predicted = self._rows
+        found = self._measure(self._losses[0], predicted)
+        if self.labels is not None and len(self.labels) == 2 and 0 < y.mean() < 1:
             found["auroc"] = float(roc_auc_score(y.astype(int), predicted[:, 1]))
         return found
 
+    @cached_property
     def constant(self) -> dict[str, float] | None:
-        """Return loss and accuracy or R² of the constant; None if the model has none."""
-        y = self.rows_of()[0]
-        return None if self.summary is None else self._measure(y, self._guess(len(y)))
+        """Loss and accuracy or R² of the constant; None if the model has none."""
+        losses = self._losses[1]
+        return None if losses is None else self._measure(losses, self._guess(len(losses)))
 
-    def _guess(self, n: int) -> np.ndarray:  # [n, C]
-        assert self.summary is not None
-        return np.tile(self.summary.constant, (n, 1))
-
+    @cached_property
     def promised(self) -> SiteLoss | None:
-        """Return the interval of the loss expected without the outcomes."""
-        predicted = np.concatenate(self._predicted)
+        """Interval of the loss expected without the outcomes."""
+        predicted = self._rows[1]
         step = -(-len(predicted) // MOST_ROWS)
         return expect_loss(self.known, self.left_out, predicted[::step])
 
+    @property
+    def _compared(self) -> str:
+        """Losses of the model and of guessing, as part of a sentence."""
+        own, guess = (write_number(np.mean(each)) for each in self._losses if each is not None)
+        return f"{self.loss_name} {own}, guessing {guess}"
+
+    @cached_property
     def alarms(self) -> tuple[str, ...]:
-        """Return the alarms as parts of a sentence."""
-        y, predicted = self.rows_of()
-        said = []
-        if self.summary is not None:
-            own, guess = self._losses(y, predicted), self._losses(y, self._guess(len(y)))
-            p = loss_p(own - guess)
-            if p <= LEVEL:
-                said.append(
-                    f"the model is worse than guessing ({self.loss_name} "
-                    f"{write_number(own.mean())} against {write_number(guess.mean())}; "
-                    f"{_chance(p)})"
-                )
-        if self.classes is not None and len(self.classes) == 2:
-            p = ranking_p(y, predicted[:, 1])
-            if p <= LEVEL:
-                area = write_number(roc_auc_score(y.astype(int), predicted[:, 1]))
-                said.append(f"it ranks the rows backwards (AUROC {area}; {_chance(p)})")
+        """Alarms as parts of a sentence."""
+        (y, predicted), (own, guess), said = self._rows, self._losses, []
+        if guess is not None and (p := loss_p(own - guess)) <= LEVEL:
+            said.append(f"the model is worse than guessing ({self._compared}; {_p_value(p)})")
+        if "auroc" in self.measures and (p := ranking_p(y, predicted[:, 1])) <= LEVEL:
+            area = write_number(self.measures["auroc"])
+            said.append(f"it ranks the rows backwards (AUROC {area}; {_p_value(p)})")
         return tuple(said)
 
     def verdict(self) -> OutcomeVerdict:
         """Return whether the model holds here."""
         word = SiteWord.of(None) if self.summary is None else self.summary.word
-        answer, sentence, alarms = *self._decide(word), self.alarms()
-        if alarms:
-            answer, sentence = "no", f"No: {', and '.join(alarms)}. Do not use it here as it is."
-        return OutcomeVerdict(answer, f"Does it hold at this {word.one}?", sentence, alarms)
+        answer, sentence = self._decide(word)
+        return OutcomeVerdict(answer, f"Does it hold at this {word.one}?", sentence, self.alarms)
 
     def _decide(self, word: SiteWord) -> tuple[HoldsAnswer, str]:
-        """Decide where there is no alarm."""
-        y, predicted = self.rows_of()
-        own = self._losses(y, predicted)
-        if self.summary is None:
+        own, guess = self._losses
+        if self.alarms:
+            return "no", f"No: {', and '.join(self.alarms)}. Do not use it here as it is."
+        if guess is None:
             return "unknown", (
-                "Unknown: the folder keeps no constant to compare with; a model of `wri fit` does."
+                "Unknown: the model was not saved by `wri fit`, so there is no guess to compare "
+                "with."
             )
-        guess = self._losses(y, self._guess(len(y)))
-        beside = f"{self.loss_name} {write_number(own.mean())} against {write_number(guess.mean())}"
         if loss_p(guess - own) > LEVEL:
             return "unclear", (
-                f"Not shown: in these {len(y):,} rows it differs from guessing by no more than "
-                f"chance ({beside}). Collect more outcomes."
+                f"Not shown: in these {len(own):,} rows it differs from guessing by no more than "
+                f"chance ({self._compared}). Collect more outcomes."
             )
-        promised = self.promised()
+        promised = self.promised
         if promised is not None and promised.high is not None and own.mean() > promised.high:
             return "care", (
-                f"With care: it is better than guessing ({beside}), but worse than expected for a "
-                f"{word.one} like the training {word.many}."
+                f"With care: it is better than guessing ({self._compared}), but worse than "
+                f"expected for a {word.one} like the training {word.many}."
             )
-        return "yes", f"Yes: it is better than guessing ({beside}), by more than chance."
+        return "yes", f"Yes: it is better than guessing by more than chance ({self._compared})."
 
     def as_dict(self) -> dict[str, Any]:
         """Return the measures for JSON."""
-        measures, promised = self.measures(), self.promised()
+        loss, promised = self.measures["loss"], self.promised
         low = None if promised is None else promised.low
         high = None if promised is None else promised.high
-        kept = None if low is None or high is None else bool(low <= measures["loss"] <= high)
+        kept = None if low is None or high is None else bool(low <= loss <= high)
         return {
-            "rows": self.rows,
+            "rows": len(self._rows[0]),
             "missing": self.missing,
-            **measures,
-            "constant": self.constant(),
-            "alarms": list(self.alarms()),
+            **self.measures,
+            "constant": self.constant,
+            "alarms": list(self.alarms),
             "expected_loss": None if promised is None else promised.new,
             "low": low,
             "high": high,
@@ -243,56 +227,52 @@ class Outcomes:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return heads and lines: measures of the model and of the constant."""
-        found = self.as_dict()
-        constant = found["constant"] or {}
-        lost = f" ({found['missing']:,} without)" if found["missing"] else ""
-        lines = []
-        for key, name in (
-            *(("loss", self.loss_name), ("accuracy", "accuracy")),
-            *(("r2", "R²"), ("auroc", "AUROC")),
-        ):
-            if key in found:
-                guess = 0.5 if key == "auroc" else constant.get(key)
-                cells = [_write(key, found[key]), "–" if guess is None else _write(key, guess)]
-                lines.append([name, *cells])
-        return [f"outcomes of {found['rows']:,} rows{lost}", "model", "guessing"], lines
+        names = {"loss": self.loss_name, "accuracy": "accuracy", "r2": "R²", "auroc": "AUROC"}
+        guesses = {"auroc": 0.5, **(self.constant or {})}
+        lines = [
+            [names[key], _write(key, value), _write(key, guesses.get(key))]
+            for key, value in self.measures.items()
+        ]
+        lost = f" ({self.missing:,} without)" if self.missing else ""
+        return [f"outcomes of {len(self._rows[0]):,} rows{lost}", "model", "guessing"], lines
 
     def describe_guess(self) -> str:
         """Say what guessing is."""
         if self.summary is None:
             return ""
-        if self.classes is None:
-            return f"Guessing: always {write_number(self.summary.constant[0])}, the training mean."
-        each = zip(self._places(), self.summary.constant, strict=True)
+        if self.labels is None:
+            mean = write_number(self.summary.constant[0])
+            return f"Guessing always predicts {mean}, the training mean."
+        each = zip(self.labels, self.summary.constant, strict=True)
         shares = ", ".join(f"{shorten(name)}: {write_percent(share, 2)}" for name, share in each)
-        return f"Guessing: always the shares of training ({shares})."
+        return f"Guessing always predicts the shares of training ({shares})."
 
     def describe_expected(self) -> str:
         """Compare the loss with what was expected without outcomes."""
-        found = self.as_dict()
-        if found["within_interval"] is None:
-            return "No interval was expected: it needs at least three training sites held out."
-        span = f"{write_number(found['low'])} to {write_number(found['high'])}"
+        loss, promised = self.measures["loss"], self.promised
+        if promised is None or promised.low is None or promised.high is None:
+            return "No loss was predicted: that needs at least three training sites held out."
         said = (
-            f"Without outcomes, a {self.loss_name} of {span} was to be expected at a site like the "
-            f"training sites ({write_percent(found['level'])} interval). "
+            f"Without outcomes, the predicted {self.loss_name} at a site like the training sites "
+            f"was {write_number(promised.low)} to {write_number(promised.high)} "
+            f"({write_percent(promised.level)} interval). "
         )
-        if found["loss"] > found["high"]:
+        if loss > promised.high:
             return f"{said}The actual loss is larger: this site is of another kind."
-        if found["loss"] < found["low"]:
+        if loss < promised.low:
             return f"{said}The actual loss is smaller."
-        constant = found["constant"]
-        if constant is not None and constant["loss"] <= found["high"]:
-            return f"{said}The actual loss lies in it, but so does guessing: it promised nothing."
+        if self.constant is not None and self.constant["loss"] <= promised.high:
+            return f"{said}The actual loss lies in it, but so does guessing."
         return f"{said}The actual loss lies in it."
 
 
-def _chance(p: float) -> str:
-    share = "less than 0.1 %" if p < 0.001 else write_percent(p, 2)
-    return f"chance would do this in {share} of tables"
+def _p_value(p: float) -> str:
+    return "P < 0.001" if p < 0.001 else f"P = {write_number(p, 2)}"
 
 
-def _write(key: str, value: float) -> str:
+def _write(key: str, value: float | None) -> str:
+    if value is None:
+        return "–"
     if key == "accuracy":
         return write_share(value)
     return write_number(value, 4) if key == "loss" else f"{value:.3f}"

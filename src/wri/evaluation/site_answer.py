@@ -33,29 +33,17 @@ from wri.diagnosis.inputs import listed
 from wri.diagnosis.new_site import FEWEST_NEW, OFTEN_BEYOND, NewSite
 from wri.errors import shorten
 from wri.evaluation.candidates import CONSTANT
-from wri.evaluation.changes import SiteWord
-from wri.evaluation.summary import FitSummary, used_columns
-from wri.evaluation.verdict import when
-from wri.futures import LIKE, REVERSED
+from wri.evaluation.changes import SiteWord, quoted
+from wri.evaluation.verdict import FitSummary, when
+from wri.futures import LIKE, REVERSED, UNRELATED
 from wri.number_text import write_number, write_percent
 from wri.ood.held_out import USUAL_BEYOND
 
 SiteDecision = Literal["yes", "care", "no"]
-LEADS: dict[SiteDecision, str] = {
-    "yes": "Yes",
-    "care": "With care",
-    "no": "Not without outcomes",
-}
+Reason = tuple[SiteDecision, str]
+LEADS: dict[SiteDecision, str] = {"yes": "Yes", "care": "With care", "no": "Not without outcomes"}
 MOST_ROWS = 0.5  # share of rows from which a site is of another kind
 OFTEN_UNSEEN = OFTEN_BEYOND
-
-
-@dataclass(frozen=True)
-class SiteReason:
-    """One reason against using the model as it is."""
-
-    answer: SiteDecision
-    text: str
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -74,8 +62,8 @@ class SiteAnswer:
         Share of rows beyond the training range, by raw column; those above 5 % and chance.
     missing : tuple of str
         Columns of the model that the file lacks.
-    reasons : tuple of SiteReason
-        The strongest first.
+    reasons : tuple of (str, str)
+        Answers with their reasons against using the model as it is, the strongest first.
     """
 
     site: NewSite
@@ -83,12 +71,12 @@ class SiteAnswer:
     used: tuple[str, ...]
     beyond: dict[str, float]
     missing: tuple[str, ...]
-    reasons: tuple[SiteReason, ...]
+    reasons: tuple[Reason, ...]
 
     @property
     def answer(self) -> SiteDecision:
         """The strongest reason decides."""
-        return self.reasons[0].answer if self.reasons else "yes"
+        return self.reasons[0][0] if self.reasons else "yes"
 
     @property
     def word(self) -> SiteWord:
@@ -104,34 +92,38 @@ class SiteAnswer:
     def first_sentence(self) -> str:
         """The answer with its strongest reason."""
         if self.reasons:
-            return f"{LEADS[self.answer]}: {self.reasons[0].text}"
+            return f"{LEADS[self.answer]}: {self.reasons[0][1]}"
         word = self.word
         return (
-            f"Yes, if it is a {word.one} like the training {word.many}: no column was seen to "
-            "change between them, the rows look like theirs, and the whole interval is better "
+            f"Yes, if this {word.one} is like the training {word.many}: no relation was found to "
+            "change between them, these rows look like theirs, and the whole interval is better "
             "than guessing. Only outcomes can show a relation that has changed here."
         )
 
     @property
+    def other_sentences(self) -> list[str]:
+        """The other reasons."""
+        return [f"{text[:1].upper()}{text[1:]}" for _, text in self.reasons[1:]]
+
+    @property
     def sentence(self) -> str:
         """The answer with all its reasons."""
-        others = (_capital(reason.text) for reason in self.reasons[1:])
-        return " ".join([self.first_sentence, *others])
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
+        return " ".join([self.first_sentence, *self.other_sentences])
 
 
 def answer_site(
     site: NewSite, model: Any, summary: FitSummary | None, missing: Sequence[str] = ()
 ) -> SiteAnswer:
     """Decide by the rules above; `missing` are columns of the model that the file lacks."""
-    used = () if summary is None else used_columns(summary, model)
+    schema = TableSchema.of(model)
+    flagged = () if summary is None else tuple(summary.reversed_at)
+    used = tuple(name for name in flagged if schema is None or name in schema.features)
+    names = readable_names(site.columns, site.columns if schema is None else schema.features)
+    places = [site.columns.index(name) for name in site.flagged_columns]
     beyond = {
-        name: share
-        for name, share in _beyond_shares(site, model).items()
-        if name.removesuffix(" is missing") not in missing
+        names[place]: float(site.beyond[place])
+        for place in places
+        if names[place].removesuffix(" is missing") not in missing
     }
     found = [
         *_missing_columns(missing),
@@ -140,164 +132,124 @@ def answer_site(
         *_flagged_reasons(summary, used),
         *_row_reasons(site, beyond, missing),
     ]
-    order = sorted(found, key=lambda reason: reason.answer != "no")  # stable
     return SiteAnswer(
         site=site,
         summary=summary,
         used=used,
         beyond=beyond,
         missing=tuple(missing),
-        reasons=tuple(order),
+        reasons=tuple(sorted(found, key=lambda reason: reason[0] != "no")),  # stable
     )
 
 
-def _beyond_shares(site: NewSite, model: Any) -> dict[str, float]:
-    """Return the share of rows beyond the training range, by column; only high shares."""
-    schema = TableSchema.of(model)
-    raw = site.columns if schema is None else schema.features
-    names = readable_names(site.columns, raw)
-    places = [site.columns.index(name) for name in site.flagged_columns]
-    return {names[place]: float(site.beyond[place]) for place in places}
-
-
-def _missing_columns(missing: Sequence[str]) -> Iterator[SiteReason]:
+def _missing_columns(missing: Sequence[str]) -> Iterator[Reason]:
     if missing:
-        names = listed(tuple(f"'{shorten(name)}'" for name in missing), 4)
-        yield SiteReason(
+        yield (
             "no",
-            f"the model was trained on {names}, which this file lacks. Add or rename it; the "
-            "numbers below are those of rows without it.",
+            f"this file has no column {quoted(missing, 4)}, which the model was trained on. Add or "
+            "rename it. The numbers below treat it as missing.",
         )
 
 
-def _fit_reasons(summary: FitSummary | None) -> Iterator[SiteReason]:
+def _fit_reasons(summary: FitSummary | None) -> Iterator[Reason]:
     if summary is None:
-        yield SiteReason(
+        yield (
             "care",
-            "the folder does not say what was measured at sites held out, or which columns "
-            "change between sites; a fit by `wri fit` does.",
+            "the model was not saved by `wri fit`, so its loss at held-out sites and the columns "
+            "whose relations change are unknown.",
         )
     elif summary.answer == "no":
-        own, constant = summary.loss(LIKE), summary.loss(LIKE, CONSTANT)
-        yield SiteReason(
+        own, constant = summary.futures[summary.kept][LIKE], summary.futures[CONSTANT][LIKE]
+        yield (
             "no",
-            f"at the {summary.word.many} held out by the fit it was no better than guessing (loss "
-            f"{_number(own)} against {_number(constant)}).",
+            f"in the fit it was no better than guessing at held-out {summary.word.many} (loss "
+            f"{write_number(own)}, guessing {write_number(constant)}).",
         )
 
 
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else write_number(value)
-
-
-def _loss_reasons(site: NewSite, summary: FitSummary | None) -> Iterator[SiteReason]:
+def _loss_reasons(site: NewSite, summary: FitSummary | None) -> Iterator[Reason]:
     loss, constant = site.loss, None if summary is None else summary.loss(LIKE, CONSTANT)
     if loss is None or loss.low is None or loss.high is None:
-        yield SiteReason("no", _describe_no_interval(site))
-        return
-    if constant is None:
-        return
-    ends = f"{write_number(loss.low)} to {write_number(loss.high)}"
-    guess = f"{write_number(constant)}, the {site.measure} of guessing"
-    if loss.new >= constant:
-        yield SiteReason(
-            "no",
-            f"the expected {site.measure}, {write_number(loss.new)}, is no better than {guess} "
-            f"(always predicting what is usual for '{_target(summary)}').",
+        yield "no", _describe_no_interval(site)
+    elif summary is not None and constant is not None and max(loss.new, loss.high) >= constant:
+        guess = (
+            f"guessing ({write_number(constant)}). Guessing always predicts what is usual for "
+            f"'{shorten(summary.target)}'."
         )
-    elif loss.high >= constant:
-        yield SiteReason(
-            "care",
-            f"no better than guessing is within the interval: {site.measure} {ends} "
-            f"({write_percent(loss.level)}) contains {guess} (always predicting what is usual for "
-            f"'{_target(summary)}').",
-        )
-
-
-def _target(summary: FitSummary | None) -> str:
-    return "the target" if summary is None else shorten(summary.target)
+        if loss.new >= constant:
+            expected = write_number(loss.new)
+            yield "no", f"the expected {site.measure} is {expected}, no better than {guess}"
+        else:
+            ends = f"{write_number(loss.low)} to {write_number(loss.high)}"
+            level = write_percent(loss.level)
+            yield "care", f"the {level} interval of the {site.measure}, {ends}, includes {guess}"
 
 
 def _describe_no_interval(site: NewSite) -> str:
     if len(site.labels) < 3:
-        return (
-            f"with {len(site.labels)} training sites nothing could be measured at a new one, so no "
-            "loss can be promised."
-        )
-    if site.loss is None and len(site.verdicts) < FEWEST_NEW:
-        return f"{len(site.verdicts)} rows are too few to say what to expect ({FEWEST_NEW} needed)."
-    if site.loss is None:
-        return (
-            "hardly any row held out in training had predictions like those here, so no loss can "
-            "be expected."
-        )
-    return "no site was left out when the model was fitted, so no loss can be promised."
+        return f"with {len(site.labels)} training sites, no loss at a new site can be estimated."
+    if site.loss is not None:
+        return "no site was held out in the fit, so no loss can be promised."
+    if len(site.verdicts) < FEWEST_NEW:
+        return f"{len(site.verdicts)} rows are too few to estimate a loss ({FEWEST_NEW} needed)."
+    return "hardly any held-out row had predictions like those here, so no loss can be estimated."
 
 
-def _flagged_reasons(summary: FitSummary | None, used: tuple[str, ...]) -> Iterator[SiteReason]:
+def _flagged_reasons(summary: FitSummary | None, used: tuple[str, ...]) -> Iterator[Reason]:
     """Say what a break of the flagged columns would cost."""
     if summary is None or not used:
         return
-    word, future = summary.word, summary.likely_break
-    names = listed(tuple(f"'{shorten(name)}'" for name in used), 3)
-    verb = "tell" if used[1:] else "tells"
+    word, seen = summary.word, [site for own in summary.reversed_at.values() for site in own]
+    future = REVERSED if seen else UNRELATED  # reversed if some training site has shown it
     told = (
-        f"{names} {verb} about '{_target(summary)}' differently from {word.one} to {word.one}, "
-        "which cannot be seen here without outcomes."
+        f"the relation of {quoted(used, 3)} to '{shorten(summary.target)}' differs between "
+        f"{word.many}. Without outcomes, it cannot be seen here."
     )
-    broken, like, constant = (
-        summary.loss(future),
-        summary.loss(LIKE),
-        summary.loss(LIKE, CONSTANT),
-    )
+    broken, like = summary.loss(future), summary.loss(LIKE)
+    constant = summary.loss(LIKE, CONSTANT)
     if broken is None or like is None or constant is None:
-        yield SiteReason("care", f"{told} What that would cost was not measured.")
+        yield "care", f"{told} The cost of a change was not measured."
         return
-    seen = tuple(dict.fromkeys(site for own in summary.reversed_at.values() for site in own))
-    known = f" (as at {listed(seen, 3)})" if future == REVERSED else ""
-    cost = (
-        f"{when(future, summary.columns, word)}{known}, the loss would go from "
-        f"{write_number(like)} to {write_number(broken)}"
-    )
+    known = f" (as at {listed(tuple(dict.fromkeys(seen)), 3)})" if seen else ""
+    case = when(future, summary.columns, word)
     worse = broken >= constant
-    beside = "no better than" if worse else "still better than"
-    yield SiteReason(
+    yield (
         "no" if worse else "care",
-        f"{told} {_capital(cost)}, {beside} guessing ({write_number(constant)}).",
+        f"{told} {case[:1].upper()}{case[1:]}{known}, the loss would go from {write_number(like)} "
+        f"to {write_number(broken)}, {'no' if worse else 'still'} better than guessing "
+        f"({write_number(constant)}).",
     )
 
 
 def _row_reasons(
     site: NewSite, beyond: dict[str, float], missing: Sequence[str]
-) -> Iterator[SiteReason]:
-    outside = site.outside
-    if outside > MOST_ROWS:
-        yield SiteReason(
+) -> Iterator[Reason]:
+    if site.outside > MOST_ROWS:
+        yield (
             "no",
-            f"{write_percent(outside, 2)} of the rows are outside the evidence: the model guesses "
-            "there.",
+            f"{write_percent(site.outside, 2)} of the rows are outside the evidence, where the "
+            "model guesses.",
         )
     elif site.flagged_often and not missing:
-        usual = sum(site.usual)
-        yield SiteReason(
+        yield (
             "care",
-            f"{write_percent(site.rare + outside, 2)} of the rows are rare or outside the evidence "
-            f"({write_percent(usual, 2)} is usual).",
+            f"{write_percent(site.rare + site.outside, 2)} of the rows are rare or outside the "
+            f"evidence ({write_percent(sum(site.usual), 2)} is usual).",
         )
     if beyond:
-        names = listed(tuple(shorten(name) for name in beyond), 3)
         most = max(beyond.values())
-        yield SiteReason(
+        yield (
             "no" if most > MOST_ROWS else "care",
-            f"up to {write_percent(most, 2)} of the rows lie beyond the training range of {names} "
-            f"({write_percent(USUAL_BEYOND)} is usual); nothing was measured there.",
+            f"up to {write_percent(most, 2)} of the rows lie beyond the training range of "
+            f"{listed(tuple(map(shorten, beyond)), 3)} ({write_percent(USUAL_BEYOND)} is usual). "
+            "Nothing was measured there.",
         )
     unseen = [cells for cells in site.unseen if cells.column not in missing]
     share = float(np.any([cells.rows for cells in unseen], axis=0).mean()) if unseen else 0.0
     if share > OFTEN_UNSEEN:
         names = listed(tuple(dict.fromkeys(shorten(cells.column) for cells in unseen)), 3)
-        yield SiteReason(
+        yield (
             "no" if share > MOST_ROWS else "care",
-            f"{write_percent(share, 2)} of the rows hold categories or gaps that training never "
-            f"had, in {names}.",
+            f"{write_percent(share, 2)} of the rows have categories or missing cells in {names} "
+            "that never occurred in training.",
         )

@@ -1,21 +1,26 @@
-"""The verdict of a fit: will it hold at a new site, and which model is kept.
+"""The verdict of a fit: will it hold at a new site, which model is kept, and the saved summary.
 
 no        no better than a constant at sites held out
 care      a column's relation to the target changes between sites
 likely    nothing was seen to change; the sentence says what could have been seen
 unknown   no site was held out
+
+`wri site` and `wri predict --target` read the summary, which is saved with the model. Models that
+Python saved, and folders of older versions, have none.
 """
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from wri.diagnosis import ChangingFeatures
 from wri.diagnosis.inputs import listed
+from wri.errors import InputError
 from wri.estimators.choice import FEWEST_FOR_ERRORS, CandidateLosses, pick
+from wri.estimators.pipeline import last_step
 from wri.evaluation.candidates import (
     CONSTANT,
     NETWORK,
@@ -25,10 +30,14 @@ from wri.evaluation.candidates import (
     FitCandidate,
     FitOptions,
 )
-from wri.evaluation.changes import ColumnChange, SiteWord, describe_changes, flagged_document
+from wri.evaluation.changes import ColumnChange, SiteWord, describe_changes
 from wri.evaluation.held_out import HeldOutScores
-from wri.futures import LIKE, REVERSED, UNRELATED, Future
+from wri.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future
 from wri.number_text import write_number
+from wri.saving.values import as_json
+
+if TYPE_CHECKING:
+    from wri.evaluation.fitting import TableFit
 
 REMEDIES = {NETWORK: "--hidden 32,16", TREES: "--algorithms wri-boosting"}
 VerdictWord = Literal["no", "care", "likely", "unknown"]
@@ -71,12 +80,11 @@ def choose_candidate(held: HeldOutScores, options: FitOptions) -> FitCandidate:
     futures = tuple(future for future in held.futures if future != REVERSED)
     losses = np.array([[held.losses(each.name, f) for f in futures] for each in asked])
     weights = [0.0 if each.penalty_weight is None else each.penalty_weight for each in asked]
-    default = options.default_weight()
     found = CandidateLosses(
         losses=losses,
         futures=futures,
         weights=weights,
-        default=default,
+        default=options.default_weight(),
         flagged=held.columns,
     )
     return asked[pick(found, "regret")]
@@ -123,7 +131,8 @@ def decide(
     sites: int,
 ) -> Verdict:
     """Put the verdict into words."""
-    answer, sentence = _reason(held, kept, changes, slopes, target, word, sites)
+    seen = describe_changes(changes, slopes, target, word) + _describe_folds(held, changes, word)
+    answer, sentence = _reason(held, kept, seen, bool(changes), word, sites)
     return Verdict(
         answer=answer,
         question=f"Will it hold at a new {word.one}?",
@@ -139,14 +148,11 @@ def decide(
 def _reason(
     held: HeldOutScores | None,
     kept: FitCandidate,
-    changes: Sequence[ColumnChange],
-    slopes: ChangingFeatures | None,
-    target: str,
+    seen: str,
+    changes: bool,
     word: SiteWord,
     sites: int,
 ) -> tuple[VerdictWord, str]:
-    seen = describe_changes(changes, slopes, target, word)
-    seen += _describe_folds(held, changes, word)
     if held is None:
         why = "--fast left no {one} out" if sites > 2 else "with two {many} none can be left out"
         why = why.format(one=word.one, many=word.many)
@@ -160,14 +166,12 @@ def _reason(
             f"fit for use. {seen}"
         )
     if gap.high >= 0 and sites >= FEWEST_FOR_ERRORS:
-        seen = (
-            f"At {word.many} left out it is better than a constant ({beside}), but by no more than "
-            f"chance between {word.many}. {seen}"
+        return "care", (
+            f"Not shown: at {word.many} left out it is better than a constant ({beside}), but not "
+            f"by more than chance. {seen}"
         )
-        return "care", f"Not shown. {seen}"
-    if changes:
-        return "care", f"Not without care: {seen}"
-    return "likely", f"No reason against it was found: {seen[:1].lower()}{seen[1:]}"
+    lead = "Not without care" if changes else "No reason against it was found"
+    return "care" if changes else "likely", f"{lead}: {seen[:1].lower()}{seen[1:]}"
 
 
 def _describe_folds(
@@ -177,14 +181,11 @@ def _describe_folds(
     if held is None or bool(changes) == bool(held.columns):
         return ""
     if changes:
-        return (
-            f" With any {word.one} left out this is no longer visible, so its cost could not be "
-            "measured."
-        )
+        return f" With any {word.one} left out, it is not detected, so its cost was not measured."
     sites = tuple(site for site, own in held.flagged.items() if own)
     return (
-        f" Only with {listed(sites, 3)} left out, {listed(held.columns, 3)} would be flagged: look "
-        "at both futures below."
+        f" With {listed(sites, 3)} left out, {listed(held.columns, 3)} would be flagged: compare "
+        "the futures below."
     )
 
 
@@ -197,17 +198,16 @@ def _describe_kept(
     if held is None:
         return f"Kept: {label}, without a comparison."
     ruled = choose_candidate(held, options)
-    said = f"Kept: {label}."
-    if ruled.name != kept.name:
-        said = f"Kept: {label}, as asked; the rule keeps {ruled.label}."
+    asked = f", as asked; the rule would keep {ruled.label}" if ruled.name != kept.name else ""
+    said = f"Kept: {label}{asked}."
     erm = beside(kept, held.candidates)
     if erm is not None and len(held.environments) >= FEWEST_FOR_ERRORS:
         parts = [_compare(held, kept, erm, future, word) for future in held.futures[:2]]
-        said += f" Beside {erm.label} it {' and '.join(parts)}."
+        said += f" Compared with {erm.label}, it {' and '.join(parts)}."
     names = [c.name for c in held.candidates if c.is_asked or c.is_plain or c.name == WITHOUT]
     names = [n for n in names if n != kept.name and (n != WITHOUT or columns)]
     others = "|".join(shlex.quote(name) for name in names)
-    return f"{said} Another choice: --keep {others}." if others else said
+    return f"{said} To keep another model: --keep {others}." if others else said
 
 
 def _compare(
@@ -231,8 +231,8 @@ def _advise(held: HeldOutScores, word: SiteWord) -> list[str]:
             continue
         own, linear = (held.losses(name).mean() for name in (each.name, PLAIN))
         said.append(
-            f"{each.label}, is better than linear ERM at {word.many} left out ({held.loss_name} "
-            f"{write_number(own)} against {write_number(linear)}, more than chance). Add "
+            f"{each.label}, beats linear ERM at {word.many} left out by more than chance "
+            f"({held.loss_name} {write_number(own)} against {write_number(linear)}). Add "
             f"{REMEDIES[each.name]} to train WRI on it."
         )
     return said
@@ -248,17 +248,85 @@ def _describe_untried(held: HeldOutScores, options: FitOptions) -> str:
     return f"Not tried, to save time: {' and '.join(missed)} (--predictors {asked})."
 
 
-def verdict_document(verdict: Verdict, held: HeldOutScores | None) -> dict[str, Any]:
-    """Return verdict and futures for JSON."""
-    return {
-        "verdict": {
-            "answer": verdict.answer,
-            "question": verdict.question,
-            "sentence": verdict.sentence,
-            "kept": verdict.kept,
-            "advice": list(verdict.advice),
-            "untried": verdict.untried,
-            "flagged": flagged_document(verdict.changes),
-        },
-        "futures": {} if held is None else held.mean_losses(),
-    }
+@dataclass(frozen=True, kw_only=True)
+class FitSummary:
+    """What a fit measured, for use at a new site."""
+
+    target: str
+    site: str | None  # column of sites
+    answer: VerdictWord
+    kept: str  # name of the model, a key of futures
+    label: str
+    constant: tuple[float, ...]  # shares of the classes, or the mean of the target
+    futures: Mapping[str, Mapping[Future, float]]  # mean loss by model; empty: not measured
+    columns: tuple[str, ...]  # flagged without some site, which the futures change
+    reversed_at: Mapping[str, tuple[str, ...]]  # flagged columns, sites with the other sign
+
+    @property
+    def word(self) -> SiteWord:
+        """The user's word for a site."""
+        return SiteWord.of(self.site)
+
+    def loss(self, future: Future, model: str | None = None) -> float | None:
+        """Return the mean loss of the kept or another model at sites held out, in a future."""
+        return self.futures.get(self.kept if model is None else model, {}).get(future)
+
+
+def attach_summary(fit: "TableFit") -> None:
+    """Put the summary of a fit on its model, to be saved with it."""
+    held, y = fit.held_out, fit.rows.y
+    columns = () if held is None else held.columns
+    if fit.classes:
+        constant = tuple(float(np.mean(y == label)) for label in fit.estimator.classes_)
+    else:
+        constant = (float(y.mean()),)
+    summary = FitSummary(
+        target=fit.rows.target,
+        site=fit.rows.environment,
+        answer=fit.verdict.answer,
+        kept=fit.kept.name,
+        label=name_candidate(fit.kept, columns, fit.classes),
+        constant=constant,
+        futures={} if held is None else held.mean_losses(),
+        columns=columns,
+        reversed_at={each.column: each.reversed_at for each in fit.verdict.changes},
+    )
+    last_step(fit.model).fit_summary_ = as_json(asdict(summary))
+
+
+def read_summary(model: Any) -> FitSummary | None:
+    """Return the summary of a loaded model; None if it has none."""
+    last = last_step(model)
+    found = getattr(last, "fit_summary_", None)
+    if found is None:
+        return None
+    try:
+        lists = {name: tuple(found[name]) for name in ("constant", "columns")}
+        reversed_at = {column: tuple(sites) for column, sites in found["reversed_at"].items()}
+        summary = FitSummary(**{**found, **lists, "reversed_at": reversed_at})
+        if not _is_possible(summary, getattr(last, "classes_", None)):
+            raise ValueError("impossible values")
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise InputError(
+            f"the model's fit_summary is damaged ({error!r:.80}); fit it again"
+        ) from error
+    return summary
+
+
+def _is_possible(summary: FitSummary, classes: np.ndarray | None) -> bool:
+    """Return whether values and their types are possible for a model."""
+    sites = [site for own in summary.reversed_at.values() for site in own]
+    texts = [summary.target, summary.site or "", summary.kept, summary.label, *summary.columns]
+    numbers = [loss for own in summary.futures.values() for loss in own.values()]
+    shares = np.array(summary.constant)
+    return bool(
+        {*map(type, (*texts, *sites))} <= {str}
+        and summary.answer in get_args(VerdictWord)
+        and all({LIKE} <= {*own} <= {*FUTURES} for own in summary.futures.values())
+        and (summary.answer == "unknown") == (not summary.futures)
+        and (not summary.futures or {summary.kept, CONSTANT} <= {*summary.futures})
+        and np.isfinite([*numbers, *shares]).all()
+        and min(numbers, default=0.0) >= 0
+        and len(shares) == (1 if classes is None else len(classes))
+        and (classes is None or (shares.min() > 0 and abs(shares.sum() - 1) < 1e-6))
+    )

@@ -24,8 +24,9 @@ from wri.saving.values import Types, check_entries, check_names, decode_labels, 
 from wri.stacked import Network
 from wri.training import ModelSpec
 
+# forests: bytes of each text
 TREE_ENTRIES: Mapping[str, Types] = {
-    "forests": (list,),  # bytes of each text
+    "forests": (list,),
     "columns": (dict,),
     "erm_importances": (bool,),
 }
@@ -34,29 +35,26 @@ COLUMN_ENTRIES: Mapping[str, Types] = {
     "categories": (dict,),
     "codes": (int,),
 }
-
-
 Shapes = dict[str, tuple[int, ...]]
 Widths = dict[str, int]  # columns that the evidence sees of "x" and "phi"
 Arrays = Mapping[str, np.ndarray]
-SPREADS = {
-    "scores": "tail_spread",
-    "confidence": "confidence_spread",
-    "support": "support_spread",
-}
+SPREADS = {"scores": "tail_spread", "confidence": "confidence_spread", "support": "support_spread"}
 """Distributions of held-out rows and the entries of their spreads; the last two of classifiers."""
 
 
 def encode_fitted(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the entries of the record and the tensors; None for a tensor that is not there."""
-    encode = _encode_trees if isinstance(model, TreeEstimator) else _encode_network
-    entries, tensors = encode(model)
-    more_entries, more_tensors = _encode_evidence(model)
+    entries, tensors = _encode_evidence(model)
+    if isinstance(model, TreeEstimator):
+        own_entries, own_tensors = _encode_trees(model)
+    else:
+        own_entries = {}
+        own_tensors = {"parameters": model.parameters_, "input": np.stack(model.input_scaling_)}
     candidates = {
         "candidate_losses": model.candidate_losses_,
         "penalty_weights": model.penalty_weights_,
     }
-    return {**more_entries, **entries}, {**tensors, **more_tensors, **candidates}
+    return {**entries, **own_entries}, {**own_tensors, **tensors, **candidates}
 
 
 def prepare_fitted(model: Any, record: Mapping[str, Any]) -> Shapes:
@@ -65,8 +63,6 @@ def prepare_fitted(model: Any, record: Mapping[str, Any]) -> Shapes:
     own = {entry for entry in TREE_ENTRIES if entry in record}
     check_names(own, TREE_ENTRIES if trees else (), "the file has entries")
     shapes, widths = (_prepare_trees if trees else _prepare_network)(model, record)
-    numbers = {*map(type, model.spec_.hyper.values())} <= {int, float}
-    require(numbers, "spec.hyper must hold numbers")
     shapes |= _evidence_shapes(model, record, widths)
     if record["candidates"] is not None:
         shapes["candidate_losses"] = (record["candidates"], model.n_environments_)
@@ -77,29 +73,23 @@ def prepare_fitted(model: Any, record: Mapping[str, Any]) -> Shapes:
 
 def fill_fitted(model: Any, record: Mapping[str, Any], arrays: Arrays) -> None:
     """Set the tensors; check that their values are possible."""
-    (_fill_trees if isinstance(model, TreeEstimator) else _fill_network)(model, arrays)
+    if isinstance(model, TreeEstimator):
+        _fill_trees(model, arrays)
+    else:
+        model.parameters_, model.state_ = arrays["parameters"], arrays.get("state")
+        model.input_scaling_ = _read_scaling(arrays, "input")
     _fill_evidence(model, record, arrays)
     model.candidate_losses_ = arrays.get("candidate_losses")
     model.penalty_weights_ = arrays.get("penalty_weights")
 
 
-def _encode_network(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    return {}, {"parameters": model.parameters_, "input": np.stack(model.input_scaling_)}
-
-
 def _encode_trees(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     texts = [text.encode() for text in model.trees_.texts]
-    categories = {
-        name: encode_labels(labels, f"column {name!r}")
-        for name, labels in model.categories_.items()
-    }
+    categories = {k: encode_labels(v, f"column {k!r}") for k, v in model.categories_.items()}
+    columns = {"categorical": list(model.categorical_), "categories": categories}
     entries = {
         "forests": [*map(len, texts)],
-        "columns": {
-            "categorical": list(model.categorical_),
-            "categories": categories,
-            "codes": len(model.view_.codes),
-        },
+        "columns": {**columns, "codes": len(model.view_.codes)},
         "erm_importances": model.erm_importances_ is not None,
     }
     return entries, {
@@ -132,11 +122,6 @@ def _prepare_network(model: Any, record: Mapping[str, Any]) -> tuple[Shapes, Wid
         require(whole, "state must be a shape")
         shapes["state"] = tuple(state)
     return shapes, {"x": widths[0], "phi": widths[-2]}
-
-
-def _fill_network(model: Any, arrays: Arrays) -> None:
-    model.parameters_, model.state_ = arrays["parameters"], arrays.get("state")
-    model.input_scaling_ = _read_scaling(arrays, "input")
 
 
 def _prepare_trees(model: Any, record: Mapping[str, Any]) -> tuple[Shapes, Widths]:
@@ -237,12 +222,10 @@ def _evidence_shapes(model: Any, record: Mapping[str, Any], widths: Widths) -> S
 def _fill_evidence(model: Any, record: Mapping[str, Any], arrays: Arrays) -> None:
     model.target_scaling_ = _read_scaling(arrays, "target")
     mean, scale = _read_scaling(arrays, "densities.units")
+    form, fitted = Mixture(record["components"]), arrays["densities"]
+    sites = model.n_environments_
     densities = Densities(
-        form=Mixture(record["components"]),
-        parameters=arrays["densities"],
-        mean=mean,
-        scale=scale,
-        n_environments=model.n_environments_,
+        form=form, parameters=fitted, mean=mean, scale=scale, n_environments=sites
     )
     model.held_out_ = _decode_held_out(arrays["known"], model)
     model.ranges_ = ColumnRanges(*arrays["ranges"])
@@ -252,13 +235,9 @@ def _fill_evidence(model: Any, record: Mapping[str, Any], arrays: Arrays) -> Non
     require(possible, "left_out holds impossible values")
     model.left_out_ = None if left_out is None else LeftOutSites(*left_out)
     tail, *certainty = [_decode_tail(record, arrays, name) for name in SPREADS if name in arrays]
-    model.evidence_ = Evidence(
-        densities,
-        tail,
-        record["rare_threshold"],
-        record["outside_threshold"],
-        certainty=ConfidenceTails(*certainty) if certainty else None,
-    )
+    rare, outside = record["rare_threshold"], record["outside_threshold"]
+    tails = ConfidenceTails(*certainty) if certainty else None
+    model.evidence_ = Evidence(densities, tail, rare, outside, certainty=tails)
 
 
 def _decode_tail(record: Mapping[str, Any], arrays: Arrays, name: str) -> ScoreTail:

@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from wri.errors import InputError, shorten
 
@@ -28,13 +28,6 @@ LARGEST_HEADER = 1 << 20
 PART = ".part"  # ends the name of a file that is being written
 REPORT = "report.html"  # of the fit, beside the model
 OURS = re.compile(r"(model\.json|model(-[0-9a-f]{16})?\.safetensors|report\.html)(\.part)?")
-
-
-class FolderContents(NamedTuple):
-    """Contents of the two files of a folder."""
-
-    record: bytes
-    tensors: bytes
 
 
 def tensors_name(sha256: str) -> str:
@@ -102,21 +95,21 @@ def _check_header(head: bytes, size: int) -> None:
         raise ValueError(f"announces a header of {length:,} bytes in a file of {size:,}")
 
 
-def write(target: Path, files: FolderContents) -> None:
+def write(target: Path, record: bytes, tensors: bytes) -> None:
     """Replace the old model by the new one, completely or not at all."""
     with named(target):
         new = not target.exists()
         check_target(target)
         target.mkdir(exist_ok=True)
-        name = tensors_name(hashlib.sha256(files.tensors).hexdigest())
+        name = tensors_name(hashlib.sha256(tensors).hexdigest())
         with _open_locked(target) as descriptor:
             try:
                 kept = tensors_name(_peek(target, "sha256"))
             except (ValueError, TypeError):
                 kept = ""
             try:
-                _write_file(target / name, files.tensors, descriptor)
-                _write_file(target / RECORD, files.record, descriptor)
+                _write_file(target / name, tensors, descriptor)
+                _write_file(target / RECORD, record, descriptor)
                 kept = name
             finally:  # delete old tensors and files that a killed process left
                 for each in set(os.listdir(target)) - {RECORD, kept}:

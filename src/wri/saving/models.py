@@ -73,14 +73,13 @@ def save(model: SavedInFolders, folder: str | os.PathLike[str]) -> None:
     check_is_fitted(model[-1] if isinstance(model, EnvironmentPipeline) else model, "evidence_")
     target = files.open_folder(folder)
     try:  # what is written can be read
-        contents = _encode(model)
-        for what, most in LARGEST.items():
-            size = len(getattr(contents, what))
-            require(size <= most, f"its {what} would have {size:,} bytes")
-        _decode(target, contents.record, lambda name, most: contents.tensors)
+        record, tensors = _encode(model)
+        for (what, most), data in zip(LARGEST.items(), (record, tensors), strict=True):
+            require(len(data) <= most, f"its {what} would have {len(data):,} bytes")
+        _decode(target, record, lambda name, most: tensors)
     except (TypeError, ValueError) as error:
         raise InputError(f"this model cannot be saved: {error.__cause__ or error}") from error
-    files.write(target, contents)
+    files.write(target, record, tensors)
 
 
 def load(
@@ -126,7 +125,9 @@ def load(
     """
     home = files.open_folder(folder)
     if not home.is_dir():
-        raise InputError(f"{home} is not a folder; give the one that save wrote")
+        raise InputError(
+            f"{home} does not exist or is not a folder; give one that wri fit or save wrote"
+        )
     if not os.path.lexists(home / RECORD):
         raise InputError(f"{home} is no saved model, it holds no {RECORD}; wri fit -o makes one")
     model = _load(home, files.read(home, RECORD, LARGEST["record"]))
@@ -155,25 +156,21 @@ def _load(home: Path, record: bytes) -> Any:
         return _load(home, again)
 
 
-def _encode(model: Any) -> files.FolderContents:
+def _encode(model: Any) -> tuple[bytes, bytes]:
     """Encode a fitted estimator or pipeline as the contents of the two files."""
-    preprocessing = None
+    optional: dict[str, Any] = {"preprocessing": None}
     if isinstance(model, EnvironmentPipeline):
         steps, (last, model) = encode_steps(model.steps[:-1]), model.steps[-1]
-        preprocessing = {"name": last, "steps": steps}
-    optional = {
-        "backbone": getattr(model, "backbone_", None),
-        "preprocessing": preprocessing,
-        "fit_summary": getattr(model, "fit_summary_", None),
-    }
+        optional["preprocessing"] = {"name": last, "steps": steps}
+    optional |= {key: getattr(model, f"{key}_", None) for key in ("backbone", "fit_summary")}
     name = type(model).__name__
     require(ESTIMATORS.get(name) is type(model), f"{name} is not one of wri's own estimators")
     parameters, not_kept = _encode_parameters(model)
     spec, lost_option = _encode_spec(model.spec_)
     not_kept |= lost_option
     if not_kept:
-        lost = f"{', '.join(not_kept)}: objects are not saved; the loaded model predicts the same,"
-        warnings.warn(f"{lost} but its fit would take the default", stacklevel=4)
+        lost = f"{', '.join(not_kept)} cannot be saved. The loaded model predicts the same"
+        warnings.warn(f"{lost}, but fitting it again uses the default", stacklevel=4)
     entries, tensors = encode_fitted(model)
     tensors = {name: _as_tensor(each) for name, each in tensors.items() if each is not None}
     if isinstance(getattr(model, "state_", None), np.ndarray):
@@ -203,7 +200,7 @@ def _encode(model: Any) -> files.FolderContents:
         **{key: value for key, value in optional.items() if value is not None},
     }
     text = json.dumps({**record, "digest": record_digest(record)}, indent=1) + "\n"
-    return files.FolderContents(text.encode(), data)
+    return text.encode(), data
 
 
 def _encode_parameters(model: Any) -> tuple[dict[str, Any], dict[str, str]]:
@@ -270,13 +267,13 @@ def _decode_record(data: bytes) -> dict[str, Any]:
     require(ours, f'has no entry "format": "{files.FORMAT}"')
     version, writer = record.get("format_version"), record.get("wri_version")
     if type(version) is int and version > 0 and version != VERSION:
-        newer = (
-            f"; wri {wri.__version__} reads formats up to {VERSION}: pip install --upgrade "
-            "weighted-risk-invariance"
+        remedy = "fit and save the model again"
+        if version > VERSION:
+            remedy = "pip install --upgrade weighted-risk-invariance"
+        raise InputError(
+            f"was written by wri {writer!r:.40} in format {version}, but wri {wri.__version__} "
+            f"reads format {VERSION}; {remedy}"
         )
-        older = f", which wri {wri.__version__} no longer reads: fit and save the model again"
-        remedy = newer if version > VERSION else older
-        raise InputError(f"written by wri {writer!r:.40} in format {version}{remedy}")
     require(version == VERSION, f"format_version must be {VERSION}, not {version!r:.40}")
     require(record.get("digest") == record_digest(record), "was changed after it was written")
     optional = {name: types for name, types in OPTIONAL.items() if name in record}

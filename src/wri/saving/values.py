@@ -4,9 +4,8 @@ JSON's own values are written as they are. What JSON lacks is packed as an objec
 
     {"float": "nan"}                              NaN and infinities
     {"array": "<f8", "shape": [2], "values": […]} an array of numbers, texts or booleans
-    {"tuple": […]}, {"slice": [0, 2, null]}       a tuple, a slice
+    {"tuple": […]}, {"dict": {…}}                 a tuple, a dict with texts as keys
     {"type": "float64"}                           a type of NumPy's numbers
-    {"missing": "NA"}                             pandas' NA
 
 Numbers are read back to the last bit: JSON writes the shortest decimal that reads as the same
 double. Values are checked when they are read; their sizes are checked before, in total.
@@ -30,7 +29,7 @@ MOST_TRANSFORMERS = 300
 MOST_COLUMNS = 1 << 18  # of all transformers together
 MOST_CELLS = 1 << 21  # of the made-up rows of all encoders
 ARRAY_TYPE = re.compile(r"\|b1|\|O|\|[iu]1|[<>][iuf][248]|[<>]U[1-9]\d{0,3}")
-SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+LABEL = str | bool | int | float | np.number | np.bool_
 NUMBER_TYPES = ("float64", "float32", "int64", "int32", "int16", "int8", "bool")
 
 
@@ -98,15 +97,13 @@ def check_texts(names: Any, count: int) -> None:
 
 def encode_labels(labels: np.ndarray, what: str) -> dict[str, Any]:
     """Encode labels of environments or classes for JSON."""
-    if labels.dtype.kind in "mM":  # times in nanoseconds would become whole numbers
-        labels = labels.astype(f"{labels.dtype.kind}8[us]")
-    try:
-        return {"dtype": labels.dtype.str, "values": as_json(labels.tolist())}
-    except TypeError:
-        kind = type(labels.tolist()[0]).__name__
-        raise ValueError(
-            f"labels must be strings, numbers or booleans, not {kind}; fit with {what} as strings"
-        ) from None
+    kinds = {type(each) for each in labels if not isinstance(each, LABEL)}
+    require(
+        not kinds,
+        f"labels must be strings, numbers or booleans, not {', '.join(k.__name__ for k in kinds)}; "
+        f"fit with {what} as strings",
+    )
+    return {"dtype": labels.dtype.str, "values": as_json(labels.tolist())}
 
 
 def decode_labels(labels: Mapping[str, Any], what: str, fewest: int) -> np.ndarray:
@@ -117,15 +114,13 @@ def decode_labels(labels: Mapping[str, Any], what: str, fewest: int) -> np.ndarr
     require({*map(type, values)} <= {str, int, float, bool}, wrong)
     require(len(set(values)) == len(values) >= fewest, wrong)
     try:
-        return _unpack_array(labels["dtype"], [len(values)], values)
+        return unpack({"array": labels["dtype"], "shape": [len(values)], "values": values})
     except ValueError as error:
         raise ValueError(wrong) from error
 
 
 def pack(value: Any) -> Any:
     """Convert a value for JSON; a TypeError names a type without a form."""
-    if value is pd.NA:
-        return {"missing": "NA"}
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, str | bool | int):
@@ -136,8 +131,6 @@ def pack(value: Any) -> Any:
         return [pack(each) for each in value]
     if isinstance(value, tuple):
         return {"tuple": pack(list(value))}
-    if isinstance(value, slice):
-        return {"slice": pack([value.start, value.stop, value.step])}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: pack(each) for key, each in value.items()}}
     if isinstance(value, np.ndarray):
@@ -157,42 +150,27 @@ def unpack(packed: Any) -> Any:
         require(not isinstance(packed, float) or math.isfinite(packed), "a number is not finite")
         return packed
     if set(packed) == {"array", "shape", "values"}:
-        return _unpack_array(packed["array"], packed["shape"], packed["values"])
+        return _unpack_array(packed)
     require(len(packed) == 1, f"{packed!r:.40} is no packed value")
     ((form, content),) = packed.items()
-    if form == "float" and content in SPECIAL:
-        return SPECIAL[content]
-    if form == "missing" and content == "NA":
-        return pd.NA
+    if form == "float" and content in ("nan", "inf", "-inf"):
+        return float(content)
     if form == "type" and content in NUMBER_TYPES:
         return np.dtype(content).type
     if form == "tuple" and isinstance(content, list):
         return tuple(unpack(content))
-    if form == "slice" and isinstance(content, list) and len(content) == 3:
-        return slice(*unpack(content))
     if form == "dict" and isinstance(content, dict):
         return {key: unpack(each) for key, each in content.items()}
     raise ValueError(f"{packed!r:.40} is no packed value")
 
 
-def _unpack_array(dtype: Any, shape: Any, values: Any) -> np.ndarray:
-    """Convert an array back; check its type, shape and size."""
-    plain = isinstance(dtype, str) and isinstance(shape, list) and isinstance(values, list)
-    require(plain and ARRAY_TYPE.fullmatch(dtype) is not None, "an array has an unknown type")
-    counts = all(type(length) is int and length >= 0 for length in shape)
-    require(counts and math.prod(shape) == len(values), "an array has another shape than values")
-    cells = unpack(values)
-    require(not any(isinstance(cell, list | dict | tuple) for cell in cells), "an array is nested")
-    array = np.empty(len(cells), dtype)
-    array[:] = cells
-    same = all(_same(a, b) for a, b in zip(array.tolist(), cells, strict=True))
-    require(same, "an array holds values of another type")
-    return array.reshape(shape)
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two cells are equal and of the same type; NaN equals NaN."""
-    if one is other:
-        return True
-    missing = isinstance(one, float) and isinstance(other, float) and one != one and other != other
-    return missing or (type(one) is type(other) and bool(one == other))
+def _unpack_array(packed: Mapping[str, Any]) -> np.ndarray:
+    """Convert an array back; it must give the same packed value again."""
+    dtype, values = packed["array"], packed["values"]
+    known = isinstance(dtype, str) and ARRAY_TYPE.fullmatch(dtype) and isinstance(values, list)
+    require(bool(known), "an array has an unknown type")
+    array = np.empty(len(values), dtype)
+    array[:] = unpack(values)
+    array = array.reshape(packed["shape"])
+    require(pack(array) == packed, "an array holds values of another type")
+    return array

@@ -8,8 +8,7 @@ import numpy as np
 from wri.diagnosis import ChangingFeatures
 from wri.diagnosis.inputs import listed
 from wri.errors import shorten
-from wri.evaluation.changes import ColumnChange
-from wri.evaluation.diagnosing import Answer
+from wri.evaluation.changes import Answer, ColumnChange
 from wri.number_text import write_number
 from wri.report.page import Block, Page, PageCell, PagePicture, PageTable, Section, make_card
 

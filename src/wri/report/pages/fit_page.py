@@ -11,10 +11,10 @@ import pandas as pd
 from wri.diagnosis.inputs import listed
 from wri.estimators.pipeline import last_step
 from wri.evaluation.candidates import WITHOUT
-from wri.evaluation.diagnosing import Answer
+from wri.evaluation.changes import Answer
 from wri.evaluation.fitting import TableFit, encode, preprocessing_of
+from wri.evaluation.folder_fit import PictureFit
 from wri.evaluation.held_out import HeldOutScores, SiteInterval
-from wri.evaluation.picture_fit import PictureFit
 from wri.evaluation.plots import plot_risk_coverage, plot_scores, risk_of
 from wri.evaluation.verdict import beside, name_candidate, when
 from wri.features.backbones import read_picture

@@ -101,7 +101,7 @@ def site_document(answer: SiteAnswer) -> dict[str, Any]:
             "answer": answer.answer,
             "question": answer.question,
             "sentence": answer.sentence,
-            "reasons": [{"answer": each.answer, "text": each.text} for each in answer.reasons],
+            "reasons": [{"answer": each, "text": text} for each, text in answer.reasons],
         },
         "futures": {} if summary is None else {k: dict(v) for k, v in summary.futures.items()},
         "kept": None if summary is None else summary.kept,
@@ -151,7 +151,7 @@ def build_site_page(
     heads, lines = row_table(answer)
     rows = PageTable(caption="Rows of this file", columns=heads, rows=lines)
     unseen = [cells.counted.sentence for cells in answer.site.unseen[:SHOWN]]
-    others = [reason.text for reason in answer.reasons[1:]]
+    others = answer.other_sentences
     target = "it" if answer.summary is None else f"'{answer.summary.target}'"
     blocks: list[Block] = [rows, describe_nearest(answer), *([unseen] if unseen else [])]
     return Page(
