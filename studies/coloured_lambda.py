@@ -22,7 +22,7 @@ from wri.paper.experiments.coloured import (
     train_variants,
 )
 from wri.paper.experiments.coloured_tables import SelectedRuns, choose_each
-from wri.paper.results.result import ResultCell
+from wri.paper.result import ResultCell
 from wri.progress import silent
 from wri.training import ModelSpec
 

@@ -59,12 +59,11 @@ def test_densities_of_the_feature_are_exact():
 def test_a_run_among_others_equals_the_run_alone():
     setting = density_quality.SETTING
     start = torch.tensor([[1.0, 1.0, 0.5]] * 2, dtype=torch.float64)
-    weight = torch.tensor([10.0, 10.0], dtype=torch.float64)
 
     def last(which, seeds):
         densities = density_quality.LearnedDensities(hidden=4, batch_size=16)
         rows = FeatureBatch.sample(setting, 100, seeds)
-        models = descend(rows, seeds, start[which], weight[which], densities, "loss", 32)
+        models = descend(rows, seeds, start[which], 10.0, densities, "loss", 32)
         return list(islice(models, 20))[-1]
 
     assert torch.allclose(last([0, 1], [3, 4])[1:], last([1], [4]), atol=1e-10)

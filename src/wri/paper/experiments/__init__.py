@@ -1,21 +1,21 @@
 """Experiments: one module per table or figure of the paper, or for several that share runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from wri.errors import InputError, check_option
 from wri.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from wri.paper.results.result import Result
+    from matplotlib.figure import Figure
+
+    from wri.paper.result import Result, ResultCell
 
 
-@dataclass(frozen=True, kw_only=True)
-class Option:
+class Option(NamedTuple):
     """Option of an experiment, for the command line and for `ExperimentTask`."""
 
     name: str
@@ -26,25 +26,16 @@ class Option:
     flags: str = ""  # on the command line, if not --name
 
     @property
-    def values(self) -> tuple[str, ...]:
-        """Allowed values of a Literal; empty for other kinds."""
-        return get_args(self.kind) if get_origin(self.kind) is Literal else ()
-
-    @property
     def flag(self) -> str:
         """Flags on the command line."""
         return self.flags or f"--{self.name}"
 
-    def check(self, value: Any) -> None:
-        """Refuse a value that is not allowed; None is always allowed."""
-        if value is None:
-            return
-        if self.values:
-            check_option(self.name, value, self.values)
-        elif not isinstance(value, self.kind):
-            raise InputError(f"{self.name} must be of type {self.kind.__name__}, not {value!r}")
-        elif self.least is not None and value < self.least:
-            raise InputError(f"{self.name} must be at least {self.least}, not {value}")
+
+class Experiment(NamedTuple):
+    """Tables and figures that are computed together, with their options."""
+
+    outputs: Mapping[str, str]  # name of each table or figure, and a line about it
+    options: tuple[Option, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +50,32 @@ class ExperimentTask:
     progress: Progress = silent
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def seeds(self, full: int, quick: int) -> range:
+        """Return as many seeds as a full or a quick run has."""
+        return range(self.seed, self.seed + (full if self.full else quick))
 
-class Experiment(NamedTuple):
-    """Tables and figures that are computed together, with their options."""
+    def make_result(
+        self,
+        rows: "Sequence[ResultCell]",
+        notes: Sequence[str],
+        figure: "Figure | None" = None,
+        output: str = "",
+        repetitions: str = "seeds",
+        file: str = "",
+    ) -> "Result":
+        """Return the result of an output, by default the only one, and write its figure."""
+        from wri.paper.result import Result
+        from wri.report import style
 
-    outputs: Mapping[str, str]  # name of each table or figure, and a line about it
-    options: tuple[Option, ...] = ()
+        name = output or self.name
+        figures = [] if figure is None else style.save(figure, self.folder, file or name)
+        return Result(
+            experiment=name,
+            rows=[*rows],
+            notes=[*notes],
+            figures=figures,
+            repetitions=repetitions,
+        )
 
 
 FILTERED = Option(
@@ -209,29 +220,13 @@ A module's function `run` takes an `ExperimentTask` and returns a `Result` per o
 
 def run_experiment(task: ExperimentTask) -> "list[Result]":
     """Run one experiment, write its figures, and return a result per output of the task."""
-    check_task(task)
-    experiment = EXPERIMENTS[task.name]
-    defaults = {option.name: option.default for option in experiment.options}
+    outputs, options = EXPERIMENTS[task.name]
     complete = replace(
         task,
-        outputs=task.outputs or tuple(experiment.outputs),
-        options=defaults | dict(task.options),
+        outputs=task.outputs or tuple(outputs),
+        options={option.name: option.default for option in options} | dict(task.options),
     )
     start = perf_counter()
     results = import_module(f"wri.paper.experiments.{task.name}").run(complete)
     seconds = perf_counter() - start
     return [replace(result, seconds=seconds, quick=not task.full) for result in results]
-
-
-def check_task(task: ExperimentTask) -> None:
-    """Refuse an unknown experiment, output, option or value."""
-    check_option("experiment", task.name, tuple(EXPERIMENTS))
-    experiment = EXPERIMENTS[task.name]
-    for output in task.outputs:
-        check_option(f"output of {task.name}", output, tuple(experiment.outputs))
-    declared = {option.name: option for option in experiment.options}
-    for name, value in task.options.items():
-        if name not in declared:
-            known = f"its options are {', '.join(declared)}" if declared else "it has no options"
-            raise InputError(f"{task.name} has no option {name!r}; {known}")
-        declared[name].check(value)

@@ -63,7 +63,7 @@ from wri.paper.experiments.coloured_tables import (
     refused,
 )
 from wri.paper.features import Extractor
-from wri.paper.results.result import Result, ResultCell, make_line
+from wri.paper.result import Result, ResultCell, make_line
 from wri.paper.simulations import COLOURED_MNIST, ColouredDigits, digit_shares
 from wri.progress import Progress, part
 from wri.sweep import DatasetInfo, Outcome, SweepData

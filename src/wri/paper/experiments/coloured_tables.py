@@ -19,7 +19,7 @@ import numpy as np
 
 from wri.paper.experiments.coloured import SIDE, TEST, TRAINING, UNRELATED
 from wri.paper.experiments.coloured_limit import CellWeights, exact_minimum
-from wri.paper.results.result import ResultCell, make_line
+from wri.paper.result import ResultCell, make_line
 from wri.paper.simulations import ideal_accuracy
 from wri.report.intervals import paired_interval
 from wri.sweep import DatasetInfo, Outcome, SelectedCheckpoint, beats_constant, choose

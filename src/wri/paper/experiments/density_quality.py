@@ -49,7 +49,8 @@ from wri.paper.experiments.linear_features import (
     exact_log_densities,
     weights_of,
 )
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.experiments.panels import draw_band
+from wri.paper.result import Result, ResultCell
 from wri.progress import Progress, part
 from wri.report import style
 
@@ -91,6 +92,8 @@ class DensityComparison(NamedTuple):
 
 
 class DensityTraining(NamedTuple):
+    """Errors of the learned densities over time, and the end of the training."""
+
     steps: np.ndarray  # [T]
     errors: np.ndarray  # [T, seed], mean over environments
     weights: np.ndarray  # [seed, 2], at the end
@@ -102,8 +105,7 @@ SCALINGS: dict[str, Scaling] = {"unscaled gap": "none", "scaled as in the paper'
 
 def run(task: ExperimentTask) -> list[Result]:
     """Make both figures from the same training."""
-    count, steps = (10, STEPS) if task.full else (3, 1000)
-    seeds, limit = range(task.seed, task.seed + count), limit_error()
+    seeds, steps, limit = task.seeds(10, 3), STEPS if task.full else 1000, limit_error()
     trained = {
         label: training(seeds, steps, scaling, part(task.progress, n, len(SCALINGS)))
         for n, (label, scaling) in enumerate(SCALINGS.items())
@@ -114,58 +116,37 @@ def run(task: ExperimentTask) -> list[Result]:
         f"√(p_j/p_i) that the density steps aim at, {limit:.3f}.",
         f"Greatest error of a seed at the end: {found.errors[-1].max():.3f}.",
         f"Weights at the end: w_inv {found.weights[:, 0].mean():.3f}, "
-        f"w_spu {found.weights[:, 1].mean():.3f} (means over {count} seeds).",
+        f"w_spu {found.weights[:, 1].mean():.3f} (means over {len(seeds)} seeds).",
     ]
-    results = []
-    for output in task.outputs:
-        if output == "figureD3":
-            rows, drawn = error_rows(trained), draw_errors(trained, limit)
-        else:
-            rows, drawn = density_rows(found.last), draw_densities(found.last)
-        figures = style.save(drawn, task.folder, output)
-        results.append(Result(experiment=output, rows=rows, figures=figures, notes=notes))
-    return results
-
-
-def error_rows(trained: Mapping[str, DensityTraining]) -> list[ResultCell]:
-    """Return errors at the first and the last step, and at two between."""
-    return [
+    over_time = [  # at the first and the last step, and at two between
         ResultCell.of(label, f"step {each.steps[n]}", each.errors[n])
         for label, each in trained.items()
         for n in (0, len(each.steps) // 10, len(each.steps) // 3, -1)
     ]
-
-
-def density_rows(last: DensityComparison) -> list[ResultCell]:
-    """Return the error of each environment's density at the last step."""
-    return [
-        ResultCell.of(f"environment {e + 1}", "relative MSE", last.relative_error[:, e].numpy())
-        for e in range(SETTING.environments)
+    at_the_end = [
+        ResultCell.of(f"environment {e + 1}", "relative MSE", errors.numpy())
+        for e, errors in enumerate(found.last.relative_error.T)
     ]
+    shown = {
+        "figureD3": lambda: (over_time, notes, draw_errors(trained, limit)),
+        "figureD4": lambda: (at_the_end, notes, draw_densities(found.last)),
+    }
+    return [task.make_result(*shown[output](), output) for output in task.outputs]
 
 
 def training(seeds: range, steps: int, scaling: Scaling, progress: Progress) -> DensityTraining:
-    densities = LearnedDensities(scaling=scaling)
+    densities = LearnedDensities(scaling)
     start = torch.tensor([START] * len(seeds), dtype=torch.float64)
-    models = descend(
-        FeatureBatch.sample(SETTING, ROWS, seeds),
-        seeds,
-        start,
-        torch.full_like(start[:, 0], LAMBDA),
-        densities,
-        "loss",
-        BATCH,
-    )
+    rows = FeatureBatch.sample(SETTING, ROWS, seeds)
+    models = descend(rows, seeds, start, LAMBDA, densities, "loss", BATCH)
     at, errors = [], []
     for step, model in enumerate(islice(models, steps), 1):
         if step % EVERY == 0 or step == 1:
             at.append(step)
             errors.append(compare(model, densities).relative_error.mean(1))
         progress(step, steps)
-    last = compare(model, densities)
-    return DensityTraining(
-        np.array(at), torch.stack(errors).numpy(), weights_of(model).numpy(), last
-    )
+    ends = weights_of(model).numpy(), compare(model, densities)
+    return DensityTraining(np.array(at), torch.stack(errors).numpy(), *ends)
 
 
 @torch.no_grad()
@@ -185,14 +166,11 @@ def limit_error() -> float:
 
 
 def draw_errors(trained: Mapping[str, DensityTraining], limit: float) -> Figure:
-    """Draw the mean over seeds, and a band from the smallest to the largest."""
     with style.figure(5, 3.2) as drawn:
         ax = drawn.subplots()
         colours = (style.ALGORITHM_COLOURS["wri"], style.PURPLE)
         for (label, found), colour in zip(trained.items(), colours, strict=True):
-            least, greatest = found.errors.min(1), found.errors.max(1)
-            ax.plot(found.steps, found.errors.mean(1), color=colour, label=label)
-            ax.fill_between(found.steps, least, greatest, color=colour, alpha=0.2, lw=0)
+            draw_band(ax, found.steps, found.errors, color=colour, label=label)
         ax.axhline(1, color="black", ls=":", lw=1, label="a constant")
         ax.axhline(limit, color=style.BLUE, ls="--", lw=1, label="$\\sqrt{p_j / p_i}$")
         ax.set(xlabel="step", ylabel="relative MSE in the overlap", ylim=(0, None))

@@ -20,40 +20,34 @@ from matplotlib.figure import Figure
 from wri.datasets import Environment, Gaussian2D
 from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.linear_classifiers import accuracy_of, sampled, solve
-from wri.paper.results.result import Result, make_line
+from wri.paper.result import Result, make_line
 from wri.report import style
 
 LAMBDA = {"erm": 0.0, "irm": 1e5, "vrex": 1.0, "wri": 1500.0}
-ACCURACY, RATIO = "test accuracy (%)", "|w_spu / w_inv|"
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    rows_each, seeds = (10_000, 5) if task.full else (3_000, 2)
-    setting = Gaussian2D()
-    accuracy: dict[str, list[float]] = {name: [] for name in LAMBDA}
-    ratio: dict[str, list[float]] = {name: [] for name in LAMBDA}
-    shown: tuple[list[Environment], dict[str, np.ndarray]] | None = None
-    for repetition in range(seeds):
-        environments = setting.sample(rows_each, task.seed + repetition)
-        points = sampled(setting, environments)
-        weights = {name: solve(name, LAMBDA[name], points) for name in LAMBDA}
-        for name, w in weights.items():
-            accuracy[name].append(100 * accuracy_of(w, environments[2]))
-            ratio[name].append(abs(w[1] / w[0]))
-        shown = shown or (environments, weights)
-        task.progress(repetition + 1, seeds)
-
+    setting, seeds = Gaussian2D(), task.seeds(5, 2)
+    samples, weights = [], []
+    for done, seed in enumerate(seeds, 1):
+        samples.append(setting.sample(10_000 if task.full else 3_000, seed))
+        points = sampled(setting, samples[-1])
+        weights.append({name: solve(name, LAMBDA[name], points) for name in LAMBDA})
+        task.progress(done, len(seeds))
     rows = []
     for name in LAMBDA:
-        found = {ACCURACY: accuracy[name], RATIO: ratio[name]}
+        pairs = [(w[name], sample[2]) for w, sample in zip(weights, samples, strict=True)]
+        found = {
+            "test accuracy (%)": [100 * accuracy_of(w, test) for w, test in pairs],
+            "|w_spu / w_inv|": [abs(w[1] / w[0]) for w, _ in pairs],
+        }
         rows += make_line(style.ALGORITHM_NAMES[name], found)
-    figures = style.save(draw(setting, *shown), task.folder, task.name) if shown else []
     ceiling = 100 * setting.best_accuracy(2)
     notes = [
         "The paper prints no numbers for this figure.",
         f"A predictor that uses x_inv alone reaches at most {ceiling:.2f} % in expectation.",
     ]
-    return [Result(experiment=task.name, rows=rows, figures=figures, notes=notes)]
+    return [task.make_result(rows, notes, draw(setting, samples[0], weights[0]))]
 
 
 def draw(
@@ -62,32 +56,25 @@ def draw(
     """Draw the environments and what they share (top), and the predictions (bottom)."""
     with style.figure(10, 5.2) as drawn:
         axes = drawn.subplots(2, 4)
-        titles = ("Environment 1 (train)", "Environment 2 (train)", "Environment 3 (test)")
-        for ax, environment, title in zip(axes[0], environments, titles, strict=False):
+        for ax, environment, name in zip(
+            axes[0], environments, ("1 (train)", "2 (train)", "3 (test)"), strict=False
+        ):
             scatter(ax, environment)
-            ax.set_title(title)
-        axes[0, 0].set_ylabel("$x_{spu}$")
+            ax.set_title(f"Environment {name}")
         axes[0, 0].legend(loc="upper left", markerscale=3, handletextpad=0.1, labelspacing=0.2)
         draw_shift(axes[0, 3], setting)
         for ax, (name, w) in zip(axes[1], weights.items(), strict=True):
             draw_prediction(ax, name, w, environments[2])
-        axes[1, 0].set_ylabel("$x_{spu}$")
+        for ax in axes[:, 0]:
+            ax.set_ylabel("$x_{spu}$")
     return drawn
 
 
 def scatter(ax: Axes, environment: Environment, points: int = 1000) -> None:
     for label, colour in enumerate(style.CLASS_COLOURS):
         chosen = environment.x[:points][environment.y[:points] == label]
-        ax.scatter(
-            chosen[:, 0],
-            chosen[:, 1],
-            s=3,
-            alpha=0.5,
-            color=colour,
-            linewidths=0,
-            rasterized=True,
-            label=f"y = {label}",
-        )
+        look = {"s": 3, "alpha": 0.5, "color": colour, "linewidths": 0, "rasterized": True}
+        ax.scatter(*chosen.T, label=f"y = {label}", **look)
     ax.set(xlim=(-8, 8), ylim=(-6, 6), xlabel="$x_{inv}$")
 
 
@@ -107,13 +94,9 @@ def draw_shift(ax: Axes, setting: Gaussian2D) -> None:
 def draw_prediction(ax: Axes, name: str, w: np.ndarray, test: Environment) -> None:
     horizontal, vertical = np.meshgrid(np.linspace(-8, 8, 200), np.linspace(-6, 6, 150))
     logit = w[0] * horizontal + w[1] * vertical + w[2]
-    ax.contourf(
-        horizontal,
-        vertical,
-        1 / (1 + np.exp(-logit)),
-        levels=np.linspace(0, 1, 11),
-        cmap=LinearSegmentedColormap.from_list("classes", style.CLASS_SHADES),
-    )
+    shades = LinearSegmentedColormap.from_list("classes", style.CLASS_SHADES)
+    levels = np.linspace(0, 1, 11)
+    ax.contourf(horizontal, vertical, 1 / (1 + np.exp(-logit)), levels=levels, cmap=shades)
     scatter(ax, test, points=600)
     ax.contour(horizontal, vertical, logit, levels=[0], colors="black", linewidths=1.5)
     ax.set_title(

@@ -15,7 +15,6 @@ from itertools import islice
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wri.paper.experiments import ExperimentTask
@@ -26,7 +25,8 @@ from wri.paper.experiments.linear_features import (
     exact_log_densities,
     weights_of,
 )
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.experiments.panels import draw_band
+from wri.paper.result import Result, ResultCell
 from wri.progress import Progress, part
 from wri.report import style
 
@@ -41,18 +41,15 @@ Paths = dict[tuple[str, str], np.ndarray]
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    rows, seeds, steps = (10_000, 5, 800) if task.full else (2_000, 3, 400)
-    found = paths(rows, range(task.seed, task.seed + seeds), steps, task.progress)
+    rows, steps = (10_000, 800) if task.full else (2_000, 400)
+    found = paths(rows, task.seeds(5, 3), steps, task.progress)
     cells = [
         ResultCell.of(style.ALGORITHM_NAMES[name], f"{what}, {where}", path[-1, :, n])
         for (name, where), path in found.items()
         for n, what in enumerate(("w_inv", "w_spu"))
     ]
-    figures = style.save(draw(found), task.folder, task.name)
-    notes = [
-        "The paper prints no numbers for this figure. The true weights are w_inv = 1, w_spu = 0.",
-    ]
-    return [Result(experiment=task.name, rows=cells, figures=figures, notes=notes)]
+    note = "The paper prints no numbers for this figure. The true weights are w_inv = 1, w_spu = 0."
+    return [task.make_result(cells, [note], draw(found))]
 
 
 def paths(rows: int, seeds: range, steps: int, progress: Progress) -> Paths:
@@ -62,8 +59,7 @@ def paths(rows: int, seeds: range, steps: int, progress: Progress) -> Paths:
     densities = exact_log_densities(SETTING)
     found: Paths = {}
     for n, (name, weight) in enumerate(LAMBDA.items()):
-        every = torch.full_like(start[:, 0], weight)
-        models = descend(sampled, numbers, start, every, densities, "relative", rows)
+        models = descend(sampled, numbers, start, weight, densities, "relative", rows)
         path, report = [], part(progress, n, len(LAMBDA))
         for step, model in enumerate(islice(models, steps), 1):
             path.append(weights_of(model))
@@ -78,21 +74,13 @@ def draw(found: Paths) -> Figure:
         axes = drawn.subplots(1, len(STARTS), sharey=True)
         for ax, where in zip(axes, STARTS, strict=True):
             for name in LAMBDA:
-                draw_path(ax, name, found[name, where])
+                path = found[name, where]
+                for n, (what, dashes) in enumerate((("w_{inv}", "-"), ("w_{spu}", "--"))):
+                    label = f"{style.ALGORITHM_NAMES[name]}, ${what}$"
+                    look = {"color": style.ALGORITHM_COLOURS[name], "ls": dashes, "label": label}
+                    draw_band(ax, range(1, len(path) + 1), path[..., n], **look)
             ax.axhline(0, color="black", lw=0.6)
             ax.set(title=f"start: {where}", xlabel="step")
         axes[0].set_ylabel("weight in the prediction")
-        handles, labels = axes[0].get_legend_handles_labels()
-        drawn.legend(handles, labels, loc="outside lower center", ncols=4)
+        drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return drawn
-
-
-def draw_path(ax: Axes, name: str, path: np.ndarray) -> None:
-    """Draw the mean over seeds, and a band from the smallest to the largest."""
-    colour = style.ALGORITHM_COLOURS[name]
-    steps = np.arange(1, len(path) + 1)
-    for n, (what, dashes) in enumerate((("w_{inv}", "-"), ("w_{spu}", "--"))):
-        each = path[..., n]
-        label = f"{style.ALGORITHM_NAMES[name]}, ${what}$"
-        ax.plot(steps, each.mean(1), dashes, color=colour, label=label)
-        ax.fill_between(steps, each.min(1), each.max(1), color=colour, alpha=0.2, lw=0)

@@ -39,7 +39,7 @@ from wri.estimators import (
 from wri.estimators.base import EnvironmentEstimator
 from wri.objectives import OBJECTIVES
 from wri.paper.experiments import ExperimentTask
-from wri.paper.results.result import Result, make_line
+from wri.paper.result import Result, make_line
 from wri.report.intervals import paired_interval
 
 NUMBERS = ["age", "trestbps", "chol", "thalach", "oldpeak"]

@@ -37,7 +37,7 @@ from wri.estimators import (
     WRIClassifier,
 )
 from wri.paper.experiments import ExperimentTask
-from wri.paper.results.result import Result, ResultCell, make_line
+from wri.paper.result import Result, ResultCell, make_line
 from wri.report import style
 from wri.report.intervals import paired_interval
 

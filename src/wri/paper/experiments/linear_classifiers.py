@@ -5,7 +5,7 @@ weighted points, a sample or a grid, and the penalties are those of `wri.objecti
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,8 +18,7 @@ from wri.objectives.weighted_risks import Scaling
 from wri.stacked import LOGISTIC
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Points:
+class Points(NamedTuple):
     """Two environments as weighted points: a sample, or a grid to integrate over."""
 
     x: Tensor  # [E, B, 2]
@@ -28,18 +27,16 @@ class Points:
     log_joint: Tensor  # [E density, E points, B]
     log_invariant: Tensor  # [E density, E points, B]
 
-    @classmethod
-    def of(cls, setting: Gaussian2D, x: Tensor, y: Tensor, weight: Tensor) -> "Points":
-        densities = (setting.log_joint(x), setting.log_invariant(x))  # [E points, B, density]
-        joint, invariant = (each[..., :2].movedim(-1, 0) for each in densities)
-        return cls(x=x, y=y, weight=weight, log_joint=joint, log_invariant=invariant)
+
+def _with_densities(setting: Gaussian2D, x: Tensor, y: Tensor, weight: Tensor) -> Points:
+    densities = (setting.log_joint(x), setting.log_invariant(x))  # [E points, B, density]
+    return Points(x, y, weight, *(each[..., :2].movedim(-1, 0) for each in densities))
 
 
 def sampled(setting: Gaussian2D, environments: Sequence[Environment]) -> Points:
     """Return the rows of a sample's first two environments."""
-    x = torch.tensor(np.stack([e.x for e in environments[:2]]))
-    y = torch.tensor(np.stack([e.y for e in environments[:2]]))
-    return Points.of(setting, x, y, torch.full(y.shape, 1 / y.shape[1], dtype=x.dtype))
+    x, y = (torch.tensor(np.stack([getattr(e, k) for e in environments[:2]])) for k in "xy")
+    return _with_densities(setting, x, y, torch.full(y.shape, 1 / y.shape[1], dtype=x.dtype))
 
 
 def integrated(setting: Gaussian2D, step: float = 0.4, reach: float = 8.0) -> Points:
@@ -51,7 +48,7 @@ def integrated(setting: Gaussian2D, step: float = 0.4, reach: float = 8.0) -> Po
     weight = torch.cat([mass - of_class_one, of_class_one], dim=-1)  # [E, 2G]
     y = torch.tensor([0, 1]).repeat_interleave(len(x)).expand(2, -1)
     twice = x.repeat(2, 1).expand(2, -1, -1)  # [E, 2G, 2]
-    return Points.of(setting, twice, y, weight / weight.sum(-1, keepdim=True))
+    return _with_densities(setting, twice, y, weight / weight.sum(-1, keepdim=True))
 
 
 def risk_and_penalty(

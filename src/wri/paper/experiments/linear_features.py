@@ -8,7 +8,6 @@ rows, start and λ and are minimised together; a model is a, b, g per run, `[R, 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import pi
 from typing import NamedTuple
 
@@ -24,6 +23,9 @@ from wri.stacked import SQUARED, Adam, clip_norm, differentiate, generator
 
 LEARNING_RATE = 0.01  # of the model and of the densities
 CLIP = 10.0  # norm of a gradient
+DENSITY_STEPS = 2  # after each step of the model
+PENALTY_WEIGHT, LOG_WEIGHT = 100.0, 0.1  # λ_d and β of learned densities
+BOUNDS = {"min_density": 1e-3, "max_density": 10.0}
 
 LogDensities = Callable[[Tensor, Tensor], Tensor]
 """Of a model `[R, 3]` and features `[R, E, B]`: log d_e there, `[R, E, E, B]`."""
@@ -34,17 +36,13 @@ def coupling(
 ) -> LinearGaussian:
     """Return x_inv ~ N(mean, sd²), y = x_inv + N(0, 1), x_spu = slope·y + N(0, noise²)."""
 
-    def column(values: Sequence[float]) -> np.ndarray:
-        return np.array(values, dtype=float)[:, None]
-
-    spread, rest = column(sd)[..., None] ** 2, column(noise)[..., None] ** 2
     return LinearGaussian(
         weights=np.ones(1),
         noise_sd=1.0,
-        invariant_mean=column(mean),
-        invariant_covariance=spread,
-        spurious_slope=column(slope),
-        spurious_covariance=rest,
+        invariant_mean=np.array(mean)[:, None],
+        invariant_covariance=np.array(sd)[:, None, None] ** 2,
+        spurious_slope=np.array(slope)[:, None],
+        spurious_covariance=np.array(noise)[:, None, None] ** 2,
     )
 
 
@@ -57,8 +55,7 @@ class FeatureBatch(NamedTuple):
     @classmethod
     def sample(cls, setting: LinearGaussian, n: int, seeds: Sequence[int]) -> "FeatureBatch":
         drawn = [setting.sample(n, seed) for seed in seeds]
-        x = np.stack([[e.x for e in environments] for environments in drawn])
-        y = np.stack([[e.y for e in environments] for environments in drawn])
+        x, y = (np.stack([[getattr(e, k) for e in each] for each in drawn]) for k in "xy")
         return cls(torch.tensor(x), torch.tensor(y))
 
     def batches(self, size: int, seeds: Sequence[int], purpose: str) -> Iterator["FeatureBatch"]:
@@ -91,68 +88,57 @@ def weights_of(model: Tensor) -> Tensor:  # [R, 3] -> [R, 2]
 
 def exact_log_densities(setting: LinearGaussian) -> LogDensities:
     """Return the Gaussian density of Φ(x) in each environment, at the current a and b."""
-    moments = [setting.joint_moments(e) for e in range(setting.environments)]
-    means = torch.tensor(np.stack([mean for mean, _ in moments]))  # [E, 2]
-    covariances = torch.tensor(np.stack([covariance for _, covariance in moments]))  # [E, 2, 2]
+    moments = (setting.joint_moments(e) for e in range(setting.environments))
+    means, covariances = (torch.tensor(np.stack(each)) for each in zip(*moments, strict=True))
 
     def log_densities(model: Tensor, phi: Tensor) -> Tensor:
         ab = model[:, :2]
-        mean = (ab @ means.T)[..., None, None]  # [R, E, 1, 1]
+        mean = (ab @ means.T)[..., None, None]  # means [E, 2], covariances [E, 2, 2]
         variance = torch.einsum("rp,epq,rq->re", ab, covariances, ab)[..., None, None]
         return -0.5 * ((phi[:, None] - mean).square() / variance + (2 * pi * variance).log())
 
     return log_densities
 
 
-@dataclass(kw_only=True)
 class LearnedDensities:
     """One bounded network on Φ(x) per run and environment, learned along with the model.
 
     The step's loss is λ_d · penalty + β · mean_e E_e[−log d_e], as in `wri.objectives.wri`.
     """
 
-    hidden: int = 16
-    batch_size: int = 512
-    steps: int = 2  # after each step of the model
-    penalty_weight: float = 100.0  # λ_d
-    log_weight: float = 0.1  # β
-    scaling: Scaling = "none"
-    least: float = 1e-3
-    most: float = 10.0
+    def __init__(self, scaling: Scaling = "none", hidden: int = 16, batch_size: int = 512) -> None:
+        self.scaling, self.form, self.batch_size = scaling, Bounded(hidden), batch_size
 
     def start(self, rows: FeatureBatch, seeds: Sequence[int]) -> None:
         self._environments = rows.y.shape[1]
-        self.flat = torch.tensor(Bounded(self.hidden).initial(seeds, self._environments, 1))
+        self.flat = torch.tensor(self.form.initial(seeds, self._environments, 1))
         self._adam = Adam.initial(self.flat)
         self._batches = rows.batches(self.batch_size, seeds, "density batches")
         runs = torch.ones(len(seeds), dtype=self.flat.dtype)
-        self._hyper = {"min_density": self.least * runs, "max_density": self.most * runs}
+        self._hyper = {name: bound * runs for name, bound in BOUNDS.items()}
 
     def __call__(self, model: Tensor, phi: Tensor) -> Tensor:
         return self._at(self.flat, phi)
 
     def _at(self, flat: Tensor, phi: Tensor) -> Tensor:
-        return Bounded(self.hidden).log_density(
-            flat, phi[..., None], self._environments, self._hyper
-        )
+        return self.form.log_density(flat, phi[..., None], self._environments, self._hyper)
 
     def update(self, model: Tensor) -> None:
-        for _ in range(self.steps):
+        for _ in range(DENSITY_STEPS):
             rows = next(self._batches)
             flat = self.flat.detach().clone().requires_grad_()
             logs = self._at(flat, features(model, rows.x))
             penalty = wri_penalty(losses(model, rows), logs, scaling=self.scaling)
             likelihood = logs.diagonal(dim1=1, dim2=2).mean((1, 2))
-            loss = self.penalty_weight * penalty - self.log_weight * likelihood
-            gradient = clip_norm(differentiate(loss, flat), CLIP)
-            self._adam.step(self.flat, gradient, *_rates(model))
+            loss = PENALTY_WEIGHT * penalty - LOG_WEIGHT * likelihood
+            self._adam.step(self.flat, clip_norm(differentiate(loss, flat), CLIP), *_rates(model))
 
 
 def descend(
     rows: FeatureBatch,
     seeds: Sequence[int],
     start: Tensor,  # [R, 3]
-    penalty_weight: Tensor,  # [R], λ
+    penalty_weight: float,  # λ
     densities: LogDensities,
     scaling: Scaling,
     batch_size: int,
@@ -164,13 +150,11 @@ def descend(
     """
     model = start.clone()
     adam = Adam.initial(model)
-    batches = rows.batches(batch_size, seeds, "batches")
     learned = densities if isinstance(densities, LearnedDensities) else None
     if learned is not None:
         learned.start(rows, seeds)
-    in_force = learned is None and bool(penalty_weight.any())
-    while True:
-        batch = next(batches)
+    in_force = learned is None and penalty_weight > 0
+    for batch in rows.batches(batch_size, seeds, "batches"):
         moving = model.detach().clone().requires_grad_()
         each = losses(moving, batch)
         loss = each.mean((1, 2))

@@ -1,6 +1,6 @@
 """The paper's numbers on DomainBed's pictures: appendix E.5, and tables 4 and E.4."""
 
-from wri.paper.results.result import Printed, read_printed
+from wri.paper.result import Printed, read_printed
 
 DOMAINS = {
     "VLCS": ("Caltech101", "LabelMe", "SUN09", "VOC2007"),

@@ -34,7 +34,7 @@ from wri.features import FeatureLayer, extract
 from wri.features.extraction import as_environments
 from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.picture_numbers import AVERAGES, DOMAINS, OVER_ALL, PER_DOMAIN
-from wri.paper.results.result import Printed, Result, ResultCell
+from wri.paper.result import Printed, Result, ResultCell
 from wri.progress import Progress, part
 from wri.report.intervals import paired_interval
 from wri.report.style import ALGORITHM_NAMES

@@ -38,7 +38,7 @@ from wri.paper.experiments.simulation_runs import (
     accuracies,
     passing,
 )
-from wri.paper.results.result import Result, ResultCell, read_printed
+from wri.paper.result import Result, ResultCell, read_printed
 from wri.progress import Progress, part
 from wri.report import style
 from wri.report.intervals import paired_interval

@@ -60,7 +60,7 @@ from wri.paper.experiments.coloured_tables import (
     refused,
 )
 from wri.paper.features import Extractor
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.result import Result, ResultCell
 from wri.paper.simulations import ideal_accuracy
 from wri.progress import Progress, part, silent
 from wri.report import style

@@ -54,7 +54,7 @@ from wri.paper.experiments.coloured import (
 )
 from wri.paper.experiments.mixtures import OfRows, as_it_is, fit_best, ladder, mixed, split_training
 from wri.paper.features import Extractor, fitted_features
-from wri.paper.results.result import Result, ResultCell, make_line
+from wri.paper.result import Result, ResultCell, make_line
 from wri.paper.simulations import mirror
 from wri.progress import Progress, part
 from wri.report.intervals import paired_interval

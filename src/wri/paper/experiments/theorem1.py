@@ -38,7 +38,7 @@ from wri.diagnosis.position import (
 )
 from wri.diagnosis.weighted_moments import ClosedForm, WeightedMoments, gaussian_moments
 from wri.paper.experiments import ExperimentTask
-from wri.paper.results.result import Result, ResultCell, make_line
+from wri.paper.result import Result, ResultCell, make_line
 from wri.paper.simulations import LinearGaussian
 from wri.report import style
 
@@ -46,14 +46,10 @@ D_INV, SPURIOUS, ENVIRONMENTS = 2, range(1, 6), range(2, 8)
 WEIGHTINGS: tuple[ClosedForm, ...] = ("ratio", "density")
 ZERO_GAP, SMALL = 1e-12, 1e-2  # of a solution's gap, and of |w_spu|
 STRENGTHS = 10.0 ** np.arange(0, 9, 2)  # λ
-PARAMETERS = (
-    "weights",
-    "invariant_mean",
-    "invariant_covariance",
-    "spurious_slope",
-    "spurious_covariance",
-)
+PARAMETERS = ("weights", "invariant_mean", "invariant_covariance")
+PARAMETERS += ("spurious_slope", "spurious_covariance")
 Residuals = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+Search = Callable[..., SingularValue | SpuriousGap]
 
 
 class DescentEnds(NamedTuple):
@@ -87,18 +83,12 @@ def run(task: ExperimentTask) -> list[Result]:
         penalties += penalty_rows(d, n, task.seed)
         positions += position_rows(d, draws, task.seed)
         task.progress(len(cells) + 2 * d - 1, steps)
-        values[d], rows = singular_values(d, draws, task.seed)
-        singular += rows
+        values[d], line = singular_values(d, draws, task.seed)
+        singular += line
         task.progress(len(cells) + 2 * d, steps)
     found = enough_rows(ends) + size_rows(ends) + end_rows(ends)
-    result = Result(
-        experiment=task.name,
-        rows=found + penalties + positions + singular,
-        figures=style.save(draw(ends, values), task.folder, task.name),
-        notes=notes_on(ends),
-        repetitions="couplings",
-    )
-    return [result]
+    rows = found + penalties + positions + singular
+    return [task.make_result(rows, notes_on(ends), draw(ends, values), repetitions="couplings")]
 
 
 def drawn(
@@ -160,7 +150,7 @@ def penalised(
 
 
 def search(
-    find: Callable[..., SingularValue | SpuriousGap],
+    find: Search,
     weighting: ClosedForm,
     d_spu: int,
     k: int,
@@ -196,10 +186,7 @@ def by_counts(d_spu: int) -> int:
 def enough_rows(ends: AllEnds) -> list[ResultCell]:
     table, rows = "environments that are enough", []
     for d in SPURIOUS:
-        numbers = {
-            "theorem: |E| > d_spu": d + 1,
-            "definition: C(k, 2) > 2 d_spu": by_definition(d),
-        }
+        numbers = {"theorem: |E| > d_spu": d + 1, "definition: C(k, 2) > 2 d_spu": by_definition(d)}
         for w in WEIGHTINGS:
             spurious = [k for k in ENVIRONMENTS if ends[w, d, k].exists]
             numbers |= {f"{w}, counted": enough(w, d), f"{w}, found": max(spurious) + 1}
@@ -209,11 +196,10 @@ def enough_rows(ends: AllEnds) -> list[ResultCell]:
 
 def size_rows(ends: AllEnds) -> list[ResultCell]:
     table = f"largest |w_spu| of the solutions reached, median over couplings (0: below {SMALL:g})"
-    rows = []
-    for (w, d, k), each in ends.items():
-        shown = each.largest if each.largest > SMALL else 0.0
-        rows.append(ResultCell.of(f"{w}, d_spu = {d}", f"k = {k}", [shown], table=table))
-    return rows
+    return [
+        ResultCell.of(f"{w}, d_spu = {d}", f"k = {k}", each.largest * (each.largest > SMALL), table)
+        for (w, d, k), each in ends.items()
+    ]
 
 
 def end_rows(ends: AllEnds) -> list[ResultCell]:
@@ -240,24 +226,29 @@ def penalty_rows(d_spu: int, n: int, seed: int) -> list[ResultCell]:
         for name, more in (("too few", -1), ("enough", 0), ("3 more", 3)):
             sizes = penalise(w, d_spu, enough(w, d_spu) + more, n, seed)
             for label, values in zip(("ERM", "WRI"), sizes, strict=True):
-                line = f"d_spu = {d_spu}, {label}"
-                rows.append(ResultCell.of(line, f"{w}, {name}", values.tolist(), table=table))
+                rows.append(
+                    ResultCell.of(f"d_spu = {d_spu}, {label}", f"{w}, {name}", values, table)
+                )
     return rows
 
 
 def position_rows(d_spu: int, draws: int, seed: int) -> list[ResultCell]:
+    rank, spurious = smallest_singular_value, smallest_spurious_gap
     k, fewer = by_counts(d_spu), max(6, draws // 5)
-    pair = partial(smallest_singular_value, gammas="pair")
-    values = {
-        "ratio: rank": search(smallest_singular_value, "ratio", d_spu, k, draws, seed),
-        "ratio: spurious": search(smallest_spurious_gap, "ratio", d_spu, k, draws, seed),
-        "density: rank": search(smallest_singular_value, "density", d_spu, k, fewer, seed),
-        "with γ a pair": search(pair, "density", d_spu, k, fewer, seed),
-        "density: spurious": search(smallest_spurious_gap, "density", d_spu, k, fewer, seed),
-        "with d_inv = 10": search(smallest_spurious_gap, "density", d_spu, k, fewer, seed, 10),
+
+    def share(find: Search, weighting: ClosedForm, n: int, d_inv: int = D_INV) -> float:
+        return 100 * float((search(find, weighting, d_spu, k, n, seed, d_inv) < EXACT).mean())
+
+    shares = {
+        "k": k,
+        "ratio: rank": share(rank, "ratio", draws),
+        "ratio: spurious": share(spurious, "ratio", draws),
+        "density: rank": share(rank, "density", fewer),
+        "with γ a pair": share(partial(rank, gammas="pair"), "density", fewer),
+        "density: spurious": share(spurious, "density", fewer),
+        "with d_inv = 10": share(spurious, "density", fewer, 10),
     }
     table = "draws (%) at the paper's counts in which M loses rank, or a spurious predictor exists"
-    shares = {"k": float(k)} | {n: 100 * float((v < EXACT).mean()) for n, v in values.items()}
     return make_line(f"d_spu = {d_spu}", shares, table)
 
 

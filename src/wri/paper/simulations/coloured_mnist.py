@@ -120,13 +120,8 @@ class ColouredDigits:
         environment : ColouredDigits
             The rows.
         """
-        return replace(
-            self,
-            grey=self.grey[rows],
-            digits=self.digits[rows],
-            y=self.y[rows],
-            colour=self.colour[rows],
-        )
+        chosen = {key: getattr(self, key)[rows] for key in ("grey", "digits", "y", "colour")}
+        return replace(self, **chosen)
 
 
 def coloured_mnist(
@@ -191,15 +186,8 @@ def coloured_mnist(
     for e, environment in enumerate(COLOUR_FLIPS):
         own = random.permutation(np.flatnonzero(homes == e))
         grey = mnist.images[chosen[own]]
-        environments.append(
-            ColouredDigits(
-                name=environment,
-                grey=grey,
-                digits=digits[own],
-                y=y[own].astype(int),
-                colour=colour[own].astype(int),
-            )
-        )
+        labels = {"digits": digits[own], "y": y[own].astype(int), "colour": colour[own].astype(int)}
+        environments.append(ColouredDigits(name=environment, grey=grey, **labels))
     return environments
 
 

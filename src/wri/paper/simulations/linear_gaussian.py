@@ -172,9 +172,9 @@ class LinearGaussian:
         logs : Tensor of shape (..., k)
             Log densities.
         """
-        invariant = x[..., : len(self.weights)]
         moments = zip(self.invariant_mean, self.invariant_covariance, strict=True)
-        return torch.stack([log_normal(invariant, m, c) for m, c in moments], dim=-1)
+        logs = [log_normal(x[..., : len(self.weights)], m, c) for m, c in moments]
+        return torch.stack(logs, dim=-1)
 
     def log_joint(self, x: Tensor) -> Tensor:  # [..., d] -> [..., k]
         """Return log p_e(x_inv, x_spu).
