@@ -88,7 +88,7 @@ def load_features(
     environments = digits(name, full, draw, mnist)
     shown = [*environments, recoloured(environments[TEST], draw)]
     made = feature_environments(shown, extractor, TRAINING, draw, progress=progress)
-    whole = gather(draw_name(name, draw), made, classes=2)
+    whole = gather(f"{name}, draw {draw}", made, classes=2)
     return ColouredData(
         name=whole.name,
         names=whole.names[:-1],
@@ -102,11 +102,6 @@ def recoloured(environment: ColouredDigits, draw: int) -> ColouredDigits:
     """Return the same digits and labels in random colours."""
     random = np.random.default_rng([draw, 1])
     return replace(environment, name=UNRELATED, colour=random.integers(0, 2, len(environment)))
-
-
-def draw_name(name: str, draw: int) -> str:
-    """Return a sweep's name of a draw of a data set."""
-    return f"{name}, draw {draw}"
 
 
 class Variant(NamedTuple):
