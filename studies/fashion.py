@@ -47,9 +47,8 @@ from wri.paper.experiments.coloured import (
 )
 from wri.paper.experiments.coloured_tables import ON_DIGITS
 from wri.paper.features import CNN
-from wri.paper.features.extractor import scaled
+from wri.paper.features.networks import scaled, undrawn
 from wri.paper.features.networks import train as train_network
-from wri.paper.features.networks import undrawn
 from wri.paper.simulations import digit_shares
 from wri.progress import silent
 from wri.training import ModelSpec

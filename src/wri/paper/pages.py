@@ -90,7 +90,7 @@ def write_results(
                 title="Not computed: data are missing", blocks=[blocks.BulletList(remedies)]
             )
         )
-    origin = [blocks.CommandBlock(command), describe_origin()]
+    origin: list[blocks.Block] = [blocks.CommandBlock(command), describe_origin()]
     sections.append(blocks.Section(title="How to make this page again", blocks=origin))
     subject = results[0].experiment if len(results) == 1 else "tables and figures"
     page = blocks.Page(title=f"Weighted risk invariance: {subject}", lead=lead, sections=sections)
@@ -106,7 +106,7 @@ def _make_section(result: Result, about: str) -> blocks.Section:
             described = f"{result.experiment}: {about}. {read_description(path)}".strip()
             shown.append(blocks.PagePicture(figure=path, alternative=described))
     for table in result.tables:
-        rows = [[name, *map(_make_cell, cells)] for name, cells in table.lines]
+        rows = [[blocks.PageCell(name), *map(_make_cell, cells)] for name, cells in table.lines]
         columns = ["", *table.columns]
         shown.append(blocks.PageTable(caption=table.title, columns=columns, rows=rows))
     if result.notes:

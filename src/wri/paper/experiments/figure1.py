@@ -11,6 +11,8 @@ From zero IRM stays there, as the constant predictor has no penalty. The full si
 10,000 points per environment, with five seeds; the quick size is 3,000 points and two seeds.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from matplotlib.axes import Axes
@@ -73,7 +75,13 @@ def draw(
 def scatter(ax: Axes, environment: Environment, points: int = 1000) -> None:
     for label, colour in enumerate(style.CLASS_COLOURS):
         chosen = environment.x[:points][environment.y[:points] == label]
-        look = {"s": 3, "alpha": 0.5, "color": colour, "linewidths": 0, "rasterized": True}
+        look: dict[str, Any] = {
+            "s": 3,
+            "alpha": 0.5,
+            "color": colour,
+            "linewidths": 0,
+            "rasterized": True,
+        }
         ax.scatter(*chosen.T, label=f"y = {label}", **look)
     ax.set(xlim=(-8, 8), ylim=(-6, 6), xlabel="$x_{inv}$")
 

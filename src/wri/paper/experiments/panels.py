@@ -1,6 +1,7 @@
 """Panels that several figures have."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from wri.paper.result import ResultCell
 from wri.report import style
 
 
-def draw_band(ax: Axes, at: Sequence[float] | np.ndarray, values: np.ndarray, **look: str) -> None:
+def draw_band(ax: Axes, at: Sequence[float] | np.ndarray, values: np.ndarray, **look: Any) -> None:
     """Draw the mean over seeds of values `[step, seed]`, and a band from smallest to largest."""
     ax.plot(at, values.mean(1), **look)
     ax.fill_between(at, values.min(1), values.max(1), color=look["color"], alpha=0.2, lw=0)

@@ -71,7 +71,8 @@ def run(task: ExperimentTask) -> list[Result]:
             ]
             if weighting == "ratio":
                 cells.append(("ratio, cut away (%)", 100 * found.cut, BOUND))
-            rows += [ResultCell.of(line, f"δ = {distance:g}", *rest) for line, *rest in cells]
+            column = f"δ = {distance:g}"
+            rows += [ResultCell.of(line, column, values, table) for line, values, table in cells]
         task.progress(done, len(SHOWN))
     spreads = ", ".join(
         f"{weighting} {exact(weighting, 2.0).spread:.2f}" for weighting in WEIGHTINGS

@@ -91,7 +91,8 @@ def measure(environments: Sequence[ColouredDigits], trust: np.ndarray) -> GroupS
         sums = [np.bincount(digits, each, minlength=10) for each in missed]
         shares.append(counts / len(environment))
         wrong.append(np.stack(sums) / np.maximum(counts, 1))
-    return with_mixed(np.stack(shares), *np.stack(wrong, axis=1), trust)
+    by_digit, by_colour = np.stack(wrong, axis=1)  # [E, 10] each
+    return with_mixed(np.stack(shares), by_digit, by_colour, trust)
 
 
 def expectation(name: str) -> GroupShares:
@@ -191,7 +192,7 @@ def against_paper(ours: Cells, expected: Cells) -> str:
 def misprint(ours: Cells, expected: Cells) -> str:
     """Return the two cells that do not follow from the definitions."""
     values, (digit, colour, _) = ours["VREx", "hcmnist-cs"], expected["VREx", "hcmnist-cs"]
-    printed = [mean for mean, _ in read_printed("table1 hcmnist-cs")["VREx"].values()]
+    printed = [mean or 0.0 for mean, _ in read_printed("table1 hcmnist-cs")["VREx"].values()]
     tenths = np.round(values[:, :2] / 10, 1)  # the unit that would come near: 1e-2
     both = int(np.isclose(tenths, printed).all(-1).sum())
     elsewhere = read_printed("table1 hcmnist")["VREx"]["colour"][0]

@@ -46,8 +46,10 @@ D_INV, SPURIOUS, ENVIRONMENTS = 2, range(1, 6), range(2, 8)
 WEIGHTINGS: tuple[ClosedForm, ...] = ("ratio", "density")
 ZERO_GAP, SMALL = 1e-12, 1e-2  # of a solution's gap, and of |w_spu|
 STRENGTHS = 10.0 ** np.arange(0, 9, 2)  # λ
-PARAMETERS = ("weights", "invariant_mean", "invariant_covariance")
-PARAMETERS += ("spurious_slope", "spurious_covariance")
+PARAMETERS = (
+    *("weights", "invariant_mean", "invariant_covariance"),
+    *("spurious_slope", "spurious_covariance"),
+)
 Residuals = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 Search = Callable[..., SingularValue | SpuriousGap]
 
