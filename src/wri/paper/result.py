@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from configparser import ConfigParser
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from math import floor, isfinite, log10
@@ -90,15 +90,9 @@ class ResultCell:
     ) -> "ResultCell":
         """Make a cell with the mean over fixed groups, such as columns, and its error."""
         found = interval(groups)
-        return cls(
-            algorithm=algorithm,
-            column=column,
-            ours=found.mean,
-            spread=found.error if found.freedom >= FEWEST_FREEDOM else None,
-            n=found.n,
-            paper=paper,
-            table=table,
-        )
+        error = found.error if found.freedom >= FEWEST_FREEDOM else None
+        cell = cls.of(algorithm, column, found.mean, table, (paper, None))
+        return replace(cell, spread=error, n=found.n)
 
     @property
     def far_from_paper(self) -> bool:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from helpers import make_info, make_outcome
+from wri.datasets import Environment
 from wri.datasets.mnist import Mnist
 from wri.objectives import WRI
 from wri.paper.experiments import ExperimentTask, ablation, coloured, run_experiment, table2
@@ -141,7 +142,11 @@ def test_penalties_of_the_ideal_predictors_under_uniform_weights(stand_in):
     """They are the squared relative differences of the environments' mean losses."""
     environments = coloured_mnist("hcmnist-cs", 0, stand_in)
     ideal = ideal_losses(environments, "hcmnist-cs")
-    data = gather("hcmnist-cs", [e.idealised for e in environments], classes=2)
+    seen = [
+        Environment(e.name, np.stack([e.digits, e.colour], 1).astype(np.float32), e.y)
+        for e in environments
+    ]
+    data = gather("hcmnist-cs", seen, classes=2)
     objective = WRI(weighting="uniform", scaling="risk", normalised=True)
     variant = Variant(ModelSpec.of(objective, preset="coloured"))
     rows = [data.rows[e] for e in (0, 1)]

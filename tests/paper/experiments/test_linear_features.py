@@ -11,6 +11,7 @@ from wri.paper.experiments import ExperimentTask, density_quality, figureC1, run
 from wri.paper.experiments.density_quality import GRID, DensityComparison, limit_error
 from wri.paper.experiments.linear_features import (
     FeatureBatch,
+    LearnedDensities,
     descend,
     exact_log_densities,
     features,
@@ -61,8 +62,8 @@ def test_a_run_among_others_equals_the_run_alone():
     start = torch.tensor([[1.0, 1.0, 0.5]] * 2, dtype=torch.float64)
 
     def last(which, seeds):
-        densities = density_quality.LearnedDensities(hidden=4, batch_size=16)
         rows = FeatureBatch.sample(setting, 100, seeds)
+        densities = LearnedDensities(rows, seeds, hidden=4, batch_size=16)
         models = descend(rows, seeds, start[which], 10.0, densities, "loss", 32)
         return list(islice(models, 20))[-1]
 

@@ -41,21 +41,14 @@ from torch import Tensor
 
 from wri.objectives.weighted_risks import Scaling
 from wri.paper.experiments import ExperimentTask
-from wri.paper.experiments.linear_features import (
-    FeatureBatch,
-    LearnedDensities,
-    coupling,
-    descend,
-    exact_log_densities,
-    weights_of,
-)
+from wri.paper.experiments import linear_features as linear
 from wri.paper.experiments.panels import draw_band
 from wri.paper.result import Result, ResultCell
 from wri.progress import Progress, part
 from wri.report import style
 
-SETTING = coupling(mean=(-1.5, 1.5), sd=(1.0, 1.0), slope=(1.0, -0.5), noise=(1.0, 1.0))
-TRUE_LOGS = exact_log_densities(SETTING)
+SETTING = linear.coupling(mean=(-1.5, 1.5), sd=(1.0, 1.0), slope=(1.0, -0.5), noise=(1.0, 1.0))
+TRUE_LOGS = linear.exact_log_densities(SETTING)
 START = (1.0, 1.0, 0.5)
 LAMBDA, BATCH = 10.0, 1024
 ROWS, STEPS, EVERY = 10_000, 3000, 25
@@ -135,22 +128,22 @@ def run(task: ExperimentTask) -> list[Result]:
 
 
 def training(seeds: range, steps: int, scaling: Scaling, progress: Progress) -> DensityTraining:
-    densities = LearnedDensities(scaling)
     start = torch.tensor([START] * len(seeds), dtype=torch.float64)
-    rows = FeatureBatch.sample(SETTING, ROWS, seeds)
-    models = descend(rows, seeds, start, LAMBDA, densities, "loss", BATCH)
+    rows = linear.FeatureBatch.sample(SETTING, ROWS, seeds)
+    densities = linear.LearnedDensities(rows, seeds, scaling)
+    models = linear.descend(rows, seeds, start, LAMBDA, densities, "loss", BATCH)
     at, errors = [], []
     for step, model in enumerate(islice(models, steps), 1):
         if step % EVERY == 0 or step == 1:
             at.append(step)
             errors.append(compare(model, densities).relative_error.mean(1))
         progress(step, steps)
-    ends = weights_of(model).numpy(), compare(model, densities)
+    ends = linear.weights_of(model).numpy(), compare(model, densities)
     return DensityTraining(np.array(at), torch.stack(errors).numpy(), *ends)
 
 
 @torch.no_grad()
-def compare(model: Tensor, densities: LearnedDensities) -> DensityComparison:
+def compare(model: Tensor, densities: linear.LearnedDensities) -> DensityComparison:
     phi = model[:, :1] * GRID  # [R, G], as if x_spu had no weight
     learned = densities(model, phi[:, None])[:, :, 0].exp()
     true = TRUE_LOGS(model, phi[:, None])[:, :, 0].exp()

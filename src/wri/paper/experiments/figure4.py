@@ -34,13 +34,7 @@ from torch import Tensor
 from wri.datasets import Gaussian2D
 from wri.objectives.weighted_risks import Scaling
 from wri.paper.experiments import ExperimentTask, panels
-from wri.paper.experiments.linear_classifiers import (
-    Points,
-    integrated,
-    risk_and_penalty,
-    solve,
-    with_gradient,
-)
+from wri.paper.experiments import linear_classifiers as linear
 from wri.paper.result import Result, make_line
 from wri.report import style
 
@@ -74,9 +68,9 @@ def environments_at(distance: float, spurious_mean: tuple[float, float]) -> Gaus
 class NearOptimal:
     """Predictors of small excess risk: best + axes @ u, where u fills about the unit ball."""
 
-    def __init__(self, points: Points) -> None:
+    def __init__(self, points: linear.Points) -> None:
         self.points = points
-        self.best = torch.tensor(solve("erm", 0.0, points))  # [3]
+        self.best = torch.tensor(linear.solve("erm", 0.0, points))  # [3]
         self.smallest_risk = self.risk(self.best).item()
         values, directions = torch.linalg.eigh(
             torch.autograd.functional.hessian(self.risk, self.best)
@@ -84,7 +78,7 @@ class NearOptimal:
         self.axes = directions * (2 * TOLERANCE * self.smallest_risk / values).sqrt()  # [3, 3]
 
     def risk(self, w: Tensor) -> Tensor:
-        return risk_and_penalty("erm", w, self.points)[0]
+        return linear.risk_and_penalty("erm", w, self.points)[0]
 
     def slack(self, u: Tensor) -> Tensor:
         """Return 1 at ERM's predictor, 0 on the border, negative outside."""
@@ -94,10 +88,11 @@ class NearOptimal:
         """Return the smallest penalty in the set and a predictor that has it."""
 
         def penalty(u: Tensor) -> Tensor:
-            return risk_and_penalty(name, self.best + self.axes @ u, self.points, scaling)[1]
+            return linear.risk_and_penalty(name, self.best + self.axes @ u, self.points, scaling)[1]
 
         unit = penalty(torch.zeros_like(self.best)).item()  # ERM's, so SLSQP sees numbers near 1
-        value, slack = with_gradient(lambda u: penalty(u) / unit), with_gradient(self.slack)
+        value = linear.with_gradient(lambda u: penalty(u) / unit)
+        slack = linear.with_gradient(self.slack)
         border = {"type": "ineq", "fun": lambda u: slack(u)[0], "jac": lambda u: slack(u)[1]}
         found = [
             minimize(value, start, jac=True, method="SLSQP", constraints=border, tol=1e-9)
@@ -111,7 +106,7 @@ class NearOptimal:
 
 
 def smallest_at(distance: float, spurious_mean: tuple[float, float]) -> dict[str, float]:
-    near = NearOptimal(integrated(environments_at(distance, spurious_mean)))
+    near = NearOptimal(linear.integrated(environments_at(distance, spurious_mean)))
     return {label: near.smallest(*charge)[0] for label, charge in CHARGES.items()}
 
 

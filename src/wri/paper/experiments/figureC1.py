@@ -18,19 +18,13 @@ import torch
 from matplotlib.figure import Figure
 
 from wri.paper.experiments import ExperimentTask
-from wri.paper.experiments.linear_features import (
-    FeatureBatch,
-    coupling,
-    descend,
-    exact_log_densities,
-    weights_of,
-)
+from wri.paper.experiments import linear_features as linear
 from wri.paper.experiments.panels import draw_band
 from wri.paper.result import Result, ResultCell
 from wri.progress import Progress, part
 from wri.report import style
 
-SETTING = coupling(
+SETTING = linear.coupling(
     mean=(0.0, 0.5, -1.0), sd=(1.0, 2.0, 1.5), slope=(1.0, 2.0, 0.3), noise=(0.5, 1.0, 1.0)
 )
 LAMBDA = {"wri": 10.0, "erm": 0.0}
@@ -55,14 +49,14 @@ def run(task: ExperimentTask) -> list[Result]:
 def paths(rows: int, seeds: range, steps: int, progress: Progress) -> Paths:
     numbers = [*seeds] * len(STARTS)
     start = torch.tensor([STARTS[where] for where in STARTS for _ in seeds], dtype=torch.float64)
-    sampled = FeatureBatch.sample(SETTING, rows, numbers)
-    densities = exact_log_densities(SETTING)
+    sampled = linear.FeatureBatch.sample(SETTING, rows, numbers)
+    densities = linear.exact_log_densities(SETTING)
     found: Paths = {}
     for n, (name, weight) in enumerate(LAMBDA.items()):
-        models = descend(sampled, numbers, start, weight, densities, "relative", rows)
+        models = linear.descend(sampled, numbers, start, weight, densities, "relative", rows)
         path, report = [], part(progress, n, len(LAMBDA))
         for step, model in enumerate(islice(models, steps), 1):
-            path.append(weights_of(model))
+            path.append(linear.weights_of(model))
             report(step, steps)
         weights = torch.stack(path).unflatten(1, (len(STARTS), len(seeds))).numpy()
         found |= {(name, where): weights[:, k] for k, where in enumerate(STARTS)}

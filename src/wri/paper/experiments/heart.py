@@ -28,15 +28,9 @@ from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from wri import estimators
 from wri.datasets import load_heart
 from wri.datasets.environments import SiteRows
-from wri.estimators import (
-    ERMClassifier,
-    GroupDROClassifier,
-    IRMClassifier,
-    VRExClassifier,
-    WRIClassifier,
-)
 from wri.estimators.base import EnvironmentEstimator
 from wri.objectives import OBJECTIVES
 from wri.paper.experiments import ExperimentTask
@@ -66,11 +60,11 @@ def _around_default(objective: str) -> list[float]:
 def _networks() -> dict[str, tuple[Any, Settings]]:
     """Return wri's estimators, with defaults and tuned."""
     tuned = {
-        "ERM": (ERMClassifier, "weight_decay", [1e-4, 1e-3, 1e-2, 1e-1]),
-        "IRM": (IRMClassifier, "penalty_weight", _around_default("irm")),
-        "VREx": (VRExClassifier, "penalty_weight", _around_default("vrex")),
-        "GroupDRO": (GroupDROClassifier, "eta", [1e-3, 1e-2, 1e-1, 1.0]),
-        "WRI": (WRIClassifier, "penalty_weight", _around_default("wri")),
+        "ERM": (estimators.ERMClassifier, "weight_decay", [1e-4, 1e-3, 1e-2, 1e-1]),
+        "IRM": (estimators.IRMClassifier, "penalty_weight", _around_default("irm")),
+        "VREx": (estimators.VRExClassifier, "penalty_weight", _around_default("vrex")),
+        "GroupDRO": (estimators.GroupDROClassifier, "eta", [1e-3, 1e-2, 1e-1, 1.0]),
+        "WRI": (estimators.WRIClassifier, "penalty_weight", _around_default("wri")),
     }
     ways = {}
     for name, (kind, parameter, values) in tuned.items():
@@ -79,7 +73,7 @@ def _networks() -> dict[str, tuple[Any, Settings]]:
         ways[name] = kind(**SAME_ROWS)
         ways[f"{name}, tuned"] = kind(**tuning)
         ways[f"{name}, network, tuned"] = kind(**tuning, hidden=NETWORK)
-    ways["WRI, λ chosen"] = WRIClassifier(**SAME_ROWS, penalty_weight="auto")
+    ways["WRI, λ chosen"] = estimators.WRIClassifier(**SAME_ROWS, penalty_weight="auto")
     return {name: (estimator, None) for name, estimator in ways.items()}
 
 

@@ -106,14 +106,18 @@ class LearnedDensities:
     The step's loss is λ_d · penalty + β · mean_e E_e[−log d_e], as in `wri.objectives.wri`.
     """
 
-    def __init__(self, scaling: Scaling = "none", hidden: int = 16, batch_size: int = 512) -> None:
-        self.scaling, self.form, self.batch_size = scaling, Bounded(hidden), batch_size
-
-    def start(self, rows: FeatureBatch, seeds: Sequence[int]) -> None:
-        self._environments = rows.y.shape[1]
+    def __init__(
+        self,
+        rows: FeatureBatch,
+        seeds: Sequence[int],
+        scaling: Scaling = "none",
+        hidden: int = 16,
+        batch_size: int = 512,
+    ) -> None:
+        self.scaling, self.form, self._environments = scaling, Bounded(hidden), rows.y.shape[1]
         self.flat = torch.tensor(self.form.initial(seeds, self._environments, 1))
         self._adam = Adam.initial(self.flat)
-        self._batches = rows.batches(self.batch_size, seeds, "density batches")
+        self._batches = rows.batches(batch_size, seeds, "density batches")
         runs = torch.ones(len(seeds), dtype=self.flat.dtype)
         self._hyper = {name: bound * runs for name, bound in BOUNDS.items()}
 
@@ -151,8 +155,6 @@ def descend(
     model = start.clone()
     adam = Adam.initial(model)
     learned = densities if isinstance(densities, LearnedDensities) else None
-    if learned is not None:
-        learned.start(rows, seeds)
     in_force = learned is None and penalty_weight > 0
     for batch in rows.batches(batch_size, seeds, "batches"):
         moving = model.detach().clone().requires_grad_()

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wri import sweep
 from wri.datasets import ImageFolder
 from wri.datasets.download import given_words
 from wri.datasets.image_sets import IMAGE_SETS, find_image_set, find_images, load_images
@@ -37,19 +38,6 @@ from wri.paper.result import Printed, Result, ResultCell, make_line, read_printe
 from wri.progress import Progress, part
 from wri.report.intervals import paired_interval
 from wri.report.style import ALGORITHM_NAMES
-from wri.sweep import (
-    SELECTIONS,
-    Outcome,
-    SelectedCheckpoint,
-    Store,
-    Sweep,
-    SweepData,
-    SweepSpec,
-    choose,
-    gather,
-    open_backend,
-    run_sweep,
-)
 from wri.sweep.data import with_layer
 
 ALGORITHMS = {
@@ -100,7 +88,7 @@ def run(task: ExperimentTask) -> list[Result]:
     for n, (name, root) in enumerate(present.items()):
         data, said = load_set(task, name, root, part(task.progress, 2 * n, 2 * len(present)))
         began = perf_counter()
-        outcomes = sweep(task, data, lines, part(task.progress, 2 * n + 1, 2 * len(present)))
+        outcomes = train_set(task, data, lines, part(task.progress, 2 * n + 1, 2 * len(present)))
         scores[name] = score(data, outcomes, lines, task.seeds(FULL.trials, QUICK.trials))
         notes += [*said, f"{name}: training {perf_counter() - began:.0f} s."]
     return [
@@ -149,7 +137,7 @@ def name_of(root: Path) -> str:
 
 def load_set(
     task: ExperimentTask, name: str, root: Path, progress: Progress
-) -> tuple[SweepData, list[str]]:
+) -> tuple[sweep.SweepData, list[str]]:
     """Return a set behind its feature layer, and notes on the backbone's features."""
     start = perf_counter()
     folder = ImageFolder(root)
@@ -164,19 +152,21 @@ def load_set(
         f"{found.x.shape[1]} features in {seconds:.0f} s (less if they were kept)."
     )
     broken = [f"{path} was left out: {reason}." for path, reason in found.broken.items()]
-    data = gather(name, as_environments(folder, found), classes=len(folder.classes))
+    data = sweep.gather(name, as_environments(folder, found), classes=len(folder.classes))
     layer = FeatureLayer(WIDTHS, (FULL if task.full else QUICK).layer_steps)
     return with_layer(data, layer), [said, *broken]
 
 
-def sweep(task: ExperimentTask, data: SweepData, lines: Lines, progress: Progress) -> list[Outcome]:
+def train_set(
+    task: ExperimentTask, data: sweep.SweepData, lines: Lines, progress: Progress
+) -> list[sweep.Outcome]:
     """Train all runs on a set."""
     size, outcomes = FULL if task.full else QUICK, []
     presets = dict.fromkeys(preset for _, preset in lines.values())
-    with open_backend(task.options["backend"]) as backend:
+    with sweep.open_backend(task.options["backend"]) as backend:
         for n, preset in enumerate(presets):
             label = {name: line for line, (name, own) in lines.items() if own == preset}
-            spec = SweepSpec(
+            spec = sweep.SweepSpec(
                 tuple(label),
                 draws=size.draws,
                 trials=size.trials,
@@ -187,8 +177,10 @@ def sweep(task: ExperimentTask, data: SweepData, lines: Lines, progress: Progres
                 measures=("accuracy",),
             )
             name = f"pictures-{data.name}-{preset}-{'full' if task.full else 'quick'}.db"
-            with Store(task.folder / name, write=True) as store:
-                run_sweep(Sweep(spec, data), store, part(progress, n, len(presets)), backend)
+            with sweep.Store(task.folder / name, write=True) as store:
+                sweep.run_sweep(
+                    sweep.Sweep(spec, data), store, part(progress, n, len(presets)), backend
+                )
                 outcomes += [
                     replace(each, algorithm=label[each.algorithm])
                     for each in store.outcomes()
@@ -206,14 +198,14 @@ class SetScores(NamedTuple):
 
 
 def score(
-    data: SweepData, outcomes: Sequence[Outcome], lines: Lines, trials: Sequence[int]
+    data: sweep.SweepData, outcomes: Sequence[sweep.Outcome], lines: Lines, trials: Sequence[int]
 ) -> SetScores:
     found = {}
     for selection in SHOWN:
         for line in lines:
             values = np.full((len(trials), len(data.names)), np.nan)
             for k, e in np.ndindex(values.shape):
-                choice = choose(
+                choice = sweep.choose(
                     selection,
                     outcomes,
                     data.info,
@@ -221,7 +213,7 @@ def score(
                     held_out=e,
                     trial_seed=trials[k],
                 )
-                if isinstance(choice, SelectedCheckpoint):
+                if isinstance(choice, sweep.SelectedCheckpoint):
                     values[k, e] = 100 * choice.score
             found[selection, line] = values
     printed = read_printed(data.name) if DOMAINS.get(data.name) == data.names else {}
@@ -233,7 +225,7 @@ def table_rows(output: str, scores: Mapping[str, SetScores]) -> list[ResultCell]
     lines = (*(ALGORITHM_NAMES[name] for name in ALGORITHMS[output]), RECOMMENDED)
     rows = []
     for selection in SHOWN:
-        table = f"Averages, {selection}: {SELECTIONS[selection].description}"
+        table = f"Averages, {selection}: {sweep.SELECTIONS[selection].description}"
         for line in lines:
             means = {name: each.values[selection, line].mean(1) for name, each in scores.items()}
             if scores.keys() == DOMAINS.keys():
@@ -246,7 +238,7 @@ def table_rows(output: str, scores: Mapping[str, SetScores]) -> list[ResultCell]
             rows += make_line(line, means, table, printed | read_printed("table4").get(line, {}))
     for name, found in scores.items():
         for selection in SHOWN:
-            table = f"{name}, {selection}: {SELECTIONS[selection].description}"
+            table = f"{name}, {selection}: {sweep.SELECTIONS[selection].description}"
             for line in lines:
                 values = found.values[selection, line]
                 shown = dict(zip(found.domains, values.T, strict=True)) | {AVERAGE: values.mean(1)}

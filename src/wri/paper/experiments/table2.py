@@ -30,6 +30,7 @@ from time import perf_counter
 
 from matplotlib.figure import Figure
 
+from wri import sweep
 from wri.paper.experiments import ExperimentTask, coloured, coloured_tables
 from wri.paper.experiments.coloured import ALGORITHMS, NAMES, PRESETS, TEST, TRAINING, UNEQUAL
 from wri.paper.experiments.coloured_tables import ON_DIGITS, PROBE, SelectedRuns, choose_each
@@ -38,16 +39,6 @@ from wri.paper.result import Result, ResultCell, read_printed
 from wri.paper.simulations import ideal_accuracy
 from wri.progress import part, silent
 from wri.report import style
-from wri.sweep import (
-    SELECTIONS,
-    Outcome,
-    Store,
-    Sweep,
-    SweepSpec,
-    open_backend,
-    run_sweep,
-    seed_hash,
-)
 from wri.training import ModelSpec
 
 SHOWN = ("oracle", "oracle-early", "guarded-oracle", "training-domain", "invariance")
@@ -78,8 +69,8 @@ def run(task: ExperimentTask) -> list[Result]:
             datasets[name][draw] = made
     prepared = perf_counter()
     sweeps = [
-        Sweep(
-            SweepSpec(
+        sweep.Sweep(
+            sweep.SweepSpec(
                 tuple(ALGORITHMS),
                 draws=count,
                 trials=1,  # whose number is that of the draw of everything
@@ -97,15 +88,18 @@ def run(task: ExperimentTask) -> list[Result]:
     kind, size = type(extractor).__name__.lower(), "full" if task.full else "quick"
     name = f"table2-{preset}-{kind}{extractor.width}-{size}"
     path = task.folder / f"{name}-{sweep_key(sweeps)}.db"
-    with Store(path, write=True) as store, open_backend(task.options["backend"]) as backend:
-        for n, sweep in enumerate(sweeps, len(sweeps)):
-            run_sweep(sweep, store, part(task.progress, n, 2 * len(sweeps)), backend)
+    with (
+        sweep.Store(path, write=True) as store,
+        sweep.open_backend(task.options["backend"]) as backend,
+    ):
+        for n, each in enumerate(sweeps, len(sweeps)):
+            sweep.run_sweep(each, store, part(task.progress, n, 2 * len(sweeps)), backend)
         outcomes = store.outcomes()
     spec = ModelSpec.of("erm", preset=PRESETS[preset], steps=steps)
     outcomes += train_on_digits(spec, datasets)
     trained = perf_counter()
     rows, shown, notes = tables(datasets, outcomes)
-    runs = sum(len(sweep.planned) for sweep in sweeps)
+    runs = sum(len(each.planned) for each in sweeps)
     notes = [
         f"Preset {preset}, features {extractor!r}, draws {task.seed} to {numbers[-1]}, "
         f"{runs} runs in {path}.",
@@ -116,14 +110,14 @@ def run(task: ExperimentTask) -> list[Result]:
     return [task.make_result(rows, notes, draw_figure(shown), repetitions="draws", file=name)]
 
 
-def sweep_key(sweeps: list[Sweep]) -> str:
+def sweep_key(sweeps: list[sweep.Sweep]) -> str:
     """Return a key of preset and extractor: other objectives or rows are another store."""
-    objectives = {repr(planned.model.objective) for sweep in sweeps for planned in sweep.planned}
-    rows = [fingerprint for sweep in sweeps for fingerprint in sweep.infos]
-    return f"{seed_hash(*sorted(objectives), *rows):08x}"
+    objectives = {repr(planned.model.objective) for each in sweeps for planned in each.planned}
+    rows = [fingerprint for each in sweeps for fingerprint in each.infos]
+    return f"{sweep.seed_hash(*sorted(objectives), *rows):08x}"
 
 
-def train_on_digits(spec: ModelSpec, datasets: Mapping[str, Draws]) -> list[Outcome]:
+def train_on_digits(spec: ModelSpec, datasets: Mapping[str, Draws]) -> list[sweep.Outcome]:
     """Train the preset's network and a linear one by ERM on the digit's side, one run per draw."""
     variants = {
         ON_DIGITS: coloured.Variant(spec, on_digits=True),
@@ -138,7 +132,7 @@ def train_on_digits(spec: ModelSpec, datasets: Mapping[str, Draws]) -> list[Outc
 
 
 def tables(
-    datasets: Mapping[str, Draws], outcomes: list[Outcome]
+    datasets: Mapping[str, Draws], outcomes: list[sweep.Outcome]
 ) -> tuple[list[ResultCell], Found, list[str]]:
     """Return the lines of each data set and selection, what they show, and notes."""
     rows: list[ResultCell] = []
@@ -154,7 +148,7 @@ def tables(
             described = "last checkpoint of the default numbers, nothing chosen"
             asked, among = "oracle", at_defaults  # one draw: there is nothing to choose
             if selection != DEFAULTS:
-                described = SELECTIONS[selection].description
+                described = sweep.SELECTIONS[selection].description
                 asked, among = selection, outcomes
             found = {
                 label: choose_each(asked, among, infos, algorithm)

@@ -28,14 +28,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from wri.diagnosis.position import (
-    EXACT,
-    SingularValue,
-    SpuriousGap,
-    least_squares,
-    smallest_singular_value,
-    smallest_spurious_gap,
-)
+from wri.diagnosis import position
+from wri.diagnosis.position import EXACT, least_squares
 from wri.diagnosis.weighted_moments import ClosedForm, WeightedMoments, gaussian_moments
 from wri.paper.experiments import ExperimentTask
 from wri.paper.result import Result, ResultCell, make_line
@@ -51,7 +45,7 @@ PARAMETERS = (
     *("spurious_slope", "spurious_covariance"),
 )
 Residuals = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-Search = Callable[..., SingularValue | SpuriousGap]
+Search = Callable[..., position.SingularValue | position.SpuriousGap]
 
 
 class DescentEnds(NamedTuple):
@@ -118,7 +112,7 @@ def gaps_of(moments: WeightedMoments) -> Residuals:
 def solve(weighting: ClosedForm, d_spu: int, k: int, n: int, starts: int, seed: int) -> DescentEnds:
     """Minimise the squared gaps of n couplings from random starts."""
     (moments,) = drawn([weighting], d_spu, k, n, seed)
-    nearest = smallest_spurious_gap(moments, range(D_INV, D_INV + d_spu))
+    nearest = position.smallest_spurious_gap(moments, range(D_INV, D_INV + d_spu))
     random = np.random.default_rng([seed, d_spu, k]).normal(size=(n, starts, D_INV + d_spu))
     w, squares = least_squares(
         gaps_of(moments), np.concatenate([random, nearest.weights[:, None]], 1)
@@ -235,7 +229,7 @@ def penalty_rows(d_spu: int, n: int, seed: int) -> list[ResultCell]:
 
 
 def position_rows(d_spu: int, draws: int, seed: int) -> list[ResultCell]:
-    rank, spurious = smallest_singular_value, smallest_spurious_gap
+    rank, spurious = position.smallest_singular_value, position.smallest_spurious_gap
     k, fewer = by_counts(d_spu), max(6, draws // 5)
 
     def share(find: Search, weighting: ClosedForm, n: int, d_inv: int = D_INV) -> float:
@@ -256,8 +250,8 @@ def position_rows(d_spu: int, draws: int, seed: int) -> list[ResultCell]:
 
 def singular_values(d_spu: int, draws: int, seed: int) -> tuple[np.ndarray, list[ResultCell]]:
     """Return M's smallest singular values with ratio weights, where k − 1 = 2 d_spu."""
-    k, more = 2 * d_spu + 1, partial(smallest_singular_value, starts=150, seed=1)
-    values = search(smallest_singular_value, "ratio", d_spu, k, draws, seed)
+    k, more = 2 * d_spu + 1, partial(position.smallest_singular_value, starts=150, seed=1)
+    values = search(position.smallest_singular_value, "ratio", d_spu, k, draws, seed)
     others = search(more, "ratio", d_spu, k, draws, seed)
     cells = {
         "k": k,

@@ -217,7 +217,7 @@ def feature_environments(
     features = _fitted([pictured[e] for e in train], extractor, seed, folder, progress)
     made = []
     for environment, (images, y) in zip(environments, pictured, strict=True):
-        x = _transformed(features, images, extractor.width, folder)
+        x = _transformed(features, images, folder)
         made.append(Environment(environment.name, features.standardised(x), y))
     return made
 
@@ -259,18 +259,14 @@ def _fitted(
     return remembered(folder, key, make, use)
 
 
-def _transformed(
-    features: FittedFeatures, images: np.ndarray, width: int, folder: Path
-) -> np.ndarray:  # [N, width]
-    def use(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        x = arrays["x"]
-        if x.shape != (len(images), width) or x.dtype != np.float32:
-            raise ValueError(f"it holds {x.dtype} of the shape {x.shape}")
-        return x
-
+def _transformed(features: FittedFeatures, images: np.ndarray, folder: Path) -> np.ndarray:
     parameters = features.fitted.parameters()  # a fit on another machine may give others
     key = content_key("features", *(parameters[name] for name in sorted(parameters)), images)
-    return remembered(folder, key, lambda: {"x": features.fitted.transform(images)}, use)
+
+    def make() -> dict[str, np.ndarray]:
+        return {"x": features.fitted.transform(images)}
+
+    return remembered(folder, key, make, lambda arrays: arrays["x"])
 
 
 def content_key(*parts: object) -> str:

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wri.datasets.environments import Environment
 from wri.datasets.mnist import Mnist, load_mnist
 from wri.errors import InputError, check_option
 
@@ -100,12 +99,6 @@ class ColouredDigits:
         images = np.zeros((len(self), 2, *self.grey.shape[1:]), np.uint8)
         images[np.arange(len(self)), self.colour] = self.grey
         return images
-
-    @property
-    def idealised(self) -> Environment:
-        """Two features instead of an image: the digit, 0 to 9, and the colour, 0 or 1."""
-        x = np.stack([self.digits, self.colour], axis=1).astype(np.float32)
-        return Environment(self.name, x, self.y)
 
     def take(self, rows: np.ndarray) -> "ColouredDigits":
         """Return some of the rows.
