@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wri.number_text import write_number
-from wri.report.intervals import FEWEST_FREEDOM, interval, standard_error
+from wri.report.intervals import FEWEST_FREEDOM, interval, paired_interval, standard_error
 
 Values = Sequence[float] | np.ndarray | float
 """Repeated values of a cell, or a single one."""
@@ -132,6 +132,15 @@ def make_line(
         ResultCell.of(algorithm, column, each, table, paper.get(column, NOT_PRINTED))
         for column, each in values.items()
     ]
+
+
+def compare_paired(
+    ours: Sequence[np.ndarray], others: Mapping[str, Sequence[np.ndarray]], digits: int = 2
+) -> str:
+    """Return ours minus each of the others, with paired 95 % intervals; values are in groups."""
+    return "; ".join(
+        f"{name} {paired_interval(ours, each).describe(digits)}" for name, each in others.items()
+    )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ one trained by ERM on the digit's side. A quick run has HCMNIST-CS only, and no 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -118,14 +118,6 @@ def run(task: ExperimentTask) -> list[Result]:
     return [task.make_result(rows, notes, repetitions="draws")]
 
 
-class AblationRuns(NamedTuple):
-    """Records of a line's runs, by the number of the draw."""
-
-    outcomes: dict[int, Outcome]
-    infos: dict[int, DatasetInfo]
-    penalties: dict[str, list[float]]  # of each ideal predictor
-
-
 def table(
     dataset: str,
     variants: Mapping[str, Variant],
@@ -135,9 +127,22 @@ def table(
     progress: Progress,
 ) -> tuple[list[ResultCell], list[str]]:
     """Return all lines of one data set, and the draws they lack."""
-    trained = {name: AblationRuns({}, {}, {}) for name in variants}
+    outcomes: list[Outcome] = []
+    infos: dict[str, dict[int, DatasetInfo]] = {name: {} for name in variants}
+    penalties: dict[str, dict[str, list[float]]] = {name: {} for name in variants}
     for n, draw in enumerate(draws):
-        train_draw(dataset, variants, own, draw, full, part(progress, n, len(draws)), trained)
+        data, records = train_draw(
+            dataset, variants, own, draw, full, part(progress, n, len(draws))
+        )
+        ideal = ideal_losses(coloured.digits(dataset, full, draw), dataset)
+        for name, record in records.items():
+            here = data[variants[name].features]
+            outcomes.append(coloured.as_outcome(name, here.name, draw, record))
+            infos[name][draw] = here.info
+            if isinstance(variants[name].spec.objective, WRI):
+                for predictor, losses in ideal.items():
+                    found = penalty(variants[name], losses, here, record) / UNIT
+                    penalties[name].setdefault(f"penalty of {predictor}", []).append(found)
     rows: list[ResultCell] = []
     notes: list[str] = []
     for selection, title in SHORT.items():
@@ -145,13 +150,12 @@ def table(
         rows += coloured_tables.ideal_line(dataset, label)
         if selection == "oracle":
             rows += coloured_tables.limit_lines(dataset, label)
-        for name, (outcomes, infos, penalties) in trained.items():
-            chosen = choose_each(selection, [*outcomes.values()], infos, name)
+        for name in variants:
+            chosen = choose_each(selection, outcomes, infos[name], name)
             rows += coloured_tables.make_lines(name, chosen, dataset, label, None)
             notes += coloured_tables.refused(name, chosen, label)
             if selection == "oracle":
-                shown = {f"penalty of {predictor}": each for predictor, each in penalties.items()}
-                rows += make_line(name, shown, label)
+                rows += make_line(name, penalties[name], label)
     return rows, notes
 
 
@@ -162,9 +166,8 @@ def train_draw(
     draw: int,
     full: bool,
     progress: Progress,
-    trained: Mapping[str, AblationRuns],
-) -> None:
-    """Train one run per line on one draw, all at once, and add them to `trained`."""
+) -> tuple[dict[str | None, ColouredData], dict[str, Record]]:
+    """Train one run per line on one draw, all at once; return the features by kind, and records."""
     kinds = {variant.features for variant in variants.values()} - {GROUP}
     data: dict[str | None, ColouredData] = {}
     for n, kind in enumerate(kinds):
@@ -172,17 +175,7 @@ def train_draw(
         loading = part(progress, n, 2 * len(kinds))
         data[kind] = coloured.load_features(dataset, full, extractor, loading, draw)
     data[GROUP] = with_group(data[None], dataset)
-    records = coloured.train_variants(data, variants, draw, part(progress, 1, 2))
-    ideal = ideal_losses(coloured.digits(dataset, full, draw), dataset)
-    for name, variant in variants.items():
-        here, record = data[variant.features], records[name]
-        outcomes, infos, penalties = trained[name]
-        outcomes[draw] = coloured.as_outcome(name, here.name, draw, record)
-        infos[draw] = here.info
-        if isinstance(variant.spec.objective, WRI):
-            for predictor, losses in ideal.items():
-                found = penalty(variant, losses, here, record) / UNIT
-                penalties.setdefault(predictor, []).append(found)
+    return data, coloured.train_variants(data, variants, draw, part(progress, 1, 2))
 
 
 def with_group(data: ColouredData, dataset: str) -> ColouredData:

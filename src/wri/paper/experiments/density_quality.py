@@ -78,8 +78,7 @@ class DensityComparison(NamedTuple):
     @property
     def relative_error(self) -> Tensor:  # [R, E]
         inside = self.overlap.to(self.true)
-        count = inside.sum(-1, keepdim=True)
-        mean = (inside * self.true).sum(-1, keepdim=True) / count
+        mean = (inside * self.true).sum(-1, keepdim=True) / inside.sum(-1, keepdim=True)
         error = (inside * (self.proportional - self.true).square()).sum(-1)
         return error / (inside * (self.true - mean).square()).sum(-1)
 
@@ -173,8 +172,10 @@ def draw_errors(trained: Mapping[str, DensityTraining], limit: float) -> Figure:
 
 def draw_densities(last: DensityComparison) -> Figure:
     with style.figure(8, 2.9) as drawn:
-        for e, ax in enumerate(drawn.subplots(1, SETTING.environments, sharey=True)):
+        axes = drawn.subplots(1, SETTING.environments, sharey=True)
+        for e, ax in enumerate(axes):
             draw_density(ax, last, e)
+        axes[0].set_ylabel("density")
     return drawn
 
 
@@ -192,5 +193,4 @@ def draw_density(ax: Axes, last: DensityComparison, e: int) -> None:
     ax.plot(x, true, color="black", label=f"true $p_{e + 1}(x_{{inv}})$")
     ax.set(xlim=(-4.5, 4.5), ylim=(0, 1.6 * true.max()), xlabel="$x_{inv}$")
     ax.set_title(f"environment {e + 1}")
-    ax.set_ylabel("density" if e == 0 else "")
     ax.legend(loc="upper left" if e else "upper right", fontsize=7)

@@ -34,8 +34,7 @@ from wri.datasets.environments import SiteRows
 from wri.estimators.base import EnvironmentEstimator
 from wri.objectives import OBJECTIVES
 from wri.paper.experiments import ExperimentTask
-from wri.paper.result import Result, make_line
-from wri.report.intervals import paired_interval
+from wri.paper.result import Result, compare_paired, make_line
 
 NUMBERS = ["age", "trestbps", "chol", "thalach", "oldpeak"]
 CATEGORIES = ["sex", "cp", "fbs", "restecg", "exang"]
@@ -185,10 +184,7 @@ def _against(scores: Scores, names: Sequence[str], hospitals: Sequence[str]) -> 
         rivals = [f"{other}{kind}" for other in ("ERM", "IRM", "VREx", "GroupDRO")]
         tuned = ", tuned" if kind else ""
         rivals += [f"{plain}{tuned}" for plain in ("logistic regression", "gradient boosting")]
-        parts = [
-            f"{rival} {paired_interval([means(ours)], [means(rival)]).describe(3)}"
-            for rival in rivals
-            if rival in names
-        ]
-        notes.append(f"{ours}, log-loss minus that of {'; '.join(parts)}. Negative is better.")
+        against = {rival: [means(rival)] for rival in rivals if rival in names}
+        found = compare_paired([means(ours)], against, 3)
+        notes.append(f"{ours}, log-loss minus that of {found}. Negative is better.")
     return notes

@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from wri import estimators
-from wri.datasets.environments import Environment, joined
+from wri.datasets.environments import Environment, SiteRows, joined
 from wri.datasets.hospitals import (
     REVERSED,
     TRAINING,
@@ -74,8 +74,7 @@ def run(task: ExperimentTask) -> list[Result]:
             # sites are left out for score_new_site alone, which is not asked here
             model = classifier(random_state=seed, site_spread=False).fit(x, y, groups=site)
             for column, patients in tested.items():
-                score = 100 * model.score(patients.x, patients.y)
-                cells[title, name, column].append(score)
+                cells[title, name, column].append(100 * model.score(patients.x, patients.y))
             for column, patients_x in strange.items():
                 verdict = model.verdict(patients_x)
                 cells[FLAGGED, name, column].append(100 * np.mean(verdict != "supported"))
@@ -102,14 +101,13 @@ def run(task: ExperimentTask) -> list[Result]:
     return [task.make_result(rows, notes, draw(cells))]
 
 
-def sites_tested(chosen: HospitalDraw, seed: int) -> dict[str, Environment]:
+def sites_tested(chosen: HospitalDraw, seed: int) -> dict[str, Environment | SiteRows]:
     """Return patients that no model has seen, by column of the table."""
-    new = zip(NEW, (chosen.reversed_marker, chosen.unrelated_marker), strict=True)
-    known = joined(others(chosen.training, seed))
-    return {
-        **{column: hospital.sample(TESTED, seed) for column, hospital in new},
-        KNOWN: Environment(KNOWN, known.x, known.y),
-    }
+    new = (
+        chosen.reversed_marker.sample(TESTED, seed),
+        chosen.unrelated_marker.sample(TESTED, seed),
+    )
+    return dict(zip((*NEW, KNOWN), (*new, joined(others(chosen.training, seed))), strict=True))
 
 
 def others(training: Sequence[Hospital], seed: int) -> list[Environment]:

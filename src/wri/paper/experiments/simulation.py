@@ -43,10 +43,9 @@ from wri.objectives.vrex import VREx
 from wri.objectives.wri import WRI
 from wri.paper.experiments import ExperimentTask
 from wri.paper.experiments.panels import draw_points
-from wri.paper.result import NOT_PRINTED, Printed, Result, ResultCell, read_printed
+from wri.paper.result import NOT_PRINTED, Printed, Result, ResultCell, compare_paired, read_printed
 from wri.progress import Progress, part
 from wri.report import style
-from wri.report.intervals import paired_interval
 from wri.sweep import gather, seed_hash
 from wri.training import ModelSpec, Record, Run, train
 
@@ -342,10 +341,10 @@ def comparisons(label: str, cells: Sequence[Mapping[str, np.ndarray]], kind: str
     """Compare tuned WRI with each baseline on the same data sets."""
     of = {line: [accuracy[line] for accuracy in cells] for line in LINES}
     count = sum(len(group) for group in of["ERM"])
+    rivals = {line: of[line] for line in BASELINES}
     return [
-        f"{label}, {kind}: {ours} minus "
-        + "; ".join(f"{line} {paired_interval(of[ours], of[line])}" for line in BASELINES)
-        + f" (mean and paired 95 % interval, {count} data sets)."
+        f"{label}, {kind}: {ours} minus {compare_paired(of[ours], rivals)} (mean and paired 95 % "
+        f"interval, {count} data sets)."
         for ours in TUNED
     ]
 

@@ -46,10 +46,9 @@ from wri.ood.evidence import Combination
 from wri.paper.experiments import ExperimentTask, coloured
 from wri.paper.experiments.coloured import ALGORITHMS, PRESETS, TEST, TRAINING
 from wri.paper.features import Extractor, fitted_features
-from wri.paper.result import Result, ResultCell, make_line, read_printed
+from wri.paper.result import Result, ResultCell, compare_paired, make_line, read_printed
 from wri.paper.simulations import mirror
 from wri.progress import Progress, part
-from wri.report.intervals import paired_interval
 from wri.sweep import SweepData, SweepSpec
 from wri.training import Record, Run, train
 
@@ -293,15 +292,11 @@ def table_rows(table: str, lines: Lines) -> list[ResultCell]:
 
 def against(table: str, lines: Lines) -> str:
     """Return paired intervals of WRI's AUROC minus the others'."""
-    ours = lines["WRI"][:, -1]
-    parts = [
-        f"{line} {paired_interval([ours], [values[:, -1]]).describe(3)}"
-        for line, values in lines.items()
-        if line != "WRI"
-    ]
+    areas = {line: [values[:, -1]] for line, values in lines.items()}
+    ours = areas.pop("WRI")
     return (
-        f"AUROC, {table}: WRI minus {'; '.join(parts)} (mean and paired 95 % interval over "
-        f"{len(ours)} draws)."
+        f"AUROC, {table}: WRI minus {compare_paired(ours, areas, 3)} (mean and paired 95 % "
+        f"interval over {len(ours[0])} draws)."
     )
 
 
