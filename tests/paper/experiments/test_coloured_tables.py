@@ -12,17 +12,19 @@ from wri.datasets.mnist import Mnist
 from wri.objectives import WRI
 from wri.paper.experiments import ExperimentTask, ablation, coloured, run_experiment, table2
 from wri.paper.experiments.ablation import ideal_losses, penalty
-from wri.paper.experiments.coloured import SIDE, Variant, with_digit_sides
-from wri.paper.experiments.coloured_tables import (
+from wri.paper.experiments.coloured import (
     LIMITS,
     ON_DIGITS,
     PROBE,
+    SIDE,
     SelectedRuns,
+    Variant,
     against,
     choose_each,
     is_anti_colour,
     make_lines,
     regrets,
+    with_digit_sides,
 )
 from wri.paper.features import CNN, PCA
 from wri.paper.simulations import ideal_accuracy

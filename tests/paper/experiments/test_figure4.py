@@ -9,6 +9,7 @@ import torch
 from scipy.optimize import minimize
 
 from wri.paper.experiments import ExperimentTask, figure4, run_experiment
+from wri.paper.experiments.figure1 import integrated, risk_and_penalty, solve
 from wri.paper.experiments.figure3 import SETTING, STARTS
 from wri.paper.experiments.figure4 import (
     CHARGES,
@@ -18,7 +19,6 @@ from wri.paper.experiments.figure4 import (
     environments_at,
     smallest_at,
 )
-from wri.paper.experiments.linear_classifiers import integrated, risk_and_penalty, solve
 
 
 @pytest.fixture(scope="module")

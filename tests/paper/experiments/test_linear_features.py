@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from wri.paper.experiments import ExperimentTask, density_quality, figureC1, run_experiment
 from wri.paper.experiments.density_quality import GRID, DensityComparison, limit_error
-from wri.paper.experiments.linear_features import (
+from wri.paper.experiments.figureC1 import (
     FeatureBatch,
     LearnedDensities,
     descend,

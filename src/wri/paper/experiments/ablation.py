@@ -31,9 +31,17 @@ from wri.objectives import make_objective
 from wri.objectives.hyperparameters import complete
 from wri.objectives.weighted_risks import wri_penalty
 from wri.objectives.wri import WRI
-from wri.paper.experiments import ExperimentTask, coloured, coloured_tables
-from wri.paper.experiments.coloured import NAMES, TRAINING, ColouredData, Variant
-from wri.paper.experiments.coloured_tables import ON_DIGITS, PROBE, SHORT, choose_each
+from wri.paper.experiments import ExperimentTask, coloured
+from wri.paper.experiments.coloured import (
+    NAMES,
+    ON_DIGITS,
+    PROBE,
+    SHORT,
+    TRAINING,
+    ColouredData,
+    Variant,
+    choose_each,
+)
 from wri.paper.features import Extractor
 from wri.paper.result import Result, ResultCell, make_line
 from wri.paper.simulations import COLOURED_MNIST, ColouredDigits, digit_shares
@@ -147,13 +155,13 @@ def table(
     notes: list[str] = []
     for selection, title in SHORT.items():
         label = f"{NAMES[dataset]}, {title}"
-        rows += coloured_tables.ideal_line(dataset, label)
+        rows += coloured.ideal_line(dataset, label)
         if selection == "oracle":
-            rows += coloured_tables.limit_lines(dataset, label)
+            rows += coloured.limit_lines(dataset, label)
         for name in variants:
             chosen = choose_each(selection, outcomes, infos[name], name)
-            rows += coloured_tables.make_lines(name, chosen, dataset, label, None)
-            notes += coloured_tables.refused(name, chosen, label)
+            rows += coloured.make_lines(name, chosen, dataset, label, None)
+            notes += coloured.refused(name, chosen, label)
             if selection == "oracle":
                 rows += make_line(name, penalties[name], label)
     return rows, notes

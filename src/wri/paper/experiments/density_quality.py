@@ -41,7 +41,7 @@ from torch import Tensor
 
 from wri.objectives.weighted_risks import Scaling
 from wri.paper.experiments import ExperimentTask
-from wri.paper.experiments import linear_features as linear
+from wri.paper.experiments import figureC1 as linear
 from wri.paper.experiments.panels import draw_band
 from wri.paper.result import Result, ResultCell
 from wri.progress import Progress, part

@@ -30,8 +30,8 @@ from matplotlib.figure import Figure
 
 from wri.datasets import Gaussian2D
 from wri.paper.experiments import ExperimentTask, panels
-from wri.paper.experiments import linear_classifiers as linear
-from wri.paper.experiments.linear_classifiers import Points, share_of, solve
+from wri.paper.experiments import figure1 as linear
+from wri.paper.experiments.figure1 import Points, share_of, solve
 from wri.paper.result import Result, ResultCell
 from wri.report import style
 

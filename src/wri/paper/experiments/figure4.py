@@ -34,7 +34,7 @@ from torch import Tensor
 from wri.datasets import Gaussian2D
 from wri.objectives.weighted_risks import Scaling
 from wri.paper.experiments import ExperimentTask, panels
-from wri.paper.experiments import linear_classifiers as linear
+from wri.paper.experiments import figure1 as linear
 from wri.paper.result import Result, make_line
 from wri.report import style
 

@@ -31,9 +31,19 @@ from time import perf_counter
 from matplotlib.figure import Figure
 
 from wri import sweep
-from wri.paper.experiments import ExperimentTask, coloured, coloured_tables
-from wri.paper.experiments.coloured import ALGORITHMS, NAMES, PRESETS, TEST, TRAINING, UNEQUAL
-from wri.paper.experiments.coloured_tables import ON_DIGITS, PROBE, SelectedRuns, choose_each
+from wri.paper.experiments import ExperimentTask, coloured
+from wri.paper.experiments.coloured import (
+    ALGORITHMS,
+    NAMES,
+    ON_DIGITS,
+    PRESETS,
+    PROBE,
+    TEST,
+    TRAINING,
+    UNEQUAL,
+    SelectedRuns,
+    choose_each,
+)
 from wri.paper.experiments.panels import draw_points
 from wri.paper.result import Result, ResultCell, read_printed
 from wri.paper.simulations import ideal_accuracy
@@ -155,15 +165,15 @@ def tables(
                 for algorithm, label in ALGORITHMS.items()
             }
             where = f"{NAMES[dataset]}, {selection}"
-            rows += coloured_tables.ideal_line(dataset, f"{where}: {described}")
+            rows += coloured.ideal_line(dataset, f"{where}: {described}")
             printed = {} if selection in WITHOUT_TEST else read_printed(f"table2 {dataset}")
             for label, chosen in {**reached, **found}.items():
-                rows += coloured_tables.make_lines(
+                rows += coloured.make_lines(
                     label, chosen, dataset, f"{where}: {described}", printed.get(label)
                 )
             for label, chosen in found.items():
-                notes += coloured_tables.refused(label, chosen, where)
-            notes.append(coloured_tables.against("WRI", found, where))
+                notes += coloured.refused(label, chosen, where)
+            notes.append(coloured.against("WRI", found, where))
             shown[selection, dataset] = found
     return rows, shown, notes
 
@@ -179,7 +189,7 @@ def draw_figure(found: Found) -> Figure:
         for axes, (selection, label) in zip(grid, DRAWN.items(), strict=True):
             for ax, dataset in zip(axes, UNEQUAL, strict=True):
                 for n, ideal in enumerate(100 * ideal_accuracy(dataset)[list(order)]):
-                    name = coloured_tables.IDEAL if n == 0 else None
+                    name = coloured.IDEAL if n == 0 else None
                     ax.plot([n - 0.35, n + 0.35], [ideal] * 2, color=style.BLACK, label=name)
                 values = {
                     line: [chosen.accuracy[:, e] for e in order if len(chosen.accuracy)]
