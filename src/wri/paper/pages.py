@@ -195,8 +195,8 @@ def _split(path: Path) -> tuple[str, str, str]:
         raise InputError(
             f"{path.name} must have one line {START} and below it one line {END} around its "
             f"generated part; {ends.count(False)} and {ends.count(True)} of them were found, "
-            f"{'on lines ' + ', '.join(lines) if lines else 'nowhere'}. Mend "
-            "them, or move the page away to have a new one written"
+            f"{'on lines ' + ', '.join(lines) if lines else 'nowhere'}. "
+            "Restore them, or move the page away and a new one is written"
         )
     start, end = marks
     return text[: start.start()], text[start.end() : end.start()], text[end.end() :]

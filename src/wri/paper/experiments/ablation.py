@@ -112,8 +112,8 @@ def run(task: ExperimentTask) -> list[Result]:
     rows: list[ResultCell] = []
     notes = [
         f"{steps} steps, draws {draws[0]} to {draws[-1]}; features unless named: {own!r}.",
-        "penalty of digit, penalty of colour: of ideal predictors, in units of 1e-3, each line in "
-        "its own scaling; their ratio is what can be compared.",
+        "The penalties of digit and colour are those of ideal predictors, in units of 1e-3. Each "
+        "line has its own scaling, so only their ratio can be compared.",
     ]
     for n, dataset in enumerate(datasets):
         progress = part(task.progress, n, len(datasets))

@@ -70,7 +70,7 @@ def make_extractor(kind: str, width: int | None = None, epochs: int | None = Non
     if kind in EPOCHS:
         size["epochs"] = epochs or EPOCHS[kind]
     elif epochs is not None:
-        raise InputError(f"features {kind} are not fitted in epochs; leave --epochs out")
+        raise InputError(f"features {kind} are not trained in epochs; remove --epochs")
     return EXTRACTORS[kind](**size)
 
 

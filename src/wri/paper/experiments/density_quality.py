@@ -104,9 +104,9 @@ def run(task: ExperimentTask) -> list[Result]:
     }
     found = trained["unscaled gap"]
     notes = [
-        "The paper prints no numbers for this figure. A constant has the error 1; the limit "
-        f"√(p_j/p_i) that the density steps aim at, {limit:.3f}.",
-        f"Greatest error of a seed at the end: {found.errors[-1].max():.3f}.",
+        "The paper prints no numbers for this figure. The error of a constant is "
+        f"1; that of √(p_j/p_i), the limit of the density steps, is {limit:.3f}.",
+        f"Largest final error of any seed: {found.errors[-1].max():.3f}.",
         f"Weights at the end: w_inv {found.weights[:, 0].mean():.3f}, "
         f"w_spu {found.weights[:, 1].mean():.3f} (means over {len(seeds)} seeds).",
     ]

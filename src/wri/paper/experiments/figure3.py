@@ -102,8 +102,8 @@ def run(task: ExperimentTask) -> list[Result]:
     notes = [
         "The paper prints no numbers for this figure. Spurious share: |w_spu|/(|w_inv| + |w_spu|).",
         f"Share with infinitely many samples and λ = 1e4: {'; '.join(limits)}. IRM and VREx stay "
-        "spurious there too; the paper names IRM's sample complexity, which is not the cause here.",
-        f"λ as chosen on other seeds for each n: {'; '.join(weights[1:])}.",
+        "spurious even there, so IRM's sample complexity, the paper's explanation, is not the cause.",
+        f"λ chosen on other seeds, by n: {'; '.join(weights[1:])}.",
         f"A predictor that uses x_inv alone reaches at most {ceiling:.2f} % in expectation.",
     ]
     return [task.make_result(rows, notes, draw(sizes, measured, ceiling))]

@@ -124,7 +124,7 @@ def run(task: ExperimentTask) -> list[Result]:
     notes = [
         f"Seeds {seeds[0]} to {seeds[-1]}: {DRAWN:.0%} of each training hospital's patients. "
         "tuned: the best of four settings by leaving one training hospital out.",
-        "always the same: the training hospitals' mean prevalence for everybody.",
+        "always the same: the training hospitals' mean prevalence, predicted for every patient.",
         "Intervals are over draws of training patients; test patients and hospitals are the same "
         "in all of them.",
         *_against(scores, names, hospitals),

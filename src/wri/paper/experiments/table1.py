@@ -160,7 +160,7 @@ def agreement(ours: Cells, expected: Cells) -> str:
     near = sum(z <= CLOSE for z in away.values())
     return (
         f"{near} of {len(away)} cells lie within {CLOSE:g} standard deviations (over draws) of the "
-        f"derivation{f'; not so {far}' if far else ''}."
+        f"derivation{f'; the exceptions are {far}' if far else ''}."
     )
 
 
@@ -197,8 +197,8 @@ def misprint(ours: Cells, expected: Cells) -> str:
     both = int(np.isclose(tenths, printed).all(-1).sum())
     elsewhere = read_printed("table1 hcmnist")["VREx"]["colour"][0]
     return (
-        f"VREx on HCMNIST-CS is printed as {printed[0]} (digit) and {printed[1]} (colour); from "
-        f"the definitions follow {digit:.1f} and {colour:.1f}. The colour's risks are its flips, "
+        f"VREx on HCMNIST-CS is printed as {printed[0]} (digit) and {printed[1]} (colour); the "
+        f"definitions give {digit:.1f} and {colour:.1f}. The colour's risks are its flips, "
         f"whatever the digits, so its VREx must be that of HCMNIST, printed as {elsewhere}. Read "
         f"in units of 1e-2 the two come near, and {both} of {len(values)} draws round to both. "
         "The paper's conclusion, that VREx prefers the colour there, holds either way."

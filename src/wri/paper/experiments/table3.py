@@ -269,7 +269,7 @@ def survivors(found: Mapping[int, DrawResult]) -> dict[int, DrawResult]:
     if len(kept) < 2:
         raise InputError(
             f"runs diverged in {len(found) - len(kept)} of {len(found)} draws, and two are needed; "
-            "take another seed or preset"
+            "use another seed or preset"
         )
     return kept
 

@@ -275,8 +275,8 @@ def notes_on(ends: AllEnds) -> list[str]:
     return [
         "Counted: ratio weights give k − 1 independent gaps against d_spu unknowns (w_spu and γ up "
         "to scale), density weights C(k, 2) against d_inv + d_spu. Too few is one less.",
-        "The counts of the theorem and the definition are met, yet a spurious predictor has equal "
-        f"weighted risks: {'; '.join(wrong) or 'nowhere'}.",
+        "A spurious predictor has equal weighted risks although the counts of the theorem and the "
+        f"definition are met: {'; '.join(wrong) or 'nowhere'}.",
         "Under ratio weights M has k − 1 independent rows, so full rank takes k − 1 ≥ 2 d_spu, not "
         "the definition's count; it is sufficient, not necessary. Under density weights M can keep "
         "full rank for every γ and spurious predictors exist; with one γ per pair it never does.",
