@@ -102,7 +102,7 @@ def run(task: ExperimentTask) -> list[Result]:
     notes = [
         "The paper prints no numbers for this figure. Spurious share: |w_spu|/(|w_inv| + |w_spu|).",
         f"Share with infinitely many samples and λ = 1e4: {'; '.join(limits)}. IRM and VREx stay "
-        "spurious even there, so the paper's explanation, IRM's sample complexity, does not hold.",
+        "spurious even there. The paper names IRM's sample complexity; it is not the cause here.",
         f"λ chosen on other seeds, by n: {'; '.join(weights[1:])}.",
         f"A predictor that uses x_inv alone reaches at most {ceiling:.2f} % in expectation.",
     ]

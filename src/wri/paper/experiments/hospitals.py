@@ -96,7 +96,7 @@ def run(task: ExperimentTask) -> list[Result]:
         "default settings, which are the preset's λ for penalties; where λ is chosen, by the least "
         "worst regret at hospitals left out.",
         *(against(name, cells, title) for title in (ACCURACY, DRAWN) for name in rivals),
-        "cause alone: prediction by the sign of smoking, the best that the cause allows.",
+        "cause alone: expected accuracy of the sign of smoking, the best that the cause allows.",
     ]
     return [task.make_result(rows, notes, draw(cells))]
 
