@@ -1,5 +1,6 @@
 """Tables E.1 to E.3: choosing steps, the filter, and the form of the tables."""
 
+from dataclasses import replace
 from itertools import cycle
 
 import numpy as np
@@ -25,7 +26,7 @@ from wri.paper.experiments.simulation import (
 from wri.stacked import Network
 from wri.training import Record
 
-SHORT = {name: each._replace(values=each.values[:2]) for name, each in SERIES.items()}
+SHORT = {name: replace(each, values=each.values[:2]) for name, each in SERIES.items()}
 """Two columns of each table."""
 
 

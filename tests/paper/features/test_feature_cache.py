@@ -201,7 +201,7 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_only(tmp_path):
 
 def test_features_that_are_not_finite_are_refused_and_not_kept(folder, monkeypatch):
     monkeypatch.setattr(
-        "wri.paper.features.extractors._Components.forward",
+        "wri.paper.features.extractors._PrincipalComponents.forward",
         lambda self, x: x.flatten(1)[:, :4] * np.inf,
     )
     with pytest.raises(InputError, match="not finite; try another seed or fewer epochs"):

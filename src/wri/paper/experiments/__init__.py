@@ -1,7 +1,7 @@
 """Experiments: one module per table or figure of the paper, or for several that share runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from wri.paper.result import Result, ResultCell
 
 
-class Option(NamedTuple):
+@dataclass(frozen=True)
+class Option:
     """Option of an experiment, for the command line and for `ExperimentTask`."""
 
     name: str
     kind: Any  # bool, int, str, or a Literal of the allowed values
     help: str
     default: Any = None  # None lets the experiment choose
+    _: KW_ONLY
     least: int | None = None
     flags: str = ""  # on the command line, if not --name
 

@@ -16,7 +16,8 @@ grid, and the penalties are those of `wri.objectives.functional`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,7 +36,8 @@ from wri.report import style
 from wri.stacked import LOGISTIC
 
 
-class Points(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Points:
     """Two environments as weighted points: a sample, or a grid to integrate over."""
 
     x: Tensor  # [E, B, 2]
@@ -47,7 +49,8 @@ class Points(NamedTuple):
 
 def _with_densities(setting: Gaussian2D, x: Tensor, y: Tensor, weight: Tensor) -> Points:
     densities = (setting.log_joint(x), setting.log_invariant(x))  # [E points, B, density]
-    return Points(x, y, weight, *(each[..., :2].movedim(-1, 0) for each in densities))
+    joint, invariant = (each[..., :2].movedim(-1, 0) for each in densities)
+    return Points(x=x, y=y, weight=weight, log_joint=joint, log_invariant=invariant)
 
 
 def sampled(setting: Gaussian2D, environments: Sequence[Environment]) -> Points:

@@ -27,7 +27,7 @@ others.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,7 +107,8 @@ class SimulationSize(NamedTuple):
 FULL, QUICK = SimulationSize(5, 5), SimulationSize(2, 2)
 
 
-class Series(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Series:
     """One table: what varies, and the rest of the setting."""
 
     name: str
@@ -116,7 +117,7 @@ class Series(NamedTuple):
     math: str  # the same for a figure
     varies: str  # field of the setting
     values: tuple[float, ...]
-    fixed: Mapping[str, float] = {}
+    fixed: Mapping[str, float] = field(default_factory=dict)
 
     def at(self, value: float) -> SimulationSetting:
         shifts: dict[str, Any] = {**self.fixed, self.varies: value}
@@ -128,22 +129,31 @@ class Series(NamedTuple):
 
 
 SERIES = {
-    each.name: each
-    for each in (
-        Series(
-            *("tableE1", "invariant means differ", "σ_inv", "\\sigma_{inv}", "invariant_shift"),
-            (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3),
-        ),
-        Series(
-            *("tableE2", "invariant covariances differ", "Δ_inv", "\\Delta_{inv}"),
-            *("covariance_shift", (0.0, 0.2, 0.4, 0.6, 0.8)),
-        ),
-        Series(
-            *("tableE3", "spurious features agree in training", "θ", "\\theta_{parity}", "parity"),
-            (90.0, 87.0, 85.0, 80.0, 70.0),
-            {"invariant_shift": 0.15, "covariance_shift": 0.5},
-        ),
-    )
+    "tableE1": Series(
+        name="tableE1",
+        title="invariant means differ",
+        symbol="σ_inv",
+        math="\\sigma_{inv}",
+        varies="invariant_shift",
+        values=(0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3),
+    ),
+    "tableE2": Series(
+        name="tableE2",
+        title="invariant covariances differ",
+        symbol="Δ_inv",
+        math="\\Delta_{inv}",
+        varies="covariance_shift",
+        values=(0.0, 0.2, 0.4, 0.6, 0.8),
+    ),
+    "tableE3": Series(
+        name="tableE3",
+        title="spurious features agree in training",
+        symbol="θ",
+        math="\\theta_{parity}",
+        varies="parity",
+        values=(90.0, 87.0, 85.0, 80.0, 70.0),
+        fixed={"invariant_shift": 0.15, "covariance_shift": 0.5},
+    ),
 }
 Cells = dict[float, dict[str, np.ndarray]]
 """Value of what varies, then line of the table, to accuracies `[data set]` (means over seeds)."""

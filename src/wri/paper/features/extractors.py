@@ -150,7 +150,7 @@ class PCA(Extractor):
     width: int = 64
 
     def _network(self, shape: Shape) -> nn.Module:
-        return _Components(shape, self.width)
+        return _PrincipalComponents(shape, self.width)
 
     def _fit(self, network: Any, data: LabelledImages, seed: int, progress: Progress) -> None:
         images, _ = data
@@ -169,7 +169,7 @@ class PCA(Extractor):
         network.components = torch.from_numpy(np.ascontiguousarray(components, dtype=np.float32))
 
 
-class _Components(nn.Module):
+class _PrincipalComponents(nn.Module):
     mean: Tensor  # m, [C, H, W]
     components: Tensor  # V, [pixels, width]
 
