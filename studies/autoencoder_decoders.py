@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from wri.paper.features import PCA, Autoencoder
-from wri.paper.features.extractor import Shape
+from wri.paper.features.extractors import Shape
 from wri.paper.simulations.coloured_mnist import coloured_mnist
 
 

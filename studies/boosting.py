@@ -58,7 +58,7 @@ from wri.datasets.threshold_hospitals import (
 from wri.datasets.threshold_hospitals import (
     UNRELATED as THRESHOLD_UNRELATED,
 )
-from wri.paper.experiments.heart import EstimatorLine, measured, predicted, split
+from wri.paper.experiments.heart import measured, predicted, split
 from wri.report.intervals import paired_interval
 
 ROWS, TESTED = 1000, 4000  # patients of a training hospital, and of a new one
@@ -222,7 +222,7 @@ def measure_heart(line: str, seed: int) -> dict[str, float]:
         if line == "anchorboosting":
             chance = model.fit(known.x, known.y, known.site).predict_proba(new.x)[:, 1]
         else:
-            chance = predicted(EstimatorLine(model), known, new, seed)
+            chance = predicted(model, known, new, seed)
         found |= {f"{what}, {hospital}": v for what, v in measured(new.y, chance).items()}
     return found
 

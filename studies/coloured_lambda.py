@@ -15,14 +15,15 @@ from wri.objectives import make_objective
 from wri.paper.experiments.ablation import BASE
 from wri.paper.experiments.coloured import (
     TEST,
+    SelectedRuns,
     Variant,
     as_outcome,
+    choose_each,
     load_features,
     make_extractor,
     train_variants,
 )
-from wri.paper.experiments.coloured_tables import SelectedRuns, choose_each
-from wri.paper.results.result import ResultCell
+from wri.paper.result import ResultCell
 from wri.progress import silent
 from wri.training import ModelSpec
 

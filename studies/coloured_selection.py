@@ -36,7 +36,7 @@ from wri.paper.experiments.coloured import (
     make_extractor,
     train_variants,
 )
-from wri.paper.results.result import ResultCell
+from wri.paper.result import ResultCell
 from wri.progress import silent
 from wri.sweep.balance import balanced_splits
 from wri.training import ModelSpec, Record

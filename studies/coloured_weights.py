@@ -9,9 +9,8 @@ import argparse
 from dataclasses import replace
 
 from wri.paper.experiments.ablation import FULL_STEPS, VARIANTS, table
-from wri.paper.experiments.coloured import make_extractor
-from wri.paper.experiments.coloured_tables import ON_DIGITS, SHORT
-from wri.paper.results.result import Result
+from wri.paper.experiments.coloured import ON_DIGITS, SHORT, make_extractor
+from wri.paper.result import Result
 from wri.progress import silent
 
 LINES = (

@@ -41,8 +41,7 @@ from wri.paper.experiments.coloured import (
     load_features,
     make_extractor,
 )
-from wri.paper.experiments.simulation import SERIES
-from wri.paper.experiments.simulation_runs import HIDDEN, OBJECTIVES, TRAIN, Dataset
+from wri.paper.experiments.simulation import HIDDEN, OBJECTIVES, SERIES, TRAIN, Dataset
 from wri.progress import silent
 from wri.sweep import SweepData, gather, seed_hash
 from wri.sweep.data import apply_layer, with_layer

@@ -35,6 +35,7 @@ from wri.datasets import load_fashion_mnist, load_mnist
 from wri.densities import Exact
 from wri.paper.experiments.ablation import BASE, TINY, VARIANTS
 from wri.paper.experiments.coloured import (
+    ON_DIGITS,
     TEST,
     TRAINING,
     UNRELATED,
@@ -45,11 +46,9 @@ from wri.paper.experiments.coloured import (
     make_extractor,
     train_variants,
 )
-from wri.paper.experiments.coloured_tables import ON_DIGITS
 from wri.paper.features import CNN
-from wri.paper.features.extractor import scaled
+from wri.paper.features.networks import scaled, undrawn
 from wri.paper.features.networks import train as train_network
-from wri.paper.features.networks import undrawn
 from wri.paper.simulations import digit_shares
 from wri.progress import silent
 from wri.training import ModelSpec

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import wri
 from wri.paper.experiments import EXPERIMENTS
-from wri.paper.results.origin import describe_origin
+from wri.paper.pages import describe_origin
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "results"

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from wri.paper.experiments.simulation import SERIES
-from wri.paper.experiments.simulation_runs import OBJECTIVES, Dataset, chosen_accuracy
+from wri.paper.experiments.simulation import OBJECTIVES, SERIES, Dataset, chosen_accuracy
 from wri.training import ModelSpec, Run, train
 
 SETTINGS = {

@@ -17,8 +17,8 @@ from wri import cli
 from wri.cli import options
 from wri.datasets import BUILTIN
 from wri.errors import InputError, MissingDataError
-from wri.paper.experiments import EXPERIMENTS, ExperimentTask, run_experiment
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.experiments import EXPERIMENTS, run_experiment
+from wri.paper.result import Result, ResultCell
 from wri.sweep import SELECTIONS
 
 
@@ -266,20 +266,6 @@ def test_unknown_options_and_values_are_refused(arguments, message, wri, tmp_pat
     assert done.returncode == 2
     assert message in " ".join(done.stderr.replace("│", " ").split())
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"preset": "ours"}, "preset must be one of paper, published, coloured, not 'ours'"),
-        ({"width": 0}, "width must be at least 1, not 0"),
-        ({"width": "8"}, "width must be of type int, not '8'"),
-        ({"filtered": True}, "has no option 'filtered'; its options are preset, features, width"),
-    ],
-)
-def test_a_task_refuses_what_the_command_refuses(options, message, tmp_path):
-    with pytest.raises(InputError, match=message):
-        run_experiment(ExperimentTask(name="table2", folder=tmp_path, options=options))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from wri import cli
 from wri.paper.experiments import EXPERIMENTS
-from wri.paper.results.markdown import WIDTH, check_pages
+from wri.paper.pages import WIDTH, check_pages
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"

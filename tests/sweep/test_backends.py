@@ -96,7 +96,7 @@ def test_losses_are_the_same_objects_in_another_process():
 
 def test_the_command_and_the_experiments_know_every_back_end():
     kind = options.Backend.__args__[0]
-    assert kind.__args__ == BACKEND.values == tuple(RUNNERS)
+    assert kind.__args__ == BACKEND.kind.__args__ == tuple(RUNNERS)
     with pytest.raises(InputError, match="backend must be one of local, ray, not 'dask'"):
         open_backend("dask")
 

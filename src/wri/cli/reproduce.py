@@ -28,12 +28,11 @@ from wri.paper.experiments import (
     EXPERIMENTS,
     ExperimentTask,
     Option,
-    check_task,
     run_experiment,
 )
 
 if TYPE_CHECKING:
-    from wri.paper.results.result import Result, ResultCell
+    from wri.paper.result import Result, ResultCell
 
 ALL = "all"
 
@@ -124,11 +123,8 @@ def reproduce(
     tasks: list[ExperimentTask], command: str, as_json: bool, markdown: Path | None = None
 ) -> None:
     """Run the tasks, show their results and write them to one page, or to Markdown as well."""
-    from wri.paper.results.markdown import check_pages, write_markdown
-    from wri.paper.results.reproduction import write_results
+    from wri.paper.pages import check_pages, write_markdown, write_results
 
-    for task in tasks:
-        check_task(task)  # before the first is run
     folder = tasks[0].folder
     for each in filter(None, (folder, markdown)):
         each.mkdir(parents=True, exist_ok=True)
@@ -171,7 +167,7 @@ def reproduce(
 
 def _show(result: "Result", as_json: bool) -> None:
     """Print one JSON document, or the tables and the paths of figures."""
-    from wri.paper.results.result import QUICK
+    from wri.paper.result import QUICK
 
     if as_json:
         echo(json.dumps(result.as_json()))

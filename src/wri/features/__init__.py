@@ -10,7 +10,7 @@ __getattr__ = find_moved(
     "wri.paper.features",
     (
         *("CNN", "PCA", "Autoencoder", "Extractor", "FeatureMap", "FittedFeatures"),
-        *("InvertibleFeatureMap", "feature_environments", "fitted_features"),
+        *("feature_environments", "fitted_features"),
     ),
 )
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wri.paper.experiments.coloured_limit import cell_shares, exact_minimum
+from wri.paper.experiments.coloured import cell_shares, exact_minimum
 from wri.paper.simulations import ideal_accuracy
 
 

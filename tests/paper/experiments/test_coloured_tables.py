@@ -7,21 +7,24 @@ import pytest
 import torch
 
 from helpers import make_info, make_outcome
+from wri.datasets import Environment
 from wri.datasets.mnist import Mnist
 from wri.objectives import WRI
 from wri.paper.experiments import ExperimentTask, ablation, coloured, run_experiment, table2
 from wri.paper.experiments.ablation import ideal_losses, penalty
-from wri.paper.experiments.coloured import SIDE, Variant, with_digit_sides
-from wri.paper.experiments.coloured_tables import (
+from wri.paper.experiments.coloured import (
     LIMITS,
     ON_DIGITS,
     PROBE,
+    SIDE,
     SelectedRuns,
+    Variant,
     against,
     choose_each,
     is_anti_colour,
-    lines,
+    make_lines,
     regrets,
+    with_digit_sides,
 )
 from wri.paper.features import CNN, PCA
 from wri.paper.simulations import ideal_accuracy
@@ -107,7 +110,9 @@ def test_a_line_shows_what_was_chosen_and_the_paper_beside_the_test():
     assert early.anti_colour.all()
     guarded = choose_each("guarded-oracle", outcomes, infos, "wri")
     np.testing.assert_allclose(guarded.accuracy, [[80, 70, 60], [80, 70, 50]])
-    rows = {row.column: row for row in lines("WRI", guarded, "hcmnist", (75.1, 2.9), "")}
+    rows = {
+        row.column: row for row in make_lines("WRI", guarded, "hcmnist", "", {"test": (75.1, 2.9)})
+    }
     assert rows["test"].ours == pytest.approx(55)
     assert rows["worst draw"].ours == pytest.approx(50)
     assert rows["unrelated"].ours == pytest.approx(70)
@@ -130,7 +135,7 @@ def test_comparisons_say_where_a_draw_is_missing():
     one = make([[90.0, 80, 70], [90, 80, 72]])
     other = make([[90.0, 80, 60], [90, 80, 61]])
     empty = make([[0.0, 0, 0]], ["no checkpoint"])
-    said = against("WRI", one, {"ERM": other, "IRM": empty}, "here")
+    said = against("WRI", {"ERM": other, "IRM": empty, "WRI": one}, "here")
     assert "ERM +10.5" in said
     assert "IRM (a draw has no admissible checkpoint)" in said
 
@@ -139,7 +144,11 @@ def test_penalties_of_the_ideal_predictors_under_uniform_weights(stand_in):
     """They are the squared relative differences of the environments' mean losses."""
     environments = coloured_mnist("hcmnist-cs", 0, stand_in)
     ideal = ideal_losses(environments, "hcmnist-cs")
-    data = gather("hcmnist-cs", [e.idealised for e in environments], classes=2)
+    seen = [
+        Environment(e.name, np.stack([e.digits, e.colour], 1).astype(np.float32), e.y)
+        for e in environments
+    ]
+    data = gather("hcmnist-cs", seen, classes=2)
     objective = WRI(weighting="uniform", scaling="risk", normalised=True)
     variant = Variant(ModelSpec.of(objective, preset="coloured"))
     rows = [data.rows[e] for e in (0, 1)]
@@ -222,7 +231,7 @@ def small(name, folder, **options):
 @pytest.mark.usefixtures("short_weights")
 def test_table2_is_a_sweep_that_goes_on(stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(table2, "QUICK", table2.Table2Size(repetitions=2, draws=2, steps=20))
+    monkeypatch.setattr(table2, "QUICK", (2, 2, 20))
     [result] = run_experiment(small("table2", tmp_path))
     titles = [table.title for table in result.tables]
     assert len(titles) == 2 * 6

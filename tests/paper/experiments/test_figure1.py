@@ -5,8 +5,7 @@ import pytest
 
 from wri.datasets import Gaussian2D
 from wri.paper.experiments import ExperimentTask, run_experiment
-from wri.paper.experiments.figure1 import LAMBDA
-from wri.paper.experiments.linear_classifiers import accuracy_of, sampled, solve
+from wri.paper.experiments.figure1 import LAMBDA, accuracy_of, sampled, solve
 
 
 @pytest.fixture(scope="module")

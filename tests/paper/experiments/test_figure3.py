@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from wri.paper.experiments import ExperimentTask, figure3, run_experiment
+from wri.paper.experiments.figure1 import integrated, risk_and_penalty, share_of, solve
 from wri.paper.experiments.figure3 import LABELS, SETTING, STARTS
-from wri.paper.experiments.linear_classifiers import integrated, risk_and_penalty, share_of, solve
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import torch
 from scipy.optimize import minimize
 
 from wri.paper.experiments import ExperimentTask, figure4, run_experiment
+from wri.paper.experiments.figure1 import integrated, risk_and_penalty, solve
 from wri.paper.experiments.figure3 import SETTING, STARTS
 from wri.paper.experiments.figure4 import (
     CHARGES,
@@ -18,12 +19,11 @@ from wri.paper.experiments.figure4 import (
     environments_at,
     smallest_at,
 )
-from wri.paper.experiments.linear_classifiers import integrated, risk_and_penalty, solve
 
 
 @pytest.fixture(scope="module")
 def near():
-    return NearOptimal.of(integrated(environments_at(1.0, WEAK)))
+    return NearOptimal(integrated(environments_at(1.0, WEAK)))
 
 
 def best_invariant(distance):
@@ -56,8 +56,8 @@ def test_the_best_invariant_predictor_is_charged_nothing(distance):
     points, w = integrated(environments_at(distance, WEAK)), best_invariant(distance)
     assert abs(w[1]) < 1e-5
     w[1] = 0
-    for charge in CHARGES.values():
-        assert risk_and_penalty(charge.name, w, points, charge.scaling)[1] < 1e-9
+    for name, scaling in CHARGES.values():
+        assert risk_and_penalty(name, w, points, scaling)[1] < 1e-9
 
 
 def test_irm_charges_the_invariant_predictor_where_environments_do_not_mirror_each_other():
@@ -82,23 +82,23 @@ def test_the_squared_gap_falls_with_the_overlap(name):
 def test_every_near_optimal_predictor_is_spurious(near):
     invariant_risk, _ = risk_and_penalty("erm", best_invariant(1.0), near.points)
     assert invariant_risk > 1.05 * near.smallest_risk
-    _, w = near.smallest(CHARGES["WRI, unscaled"])  # joint densities charge w_spu² alone
+    _, w = near.smallest(*CHARGES["WRI, unscaled"])  # joint densities charge w_spu² alone
     assert abs(w[1] / w[0]) > 0.2
 
 
 @pytest.mark.parametrize("label", CHARGES)
 @pytest.mark.slow
 def test_the_smallest_penalty_is_feasible_and_not_improved_at_random(near, label):
-    charge = CHARGES[label]
-    value, w = near.smallest(charge)
-    risk, penalty = risk_and_penalty(charge.name, torch.tensor(w), near.points, charge.scaling)
+    name, scaling = CHARGES[label]
+    value, w = near.smallest(name, scaling)
+    risk, penalty = risk_and_penalty(name, torch.tensor(w), near.points, scaling)
     assert risk <= 1.01 * near.smallest_risk * (1 + 1e-6)
     assert penalty.item() == pytest.approx(value)
     random = np.random.default_rng(0)
     feasible = 0
     for u in random.normal(size=(300, 3)):
         step = near.axes @ torch.tensor(u / np.linalg.norm(u) * random.uniform() ** (1 / 3))
-        risk, penalty = risk_and_penalty(charge.name, near.best + step, near.points, charge.scaling)
+        risk, penalty = risk_and_penalty(name, near.best + step, near.points, scaling)
         if risk <= 1.01 * near.smallest_risk:
             feasible += 1
             assert penalty > value
@@ -108,12 +108,12 @@ def test_the_smallest_penalty_is_feasible_and_not_improved_at_random(near, label
 @pytest.mark.parametrize("label", ["IRM", "WRI"])
 @pytest.mark.slow
 def test_a_search_without_gradients_finds_the_same(near, label):
-    charge = CHARGES[label]
-    value, _ = near.smallest(charge)
+    name, scaling = CHARGES[label]
+    value, _ = near.smallest(name, scaling)
 
     def penalty(u):
         w = near.best + near.axes @ torch.tensor(u)
-        return risk_and_penalty(charge.name, w, near.points, charge.scaling)[1].item() / value
+        return risk_and_penalty(name, w, near.points, scaling)[1].item() / value
 
     border = {"type": "ineq", "fun": lambda u: near.slack(torch.tensor(u)).item()}
     found = minimize(penalty, np.full(3, 0.1), method="COBYLA", constraints=border, tol=1e-6)

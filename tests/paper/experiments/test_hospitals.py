@@ -7,7 +7,7 @@ from sklearn.dummy import DummyClassifier
 
 from wri.datasets.hospitals import REVERSED
 from wri.paper.experiments import ExperimentTask, heart, hospitals, run_experiment
-from wri.paper.experiments.heart import CATEGORIES, NUMBERS, EstimatorLine, measured, split
+from wri.paper.experiments.heart import CATEGORIES, NUMBERS, measured, split
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_every_hospital_is_held_out_and_averaged(monkeypatch, tmp_path):
     monkeypatch.setattr(heart, "load_heart", patients)
     monkeypatch.setattr(heart, "_networks", dict)
     prior = DummyClassifier(strategy="prior")
-    monkeypatch.setattr(heart, "_plain", lambda: {"prior": EstimatorLine(prior)})
+    monkeypatch.setattr(heart, "_plain", lambda: {"prior": (prior, None)})
     [result] = run_experiment(ExperimentTask(name="heart", folder=tmp_path))
     losses = cells(result, "log-loss")
     assert losses["prior", heart.MEAN] == pytest.approx(
@@ -106,8 +106,8 @@ def test_measures_by_hand():
 
 def test_tuned_lines_choose_among_four_settings():
     ways = {**heart._plain(), **heart._networks()}
-    for name, way in ways.items():
-        candidates = getattr(way.estimator, "candidates", None)
-        given = next(iter(way.settings.values())) if way.settings else candidates
+    for name, (estimator, settings) in ways.items():
+        candidates = getattr(estimator, "candidates", None)
+        given = next(iter(settings.values())) if settings else candidates
         assert (given is not None) == name.endswith("tuned"), name
         assert given is None or len(given) == 4

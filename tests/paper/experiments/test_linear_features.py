@@ -9,8 +9,9 @@ from scipy.stats import norm
 
 from wri.paper.experiments import ExperimentTask, density_quality, figureC1, run_experiment
 from wri.paper.experiments.density_quality import GRID, DensityComparison, limit_error
-from wri.paper.experiments.linear_features import (
+from wri.paper.experiments.figureC1 import (
     FeatureBatch,
+    LearnedDensities,
     descend,
     exact_log_densities,
     features,
@@ -59,12 +60,11 @@ def test_densities_of_the_feature_are_exact():
 def test_a_run_among_others_equals_the_run_alone():
     setting = density_quality.SETTING
     start = torch.tensor([[1.0, 1.0, 0.5]] * 2, dtype=torch.float64)
-    weight = torch.tensor([10.0, 10.0], dtype=torch.float64)
 
     def last(which, seeds):
-        densities = density_quality.LearnedDensities(hidden=4, batch_size=16)
         rows = FeatureBatch.sample(setting, 100, seeds)
-        models = descend(rows, seeds, start[which], weight[which], densities, "loss", 32)
+        densities = LearnedDensities(rows, seeds, hidden=4, batch_size=16)
+        models = descend(rows, seeds, start[which], 10.0, densities, "loss", 32)
         return list(islice(models, 20))[-1]
 
     assert torch.allclose(last([0, 1], [3, 4])[1:], last([1], [4]), atol=1e-10)

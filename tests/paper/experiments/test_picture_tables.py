@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from wri.datasets.image_sets import IMAGE_SETS
 from wri.errors import InputError
 from wri.features.extraction import PictureFeatures, list_paths
 from wri.paper.experiments import ExperimentTask, pictures, run_experiment
-from wri.paper.experiments.picture_numbers import AVERAGES, DOMAINS, PER_DOMAIN
-from wri.paper.experiments.pictures import RECOMMENDED, PictureTableSize
+from wri.paper.experiments.pictures import DOMAINS, RECOMMENDED, PictureTableSize
+from wri.paper.result import read_printed
 from wri.sweep import Store
 
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "hut", "person")
@@ -135,11 +134,10 @@ def test_sets_that_are_not_here_are_named(tmp_path):
 
 
 def test_the_printed_numbers_fit_together():
-    assert {each.name for each in IMAGE_SETS.values()} == set(PER_DOMAIN) == set(AVERAGES)
-    for name, lines in PER_DOMAIN.items():
-        assert set(DOMAINS[name]) == set(
-            next(each.domains for each in IMAGE_SETS.values() if each.name == name)
-        )
-        for algorithm, values in lines.items():
-            mean = np.mean([value for value, _ in values])
-            assert mean == pytest.approx(AVERAGES[name][algorithm][0], abs=0.06)
+    for name, domains in DOMAINS.items():
+        lines = read_printed(name)
+        assert lines.keys() == read_printed("table4").keys()
+        for cells in lines.values():
+            assert [*cells] == [*domains, "average"]
+            mean = np.mean([cells[domain][0] for domain in domains])
+            assert mean == pytest.approx(cells["average"][0], abs=0.06)

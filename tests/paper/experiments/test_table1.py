@@ -114,7 +114,7 @@ def test_wri_prefers_the_digit_and_vrex_the_colour_where_digits_shift(result):
         "VREx on HCMNIST-CS colour in 20 of 20",
     ):
         assert expected in preferred
-    assert "from the definitions follow 10.3 and 5.0" in result.notes[-1]
+    assert "the definitions give 10.3 and 5.0" in result.notes[-1]
 
 
 def test_a_cell_that_is_far_from_the_derivation_is_named():
@@ -122,7 +122,7 @@ def test_a_cell_that_is_far_from_the_derivation_is_named():
     ours = {("WRI", "hcmnist"): np.array([[0.0, 4.9, 3.0], [0.1, 5.1, 3.1]])}
     text = table1.agreement(ours, expected)
     assert text.startswith("2 of 3 cells lie within")
-    assert text.endswith("not so WRI of colour on HCMNIST (7.1).")
+    assert text.endswith("the exceptions are WRI of colour on HCMNIST (7.1).")
 
 
 @pytest.mark.skipif(where_mnist() is None, reason="no MNIST here; `make test` brings it")

@@ -7,9 +7,8 @@ from helpers import make_run
 from wri.datasets import Mnist
 from wri.errors import InputError
 from wri.objectives import WRI
-from wri.paper.experiments import ExperimentTask, coloured, mixtures, run_experiment, table3
-from wri.paper.experiments.mixtures import TrainingSplits
-from wri.paper.experiments.table3 import DrawResult, NoveltyFeatures, Table3Size, TrainedRun
+from wri.paper.experiments import ExperimentTask, coloured, run_experiment, table3
+from wri.paper.experiments.table3 import DrawResult, TrainedRun
 from wri.paper.simulations import coloured_mnist
 from wri.progress import silent
 from wri.stacked import Network
@@ -36,8 +35,8 @@ def environments(standin, tmp_path, monkeypatch, short_weights):
     monkeypatch.setenv("WRI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(coloured, "coloured_mnist", draw)
     monkeypatch.setattr(coloured, "QUICK_ROWS", 1200)
-    monkeypatch.setattr(table3, "QUICK", Table3Size(2, 30))
-    monkeypatch.setattr(mixtures, "COMPONENTS", {"x": (1, 10, 99), "phi": (1, 2, 99)})
+    monkeypatch.setattr(table3, "QUICK", (2, 30))
+    monkeypatch.setattr(table3, "COMPONENTS", {"x": (1, 10, 99), "phi": (1, 2, 99)})
     return draw
 
 
@@ -110,21 +109,21 @@ def clusters(random, count):
 @pytest.fixture
 def three():
     random = np.random.default_rng(0)
-    return TrainingSplits(clusters(random, 400), clusters(random, 200))
+    return clusters(random, 400), clusters(random, 200)
 
 
 def test_held_back_training_rows_choose_the_number_of_components(three):
     done = []
-    found = mixtures.fit_best(three, mixtures.as_it_is, (1, 3), lambda *step: done.append(step))
+    found = table3.fit_best(*three, table3.as_it_is, (1, 3), lambda *step: done.append(step))
     assert found.form.components == 3
     assert done == [(1, 2), (2, 2)]
-    few = TrainingSplits([rows[:40] for rows in three.train], three.held_back)
-    found = mixtures.fit_best(few, mixtures.as_it_is, (3, 20), silent)
+    few = [rows[:40] for rows in three[0]]
+    found = table3.fit_best(few, three[1], table3.as_it_is, (3, 20), silent)
     assert found.form.components == 3
 
 
 def test_densities_are_low_between_the_clusters_and_heed_their_shares(three):
-    densities = mixtures.fit_densities(three.train, mixtures.as_it_is, 3)
+    densities = table3.fit_densities(three[0], table3.as_it_is, 3)
     at_corner, between = densities.mixed(np.array([[9.0, 0.0], [4.5, 4.5]]))
     assert at_corner > between + 5
     first, second = densities.logs(np.array([[0.0, 0.0]]))[0]
@@ -135,15 +134,14 @@ def test_a_dead_representation_has_one_component(three):
     def dead(x):
         return np.zeros((len(x), 2))
 
-    densities = mixtures.fit_densities(three.train, dead, 3)
+    densities = table3.fit_densities(three[0], dead, 3)
     assert densities.form.components == 1
     assert np.isfinite(densities.logs(dead(np.ones((4, 2))))).all()
 
 
 def test_draws_with_a_diverged_run_are_left_out_of_every_line():
-    shown = NoveltyFeatures(np.zeros((1, 2)), np.zeros((1, 2)))
     fine, broken = (
-        DrawResult(shown=shown, accuracy={}, diverged=lost) for lost in ([], ["IRM", "WRI"])
+        DrawResult(sizes=(1, 1), accuracy={}, diverged=lost) for lost in ([], ["IRM", "WRI"])
     )
     found = {4: fine, 5: broken, 6: fine}
     assert list(table3.survivors(found)) == [4, 6]

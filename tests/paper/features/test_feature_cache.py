@@ -64,16 +64,15 @@ def test_columns_without_spread_become_zero(folder):
         assert (environment.x[:, 1:] == 0).all()
 
 
-def test_raw_features_are_those_of_the_extractor_and_further_images_share_the_scale(folder, fits):
+def test_features_are_those_of_the_extractor_and_further_images_share_the_scale(folder, fits):
     data = sites()
-    raw = feature_environments(data, PCA(width=4), standardise=False)
     standard = feature_environments(data, PCA(width=4))
     features = fitted_features(data, PCA(width=4))
     assert len(fits) == 1
     training = np.concatenate([data[0].images, data[1].images])
     direct = PCA(width=4).fit(training, np.zeros(60, int))
-    for plain, scaled, site in zip(raw, standard, data, strict=True):
-        assert np.array_equal(plain.x, direct.transform(site.images))
+    for scaled, site in zip(standard, data, strict=True):
+        assert np.array_equal(scaled.x, features.standardised(direct.transform(site.images)))
         assert np.array_equal(scaled.x, features.transform(site.images))
     assert features.fitted.reconstruction_error(training) == direct.reconstruction_error(training)
 
@@ -200,22 +199,10 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_only(tmp_path):
     assert made[0].x.shape == (30, 4)
 
 
-@pytest.mark.parametrize("train", [(), (0, 0), (0, 3), (-1,)])
-def test_training_environments_that_are_not_there_are_refused(folder, train):
-    with pytest.raises(InputError, match="train must name environments by number, 0 to 2"):
-        feature_environments(sites(), PCA(width=4), train=train)
-
-
-def test_shapes_that_differ_are_refused_by_name(folder):
-    data = sites()
-    data[1] = data[1]._replace(images=data[1].images[:, :, :8])
-    with pytest.raises(InputError, match=r"first \(1, 16, 16\), second \(1, 8, 16\); resize"):
-        feature_environments(data, PCA(width=4))
-
-
 def test_features_that_are_not_finite_are_refused_and_not_kept(folder, monkeypatch):
     monkeypatch.setattr(
-        "wri.paper.features.pca.FittedPCA.encode", lambda self, x: x.flatten(1)[:, :4] * np.inf
+        "wri.paper.features.extractors._PrincipalComponents.forward",
+        lambda self, x: x.flatten(1)[:, :4] * np.inf,
     )
     with pytest.raises(InputError, match="not finite; try another seed or fewer epochs"):
         fitted_features(sites(), PCA(width=4))

@@ -120,14 +120,6 @@ def test_an_image_is_in_the_channel_of_its_colour():
         assert not images[rows, 1 - environment.colour].any()
 
 
-def test_the_idealised_form_is_digit_and_colour():
-    environment = coloured_mnist("hcmnist", 0, stand_in(300))[1]
-    name, x, y = environment.idealised
-    assert name == "+80%"
-    assert np.array_equal(x, np.stack([environment.digits, environment.colour], 1))
-    assert y is environment.y
-
-
 def test_equal_seeds_give_equal_data_and_others_do_not():
     mnist = stand_in(600)
     one, again, other = (coloured_mnist("hcmnist-cs", seed, mnist) for seed in (4, 4, 5))

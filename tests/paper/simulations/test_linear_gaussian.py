@@ -1,21 +1,13 @@
 """The linear Gaussian model: densities, moments, seeds."""
 
 import numpy as np
-import pytest
 import torch
 
-from wri.errors import InputError
 from wri.paper.simulations import LinearGaussian
 
 
-@pytest.mark.slow
 def test_linear_gaussian_densities_integrate_to_one():
     setting = LinearGaussian.random(d_inv=1, d_spu=1, environments=3, seed=0)
-    axis = torch.linspace(-40, 40, 1601, dtype=torch.float64)
-    points, cell = torch.cartesian_prod(axis, axis), (axis[1] - axis[0]) ** 2
-    torch.testing.assert_close(
-        setting.log_joint(points).exp().sum(0) * cell, torch.ones(3).double()
-    )
     axis = torch.linspace(-20, 20, 801, dtype=torch.float64)[:, None]
     line = torch.cat([axis, axis], 1)
     total = setting.log_invariant(line).exp().sum(0) * (axis[1] - axis[0])
@@ -37,16 +29,3 @@ def test_a_seed_decides_the_sample():
     first, again, other = (setting.sample(20, seed)[1].x for seed in (4, 4, 5))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
-
-
-def test_bad_settings_are_refused():
-    good = LinearGaussian.random(2, 1, 3, seed=0)
-    with pytest.raises(InputError, match=r"invariant_mean must have the shape \(3, 2\)"):
-        LinearGaussian(
-            weights=good.weights,
-            noise_sd=1.0,
-            invariant_mean=good.invariant_mean[:2],
-            invariant_covariance=good.invariant_covariance,
-            spurious_slope=good.spurious_slope,
-            spurious_covariance=good.spurious_covariance,
-        )

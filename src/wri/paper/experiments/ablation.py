@@ -20,72 +20,48 @@ one trained by ERM on the digit's side. A quick run has HCMNIST-CS only, and no 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wri.densities import (
-    Bounded,
-    EnvironmentClassifier,
-    Exact,
-    FittedClassifier,
-    Mixture,
-)
+from wri.densities import Bounded, EnvironmentClassifier, Exact, FittedClassifier, Mixture
 from wri.objectives import make_objective
 from wri.objectives.hyperparameters import complete
 from wri.objectives.weighted_risks import wri_penalty
 from wri.objectives.wri import WRI
-from wri.paper.experiments import ExperimentTask
+from wri.paper.experiments import ExperimentTask, coloured
 from wri.paper.experiments.coloured import (
-    EXTRACTORS,
     NAMES,
-    TRAINING,
-    UNEQUAL,
-    ColouredData,
-    Variant,
-    as_outcome,
-    choose_extractor,
-    digits,
-    load_features,
-    make_extractor,
-    train_variants,
-)
-from wri.paper.experiments.coloured_tables import (
     ON_DIGITS,
     PROBE,
     SHORT,
+    TRAINING,
+    ColouredData,
+    Variant,
     choose_each,
-    ideal_line,
-    limit_lines,
-    lines,
-    refused,
 )
 from wri.paper.features import Extractor
-from wri.paper.results.result import Result, ResultCell, make_line
+from wri.paper.result import Result, ResultCell, make_line
 from wri.paper.simulations import COLOURED_MNIST, ColouredDigits, digit_shares
 from wri.progress import Progress, part
 from wri.sweep import DatasetInfo, Outcome, SweepData
 from wri.training import ModelSpec, Record
 
 FULL_STEPS, QUICK_STEPS = 500, 200
-FULL_DRAWS, QUICK_DRAWS = 10, 2
 UNIT = 1e-3  # of the ideal predictors' penalties
 GROUP = "group"  # the table's features with a column of the digit group's log-odds
 TINY = 1e-6  # unit of that column: the predictor cannot use it
 BASE = cast(WRI, make_objective("wri", "coloured"))
 
 
-def _variant(
-    objective: WRI | None = None,
-    preset: str = "coloured",
-    features: str | None = None,
-    **hyper: float,
+def _wri(
+    features: str | None = None, hyper: Mapping[str, float] | None = None, **changed: Any
 ) -> Variant:
-    """Return WRI with one change: an option, a hyper-parameter, the preset or the features."""
-    chosen = objective or make_objective("wri", preset)
-    return Variant(ModelSpec.of(chosen, preset=preset, hyper=hyper), features)
+    """Return WRI with one change: an option, a hyper-parameter or the features."""
+    objective = replace(BASE, **changed)
+    return Variant(ModelSpec.of(objective, preset="coloured", hyper=hyper or {}), features)
 
 
 def _group_log_odds(x: Tensor) -> Tensor:  # [..., D] -> [..., E]
@@ -93,83 +69,61 @@ def _group_log_odds(x: Tensor) -> Tensor:  # [..., D] -> [..., E]
     return torch.stack([column, torch.zeros_like(column)], dim=-1)
 
 
+_ALONG = EnvironmentClassifier()
 VARIANTS = {
     ON_DIGITS: Variant(ModelSpec.of("erm", preset="coloured"), on_digits=True),
     PROBE: Variant(ModelSpec.of("erm", preset="coloured", hidden=()), on_digits=True),
-    "wri": _variant(),
-    "weights: classifier strongly regularised": _variant(
-        replace(BASE, density=FittedClassifier(weight_decay=1e-2))
-    ),
-    "weights: deeper classifier": _variant(
-        replace(BASE, density=FittedClassifier(second_hidden=32, steps=1000))
-    ),
-    "weights: true digit group": _variant(
-        replace(BASE, density=Exact(_group_log_odds)), features=GROUP
-    ),
-    "weights: uniform": _variant(replace(BASE, weighting="uniform")),
-    "weights: tilted, two for a pair": _variant(replace(BASE, weighting="tilted")),
-    "weights: classifier hardly regularised": _variant(replace(BASE, density=FittedClassifier())),
-    "weights: classifier trained along": _variant(replace(BASE, density=EnvironmentClassifier())),
-    "weights: classifier on Φ": _variant(
-        replace(BASE, density=EnvironmentClassifier(), density_on="phi")
-    ),
-    "weights: classifier on the outputs": _variant(
-        replace(BASE, density=EnvironmentClassifier(), density_on="outputs")
-    ),
-    "weights: overlap of mixtures": _variant(replace(BASE, density=Mixture(10))),
-    "weights: overlap of bounded networks": _variant(replace(BASE, density=Bounded())),
-    "weights: densities of bounded networks": _variant(
-        replace(BASE, density=Bounded(), weighting="density")
-    ),
-    "penalty: not normalised": _variant(replace(BASE, normalised=False, scaling="relative")),
-    "penalty: square of the batch's gap": _variant(replace(BASE, form="square")),
-    "penalty: loss not divided by λ": _variant(replace(BASE, divided=False)),
-    "penalty: switched on, not ramped": _variant(ramp_steps=0),
-    "penalty: ramped from the first step": _variant(anneal_steps=0),
-    "steps: learning rate not decayed": _variant(final_rate=1.0),
-    "steps: batches of 256": _variant(batch_size=256),
-    "steps: batches of 8192": _variant(batch_size=8192),
-    "features: PCA": _variant(features="pca"),
-    "paper": _variant(preset="cmnist"),
-    "published": _variant(preset="published"),
+    "wri": _wri(),
+    "weights: classifier strongly regularised": _wri(density=FittedClassifier(weight_decay=1e-2)),
+    "weights: deeper classifier": _wri(density=FittedClassifier(second_hidden=32, steps=1000)),
+    "weights: true digit group": _wri(GROUP, density=Exact(_group_log_odds)),
+    "weights: uniform": _wri(weighting="uniform"),
+    "weights: tilted, two for a pair": _wri(weighting="tilted"),
+    "weights: classifier hardly regularised": _wri(density=FittedClassifier()),
+    "weights: classifier trained along": _wri(density=_ALONG),
+    "weights: classifier on Φ": _wri(density=_ALONG, density_on="phi"),
+    "weights: classifier on the outputs": _wri(density=_ALONG, density_on="outputs"),
+    "weights: overlap of mixtures": _wri(density=Mixture(10)),
+    "weights: overlap of bounded networks": _wri(density=Bounded()),
+    "weights: densities of bounded networks": _wri(density=Bounded(), weighting="density"),
+    "penalty: not normalised": _wri(normalised=False, scaling="relative"),
+    "penalty: square of the batch's gap": _wri(form="square"),
+    "penalty: loss not divided by λ": _wri(divided=False),
+    "penalty: switched on, not ramped": _wri(hyper={"ramp_steps": 0}),
+    "penalty: ramped from the first step": _wri(hyper={"anneal_steps": 0}),
+    "steps: learning rate not decayed": _wri(hyper={"final_rate": 1.0}),
+    "steps: batches of 256": _wri(hyper={"batch_size": 256}),
+    "steps: batches of 8192": _wri(hyper={"batch_size": 8192}),
+    "features: PCA": _wri("pca"),
+    "paper": Variant(ModelSpec.of("wri", preset="cmnist")),
+    "published": Variant(ModelSpec.of("wri", preset="published")),
 }
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    count, steps = (FULL_DRAWS, FULL_STEPS) if task.full else (QUICK_DRAWS, QUICK_STEPS)
-    draws = range(task.seed, task.seed + count)
-    own = choose_extractor(task, "cnn")
+    steps, draws = FULL_STEPS if task.full else QUICK_STEPS, task.seeds(10, 2)
+    own = coloured.choose_extractor(task, "cnn")
     shown = {
         name: variant._replace(spec=replace(variant.spec, steps=steps))
         for name, variant in VARIANTS.items()
-        if task.full or variant.features not in EXTRACTORS
+        if task.full or variant.features not in coloured.EXTRACTORS
     }
-    datasets = UNEQUAL if task.full else UNEQUAL[-1:]
+    datasets = coloured.UNEQUAL if task.full else coloured.UNEQUAL[-1:]
     rows: list[ResultCell] = []
-    said: list[str] = []
+    notes = [
+        f"{steps} steps, draws {draws[0]} to {draws[-1]}; features unless named: {own!r}.",
+        "The penalties of digit and colour are those of ideal predictors, in units of 1e-3. Each "
+        "line has its own scaling, so only their ratio can be compared.",
+    ]
     for n, dataset in enumerate(datasets):
         progress = part(task.progress, n, len(datasets))
         made, refusals = table(dataset, shown, own, draws, task.full, progress)
         rows += made
-        said += refusals
-    notes = [
-        f"{steps} steps, draws {draws[0]} to {draws[-1]}; features unless named: {own!r}.",
-        "penalty of digit, penalty of colour: of ideal predictors, in units of 1e-3, each line in "
-        "its own scaling; their ratio is what can be compared.",
-        *said,
-    ]
+        notes += refusals
     if len(shown) < len(VARIANTS):
         left_out = ", ".join(name for name in VARIANTS if name not in shown)
         notes.append(f"Only with --full: HCMNIST, and the lines {left_out}.")
-    return [Result(experiment=task.name, rows=rows, notes=notes, repetitions="draws")]
-
-
-class AblationRuns(NamedTuple):
-    """Records of a line's runs, by the number of the draw."""
-
-    outcomes: dict[int, Outcome]
-    infos: dict[int, DatasetInfo]
-    penalties: dict[str, list[float]]  # of each ideal predictor
+    return [task.make_result(rows, notes, repetitions="draws")]
 
 
 def table(
@@ -181,23 +135,35 @@ def table(
     progress: Progress,
 ) -> tuple[list[ResultCell], list[str]]:
     """Return all lines of one data set, and the draws they lack."""
-    trained = {name: AblationRuns({}, {}, {}) for name in variants}
+    outcomes: list[Outcome] = []
+    infos: dict[str, dict[int, DatasetInfo]] = {name: {} for name in variants}
+    penalties: dict[str, dict[str, list[float]]] = {name: {} for name in variants}
     for n, draw in enumerate(draws):
-        train_draw(dataset, variants, own, draw, full, part(progress, n, len(draws)), trained)
+        data, records = train_draw(
+            dataset, variants, own, draw, full, part(progress, n, len(draws))
+        )
+        ideal = ideal_losses(coloured.digits(dataset, full, draw), dataset)
+        for name, record in records.items():
+            here = data[variants[name].features]
+            outcomes.append(coloured.as_outcome(name, here.name, draw, record))
+            infos[name][draw] = here.info
+            if isinstance(variants[name].spec.objective, WRI):
+                for predictor, losses in ideal.items():
+                    found = penalty(variants[name], losses, here, record) / UNIT
+                    penalties[name].setdefault(f"penalty of {predictor}", []).append(found)
     rows: list[ResultCell] = []
     notes: list[str] = []
     for selection, title in SHORT.items():
         label = f"{NAMES[dataset]}, {title}"
-        rows += ideal_line(dataset, label)
+        rows += coloured.ideal_line(dataset, label)
         if selection == "oracle":
-            rows += limit_lines(dataset, label)
-        for name, (outcomes, infos, penalties) in trained.items():
-            chosen = choose_each(selection, [*outcomes.values()], infos, name)
-            rows += lines(name, chosen, dataset, None, label)
-            notes += refused(name, chosen, label)
+            rows += coloured.limit_lines(dataset, label)
+        for name in variants:
+            chosen = choose_each(selection, outcomes, infos[name], name)
+            rows += coloured.make_lines(name, chosen, dataset, label, None)
+            notes += coloured.refused(name, chosen, label)
             if selection == "oracle":
-                shown = {f"penalty of {predictor}": each for predictor, each in penalties.items()}
-                rows += make_line(name, shown, label)
+                rows += make_line(name, penalties[name], label)
     return rows, notes
 
 
@@ -208,32 +174,16 @@ def train_draw(
     draw: int,
     full: bool,
     progress: Progress,
-    trained: Mapping[str, AblationRuns],
-) -> None:
-    """Train one run per line on one draw, all at once, and add them to `trained`."""
+) -> tuple[dict[str | None, ColouredData], dict[str, Record]]:
+    """Train one run per line on one draw, all at once; return the features by kind, and records."""
     kinds = {variant.features for variant in variants.values()} - {GROUP}
-    data: dict[str | None, ColouredData] = {
-        kind: load_features(
-            dataset,
-            full,
-            own if kind is None else make_extractor(kind),
-            part(progress, n, 2 * len(kinds)),
-            draw,
-        )
-        for n, kind in enumerate(kinds)
-    }
+    data: dict[str | None, ColouredData] = {}
+    for n, kind in enumerate(kinds):
+        extractor = own if kind is None else coloured.make_extractor(kind)
+        loading = part(progress, n, 2 * len(kinds))
+        data[kind] = coloured.load_features(dataset, full, extractor, loading, draw)
     data[GROUP] = with_group(data[None], dataset)
-    records = train_variants(data, variants, draw, part(progress, 1, 2))
-    ideal = ideal_losses(digits(dataset, full, draw), dataset)
-    for name, variant in variants.items():
-        here, record = data[variant.features], records[name]
-        outcomes, infos, penalties = trained[name]
-        outcomes[draw] = as_outcome(name, here.name, draw, record)
-        infos[draw] = here.info
-        if isinstance(variant.spec.objective, WRI):
-            for predictor, losses in ideal.items():
-                found = penalty(variant, losses, here, record) / UNIT
-                penalties.setdefault(predictor, []).append(found)
+    return data, coloured.train_variants(data, variants, draw, part(progress, 1, 2))
 
 
 def with_group(data: ColouredData, dataset: str) -> ColouredData:

@@ -41,20 +41,14 @@ from torch import Tensor
 
 from wri.objectives.weighted_risks import Scaling
 from wri.paper.experiments import ExperimentTask
-from wri.paper.experiments.linear_features import (
-    FeatureBatch,
-    LearnedDensities,
-    coupling,
-    descend,
-    exact_log_densities,
-    weights_of,
-)
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.experiments import figureC1 as linear
+from wri.paper.experiments.panels import draw_band
+from wri.paper.result import Result, ResultCell
 from wri.progress import Progress, part
 from wri.report import style
 
-SETTING = coupling(mean=(-1.5, 1.5), sd=(1.0, 1.0), slope=(1.0, -0.5), noise=(1.0, 1.0))
-TRUE_LOGS = exact_log_densities(SETTING)
+SETTING = linear.coupling(mean=(-1.5, 1.5), sd=(1.0, 1.0), slope=(1.0, -0.5), noise=(1.0, 1.0))
+TRUE_LOGS = linear.exact_log_densities(SETTING)
 START = (1.0, 1.0, 0.5)
 LAMBDA, BATCH = 10.0, 1024
 ROWS, STEPS, EVERY = 10_000, 3000, 25
@@ -84,13 +78,14 @@ class DensityComparison(NamedTuple):
     @property
     def relative_error(self) -> Tensor:  # [R, E]
         inside = self.overlap.to(self.true)
-        count = inside.sum(-1, keepdim=True)
-        mean = (inside * self.true).sum(-1, keepdim=True) / count
+        mean = (inside * self.true).sum(-1, keepdim=True) / inside.sum(-1, keepdim=True)
         error = (inside * (self.proportional - self.true).square()).sum(-1)
         return error / (inside * (self.true - mean).square()).sum(-1)
 
 
 class DensityTraining(NamedTuple):
+    """Errors of the learned densities over time, and the end of the training."""
+
     steps: np.ndarray  # [T]
     errors: np.ndarray  # [T, seed], mean over environments
     weights: np.ndarray  # [seed, 2], at the end
@@ -102,74 +97,52 @@ SCALINGS: dict[str, Scaling] = {"unscaled gap": "none", "scaled as in the paper'
 
 def run(task: ExperimentTask) -> list[Result]:
     """Make both figures from the same training."""
-    count, steps = (10, STEPS) if task.full else (3, 1000)
-    seeds, limit = range(task.seed, task.seed + count), limit_error()
+    seeds, steps, limit = task.seeds(10, 3), STEPS if task.full else 1000, limit_error()
     trained = {
         label: training(seeds, steps, scaling, part(task.progress, n, len(SCALINGS)))
         for n, (label, scaling) in enumerate(SCALINGS.items())
     }
     found = trained["unscaled gap"]
     notes = [
-        "The paper prints no numbers for this figure. A constant has the error 1; the limit "
-        f"√(p_j/p_i) that the density steps aim at, {limit:.3f}.",
-        f"Greatest error of a seed at the end: {found.errors[-1].max():.3f}.",
+        "The paper prints no numbers for this figure. The error of a constant is "
+        f"1; that of √(p_j/p_i), the limit of the density steps, is {limit:.3f}.",
+        f"Largest final error of any seed: {found.errors[-1].max():.3f}.",
         f"Weights at the end: w_inv {found.weights[:, 0].mean():.3f}, "
-        f"w_spu {found.weights[:, 1].mean():.3f} (means over {count} seeds).",
+        f"w_spu {found.weights[:, 1].mean():.3f} (means over {len(seeds)} seeds).",
     ]
-    results = []
-    for output in task.outputs:
-        if output == "figureD3":
-            rows, drawn = error_rows(trained), draw_errors(trained, limit)
-        else:
-            rows, drawn = density_rows(found.last), draw_densities(found.last)
-        figures = style.save(drawn, task.folder, output)
-        results.append(Result(experiment=output, rows=rows, figures=figures, notes=notes))
-    return results
-
-
-def error_rows(trained: Mapping[str, DensityTraining]) -> list[ResultCell]:
-    """Return errors at the first and the last step, and at two between."""
-    return [
+    over_time = [  # at the first and the last step, and at two between
         ResultCell.of(label, f"step {each.steps[n]}", each.errors[n])
         for label, each in trained.items()
         for n in (0, len(each.steps) // 10, len(each.steps) // 3, -1)
     ]
-
-
-def density_rows(last: DensityComparison) -> list[ResultCell]:
-    """Return the error of each environment's density at the last step."""
-    return [
-        ResultCell.of(f"environment {e + 1}", "relative MSE", last.relative_error[:, e].numpy())
-        for e in range(SETTING.environments)
+    at_the_end = [
+        ResultCell.of(f"environment {e + 1}", "relative MSE", errors.numpy())
+        for e, errors in enumerate(found.last.relative_error.T)
     ]
+    shown = {
+        "figureD3": lambda: (over_time, notes, draw_errors(trained, limit)),
+        "figureD4": lambda: (at_the_end, notes, draw_densities(found.last)),
+    }
+    return [task.make_result(*shown[output](), output) for output in task.outputs]
 
 
 def training(seeds: range, steps: int, scaling: Scaling, progress: Progress) -> DensityTraining:
-    densities = LearnedDensities(scaling=scaling)
     start = torch.tensor([START] * len(seeds), dtype=torch.float64)
-    models = descend(
-        FeatureBatch.sample(SETTING, ROWS, seeds),
-        seeds,
-        start,
-        torch.full_like(start[:, 0], LAMBDA),
-        densities,
-        "loss",
-        BATCH,
-    )
+    rows = linear.FeatureBatch.sample(SETTING, ROWS, seeds)
+    densities = linear.LearnedDensities(rows, seeds, scaling)
+    models = linear.descend(rows, seeds, start, LAMBDA, densities, "loss", BATCH)
     at, errors = [], []
     for step, model in enumerate(islice(models, steps), 1):
         if step % EVERY == 0 or step == 1:
             at.append(step)
             errors.append(compare(model, densities).relative_error.mean(1))
         progress(step, steps)
-    last = compare(model, densities)
-    return DensityTraining(
-        np.array(at), torch.stack(errors).numpy(), weights_of(model).numpy(), last
-    )
+    ends = linear.weights_of(model).numpy(), compare(model, densities)
+    return DensityTraining(np.array(at), torch.stack(errors).numpy(), *ends)
 
 
 @torch.no_grad()
-def compare(model: Tensor, densities: LearnedDensities) -> DensityComparison:
+def compare(model: Tensor, densities: linear.LearnedDensities) -> DensityComparison:
     phi = model[:, :1] * GRID  # [R, G], as if x_spu had no weight
     learned = densities(model, phi[:, None])[:, :, 0].exp()
     true = TRUE_LOGS(model, phi[:, None])[:, :, 0].exp()
@@ -185,14 +158,11 @@ def limit_error() -> float:
 
 
 def draw_errors(trained: Mapping[str, DensityTraining], limit: float) -> Figure:
-    """Draw the mean over seeds, and a band from the smallest to the largest."""
     with style.figure(5, 3.2) as drawn:
         ax = drawn.subplots()
         colours = (style.ALGORITHM_COLOURS["wri"], style.PURPLE)
         for (label, found), colour in zip(trained.items(), colours, strict=True):
-            least, greatest = found.errors.min(1), found.errors.max(1)
-            ax.plot(found.steps, found.errors.mean(1), color=colour, label=label)
-            ax.fill_between(found.steps, least, greatest, color=colour, alpha=0.2, lw=0)
+            draw_band(ax, found.steps, found.errors, color=colour, label=label)
         ax.axhline(1, color="black", ls=":", lw=1, label="a constant")
         ax.axhline(limit, color=style.BLUE, ls="--", lw=1, label="$\\sqrt{p_j / p_i}$")
         ax.set(xlabel="step", ylabel="relative MSE in the overlap", ylim=(0, None))
@@ -202,8 +172,10 @@ def draw_errors(trained: Mapping[str, DensityTraining], limit: float) -> Figure:
 
 def draw_densities(last: DensityComparison) -> Figure:
     with style.figure(8, 2.9) as drawn:
-        for e, ax in enumerate(drawn.subplots(1, SETTING.environments, sharey=True)):
+        axes = drawn.subplots(1, SETTING.environments, sharey=True)
+        for e, ax in enumerate(axes):
             draw_density(ax, last, e)
+        axes[0].set_ylabel("density")
     return drawn
 
 
@@ -221,5 +193,4 @@ def draw_density(ax: Axes, last: DensityComparison, e: int) -> None:
     ax.plot(x, true, color="black", label=f"true $p_{e + 1}(x_{{inv}})$")
     ax.set(xlim=(-4.5, 4.5), ylim=(0, 1.6 * true.max()), xlabel="$x_{inv}$")
     ax.set_title(f"environment {e + 1}")
-    ax.set_ylabel("density" if e == 0 else "")
     ax.legend(loc="upper left" if e else "upper right", fontsize=7)

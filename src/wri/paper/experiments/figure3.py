@@ -25,30 +25,19 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wri.datasets import Gaussian2D
-from wri.paper.experiments import ExperimentTask
-from wri.paper.experiments.linear_classifiers import (
-    Points,
-    accuracy_of,
-    integrated,
-    sampled,
-    share_of,
-    solve,
-)
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.experiments import ExperimentTask, panels
+from wri.paper.experiments import figure1 as linear
+from wri.paper.experiments.figure1 import Points, share_of, solve
+from wri.paper.result import Result, ResultCell
 from wri.report import style
 
-LABELS = {
-    "erm": "ERM",
-    "irm": "IRM",
-    "vrex": "VREx",
-    "wri": "WRI",
-    "wri_invariant": "WRI, p(x_inv)",
-}
+ALGORITHMS = ("erm", "irm", "vrex", "wri")
+LABELS = {name: style.ALGORITHM_NAMES[name] for name in ALGORITHMS}
+LABELS["wri_invariant"] = "WRI, p(x_inv)"
 LAMBDAS = (1e1, 1e2, 1e3, 1e4)
 STARTS = ((1.0, 1.0, 0.0), (1.0, 0.0, 0.0))
 TUNING = 100  # how far the tuning seeds lie from the reported ones
@@ -77,48 +66,50 @@ def tuned(name: str, tuning: Sequence[Points]) -> float:
 
 def run(task: ExperimentTask) -> list[Result]:
     sizes, seeds, tuning_seeds = FULL if task.full else QUICK
-    setting = SETTING
+
+    def sample(n: int, first: int, count: int) -> list[Points]:
+        return [linear.sampled(SETTING, SETTING.sample(n, first + i)) for i in range(count)]
+
     found: dict[tuple[str, float], list[np.ndarray]] = {}
     chosen: dict[str, list[float]] = {name: [] for name in LABELS}
     for done, n in enumerate(sizes):
-        tuning = [
-            sampled(setting, setting.sample(n, task.seed + TUNING + i)) for i in range(tuning_seeds)
-        ]
-        reported = [sampled(setting, setting.sample(n, task.seed + i)) for i in range(seeds)]
-        for position, name in enumerate(LABELS):
+        tuning = sample(n, task.seed + TUNING, tuning_seeds)
+        reported = sample(n, task.seed, seeds)
+        for position, name in enumerate(LABELS, 1):
             chosen[name].append(tuned(name, tuning))
             found[name, n] = [solve(name, chosen[name][-1], points, STARTS) for points in reported]
-            task.progress(done * len(LABELS) + position + 1, len(sizes) * len(LABELS))
-    population = integrated(setting)
+            task.progress(done * len(LABELS) + position, len(sizes) * len(LABELS))
+    population = linear.integrated(SETTING)
     for name in LABELS:
         found[name, inf] = [solve(name, LAMBDAS[-1], population, STARTS)]
 
-    test = setting.sample(100_000, task.seed)[2]
+    test = SETTING.sample(100_000, task.seed)[2]
     measured = {
         SHARE: {key: [share_of(w) for w in each] for key, each in found.items()},
-        ACCURACY: {key: [100 * accuracy_of(w, test) for w in each] for key, each in found.items()},
+        ACCURACY: {
+            key: [100 * linear.accuracy_of(w, test) for w in each] for key, each in found.items()
+        },
     }
     rows = [
-        ResultCell.of(label, f"n = {n}", values[name, n], table=table)
+        ResultCell.of(label, f"n = {n}", values[name, n], table)
         for table, values in measured.items()
         for name, label in LABELS.items()
         for n in sizes
     ]
-    ceiling = 100 * setting.best_accuracy(2)
-    figures = style.save(draw(setting, sizes, measured, ceiling), task.folder, task.name)
-    limits = [f"{LABELS[name]} {measured[SHARE][name, inf][0]:.3f}" for name in LABELS]
+    ceiling = 100 * SETTING.best_accuracy(2)
+    limits = [f"{label} {measured[SHARE][name, inf][0]:.3f}" for name, label in LABELS.items()]
     weights = [f"{LABELS[name]} {', '.join(f'{w:g}' for w in chosen[name])}" for name in LABELS]
     notes = [
         "The paper prints no numbers for this figure. Spurious share: |w_spu|/(|w_inv| + |w_spu|).",
         f"Share with infinitely many samples and λ = 1e4: {'; '.join(limits)}. IRM and VREx stay "
-        "spurious there too; the paper names IRM's sample complexity, which is not the cause here.",
-        f"λ as chosen on other seeds for each n: {'; '.join(weights[1:])}.",
+        "spurious even there. The paper names IRM's sample complexity; it is not the cause here.",
+        f"λ chosen on other seeds, by n: {'; '.join(weights[1:])}.",
         f"A predictor that uses x_inv alone reaches at most {ceiling:.2f} % in expectation.",
     ]
-    return [Result(experiment=task.name, rows=rows, figures=figures, notes=notes)]
+    return [task.make_result(rows, notes, draw(sizes, measured, ceiling))]
 
 
-def draw(setting: Gaussian2D, sizes: Sequence[int], measured: Measured, ceiling: float) -> Figure:
+def draw(sizes: Sequence[int], measured: Measured, ceiling: float) -> Figure:
     """Draw the spurious weight, its cost, and the distributions of the data."""
     with style.figure(10, 3) as drawn:
         axes = drawn.subplots(1, 4, width_ratios=[1.4, 1.4, 1, 1])
@@ -134,9 +125,8 @@ def draw(setting: Gaussian2D, sizes: Sequence[int], measured: Measured, ceiling:
         axes[1].axhline(ceiling, color="black", ls=":", lw=1)
         axes[1].text(sizes[0], ceiling + 2, "best with $x_{inv}$ alone", fontsize=8)
         axes[1].set(ylim=(25, 82), ylabel=ACCURACY, title="What it costs: test accuracy")
-        for ax, which, title in ((axes[2], (0, 1), "(b) Training"), (axes[3], (2,), "Test")):
-            draw_environments(ax, setting, which)
-            ax.set_title(title)
+        panels.draw_environments(axes[2], SETTING, (0, 1), "(b) Training")
+        panels.draw_environments(axes[3], SETTING, (2,), "Test")
         drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return drawn
 
@@ -153,20 +143,3 @@ def draw_growth(
     ax.fill_between(sizes, mean - error, mean + error, color=colour, alpha=0.25, lw=0)
     hollow = "white" if "_" in name else colour
     ax.plot(4 * sizes[-1], values[name, inf][0], "D", ms=4, color=colour, mfc=hollow, clip_on=False)
-
-
-def draw_environments(ax: Axes, setting: Gaussian2D, which: Sequence[int]) -> None:
-    """Draw each environment's classes by contours of their densities."""
-    axis = torch.linspace(-5, 5, 201, dtype=torch.float64)
-    x = torch.cartesian_prod(axis, axis)
-    density, probability = setting.log_joint(x).exp(), setting.probability(x)  # [G, E]
-    for e in which:
-        colour = style.ENVIRONMENT_COLOURS[e]
-        for share, line in ((1 - probability, "--"), (probability, "-")):
-            height = (density * share)[:, e].reshape(201, 201).T
-            levels = [0.25 * height.max(), 0.75 * height.max()]
-            ax.contour(axis, axis, height, levels, colors=colour, linestyles=line, linewidths=1.2)
-            label = f"$p_{e + 1}(x\\,|\\,y = {int(line == '-')})$"
-            ax.plot([], [], color=colour, ls=line, lw=1.2, label=label)
-    ax.set(xlim=(-3.5, 4.5), ylim=(-4, 5.5), xlabel="$x_{inv}$", ylabel="$x_{spu}$")
-    ax.legend(loc="upper left", ncols=2, columnspacing=0.8, handlelength=1.2, fontsize=7)

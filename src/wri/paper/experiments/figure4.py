@@ -24,7 +24,6 @@ well within 1 % and more for wider ones.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -34,16 +33,9 @@ from torch import Tensor
 
 from wri.datasets import Gaussian2D
 from wri.objectives.weighted_risks import Scaling
-from wri.paper.experiments import ExperimentTask
-from wri.paper.experiments.figure3 import draw_environments
-from wri.paper.experiments.linear_classifiers import (
-    Points,
-    integrated,
-    risk_and_penalty,
-    solve,
-    with_gradient,
-)
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.experiments import ExperimentTask, panels
+from wri.paper.experiments import figure1 as linear
+from wri.paper.result import Result, make_line
 from wri.report import style
 
 WEAK, STRONG = (0.5, 0.2), (1.5, 0.5)  # means of the spurious feature where Y = 1
@@ -53,20 +45,14 @@ SHOWN = (0.0, 0.5, 1.0, 1.5, 2.0)  # distances that the tables print
 NOTHING = 1e-6  # of a penalty, relative to distance 0
 
 
-class PenaltySpec(NamedTuple):
-    """Penalty of IRM, or of WRI with one kind of density and scaling."""
-
-    name: str
-    scaling: Scaling = "product"
-
-
-CHARGES = {
-    "IRM": PenaltySpec("irm"),
-    "WRI": PenaltySpec("wri"),
-    "WRI, unscaled": PenaltySpec("wri", "none"),
-    "WRI, relative": PenaltySpec("wri", "relative"),
-    "WRI, p(x_inv)": PenaltySpec("wri_invariant"),
+CHARGES: dict[str, tuple[str, Scaling]] = {
+    "IRM": ("irm", "product"),
+    "WRI": ("wri", "product"),
+    "WRI, unscaled": ("wri", "none"),
+    "WRI, relative": ("wri", "relative"),
+    "WRI, p(x_inv)": ("wri_invariant", "product"),
 }
+"""Penalty of IRM, or of WRI with one kind of density, and its scaling."""
 LINES = {"IRM": ("-", 2), "WRI": ("-", 2), "WRI, relative": ("--", 1), "WRI, unscaled": (":", 1)}
 
 
@@ -79,45 +65,35 @@ def environments_at(distance: float, spurious_mean: tuple[float, float]) -> Gaus
     )
 
 
-class NearOptimal(NamedTuple):
+class NearOptimal:
     """Predictors of small excess risk: best + axes @ u, where u fills about the unit ball."""
 
-    points: Points
-    best: Tensor  # [3], ERM's
-    smallest_risk: float
-    axes: Tensor  # [3, 3]
+    def __init__(self, points: linear.Points) -> None:
+        self.points = points
+        self.best = torch.tensor(linear.solve("erm", 0.0, points))  # [3]
+        self.smallest_risk = self.risk(self.best).item()
+        values, directions = torch.linalg.eigh(
+            torch.autograd.functional.hessian(self.risk, self.best)
+        )
+        self.axes = directions * (2 * TOLERANCE * self.smallest_risk / values).sqrt()  # [3, 3]
 
-    @classmethod
-    def of(cls, points: Points) -> "NearOptimal":
-        best = torch.tensor(solve("erm", 0.0, points))
-
-        def risk(w: Tensor) -> Tensor:
-            return risk_and_penalty("erm", w, points)[0]
-
-        smallest = risk(best).item()
-        curvature = torch.autograd.functional.hessian(risk, best)
-        values, directions = torch.linalg.eigh(curvature)
-        return cls(points, best, smallest, directions * (2 * TOLERANCE * smallest / values).sqrt())
+    def risk(self, w: Tensor) -> Tensor:
+        return linear.risk_and_penalty("erm", w, self.points)[0]
 
     def slack(self, u: Tensor) -> Tensor:
         """Return 1 at ERM's predictor, 0 on the border, negative outside."""
-        risk, _ = risk_and_penalty("erm", self.best + self.axes @ u, self.points)
-        return 1 - (risk / self.smallest_risk - 1) / TOLERANCE
+        return 1 - (self.risk(self.best + self.axes @ u) / self.smallest_risk - 1) / TOLERANCE
 
-    def smallest(self, charge: PenaltySpec) -> tuple[float, np.ndarray]:
+    def smallest(self, name: str, scaling: Scaling = "product") -> tuple[float, np.ndarray]:
         """Return the smallest penalty in the set and a predictor that has it."""
 
         def penalty(u: Tensor) -> Tensor:
-            w = self.best + self.axes @ u
-            return risk_and_penalty(charge.name, w, self.points, charge.scaling)[1]
+            return linear.risk_and_penalty(name, self.best + self.axes @ u, self.points, scaling)[1]
 
         unit = penalty(torch.zeros_like(self.best)).item()  # ERM's, so SLSQP sees numbers near 1
-        value, slack = with_gradient(lambda u: penalty(u) / unit), with_gradient(self.slack)
-        border = {
-            "type": "ineq",
-            "fun": lambda u: self.slack(torch.tensor(u)).item(),
-            "jac": lambda u: slack(u)[1],
-        }
+        value = linear.with_gradient(lambda u: penalty(u) / unit)
+        slack = linear.with_gradient(self.slack)
+        border = {"type": "ineq", "fun": lambda u: slack(u)[0], "jac": lambda u: slack(u)[1]}
         found = [
             minimize(value, start, jac=True, method="SLSQP", constraints=border, tol=1e-9)
             for start in np.concatenate([np.eye(3), -np.eye(3)])
@@ -130,29 +106,28 @@ class NearOptimal(NamedTuple):
 
 
 def smallest_at(distance: float, spurious_mean: tuple[float, float]) -> dict[str, float]:
-    near = NearOptimal.of(integrated(environments_at(distance, spurious_mean)))
-    return {label: near.smallest(charge)[0] for label, charge in CHARGES.items()}
+    near = NearOptimal(linear.integrated(environments_at(distance, spurious_mean)))
+    return {label: near.smallest(*charge)[0] for label, charge in CHARGES.items()}
 
 
 def run(task: ExperimentTask) -> list[Result]:
     distances = np.linspace(0, 2, 41 if task.full else 9).tolist()
     smallest: dict[tuple[float, float], dict[float, dict[str, float]]] = {WEAK: {}, STRONG: {}}
     todo = [(WEAK, distance) for distance in distances] + [(STRONG, each) for each in SHOWN]
-    for done, (means, distance) in enumerate(todo):
+    for done, (means, distance) in enumerate(todo, 1):
         smallest[means][distance] = smallest_at(distance, means)
-        task.progress(done + 1, len(todo))
-
-    weak, strong = relative_to_start(smallest[WEAK]), relative_to_start(smallest[STRONG])
+        task.progress(done, len(todo))
+    weak, strong = (relative_to_start(smallest[means]) for means in (WEAK, STRONG))
     tables = {
         "smallest penalty": smallest[WEAK],
         "relative to distance 0": weak,
         "relative to distance 0, strong spurious feature": strong,
     }
     rows = [
-        ResultCell.of(label, f"distance {distance:g}", [values[distance][label]], table=table)
+        cell
         for table, values in tables.items()
         for label in CHARGES
-        for distance in SHOWN
+        for cell in make_line(label, {f"distance {d:g}": values[d][label] for d in SHOWN}, table)
     ]
     seen = [distance for distance in distances if weak[distance]["IRM"] > NOTHING]
     notes = [
@@ -164,8 +139,7 @@ def run(task: ExperimentTask) -> list[Result]:
         f"{strong[2.0]['WRI']:.2f}; unscaled WRI falls further, to "
         f"{strong[2.0]['WRI, unscaled']:.2f}.",
     ]
-    figures = style.save(draw(distances, weak), task.folder, task.name)
-    return [Result(experiment=task.name, rows=rows, figures=figures, notes=notes)]
+    return [task.make_result(rows, notes, draw(distances, weak))]
 
 
 def relative_to_start(smallest: Smallest) -> dict[float, dict[str, float]]:
@@ -181,7 +155,7 @@ def draw(distances: Sequence[float], relative: Smallest) -> Figure:
     with style.figure(10, 3) as drawn:
         axes = drawn.subplots(1, 3, width_ratios=[1.7, 1, 1])
         for label, (line, width) in LINES.items():
-            colour = style.ALGORITHM_COLOURS[CHARGES[label].name]
+            colour = style.ALGORITHM_COLOURS[CHARGES[label][0]]
             values = [relative[distance][label] for distance in distances]
             axes[0].plot(distances, values, color=colour, ls=line, lw=width, label=label)
         axes[0].axhline(0, color="black", lw=0.5)
@@ -190,7 +164,6 @@ def draw(distances: Sequence[float], relative: Smallest) -> Figure:
         )
         axes[0].set_title("(a) Smallest penalty of slightly spurious predictors")
         axes[0].legend(loc="upper left")
-        for ax, distance, letter in ((axes[1], 0.0, "b"), (axes[2], 2.0, "c")):
-            draw_environments(ax, environments_at(distance, WEAK), (0, 1))
-            ax.set_title(f"({letter}) Distance {distance:g}")
+        panels.draw_environments(axes[1], environments_at(0.0, WEAK), (0, 1), "(b) Distance 0")
+        panels.draw_environments(axes[2], environments_at(2.0, WEAK), (0, 1), "(c) Distance 2")
     return drawn

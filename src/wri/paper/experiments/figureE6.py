@@ -6,12 +6,11 @@ the two channels in vermillion and green. The table counts them. Both sizes are 
 """
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from wri.paper.experiments import ExperimentTask
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.result import Result, ResultCell
 from wri.paper.simulations import ColouredDigits, Mirrored, coloured_mnist, mirror
 from wri.paper.simulations.coloured_mnist import FLIPS
 from wri.report import style
@@ -24,22 +23,17 @@ GAP = 2  # pixels between pictures
 def run(task: ExperimentTask) -> list[Result]:
     test = coloured_mnist("cmnist", task.seed)[-1]
     flipped = mirror(test)
-    rows = [
-        ResultCell.of(TITLES[direction], str(digit), [count(flipped, direction, digit)])
-        for digit in sorted({digit for digits in FLIPS.values() for digit in digits})
-        for direction, digits in FLIPS.items()
-        if digit in digits
-    ]
-    figures = style.save(draw(test, flipped), task.folder, task.name)
-    notes = [
+    rows = []
+    for digit in sorted({digit for digits in FLIPS.values() for digit in digits}):
+        for direction, digits in FLIPS.items():
+            if digit in digits:
+                own = (flipped.direction == direction) & (flipped.digits.digits == digit)
+                rows.append(ResultCell.of(TITLES[direction], str(digit), own.sum()))
+    note = (
         f"Mirrored digits in the test environment of {len(test)}; 4, 7 and 9 are mirrored in both "
         "directions. The paper prints no numbers for this figure."
-    ]
-    return [Result(experiment=task.name, rows=rows, figures=figures, notes=notes)]
-
-
-def count(flipped: Mirrored, direction: str, digit: int) -> int:
-    return int(((flipped.direction == direction) & (flipped.digits.digits == digit)).sum())
+    )
+    return [task.make_result(rows, [note], draw(test, flipped))]
 
 
 def draw(test: ColouredDigits, flipped: Mirrored) -> Figure:
@@ -47,10 +41,13 @@ def draw(test: ColouredDigits, flipped: Mirrored) -> Figure:
         axes = drawn.subplots(len(FLIPS), 1)
         for ax, direction in zip(axes, FLIPS, strict=True):
             shown = examples(flipped, direction)
-            above = test.take(flipped.rows[shown])
-            below = flipped.digits.take(shown)
+            above, below = test.take(flipped.rows[shown]), flipped.digits.take(shown)
             ax.imshow(sheet(above, below), interpolation="nearest")
-            label(ax, TITLES[direction], above.grey.shape[1])
+            size = above.grey.shape[1]
+            ax.set_yticks([size / 2, size * 3 / 2 + GAP], ["as they are", "mirrored"])
+            ax.set(title=TITLES[direction], xticks=[])
+            ax.tick_params(length=0)
+            ax.spines[:].set_visible(False)
     return drawn
 
 
@@ -74,11 +71,3 @@ def sheet(above: ColouredDigits, below: ColouredDigits) -> np.ndarray:  # [heigh
         framed = np.pad(pictures, ((0, 0), (0, GAP), (0, GAP), (0, 0)), constant_values=1)
         lines.append(np.concatenate(list(framed), axis=1))
     return np.concatenate(lines)[:-GAP, :-GAP]
-
-
-def label(ax: Axes, title: str, size: int) -> None:
-    ax.set_title(title)
-    ax.set_yticks([size / 2, size * 3 / 2 + GAP], ["as they are", "mirrored"])
-    ax.set_xticks([])
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)

@@ -15,7 +15,7 @@ same rows.
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,19 +28,13 @@ from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from wri import estimators
 from wri.datasets import load_heart
-from wri.estimators import (
-    ERMClassifier,
-    GroupDROClassifier,
-    IRMClassifier,
-    VRExClassifier,
-    WRIClassifier,
-)
+from wri.datasets.environments import SiteRows
 from wri.estimators.base import EnvironmentEstimator
 from wri.objectives import OBJECTIVES
 from wri.paper.experiments import ExperimentTask
-from wri.paper.results.result import Result, make_line
-from wri.report.intervals import paired_interval
+from wri.paper.result import Result, compare_paired, make_line
 
 NUMBERS = ["age", "trestbps", "chol", "thalach", "oldpeak"]
 CATEGORIES = ["sex", "cp", "fbs", "restecg", "exang"]
@@ -51,11 +45,8 @@ MEAN = "mean of four"
 MEASURES = ("log-loss", "AUROC", "balanced accuracy")
 
 
-class EstimatorLine(NamedTuple):
-    """Line of the tables: an estimator, and the settings it chooses from."""
-
-    estimator: Any
-    settings: Mapping[str, Sequence[float]] | None = None
+Settings = Mapping[str, Sequence[float]] | None
+"""Settings that an estimator of scikit-learn chooses from."""
 
 
 def _around_default(objective: str) -> list[float]:
@@ -65,36 +56,34 @@ def _around_default(objective: str) -> list[float]:
     return [centre * factor for factor in (0.01, 0.1, 1.0, 10.0)]
 
 
-def _networks() -> dict[str, EstimatorLine]:
+def _networks() -> dict[str, tuple[Any, Settings]]:
     """Return wri's estimators, with defaults and tuned."""
     tuned = {
-        "ERM": (ERMClassifier, "weight_decay", [1e-4, 1e-3, 1e-2, 1e-1]),
-        "IRM": (IRMClassifier, "penalty_weight", _around_default("irm")),
-        "VREx": (VRExClassifier, "penalty_weight", _around_default("vrex")),
-        "GroupDRO": (GroupDROClassifier, "eta", [1e-3, 1e-2, 1e-1, 1.0]),
-        "WRI": (WRIClassifier, "penalty_weight", _around_default("wri")),
+        "ERM": (estimators.ERMClassifier, "weight_decay", [1e-4, 1e-3, 1e-2, 1e-1]),
+        "IRM": (estimators.IRMClassifier, "penalty_weight", _around_default("irm")),
+        "VREx": (estimators.VRExClassifier, "penalty_weight", _around_default("vrex")),
+        "GroupDRO": (estimators.GroupDROClassifier, "eta", [1e-3, 1e-2, 1e-1, 1.0]),
+        "WRI": (estimators.WRIClassifier, "penalty_weight", _around_default("wri")),
     }
     ways = {}
     for name, (kind, parameter, values) in tuned.items():
         candidates = [{parameter: value} for value in values]
-        ways[name] = EstimatorLine(kind(**SAME_ROWS))
         tuning = {**SAME_ROWS, "candidates": candidates, "choose": "average"}
-        ways[f"{name}, tuned"] = EstimatorLine(kind(**tuning))
-        ways[f"{name}, network, tuned"] = EstimatorLine(kind(**tuning, hidden=NETWORK))
-    ways["WRI, λ chosen"] = EstimatorLine(WRIClassifier(**SAME_ROWS, penalty_weight="auto"))
-    return ways
+        ways[name] = kind(**SAME_ROWS)
+        ways[f"{name}, tuned"] = kind(**tuning)
+        ways[f"{name}, network, tuned"] = kind(**tuning, hidden=NETWORK)
+    ways["WRI, λ chosen"] = estimators.WRIClassifier(**SAME_ROWS, penalty_weight="auto")
+    return {name: (estimator, None) for name, estimator in ways.items()}
 
 
-def _plain() -> dict[str, EstimatorLine]:
+def _plain() -> dict[str, tuple[Any, Settings]]:
     """Return scikit-learn's own estimators."""
     logistic, boosting = LogisticRegression(max_iter=2000), HistGradientBoostingClassifier()
-    strengths = [0.01, 0.1, 1.0, 10.0]
-    rates = [0.01, 0.03, 0.1, 0.3]
     return {
-        "logistic regression": EstimatorLine(logistic),
-        "logistic regression, tuned": EstimatorLine(logistic, {"C": strengths}),
-        "gradient boosting": EstimatorLine(boosting),
-        "gradient boosting, tuned": EstimatorLine(boosting, {"learning_rate": rates}),
+        "logistic regression": (logistic, None),
+        "logistic regression, tuned": (logistic, {"C": [0.01, 0.1, 1.0, 10.0]}),
+        "gradient boosting": (boosting, None),
+        "gradient boosting, tuned": (boosting, {"learning_rate": [0.01, 0.03, 0.1, 0.3]}),
     }
 
 
@@ -108,18 +97,19 @@ def run(task: ExperimentTask) -> list[Result]:
     if not task.full:
         ways = {name: way for name, way in ways.items() if "tuned" not in name}
     hospitals = table["hospital"].unique().tolist()
-    seeds = range(task.seed, task.seed + (10 if task.full else 2))
+    seeds = task.seeds(10, 2)
     scores: Scores = {}
     done, every = 0, len(seeds) * len(hospitals) * len(ways)
     for seed in seeds:
         for hospital in hospitals:
             known, new = split(table, hospital, seed)
             probabilities = {}
-            for name, way in ways.items():
-                probabilities[name] = predicted(way, known, new, seed)
+            for name, (estimator, settings) in ways.items():
+                probabilities[name] = predicted(estimator, known, new, seed, settings)
                 done += 1
                 task.progress(done, every)
-            probabilities["always the same"] = np.full(len(new.y), prevalence(known))
+            prevalence = pd.Series(known.y).groupby(known.site).mean().mean()  # hospitals equal
+            probabilities["always the same"] = np.full(len(new.y), prevalence)
             for name, probability in probabilities.items():
                 for measure, value in measured(new.y, probability).items():
                     scores.setdefault((measure, name, hospital), []).append(value)
@@ -134,55 +124,40 @@ def run(task: ExperimentTask) -> list[Result]:
     notes = [
         f"Seeds {seeds[0]} to {seeds[-1]}: {DRAWN:.0%} of each training hospital's patients. "
         "tuned: the best of four settings by leaving one training hospital out.",
-        "always the same: the training hospitals' mean prevalence for everybody.",
+        "always the same: the training hospitals' mean prevalence, predicted for every patient.",
         "Intervals are over draws of training patients; test patients and hospitals are the same "
         "in all of them.",
-        *(_against(scores, names, hospitals)),
+        *_against(scores, names, hospitals),
     ]
-    return [Result(experiment=task.name, rows=rows, notes=notes)]
+    return [task.make_result(rows, notes)]
 
 
-class Patients(NamedTuple):
-    x: np.ndarray
-    y: np.ndarray
-    site: np.ndarray
-
-
-def split(table: pd.DataFrame, hospital: str, seed: int) -> tuple[Patients, Patients]:
+def split(table: pd.DataFrame, hospital: str, seed: int) -> tuple[SiteRows, SiteRows]:
     """Return some patients of the other hospitals, and all of this one in their units."""
     away = table["hospital"] == hospital
     drawn = table[~away].groupby("hospital", sort=False).sample(frac=DRAWN, random_state=seed)
+    one_hot = OneHotEncoder(drop="if_binary", handle_unknown="ignore", sparse_output=False)
     prepare = make_column_transformer(
         (make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), NUMBERS),
-        (
-            make_pipeline(
-                SimpleImputer(strategy="most_frequent"),
-                OneHotEncoder(drop="if_binary", handle_unknown="ignore", sparse_output=False),
-            ),
-            CATEGORIES,
-        ),
+        (make_pipeline(SimpleImputer(strategy="most_frequent"), one_hot), CATEGORIES),
     )
     with warnings.catch_warnings():  # a category that only the new hospital has
         warnings.filterwarnings("ignore", "Found unknown categories")
         inputs = prepare.fit_transform(drawn), prepare.transform(table[away])
     known, new = (
-        Patients(x, rows["disease"].to_numpy(), rows["hospital"].to_numpy())
+        SiteRows(x, rows["disease"].to_numpy(), rows["hospital"].to_numpy())
         for x, rows in zip(inputs, (drawn, table[away]), strict=True)
     )
     return known, new
 
 
-def prevalence(patients: Patients) -> float:
-    """Return the share of sick patients, hospitals with equal weight."""
-    sites = np.unique(patients.site)
-    return float(np.mean([np.mean(patients.y[patients.site == site]) for site in sites]))
-
-
-def predicted(way: EstimatorLine, known: Patients, new: Patients, seed: int) -> np.ndarray:
+def predicted(
+    estimator: Any, known: SiteRows, new: SiteRows, seed: int, settings: Settings = None
+) -> np.ndarray:
     """Return the probability of disease of the new hospital's patients."""
-    model = way.estimator.set_params(random_state=seed)
-    if way.settings is not None:
-        model = GridSearchCV(model, way.settings, scoring="neg_log_loss", cv=LeaveOneGroupOut())
+    model = estimator.set_params(random_state=seed)
+    if settings is not None:
+        model = GridSearchCV(model, settings, scoring="neg_log_loss", cv=LeaveOneGroupOut())
     sites = {"groups": known.site} if isinstance(model, EnvironmentEstimator | GridSearchCV) else {}
     model.fit(known.x, known.y, **sites)
     probability: np.ndarray = model.predict_proba(new.x)[:, 1]
@@ -209,9 +184,7 @@ def _against(scores: Scores, names: Sequence[str], hospitals: Sequence[str]) -> 
         rivals = [f"{other}{kind}" for other in ("ERM", "IRM", "VREx", "GroupDRO")]
         tuned = ", tuned" if kind else ""
         rivals += [f"{plain}{tuned}" for plain in ("logistic regression", "gradient boosting")]
-        parts = []
-        for rival in (rival for rival in rivals if rival in names):
-            found = paired_interval([means(ours)], [means(rival)])
-            parts.append(f"{rival} {found.describe(3)}")
-        notes.append(f"{ours}, log-loss minus that of {'; '.join(parts)}. Negative is better.")
+        against = {rival: [means(rival)] for rival in rivals if rival in names}
+        found = compare_paired([means(ours)], against, 3)
+        notes.append(f"{ours}, log-loss minus that of {found}. Negative is better.")
     return notes

@@ -12,6 +12,7 @@ The paper has no numbers here, only the example. Defaults were chosen on hospita
 seeds, from 1000 on (`studies/estimator_defaults.py`).
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,7 +20,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from wri.datasets.environments import Environment, joined
+from wri import estimators
+from wri.datasets.environments import Environment, SiteRows, joined
 from wri.datasets.hospitals import (
     REVERSED,
     TRAINING,
@@ -29,27 +31,20 @@ from wri.datasets.hospitals import (
     drawn_hospitals,
     hospitals,
 )
-from wri.estimators import (
-    ERMClassifier,
-    GroupDROClassifier,
-    IRMClassifier,
-    VRExClassifier,
-    WRIClassifier,
-)
 from wri.paper.experiments import ExperimentTask
-from wri.paper.results.result import Result, ResultCell, make_line
+from wri.paper.result import Result, ResultCell, make_line
 from wri.report import style
 from wri.report.intervals import paired_interval
 
 CHOSEN = "wri, λ chosen"
 """WRI with λ by the least worst regret at hospitals left out."""
 CLASSIFIERS: dict[str, Callable[..., Any]] = {
-    "erm": ERMClassifier,
-    "irm": partial(IRMClassifier, penalty_weight=None),
-    "vrex": partial(VRExClassifier, penalty_weight=None),
-    "groupdro": GroupDROClassifier,
-    "wri": partial(WRIClassifier, penalty_weight=None),
-    CHOSEN: partial(WRIClassifier, penalty_weight="auto"),
+    "erm": estimators.ERMClassifier,
+    "irm": partial(estimators.IRMClassifier, penalty_weight=None),
+    "vrex": partial(estimators.VRExClassifier, penalty_weight=None),
+    "groupdro": estimators.GroupDROClassifier,
+    "wri": partial(estimators.WRIClassifier, penalty_weight=None),
+    CHOSEN: partial(estimators.WRIClassifier, penalty_weight="auto"),
 }
 """What is compared, penalties with the preset's λ except for the last."""
 FIXED = HospitalDraw(TRAINING, REVERSED, UNRELATED)
@@ -67,11 +62,10 @@ Cells = dict[tuple[str, str, str], list[float]]
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    seeds = range(task.seed, task.seed + (10 if task.full else 2))
-    draws = range(task.seed, task.seed + (30 if task.full else 2))
+    seeds, draws = task.seeds(10, 2), task.seeds(30, 2)
     work = [(ACCURACY, FIXED, seed) for seed in seeds]
     work += [(DRAWN, drawn_hospitals(seed), seed) for seed in draws]
-    cells: Cells = {}
+    cells: Cells = defaultdict(list)
     for done, (title, chosen, seed) in enumerate(work, 1):
         x, y, site = joined(hospitals(PATIENTS, seed, chosen.training))
         tested = sites_tested(chosen, seed)
@@ -80,17 +74,15 @@ def run(task: ExperimentTask) -> list[Result]:
             # sites are left out for score_new_site alone, which is not asked here
             model = classifier(random_state=seed, site_spread=False).fit(x, y, groups=site)
             for column, patients in tested.items():
-                score = 100 * model.score(patients.x, patients.y)
-                cells.setdefault((title, name, column), []).append(score)
+                cells[title, name, column].append(100 * model.score(patients.x, patients.y))
             for column, patients_x in strange.items():
                 verdict = model.verdict(patients_x)
-                flagged, outside = verdict != "supported", verdict == "outside"
-                for table, share in ((FLAGGED, flagged), (OUTSIDE, outside)):
-                    cells.setdefault((table, name, column), []).append(100 * share.mean())
+                cells[FLAGGED, name, column].append(100 * np.mean(verdict != "supported"))
+                cells[OUTSIDE, name, column].append(100 * np.mean(verdict == "outside"))
         task.progress(done, len(work))
 
     rows = [
-        ResultCell.of(label_of(name), column, values, table=title)
+        ResultCell.of(label_of(name), column, values, title)
         for (title, name, column), values in cells.items()
     ]
     fixed = best(FIXED)
@@ -104,20 +96,18 @@ def run(task: ExperimentTask) -> list[Result]:
         "default settings, which are the preset's λ for penalties; where λ is chosen, by the least "
         "worst regret at hospitals left out.",
         *(against(name, cells, title) for title in (ACCURACY, DRAWN) for name in rivals),
-        "cause alone: the sign of smoking, the best that the cause allows; in expectation.",
+        "cause alone: expected accuracy of the sign of smoking, the best that the cause allows.",
     ]
-    figures = style.save(draw(cells), task.folder, task.name)
-    return [Result(experiment=task.name, rows=rows, figures=figures, notes=notes)]
+    return [task.make_result(rows, notes, draw(cells))]
 
 
-def sites_tested(chosen: HospitalDraw, seed: int) -> dict[str, Environment]:
+def sites_tested(chosen: HospitalDraw, seed: int) -> dict[str, Environment | SiteRows]:
     """Return patients that no model has seen, by column of the table."""
-    new = zip(NEW, (chosen.reversed_marker, chosen.unrelated_marker), strict=True)
-    known = joined(others(chosen.training, seed))
-    return {
-        **{column: hospital.sample(TESTED, seed) for column, hospital in new},
-        KNOWN: Environment(KNOWN, known.x, known.y),
-    }
+    new = (
+        chosen.reversed_marker.sample(TESTED, seed),
+        chosen.unrelated_marker.sample(TESTED, seed),
+    )
+    return dict(zip((*NEW, KNOWN), (*new, joined(others(chosen.training, seed))), strict=True))
 
 
 def others(training: Sequence[Hospital], seed: int) -> list[Environment]:

@@ -19,13 +19,14 @@ pictures per class and domain, 2 draws and 2 trials.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 
+from wri import sweep
 from wri.cache import given_words
 from wri.datasets import ImageFolder
 from wri.datasets.image_sets import IMAGE_SETS, find_image_set, find_images, load_images
@@ -33,24 +34,10 @@ from wri.errors import MissingDataError
 from wri.features import FeatureLayer, extract
 from wri.features.extraction import as_environments
 from wri.paper.experiments import ExperimentTask
-from wri.paper.experiments.picture_numbers import AVERAGES, DOMAINS, OVER_ALL, PER_DOMAIN
-from wri.paper.results.result import Printed, Result, ResultCell
+from wri.paper.result import Printed, Result, ResultCell, make_line, read_printed
 from wri.progress import Progress, part
 from wri.report.intervals import paired_interval
 from wri.report.style import ALGORITHM_NAMES
-from wri.sweep import (
-    SELECTIONS,
-    Outcome,
-    SelectedCheckpoint,
-    Store,
-    Sweep,
-    SweepData,
-    SweepSpec,
-    choose,
-    gather,
-    open_backend,
-    run_sweep,
-)
 from wri.sweep.data import with_layer
 
 ALGORITHMS = {
@@ -62,9 +49,12 @@ WIDTHS = (64, 32)  # of the feature layer
 RECOMMENDED = "WRI, weights that see the label"
 AVERAGE = "average"
 OF_CLASS = 12  # pictures of a class in a domain, for a quick look
+DOMAINS = {each.name: each.domains for each in IMAGE_SETS.values()}
 
 
 class PictureTableSize(NamedTuple):
+    """Size of a table."""
+
     draws: int
     trials: int
     steps: int
@@ -73,17 +63,8 @@ class PictureTableSize(NamedTuple):
 
 FULL, QUICK = PictureTableSize(10, 5, 500, 500), PictureTableSize(2, 2, 60, 60)
 
-
-@dataclass(frozen=True, kw_only=True)
-class AlgorithmLine:
-    """Line of the tables: an algorithm with a preset."""
-
-    algorithm: str
-    preset: str
-
-    @property
-    def label(self) -> str:
-        return RECOMMENDED if self.preset == "coloured" else ALGORITHM_NAMES[self.algorithm]
+Lines = Mapping[str, tuple[str, str]]
+"""Algorithm and preset of each line."""
 
 
 def run(task: ExperimentTask) -> list[Result]:
@@ -96,25 +77,25 @@ def run(task: ExperimentTask) -> list[Result]:
             f"`wri data {names[0]}` says how to get it"
         )
     wanted = {name for output in task.outputs for name in ALGORITHMS[output]}
-    lines = [
-        AlgorithmLine(algorithm=name, preset=task.options["preset"])
+    lines = {
+        ALGORITHM_NAMES[name]: (name, task.options["preset"])
         for name in ALGORITHMS["tableE4"]
         if name in wanted
-    ]
-    lines.append(AlgorithmLine(algorithm="wri", preset="coloured"))
+    }
+    lines[RECOMMENDED] = ("wri", "coloured")
     scores: dict[str, SetScores] = {}
     notes = []
     for n, (name, root) in enumerate(present.items()):
         data, said = load_set(task, name, root, part(task.progress, 2 * n, 2 * len(present)))
         began = perf_counter()
-        outcomes = sweep(task, data, lines, part(task.progress, 2 * n + 1, 2 * len(present)))
-        scores[name] = score(data, outcomes, lines, trials_of(task))
+        outcomes = train_set(task, data, lines, part(task.progress, 2 * n + 1, 2 * len(present)))
+        scores[name] = score(data, outcomes, lines, task.seeds(FULL.trials, QUICK.trials))
         notes += [*said, f"{name}: training {perf_counter() - began:.0f} s."]
     return [
-        Result(
-            experiment=output,
-            rows=table_rows(output, scores),
-            notes=[*notes, *differences(output, scores), *absent],
+        task.make_result(
+            table_rows(output, scores),
+            [*notes, *differences(output, scores), *absent],
+            output=output,
             repetitions="trials",
         )
         for output in task.outputs
@@ -123,31 +104,27 @@ def run(task: ExperimentTask) -> list[Result]:
 
 def find_sets(task: ExperimentTask) -> tuple[dict[str, Path], list[str]]:
     """Return the sets that are here with their folders, and the remedies for the others."""
-    asked = task.options["datasets"]
-    names = [find_image_set(each.strip()).name for each in asked.split(",")] if asked else None
+    asked, data = task.options["datasets"], task.options["data"]
+    names = [find_image_set(each.strip()).name for each in asked.split(",")] if asked else DOMAINS
     present, absent = {}, []
     for published in IMAGE_SETS.values():
-        if names is not None and published.name not in names:
+        if published.name not in names:
             continue
-        folder = folder_of(task, published.name)
+        if data is None:
+            source = find_images(published.name)
+            folder = source and source.path
+        else:
+            below = (Path(data) / each for each in published.folders)
+            folder = next(filter(Path.is_dir, below), None)
         if folder is not None:
             present[published.name] = folder
         else:
             absent.append(f"{published.name} is not here: {published.remedy}")
-    if not present and names is None and task.options["data"] is not None:
-        root = Path(task.options["data"]).resolve()
+    if not present and not asked and data is not None:
+        root = Path(data).resolve()
         if root.is_dir() and any(path.is_dir() for path in root.iterdir()):
             return {name_of(root): root}, []
     return present, absent
-
-
-def folder_of(task: ExperimentTask, name: str) -> Path | None:
-    """Return the folder of a set: below --data if given, else below WRI_DATA."""
-    if task.options["data"] is None:
-        found = find_images(name)
-        return found and found.path
-    folders = [Path(task.options["data"]) / each for each in find_image_set(name).folders]
-    return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def name_of(root: Path) -> str:
@@ -161,7 +138,7 @@ def name_of(root: Path) -> str:
 
 def load_set(
     task: ExperimentTask, name: str, root: Path, progress: Progress
-) -> tuple[SweepData, list[str]]:
+) -> tuple[sweep.SweepData, list[str]]:
     """Return a set behind its feature layer, and notes on the backbone's features."""
     start = perf_counter()
     folder = ImageFolder(root)
@@ -176,29 +153,21 @@ def load_set(
         f"{found.x.shape[1]} features in {seconds:.0f} s (less if they were kept)."
     )
     broken = [f"{path} was left out: {reason}." for path, reason in found.broken.items()]
-    data = gather(name, as_environments(folder, found), classes=len(folder.classes))
-    layer = FeatureLayer(WIDTHS, size_of(task).layer_steps)
+    data = sweep.gather(name, as_environments(folder, found), classes=len(folder.classes))
+    layer = FeatureLayer(WIDTHS, (FULL if task.full else QUICK).layer_steps)
     return with_layer(data, layer), [said, *broken]
 
 
-def size_of(task: ExperimentTask) -> PictureTableSize:
-    return FULL if task.full else QUICK
-
-
-def trials_of(task: ExperimentTask) -> range:
-    return range(task.seed, task.seed + size_of(task).trials)
-
-
-def sweep(
-    task: ExperimentTask, data: SweepData, lines: Sequence[AlgorithmLine], progress: Progress
-) -> list[Outcome]:
+def train_set(
+    task: ExperimentTask, data: sweep.SweepData, lines: Lines, progress: Progress
+) -> list[sweep.Outcome]:
     """Train all runs on a set."""
-    size, outcomes = size_of(task), []
-    presets = dict.fromkeys(line.preset for line in lines)
-    with open_backend(task.options["backend"]) as backend:
+    size, outcomes = FULL if task.full else QUICK, []
+    presets = dict.fromkeys(preset for _, preset in lines.values())
+    with sweep.open_backend(task.options["backend"]) as backend:
         for n, preset in enumerate(presets):
-            label = {line.algorithm: line.label for line in lines if line.preset == preset}
-            spec = SweepSpec(
+            label = {name: line for line, (name, own) in lines.items() if own == preset}
+            spec = sweep.SweepSpec(
                 tuple(label),
                 draws=size.draws,
                 trials=size.trials,
@@ -209,8 +178,10 @@ def sweep(
                 measures=("accuracy",),
             )
             name = f"pictures-{data.name}-{preset}-{'full' if task.full else 'quick'}.db"
-            with Store(task.folder / name, write=True) as store:
-                run_sweep(Sweep(spec, data), store, part(progress, n, len(presets)), backend)
+            with sweep.Store(task.folder / name, write=True) as store:
+                sweep.run_sweep(
+                    sweep.Sweep(spec, data), store, part(progress, n, len(presets)), backend
+                )
                 outcomes += [
                     replace(each, algorithm=label[each.algorithm])
                     for each in store.outcomes()
@@ -219,88 +190,72 @@ def sweep(
     return outcomes
 
 
-Scores = Mapping[tuple[str, str], np.ndarray]
-"""Selection and line to accuracies in %, `[trial, domain]`."""
-
-
 class SetScores(NamedTuple):
     """Accuracies on a set, with the paper's numbers if it prints them."""
 
     domains: tuple[str, ...]
-    values: Scores
-    per_domain: Mapping[str, Sequence[Printed]]
-    averages: Mapping[str, Printed]
+    values: Mapping[tuple[str, str], np.ndarray]  # by selection and line, %, [trial, domain]
+    printed: Mapping[str, Mapping[str, Printed]]  # by line and column
 
 
 def score(
-    data: SweepData,
-    outcomes: Sequence[Outcome],
-    lines: Sequence[AlgorithmLine],
-    trials: Sequence[int],
+    data: sweep.SweepData, outcomes: Sequence[sweep.Outcome], lines: Lines, trials: Sequence[int]
 ) -> SetScores:
     found = {}
     for selection in SHOWN:
         for line in lines:
             values = np.full((len(trials), len(data.names)), np.nan)
-            for k, trial in enumerate(trials):
-                for e in range(len(data.names)):
-                    choice = choose(
-                        selection,
-                        outcomes,
-                        data.info,
-                        algorithm=line.label,
-                        held_out=e,
-                        trial_seed=trial,
-                    )
-                    if isinstance(choice, SelectedCheckpoint):
-                        values[k, e] = 100 * choice.score
-            found[selection, line.label] = values
-    if DOMAINS.get(data.name) != data.names:
-        return SetScores(data.names, found, {}, {})
-    return SetScores(data.names, found, PER_DOMAIN[data.name], AVERAGES[data.name])
+            for k, e in np.ndindex(values.shape):
+                choice = sweep.choose(
+                    selection,
+                    outcomes,
+                    data.info,
+                    algorithm=line,
+                    held_out=e,
+                    trial_seed=trials[k],
+                )
+                if isinstance(choice, sweep.SelectedCheckpoint):
+                    values[k, e] = 100 * choice.score
+            found[selection, line] = values
+    printed = read_printed(data.name) if DOMAINS.get(data.name) == data.names else {}
+    return SetScores(data.names, found, printed)
 
 
 def table_rows(output: str, scores: Mapping[str, SetScores]) -> list[ResultCell]:
     """Return averages of the sets, and below them the domains of each set."""
-    keys = {ALGORITHM_NAMES[name]: name for name in ALGORITHMS[output]} | {RECOMMENDED: ""}
+    lines = (*(ALGORITHM_NAMES[name] for name in ALGORITHMS[output]), RECOMMENDED)
     rows = []
     for selection in SHOWN:
-        table = f"Averages, {selection}: {SELECTIONS[selection].description}"
-        for label, key in keys.items():
-            means = {name: each.values[selection, label].mean(1) for name, each in scores.items()}
-            for name, values in means.items():
-                rows.append(cell(label, name, values, scores[name].averages.get(key), table))
-            if scores.keys() == AVERAGES.keys():
-                over_all = np.mean([*means.values()], axis=0)
-                rows.append(ResultCell.of(label, AVERAGE, over_all, OVER_ALL.get(key), table=table))
+        table = f"Averages, {selection}: {sweep.SELECTIONS[selection].description}"
+        for line in lines:
+            means = {name: each.values[selection, line].mean(1) for name, each in scores.items()}
+            if scores.keys() == DOMAINS.keys():
+                means[AVERAGE] = np.mean([*means.values()], axis=0)
+            printed = {
+                name: each.printed[line][AVERAGE]
+                for name, each in scores.items()
+                if line in each.printed
+            }
+            rows += make_line(line, means, table, printed | read_printed("table4").get(line, {}))
     for name, found in scores.items():
         for selection in SHOWN:
-            table = f"{name}, {selection}: {SELECTIONS[selection].description}"
-            for label, key in keys.items():
-                printed = found.per_domain.get(key, (None,) * len(found.domains))
-                values = found.values[selection, label]
-                for e, domain in enumerate(found.domains):
-                    rows.append(cell(label, domain, values[:, e], printed[e], table))
-                rows.append(cell(label, AVERAGE, values.mean(1), found.averages.get(key), table))
+            table = f"{name}, {selection}: {sweep.SELECTIONS[selection].description}"
+            for line in lines:
+                values = found.values[selection, line]
+                shown = dict(zip(found.domains, values.T, strict=True)) | {AVERAGE: values.mean(1)}
+                rows += make_line(line, shown, table, found.printed.get(line))
     return rows
-
-
-def cell(
-    label: str, column: str, values: np.ndarray, printed: Printed | None, table: str
-) -> ResultCell:
-    mean, spread = printed or (None, None)
-    return ResultCell.of(label, column, values, mean, spread, table)
 
 
 def differences(output: str, scores: Mapping[str, SetScores]) -> list[str]:
     """Return each line minus ERM on the average over the domains, paired over trials."""
     labels = [ALGORITHM_NAMES[name] for name in ALGORITHMS[output] if name != "erm"]
     said = []
-    for name, found in ((name, each.values) for name, each in scores.items()):
+    for name, found in scores.items():
         for selection in SHOWN:
-            base = found[selection, "ERM"].mean(1)
+            base = found.values[selection, "ERM"].mean(1)
             parts = [
-                f"{label} {paired_interval([found[selection, label].mean(1)], [base])}"
+                f"{label} {paired_interval([found.values[selection, label].mean(1)], [base])}"
                 for label in (*labels, RECOMMENDED)
             ]
             said.append(

@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
@@ -29,14 +28,11 @@ from wri.diagnosis import bernstein_bound, effective_sample_size
 from wri.objectives.functional import pair_weights
 from wri.objectives.weighted_risks import Weighting
 from wri.paper.experiments import ExperimentTask
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.result import Result, ResultCell, Values
 from wri.report import style
 
-WEIGHTINGS: dict[Weighting, str] = {
-    "density": style.BLUE,
-    "overlap": style.GREEN,
-    "ratio": style.ORANGE,
-}
+WEIGHTINGS: dict[Weighting, str]
+WEIGHTINGS = {"density": style.BLUE, "overlap": style.GREEN, "ratio": style.ORANGE}
 ROWS = 1000  # of each environment in a sample
 FAILS = 0.025  # probability with which the bound of one side may fail
 CUT = 0.999  # percentile of the ratio weights at which they are truncated
@@ -62,25 +58,25 @@ def run(task: ExperimentTask) -> list[Result]:
     random = np.random.default_rng(task.seed)
     rows: list[ResultCell] = []
     sampled: dict[tuple[Weighting, float], float] = {}
-    for done, distance in enumerate(SHOWN):
+    for done, distance in enumerate(SHOWN, 1):
         for weighting, (spread, effective) in simulate(distance, repeats, random).items():
             sampled[weighting, distance] = spread
-            found, column = exact(weighting, distance), f"δ = {distance:g}"
-            rows += [
-                ResultCell.of(weighting, column, [found.spread], table=SPREAD),
-                ResultCell.of(f"{weighting}, sampled", column, [spread], table=SPREAD),
-                ResultCell.of(weighting, column, [found.bound], table=BOUND),
-                ResultCell.of(weighting, column, [100 * found.effective], table=EFFECTIVE),
-                ResultCell.of(f"{weighting}, sampled", column, 100 * effective, table=EFFECTIVE),
+            found, by_samples = exact(weighting, distance), f"{weighting}, sampled"
+            cells: list[tuple[str, Values, str]] = [
+                (weighting, found.spread, SPREAD),
+                (by_samples, spread, SPREAD),
+                (weighting, found.bound, BOUND),
+                (weighting, 100 * found.effective, EFFECTIVE),
+                (by_samples, 100 * effective, EFFECTIVE),
             ]
             if weighting == "ratio":
-                rows.append(
-                    ResultCell.of("ratio, cut away (%)", column, [100 * found.cut], table=BOUND)
-                )
-        task.progress(done + 1, len(SHOWN))
-    figures = style.save(draw(np.linspace(0, 3, steps), sampled), task.folder, task.name)
-    at = {weighting: exact(weighting, 2.0) for weighting in WEIGHTINGS}
-    spreads = ", ".join(f"{weighting} {each.spread:.2f}" for weighting, each in at.items())
+                cells.append(("ratio, cut away (%)", 100 * found.cut, BOUND))
+            column = f"δ = {distance:g}"
+            rows += [ResultCell.of(line, column, values, table) for line, values, table in cells]
+        task.progress(done, len(SHOWN))
+    spreads = ", ".join(
+        f"{weighting} {exact(weighting, 2.0).spread:.2f}" for weighting in WEIGHTINGS
+    )
     notes = [
         "The paper prints no numbers for this.",
         f"Spread of the gap at δ = 2, relative to the weighted risk: {spreads}.",
@@ -89,9 +85,8 @@ def run(task: ExperimentTask) -> list[Result]:
         f"In 20 dimensions density weights keep {100 * density_share(20, 0.0):.0f} % of a sample "
         "even at δ = 0; overlap weights keep all.",
     ]
-    return [
-        Result(experiment=task.name, rows=rows, figures=figures, notes=notes, repetitions="samples")
-    ]
+    drawn = draw(np.linspace(0, 3, steps), sampled)
+    return [task.make_result(rows, notes, drawn, repetitions="samples")]
 
 
 def weights_at(x: np.ndarray, distance: float) -> dict[Weighting, tuple[np.ndarray, np.ndarray]]:
@@ -106,29 +101,21 @@ def weights_at(x: np.ndarray, distance: float) -> dict[Weighting, tuple[np.ndarr
 def exact(weighting: Weighting, distance: float) -> WeightingIntegrals:
     step = GRID[1] - GRID[0]
     wrong = norm.cdf(-np.abs(GRID))  # P(l = 1 | x); l² = l
-    spread = bound = cut = 0.0
+    spread = bound = cut = risk = 0.0
     effective = 1.0
-    risk = 0.0
     for weight, centre in zip(weights_at(GRID, distance)[weighting], (0.0, distance), strict=True):
         mass = step * norm.pdf(GRID, centre)
         risk = float(mass @ (weight * wrong))
         spread += (float(mass @ (weight**2 * wrong)) - risk**2) / ROWS
         effective = min(effective, float((mass @ weight) ** 2 / (mass @ weight**2)))
-        clipped = truncated(weighting, weight, mass)
-        kept = float(mass @ (clipped * wrong))
-        variance = float(mass @ (clipped**2 * wrong)) - kept**2
-        bound += bernstein_bound(float(clipped.max()), variance, ROWS, FAILS)
+        if weighting == "ratio":  # the others are bounded already
+            order = weight.argsort()
+            weight = np.minimum(weight, weight[order][mass[order].cumsum() >= CUT][0])
+        kept = float(mass @ (weight * wrong))
+        variance = float(mass @ (weight**2 * wrong)) - kept**2
+        bound += bernstein_bound(float(weight.max()), variance, ROWS, FAILS)
         cut = max(cut, 1 - kept / risk)
     return WeightingIntegrals(spread**0.5 / risk, bound / risk, cut, effective)
-
-
-def truncated(weighting: Weighting, weight: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """Return ratio weights cut at a percentile; the others are bounded already."""
-    if weighting != "ratio":
-        return weight
-    order = weight.argsort()
-    beyond = mass[order].cumsum() >= CUT
-    return np.minimum(weight, weight[order][beyond][0])
 
 
 def simulate(
@@ -167,22 +154,18 @@ def draw(distances: np.ndarray, sampled: dict[tuple[Weighting, float], float]) -
             left.plot(SHOWN, spreads, "o", ms=4, color=colour)
             shares = [100 * each.effective for each in curve]
             middle.plot(distances, shares, color=colour, label=weighting)
-            draw_dimensions(right, weighting, colour)
+            alike = [100 * exact(weighting, 1.0).effective] * len(DIMENSIONS)
+            if weighting == "density":
+                alike = [100 * density_share(dimensions, 1.0) for dimensions in DIMENSIONS]
+            right.plot(DIMENSIONS, alike, color=colour)
         left.plot([], [], color="black", ls="--", lw=1, label="bound (95 %)")
         left.plot([], [], "o", ms=4, color="black", label="samples")
         left.set(yscale="log", xlabel="distance δ", ylabel="relative to the weighted risk")
         left.set_title(f"Spread of the gap, n = {ROWS}")
-        left.legend(fontsize=7)
         middle.set(xlabel="distance δ", ylabel="% of n", ylim=(0, 102))
         middle.set_title("Effective sample size")
         right.set(xlabel="dimensions, all but one alike", ylim=(0, 102))
         right.set_title("Effective sample size at δ = 1")
-        middle.legend(fontsize=7)
+        for ax in (left, middle):
+            ax.legend(fontsize=7)
     return drawn
-
-
-def draw_dimensions(ax: Axes, weighting: Weighting, colour: str) -> None:
-    shares = [100 * exact(weighting, 1.0).effective] * len(DIMENSIONS)
-    if weighting == "density":
-        shares = [100 * density_share(dimensions, 1.0) for dimensions in DIMENSIONS]
-    ax.plot(DIMENSIONS, shares, color=colour)

@@ -26,21 +26,14 @@ import numpy as np
 
 from wri.datasets import load_mnist
 from wri.paper.experiments import ExperimentTask
-from wri.paper.results.result import Result, ResultCell, make_line
+from wri.paper.result import Result, make_line, read_printed
 from wri.paper.simulations import ColouredDigits, coloured_mnist, digit_shares
 from wri.paper.simulations.coloured_mnist import COLOUR_FLIPS, COLOURED_MNIST
 
 DATASETS = {"hcmnist": "HCMNIST", "hcmnist-cs": "HCMNIST-CS"}
 PREDICTORS = ("digit", "colour", "mixed")
-PENALTIES = ("WRI", "VREx")
 TRAINING = 2  # environments; the third is the test
 UNIT = 1e-3
-PRINTED = {
-    ("WRI", "hcmnist"): {"digit": 0.0, "colour": 4.7},
-    ("WRI", "hcmnist-cs"): {"digit": 0.0, "colour": 0.8},
-    ("VREx", "hcmnist"): {"digit": 0.0, "colour": 5.4},
-    ("VREx", "hcmnist-cs"): {"digit": 1.1, "colour": 0.4},
-}
 CLOSE = 2.0  # standard deviations over draws
 
 Cells = Mapping[tuple[str, str], np.ndarray]
@@ -55,14 +48,12 @@ class GroupShares(NamedTuple):
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    draws = 20 if task.full else 5
     expected = cells({name: expectation(name) for name in DATASETS})
-    ours = cells(draw(range(task.seed, task.seed + draws), task))
-    rows: list[ResultCell] = []
+    ours = cells(draw(task.seeds(20, 5), task))
+    rows = []
     for (penalty, name), values in ours.items():
-        label = f"{penalty}, {DATASETS[name]}"
-        printed = {predictor: (cell, None) for predictor, cell in PRINTED[penalty, name].items()}
-        rows += make_line(label, dict(zip(PREDICTORS, values.T, strict=True)), paper=printed)
+        label, printed = f"{penalty}, {DATASETS[name]}", read_printed(f"table1 {name}")[penalty]
+        rows += make_line(label, dict(zip(PREDICTORS, values.T, strict=True)), "", printed)
         derived = dict(zip(PREDICTORS, expected[penalty, name], strict=True))
         rows += make_line(f"{label}, derived", derived)
     notes = [
@@ -72,9 +63,7 @@ def run(task: ExperimentTask) -> list[Result]:
         against_paper(ours, expected),
         misprint(ours, expected),
     ]
-    return [
-        Result(experiment=task.name, rows=rows, notes=notes, repetitions="draws of the data set")
-    ]
+    return [task.make_result(rows, notes, repetitions="draws of the data set")]
 
 
 def draw(seeds: range, task: ExperimentTask) -> dict[str, GroupShares]:
@@ -103,16 +92,21 @@ def measure(environments: Sequence[ColouredDigits], trust: np.ndarray) -> GroupS
         shares.append(counts / len(environment))
         wrong.append(np.stack(sums) / np.maximum(counts, 1))
     by_digit, by_colour = np.stack(wrong, axis=1)  # [E, 10] each
-    errors = np.stack([by_digit, by_colour, np.where(trust, by_digit, by_colour)])
-    return GroupShares(np.stack(shares), errors)
+    return with_mixed(np.stack(shares), by_digit, by_colour, trust)
 
 
 def expectation(name: str) -> GroupShares:
     """Return shares and errors in expectation."""
     by_digit = np.tile(COLOURED_MNIST[name].label_noise, (TRAINING, 1))
     by_colour = np.tile(flips()[:, None], 10)
-    errors = np.stack([by_digit, by_colour, np.where(trusts_digit(name), by_digit, by_colour)])
-    return GroupShares(digit_shares(name)[:TRAINING], errors)
+    return with_mixed(digit_shares(name)[:TRAINING], by_digit, by_colour, trusts_digit(name))
+
+
+def with_mixed(
+    shares: np.ndarray, by_digit: np.ndarray, by_colour: np.ndarray, trust: np.ndarray
+) -> GroupShares:  # errors [E, 10] each, trust [10]
+    mixed = np.where(trust, by_digit, by_colour)
+    return GroupShares(shares, np.stack([by_digit, by_colour, mixed]))
 
 
 def trusts_digit(name: str) -> np.ndarray:  # [10]
@@ -127,10 +121,9 @@ def flips() -> np.ndarray:  # [E]
 
 
 def cells(ideals: Mapping[str, GroupShares]) -> Cells:
-    penalties = {"WRI": wri_penalties, "VREx": vrex_penalties}
     return {
-        (penalty, name): penalties[penalty](ideal) / UNIT
-        for penalty in PENALTIES
+        (label, name): penalties(ideal) / UNIT
+        for label, penalties in (("WRI", wri_penalties), ("VREx", vrex_penalties))
         for name, ideal in ideals.items()
     }
 
@@ -143,33 +136,32 @@ def wri_penalties(ideal: GroupShares) -> np.ndarray:  # [..., predictor]
     """Return (g / l̄)²."""
     both = ideal.shares.prod(-2)[..., None, :]  # p_1(d)·p_2(d)
     gap = (both * (ideal.errors[..., 0, :] - ideal.errors[..., 1, :])).sum(-1)
-    penalties: np.ndarray = np.square(gap / risks(ideal).mean(-1))
-    return penalties
+    return np.asarray(np.square(gap / risks(ideal).mean(-1)))
 
 
 def vrex_penalties(ideal: GroupShares) -> np.ndarray:  # [..., predictor]
     """Return the sum of squared deviations of the two risks from their mean."""
     each = risks(ideal)
-    penalties: np.ndarray = np.square(each - each.mean(-1, keepdims=True)).sum(-1)
-    return penalties
+    return np.asarray(np.square(each - each.mean(-1, keepdims=True)).sum(-1))
 
 
 def agreement(ours: Cells, expected: Cells) -> str:
     """Return which cells are within two standard deviations over draws of the derivation."""
-    far = []
-    for (penalty, name), values in ours.items():
-        away = np.abs(values.mean(0) - expected[penalty, name]) / values.std(0, ddof=1)
-        far += [
-            f"{penalty} of {predictor} on {DATASETS[name]} ({z:.1f})"
-            for predictor, z in zip(PREDICTORS, away, strict=True)
-            if z > CLOSE
-        ]
-    total = len(ours) * len(PREDICTORS)
-    text = (
-        f"{total - len(far)} of {total} cells lie within {CLOSE:g} standard deviations (over "
-        "draws) of the derivation"
+    away = {
+        f"{penalty} of {predictor} on {DATASETS[name]}": z
+        for (penalty, name), values in ours.items()
+        for predictor, z in zip(
+            PREDICTORS,
+            np.abs(values.mean(0) - expected[penalty, name]) / values.std(0, ddof=1),
+            strict=True,
+        )
+    }
+    far = ", ".join(f"{cell} ({z:.1f})" for cell, z in away.items() if z > CLOSE)
+    near = sum(z <= CLOSE for z in away.values())
+    return (
+        f"{near} of {len(away)} cells lie within {CLOSE:g} standard deviations (over draws) of the "
+        f"derivation{f'; the exceptions are {far}' if far else ''}."
     )
-    return text + (f"; not so {', '.join(far)}." if far else ".")
 
 
 def choices(ours: Cells) -> str:
@@ -186,27 +178,27 @@ def choices(ours: Cells) -> str:
 
 def against_paper(ours: Cells, expected: Cells) -> str:
     """Return how far the printed numbers are from the derivation, if the paper made one draw."""
-    distances = [
-        f"{penalty} of {predictor} on {DATASETS[name]} "
-        f"{(cell - expected[penalty, name][n]) / ours[penalty, name][:, n].std(ddof=1):+.1f}"
-        for (penalty, name), printed in PRINTED.items()
-        for n, predictor in enumerate(PREDICTORS)
-        if (cell := printed.get(predictor))
-    ]
+    distances = []
+    for (penalty, name), values in ours.items():
+        printed = read_printed(f"table1 {name}")[penalty].values()
+        for n, (mean, _) in enumerate(printed):
+            if mean:
+                away = (mean - expected[penalty, name][n]) / values[:, n].std(ddof=1)
+                cell = f"{penalty} of {PREDICTORS[n]} on {DATASETS[name]}"
+                distances.append(f"{cell} {away:+.1f}")
     return f"Printed minus derived, in standard deviations of one draw: {', '.join(distances)}."
 
 
 def misprint(ours: Cells, expected: Cells) -> str:
     """Return the two cells that do not follow from the definitions."""
-    cell = ("VREx", "hcmnist-cs")
-    values, (digit, colour, _) = ours[cell], expected[cell]
-    printed = [PRINTED[cell][predictor] for predictor in ("digit", "colour")]
+    values, (digit, colour, _) = ours["VREx", "hcmnist-cs"], expected["VREx", "hcmnist-cs"]
+    printed = [mean or 0.0 for mean, _ in read_printed("table1 hcmnist-cs")["VREx"].values()]
     tenths = np.round(values[:, :2] / 10, 1)  # the unit that would come near: 1e-2
     both = int(np.isclose(tenths, printed).all(-1).sum())
-    elsewhere = PRINTED["VREx", "hcmnist"]["colour"]
+    elsewhere = read_printed("table1 hcmnist")["VREx"]["colour"][0]
     return (
-        f"VREx on HCMNIST-CS is printed as {printed[0]} (digit) and {printed[1]} (colour); from "
-        f"the definitions follow {digit:.1f} and {colour:.1f}. The colour's risks are its flips, "
+        f"VREx on HCMNIST-CS is printed as {printed[0]} (digit) and {printed[1]} (colour); the "
+        f"definitions give {digit:.1f} and {colour:.1f}. The colour's risks are its flips, "
         f"whatever the digits, so its VREx must be that of HCMNIST, printed as {elsewhere}. Read "
         f"in units of 1e-2 the two come near, and {both} of {len(values)} draws round to both. "
         "The paper's conclusion, that VREx prefers the colour there, holds either way."

@@ -28,7 +28,7 @@ mixtures. `--seed N` is the number of the first. Full: 10 draws of 500 steps, qu
 with DomainBed's split.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, cast
@@ -36,42 +36,31 @@ from typing import NamedTuple, cast
 import numpy as np
 import torch
 
+from wri.densities import Mixture
 from wri.errors import InputError
 from wri.objectives import make_objective
 from wri.objectives.hyperparameters import complete
 from wri.objectives.wri import WRI
-from wri.ood import auroc, combine, detection_rates
+from wri.ood import Densities, auroc, combine, common_scaling, detection_rates
 from wri.ood.evidence import Combination
-from wri.paper.experiments import ExperimentTask
-from wri.paper.experiments.coloured import (
-    ALGORITHMS,
-    PRESETS,
-    TEST,
-    TRAINING,
-    choose_extractor,
-    digits,
-    load_features,
-)
-from wri.paper.experiments.mixtures import OfRows, as_it_is, fit_best, ladder, mixed, split_training
+from wri.paper.experiments import ExperimentTask, coloured
+from wri.paper.experiments.coloured import ALGORITHMS, PRESETS, TEST, TRAINING
 from wri.paper.features import Extractor, fitted_features
-from wri.paper.results.result import Result, ResultCell, make_line
+from wri.paper.result import Result, ResultCell, compare_paired, make_line, read_printed
 from wri.paper.simulations import mirror
 from wri.progress import Progress, part
-from wri.report.intervals import paired_interval
 from wri.sweep import SweepData, SweepSpec
 from wri.training import Record, Run, train
 
 FALSE_RATES = (0.2, 0.4, 0.6, 0.8)
 COLUMNS = (*(f"tpr@fpr={rate:.0%}" for rate in FALSE_RATES), "AUROC")
-PRINTED = {
-    "ERM": ((25.4, 3.6), (45.6, 2.8), (64.7, 1.7), (82.2, 1.2), (0.539, 0.018)),
-    "IRM": ((29.8, 3.2), (46.8, 2.8), (66.4, 1.9), (84.8, 0.9), (0.565, 0.017)),
-    "VREx": ((25.3, 2.5), (43.5, 2.3), (61.6, 1.5), (80.8, 1.1), (0.525, 0.014)),
-    "WRI": ((36.7, 6.7), (54.1, 5.8), (68.1, 4.5), (85.0, 1.5), (0.595, 0.039)),
-}
 AS_PRINTED = "density for WRI, confidence for the others"
 ON_PHI = "density on each algorithm's own Φ(x)"
 CONFIDENCE_OF_WRI = "WRI's confidence"
+FULL, QUICK = (10, 500), (2, 250)  # draws of everything, steps
+COMPONENTS = {"x": (3, 10, 30, 60), "phi": (1, 3, 10, 30)}  # a quick run leaves out the largest
+MOST_ROWS = 10_000  # per environment, for a mixture
+TOLERANCE = 1e-2  # of a log-likelihood of tens
 
 WHOSE_MERIT = (
     "No mixture comes from the WRI penalty. The one on x is fitted on the features alone and could "
@@ -80,26 +69,11 @@ WHOSE_MERIT = (
     "predictor's own representation keeps."
 )
 
+OfRows = Callable[[np.ndarray], np.ndarray]  # [n, D] -> [n], a score, or [n, F], a view
 Values = dict[str, list[float]]
 """Line of a table to its values in one draw, by column."""
-
 Lines = dict[str, np.ndarray]
 """Line of a table to its values, `[draw, column]`."""
-
-
-class Table3Size(NamedTuple):
-    draws: int  # of everything
-    steps: int
-
-
-FULL, QUICK = Table3Size(10, 500), Table3Size(2, 250)
-
-
-class NoveltyFeatures(NamedTuple):
-    """Features of common and strange rows."""
-
-    common: np.ndarray  # [n, D]
-    strange: np.ndarray  # [m, D]
 
 
 class TrainedRun(NamedTuple):
@@ -125,15 +99,11 @@ class TrainedRun(NamedTuple):
         return combine(logs[0].numpy().T, by)
 
 
-Trained = dict[str, TrainedRun]
-"""By algorithm."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DrawResult:
     """Results of one draw of everything."""
 
-    shown: NoveltyFeatures
+    sizes: tuple[int, int]  # numbers of common and of strange rows
     accuracy: Values  # of each algorithm in the environments, %
     tables: dict[str, Values] = field(default_factory=dict)  # by title
     components: dict[str, int] = field(default_factory=dict)  # by what mixtures are fitted on
@@ -141,30 +111,27 @@ class DrawResult:
 
 
 def run(task: ExperimentTask) -> list[Result]:
-    size = FULL if task.full else QUICK
-    extractor = choose_extractor(task, "ae")
-    draws = range(task.seed, task.seed + size.draws)
+    count, steps = FULL if task.full else QUICK
+    extractor = coloured.choose_extractor(task, "ae")
     found = {
-        draw: measure(task, extractor, draw, part(task.progress, n, size.draws))
-        for n, draw in enumerate(draws)
+        task.seed + n: measure(task, extractor, task.seed + n, part(task.progress, n, count))
+        for n in range(count)
     }
-    kept = survivors(found)
-    tables = gather_tables([*kept.values()])
-    return [
-        Result(
-            experiment=task.name,
-            rows=[row for title, lines in tables.items() for row in table_rows(title, lines)],
-            notes=[
-                describe(task, extractor, found),
-                accuracies([*kept.values()]),
-                *left_out(found),
-                *never_in_force(PRESETS[task.options["preset"]], size.steps),
-                *components([*kept.values()]),
-                *(against(title, lines) for title, lines in tables.items()),
-            ],
-            repetitions="draws",
-        )
+    kept = [*survivors(found).values()]
+    tables = {
+        title: {line: np.array([each.tables[title][line] for each in kept]) for line in lines}
+        for title, lines in kept[0].tables.items()
+    }
+    notes = [
+        describe(task, extractor, found),
+        accuracies(kept),
+        *left_out(found),
+        *never_in_force(PRESETS[task.options["preset"]], steps),
+        *components(kept),
+        *(against(title, lines) for title, lines in tables.items()),
     ]
+    rows = [row for title, lines in tables.items() for row in table_rows(title, lines)]
+    return [task.make_result(rows, notes, repetitions="draws")]
 
 
 def measure(
@@ -172,56 +139,72 @@ def measure(
 ) -> DrawResult:
     """Measure one draw: features, the four predictors, and their detection of strange rows."""
     preset, by, negatives = (task.options[k] for k in ("preset", "combine", "negatives"))
-    size = FULL if task.full else QUICK
     stage = partial(part, progress, parts=4 if preset == "coloured" else 2)
-    data = load_features("cmnist", task.full, extractor, stage(0), draw)
-    shown = load_shown(data, task.full, extractor, negatives, draw)
-    trained = train_all(data, PRESETS[preset], draw, size.steps, stage(1))
-    diverged = [ALGORITHMS[k] for k, one in trained.items() if one.record.diverged_at is not None]
-    accuracy = {ALGORITHMS[name]: last_accuracies(one) for name, one in trained.items()}
-    if diverged:
-        return DrawResult(shown=shown, accuracy=accuracy, diverged=diverged)
-    lines = {ALGORITHMS[k]: measured(one.confidence, shown) for k, one in trained.items()}
+    data = coloured.load_features("cmnist", task.full, extractor, stage(0), draw)
+    common, strange = load_shown(data, task.full, extractor, negatives, draw)
+
+    def measured(score: OfRows) -> list[float]:
+        """Return rates in % and the area."""
+        scores = score(common), score(strange)
+        return [*(100 * detection_rates(*scores, FALSE_RATES)), auroc(*scores)]
+
+    trained = train_all(data, PRESETS[preset], draw, (FULL if task.full else QUICK)[1], stage(1))
+    splits = [*(f"env{e}_out" for e in TRAINING), f"env{TEST}_in"]
+    accuracy = {
+        label: [100 * one.record.measures["accuracy"][split][-1] for split in splits]
+        for label, one in trained.items()
+    }
+    found = DrawResult(
+        sizes=(len(common), len(strange)),
+        accuracy=accuracy,
+        diverged=[label for label, one in trained.items() if one.record.diverged_at is not None],
+    )
+    if found.diverged:
+        return found
+    lines = {label: measured(one.confidence) for label, one in trained.items()}
     lines[CONFIDENCE_OF_WRI] = lines["WRI"]
-    tables = {AS_PRINTED: lines}
-    numbers: dict[str, int] = {}
-    if preset == "coloured":
-        rows = split_training(data, draw)
-        density = fit_best(rows, as_it_is, ladder("x", task.full), stage(2))
-        numbers["x"] = density.form.components
-        lines["WRI"] = measured(partial(mixed, density, as_it_is, by), shown)
-        tables[ON_PHI] = {}
-        for n, (name, one) in enumerate(trained.items()):
-            steps = part(stage(3), n, len(trained))
-            density = fit_best(rows, one.represent, ladder("phi", task.full), steps)
-            numbers[f"Φ(x) of {ALGORITHMS[name]}"] = density.form.components
-            score = partial(mixed, density, one.represent, by)
-            tables[ON_PHI][ALGORITHMS[name]] = measured(score, shown)
-    else:
-        lines["WRI"] = measured(partial(trained["wri"].own_density, by), shown)
-    return DrawResult(shown=shown, accuracy=accuracy, tables=tables, components=numbers)
+    found.tables[AS_PRINTED] = lines
+    if preset != "coloured":
+        lines["WRI"] = measured(partial(trained["WRI"].own_density, by))
+        return found
+    rows = split_training(data, draw)
+
+    def measured_by_mixtures(view: OfRows, name: str, where: str, report: Progress) -> list[float]:
+        ladder = COMPONENTS[where] if task.full else COMPONENTS[where][:-1]
+        density = fit_best(*rows, view, ladder, report)
+        found.components[name] = density.form.components
+        return measured(lambda x: combine(density.logs(view(x)), by))
+
+    lines["WRI"] = measured_by_mixtures(as_it_is, "x", "x", stage(2))
+    found.tables[ON_PHI] = {
+        label: measured_by_mixtures(
+            one.represent, f"Φ(x) of {label}", "phi", part(stage(3), n, len(trained))
+        )
+        for n, (label, one) in enumerate(trained.items())
+    }
+    return found
 
 
 def load_shown(
     data: SweepData, full: bool, extractor: Extractor, negatives: str, draw: int
-) -> NoveltyFeatures:
-    """Return the test environment's digits, unaltered and mirrored."""
-    environments = digits("cmnist", full, draw)
+) -> tuple[np.ndarray, np.ndarray]:  # [n, D] common, [m, D] strange
+    """Return features of the test environment's digits, unaltered and mirrored."""
+    environments = coloured.digits("cmnist", full, draw)
     test = environments[TEST]
     mirrored = mirror(test).digits
     features = fitted_features(environments, extractor, TRAINING, draw)
     common = data.rows[TEST][are_negatives(test.digits, mirrored.digits, negatives)]
-    return NoveltyFeatures(data.bank.features[common], features.transform(mirrored.images))
+    return data.bank.features[common], features.transform(mirrored.images)
 
 
 def are_negatives(unaltered: np.ndarray, mirrored: np.ndarray, negatives: str) -> np.ndarray:
     """Return which unaltered digits count as common: "all", or the "same" digits as mirrored."""
-    if negatives == "all":
-        return np.ones(len(unaltered), bool)
-    return np.isin(unaltered, mirrored)
+    return np.isin(unaltered, unaltered if negatives == "all" else mirrored)
 
 
-def train_all(data: SweepData, preset: str, draw: int, steps: int, progress: Progress) -> Trained:
+def train_all(
+    data: SweepData, preset: str, draw: int, steps: int, progress: Progress
+) -> dict[str, TrainedRun]:
     """Train one run per algorithm: those of a sweep with the default numbers."""
     spec = SweepSpec(
         tuple(ALGORITHMS),
@@ -236,9 +219,48 @@ def train_all(data: SweepData, preset: str, draw: int, steps: int, progress: Pro
     runs = [each.run(data, splits) for each in planned]
     records = train(runs, checkpoint_every=steps, progress=progress)
     return {
-        each.algorithm: TrainedRun(one, record)
+        ALGORITHMS[each.algorithm]: TrainedRun(one, record)
         for each, one, record in zip(planned, runs, records, strict=True)
     }
+
+
+def split_training(data: SweepData, draw: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return rows of the training environments, `[n_e, D]` each: for training, and held back."""
+    splits, x = data.splits(draw), data.bank.features
+    train, held_back = ([x[splits[f"env{e}_{kind}"]] for e in TRAINING] for kind in ("in", "out"))
+    return train, held_back
+
+
+def as_it_is(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def fit_densities(environments: Sequence[np.ndarray], view: OfRows, components: int) -> Densities:
+    """Fit mixtures to a view of the rows of each environment."""
+    rows = [view(own[:MOST_ROWS]).astype(np.float32) for own in environments]  # EM is faster
+    distinct = min(len(np.unique(own, axis=0)) for own in rows)  # one where Φ is dead
+    form = Mixture(min(components, distinct), tolerance=TOLERANCE)
+    return Densities.fit(rows, form, common_scaling(rows))
+
+
+def fit_best(
+    train: Sequence[np.ndarray],
+    held_back: Sequence[np.ndarray],
+    view: OfRows,
+    components: Sequence[int],
+    progress: Progress,
+) -> Densities:
+    """Fit mixtures with the number of components that held-back rows choose."""
+
+    def likelihood(densities: Densities) -> float:
+        own = [densities.logs(view(rows))[:, e].mean() for e, rows in enumerate(held_back)]
+        return float(np.mean(own))
+
+    tried = []
+    for n, number in enumerate(components, 1):
+        tried.append(fit_densities(train, view, number))
+        progress(n, len(components))
+    return max(tried, key=likelihood)
 
 
 def survivors(found: Mapping[int, DrawResult]) -> dict[int, DrawResult]:
@@ -247,7 +269,7 @@ def survivors(found: Mapping[int, DrawResult]) -> dict[int, DrawResult]:
     if len(kept) < 2:
         raise InputError(
             f"runs diverged in {len(found) - len(kept)} of {len(found)} draws, and two are needed; "
-            "take another seed or preset"
+            "use another seed or preset"
         )
     return kept
 
@@ -260,57 +282,33 @@ def left_out(found: Mapping[int, DrawResult]) -> list[str]:
     ]
 
 
-def measured(score: OfRows, shown: NoveltyFeatures) -> list[float]:
-    """Return rates in % and the area."""
-    common, strange = score(shown.common), score(shown.strange)
-    return [*(100 * detection_rates(common, strange, FALSE_RATES)), auroc(common, strange)]
-
-
-def gather_tables(found: Sequence[DrawResult]) -> dict[str, Lines]:
-    return {
-        title: {line: np.array([each.tables[title][line] for each in found]) for line in lines}
-        for title, lines in found[0].tables.items()
-    }
-
-
 def table_rows(table: str, lines: Lines) -> list[ResultCell]:
-    rows = []
+    rows, printed = [], read_printed("table3") if table == AS_PRINTED else {}
     for line, values in lines.items():
         shown = dict(zip(COLUMNS, values.T, strict=True)) | {"worst AUROC": values[:, -1].min()}
-        as_printed = table == AS_PRINTED and line in PRINTED
-        paper = dict(zip(COLUMNS, PRINTED[line], strict=True)) if as_printed else {}
-        rows += make_line(line, shown, table, paper)
+        rows += make_line(line, shown, table, printed.get(line))
     return rows
 
 
 def against(table: str, lines: Lines) -> str:
     """Return paired intervals of WRI's AUROC minus the others'."""
-    ours, parts = lines["WRI"][:, -1], []
-    for line, values in lines.items():
-        if line != "WRI":
-            found = paired_interval([ours], [values[:, -1]])
-            parts.append(f"{line} {found.describe(3)}")
+    areas = {line: [values[:, -1]] for line, values in lines.items()}
+    ours = areas.pop("WRI")
     return (
-        f"AUROC, {table}: WRI minus {'; '.join(parts)} (mean and paired 95 % interval over "
-        f"{len(ours)} draws)."
+        f"AUROC, {table}: WRI minus {compare_paired(ours, areas, 3)} (mean and paired 95 % "
+        f"interval over {len(ours[0])} draws)."
     )
 
 
 def describe(task: ExperimentTask, extractor: Extractor, found: Mapping[int, DrawResult]) -> str:
     first, *_, last = found
-    sizes = [[len(rows) for rows in each.shown] for each in found.values()]
-    common, strange = np.mean(sizes, axis=0)
+    common, strange = np.mean([each.sizes for each in found.values()], axis=0)
     preset, by, negatives = (task.options[k] for k in ("preset", "combine", "negatives"))
     return (
         f"Preset {preset}, features {extractor!r}, draws {first} to {last}, densities combined by "
         f"their {by}; {common:.0f} common rows ({negatives} digits) and {strange:.0f} strange ones "
         "on average."
     )
-
-
-def last_accuracies(one: TrainedRun) -> list[float]:
-    splits = [*(f"env{e}_out" for e in TRAINING), f"env{TEST}_in"]
-    return [100 * one.record.measures["accuracy"][split][-1] for split in splits]
 
 
 def accuracies(found: Sequence[DrawResult]) -> str:

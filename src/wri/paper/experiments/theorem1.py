@@ -28,17 +28,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from wri.diagnosis import position
 from wri.diagnosis.position import (
     EXACT,
     ClosedForm,
     WeightedMoments,
     gaussian_moments,
     least_squares,
-    smallest_singular_value,
-    smallest_spurious_gap,
 )
 from wri.paper.experiments import ExperimentTask
-from wri.paper.results.result import Result, ResultCell, make_line
+from wri.paper.result import Result, ResultCell, make_line
 from wri.paper.simulations import LinearGaussian
 from wri.report import style
 
@@ -47,13 +46,11 @@ WEIGHTINGS: tuple[ClosedForm, ...] = ("ratio", "density")
 ZERO_GAP, SMALL = 1e-12, 1e-2  # of a solution's gap, and of |w_spu|
 STRENGTHS = 10.0 ** np.arange(0, 9, 2)  # λ
 PARAMETERS = (
-    "weights",
-    "invariant_mean",
-    "invariant_covariance",
-    "spurious_slope",
-    "spurious_covariance",
+    *("weights", "invariant_mean", "invariant_covariance"),
+    *("spurious_slope", "spurious_covariance"),
 )
 Residuals = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+Search = Callable[..., tuple[np.ndarray, ...]]
 
 
 class DescentEnds(NamedTuple):
@@ -87,18 +84,12 @@ def run(task: ExperimentTask) -> list[Result]:
         penalties += penalty_rows(d, n, task.seed)
         positions += position_rows(d, draws, task.seed)
         task.progress(len(cells) + 2 * d - 1, steps)
-        values[d], rows = singular_values(d, draws, task.seed)
-        singular += rows
+        values[d], line = singular_values(d, draws, task.seed)
+        singular += line
         task.progress(len(cells) + 2 * d, steps)
     found = enough_rows(ends) + size_rows(ends) + end_rows(ends)
-    result = Result(
-        experiment=task.name,
-        rows=found + penalties + positions + singular,
-        figures=style.save(draw(ends, values), task.folder, task.name),
-        notes=notes_on(ends),
-        repetitions="couplings",
-    )
-    return [result]
+    rows = found + penalties + positions + singular
+    return [task.make_result(rows, notes_on(ends), draw(ends, values), repetitions="couplings")]
 
 
 def drawn(
@@ -126,7 +117,7 @@ def gaps_of(moments: WeightedMoments) -> Residuals:
 def solve(weighting: ClosedForm, d_spu: int, k: int, n: int, starts: int, seed: int) -> DescentEnds:
     """Minimise the squared gaps of n couplings from random starts."""
     (moments,) = drawn([weighting], d_spu, k, n, seed)
-    smallest, nearest = smallest_spurious_gap(moments, range(D_INV, D_INV + d_spu))
+    smallest, nearest = position.smallest_spurious_gap(moments, range(D_INV, D_INV + d_spu))
     random = np.random.default_rng([seed, d_spu, k]).normal(size=(n, starts, D_INV + d_spu))
     w, squares = least_squares(gaps_of(moments), np.concatenate([random, nearest[:, None]], 1))
     sizes = np.linalg.norm(w[..., D_INV:], axis=-1)
@@ -158,7 +149,7 @@ def penalised(
 
 
 def search(
-    find: Callable[..., tuple[np.ndarray, ...]],
+    find: Search,
     weighting: ClosedForm,
     d_spu: int,
     k: int,
@@ -194,10 +185,7 @@ def by_counts(d_spu: int) -> int:
 def enough_rows(ends: AllEnds) -> list[ResultCell]:
     table, rows = "environments that are enough", []
     for d in SPURIOUS:
-        numbers = {
-            "theorem: |E| > d_spu": d + 1,
-            "definition: C(k, 2) > 2 d_spu": by_definition(d),
-        }
+        numbers = {"theorem: |E| > d_spu": d + 1, "definition: C(k, 2) > 2 d_spu": by_definition(d)}
         for w in WEIGHTINGS:
             spurious = [k for k in ENVIRONMENTS if ends[w, d, k].exists]
             numbers |= {f"{w}, counted": enough(w, d), f"{w}, found": max(spurious) + 1}
@@ -207,11 +195,10 @@ def enough_rows(ends: AllEnds) -> list[ResultCell]:
 
 def size_rows(ends: AllEnds) -> list[ResultCell]:
     table = f"largest |w_spu| of the solutions reached, median over couplings (0: below {SMALL:g})"
-    rows = []
-    for (w, d, k), each in ends.items():
-        shown = each.largest if each.largest > SMALL else 0.0
-        rows.append(ResultCell.of(f"{w}, d_spu = {d}", f"k = {k}", [shown], table=table))
-    return rows
+    return [
+        ResultCell.of(f"{w}, d_spu = {d}", f"k = {k}", each.largest * (each.largest > SMALL), table)
+        for (w, d, k), each in ends.items()
+    ]
 
 
 def end_rows(ends: AllEnds) -> list[ResultCell]:
@@ -238,31 +225,36 @@ def penalty_rows(d_spu: int, n: int, seed: int) -> list[ResultCell]:
         for name, more in (("too few", -1), ("enough", 0), ("3 more", 3)):
             sizes = penalise(w, d_spu, enough(w, d_spu) + more, n, seed)
             for label, values in zip(("ERM", "WRI"), sizes, strict=True):
-                line = f"d_spu = {d_spu}, {label}"
-                rows.append(ResultCell.of(line, f"{w}, {name}", values.tolist(), table=table))
+                rows.append(
+                    ResultCell.of(f"d_spu = {d_spu}, {label}", f"{w}, {name}", values, table)
+                )
     return rows
 
 
 def position_rows(d_spu: int, draws: int, seed: int) -> list[ResultCell]:
+    rank, spurious = position.smallest_singular_value, position.smallest_spurious_gap
     k, fewer = by_counts(d_spu), max(6, draws // 5)
-    pair = partial(smallest_singular_value, one_gamma=False)
-    values = {
-        "ratio: rank": search(smallest_singular_value, "ratio", d_spu, k, draws, seed),
-        "ratio: spurious": search(smallest_spurious_gap, "ratio", d_spu, k, draws, seed),
-        "density: rank": search(smallest_singular_value, "density", d_spu, k, fewer, seed),
-        "with γ a pair": search(pair, "density", d_spu, k, fewer, seed),
-        "density: spurious": search(smallest_spurious_gap, "density", d_spu, k, fewer, seed),
-        "with d_inv = 10": search(smallest_spurious_gap, "density", d_spu, k, fewer, seed, 10),
+
+    def share(find: Search, weighting: ClosedForm, n: int, d_inv: int = D_INV) -> float:
+        return 100 * float((search(find, weighting, d_spu, k, n, seed, d_inv) < EXACT).mean())
+
+    shares = {
+        "k": k,
+        "ratio: rank": share(rank, "ratio", draws),
+        "ratio: spurious": share(spurious, "ratio", draws),
+        "density: rank": share(rank, "density", fewer),
+        "with γ a pair": share(partial(rank, one_gamma=False), "density", fewer),
+        "density: spurious": share(spurious, "density", fewer),
+        "with d_inv = 10": share(spurious, "density", fewer, 10),
     }
     table = "draws (%) at the paper's counts in which M loses rank, or a spurious predictor exists"
-    shares = {"k": float(k)} | {n: 100 * float((v < EXACT).mean()) for n, v in values.items()}
     return make_line(f"d_spu = {d_spu}", shares, table)
 
 
 def singular_values(d_spu: int, draws: int, seed: int) -> tuple[np.ndarray, list[ResultCell]]:
     """Return M's smallest singular values with ratio weights, where k − 1 = 2 d_spu."""
-    k, more = 2 * d_spu + 1, partial(smallest_singular_value, starts=150, seed=1)
-    values = search(smallest_singular_value, "ratio", d_spu, k, draws, seed)
+    k, more = 2 * d_spu + 1, partial(position.smallest_singular_value, starts=150, seed=1)
+    values = search(position.smallest_singular_value, "ratio", d_spu, k, draws, seed)
     others = search(more, "ratio", d_spu, k, draws, seed)
     cells = {
         "k": k,
@@ -286,8 +278,8 @@ def notes_on(ends: AllEnds) -> list[str]:
     return [
         "Counted: ratio weights give k − 1 independent gaps against d_spu unknowns (w_spu and γ up "
         "to scale), density weights C(k, 2) against d_inv + d_spu. Too few is one less.",
-        "The counts of the theorem and the definition are met, yet a spurious predictor has equal "
-        f"weighted risks: {'; '.join(wrong) or 'nowhere'}.",
+        "A spurious predictor has equal weighted risks although the counts of the theorem and the "
+        f"definition are met: {'; '.join(wrong) or 'nowhere'}.",
         "Under ratio weights M has k − 1 independent rows, so full rank takes k − 1 ≥ 2 d_spu, not "
         "the definition's count; it is sufficient, not necessary. Under density weights M can keep "
         "full rank for every γ and spurious predictors exist; with one γ per pair it never does.",

@@ -1,10 +1,8 @@
 """Features of coloured digits, kept by content hash: PCA, autoencoder and CNN."""
 
-from wri.paper.features.autoencoder import Autoencoder
 from wri.paper.features.cached import FittedFeatures, feature_environments, fitted_features
-from wri.paper.features.cnn import CNN
-from wri.paper.features.extractor import Extractor, FeatureMap, InvertibleFeatureMap
-from wri.paper.features.pca import PCA
+from wri.paper.features.extractors import CNN, PCA, Autoencoder, Extractor
+from wri.paper.features.networks import FeatureMap
 
 __all__ = [
     "CNN",
@@ -13,7 +11,6 @@ __all__ = [
     "Extractor",
     "FeatureMap",
     "FittedFeatures",
-    "InvertibleFeatureMap",
     "feature_environments",
     "fitted_features",
 ]

@@ -17,34 +17,24 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from wri.cache import cache_folder, open_atomic
 from wri.datasets import Environment
 from wri.errors import InputError
-from wri.paper.features.extractor import Extractor, FeatureMap, Shape, check_images
+from wri.paper.features.extractors import Extractor
+from wri.paper.features.networks import FeatureMap
+from wri.paper.simulations import ColouredDigits
 from wri.progress import Progress, silent
 
 VERSION = 4  # raise it when the code computes other features
-MEAN, SPREAD = "feature mean", "feature spread"
-KEY = "key"
+MEAN, SPREAD, KEY = "feature mean", "feature spread", "key"
 UNREADABLE = (OSError, EOFError, ValueError, KeyError, NotImplementedError, zlib.error)
 FLAT = 1e-6  # share of the largest spread below which a column is constant up to rounding
 
 T = TypeVar("T")
-
-
-class ImageEnvironment(Protocol):
-    """Protocol of an environment before its features."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def images(self) -> np.ndarray: ...  # [n, C, H, W], uint8
-    @property
-    def y(self) -> np.ndarray: ...  # [n]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +103,7 @@ class FittedFeatures:
 
 
 def fitted_features(
-    environments: Sequence[ImageEnvironment],
+    environments: Sequence[ColouredDigits],
     extractor: Extractor,
     train: Sequence[int] = (0, 1),
     seed: int = 0,
@@ -124,8 +114,8 @@ def fitted_features(
 
     Parameters
     ----------
-    environments : sequence
-        Environments with `name`, uint8 `images` `[n, C, H, W]` and labels `y`.
+    environments : sequence of ColouredDigits
+        Environments, or any objects with `name`, uint8 `images` `[n, C, H, W]` and labels `y`.
     extractor : Extractor
         `PCA()`, `Autoencoder()`, `CNN()` or another.
     train : sequence of int, default=(0, 1)
@@ -145,7 +135,7 @@ def fitted_features(
     Raises
     ------
     InputError
-        If images or numbers do not fit.
+        If images do not fit.
 
     Examples
     --------
@@ -163,33 +153,33 @@ def fitted_features(
     >>> features.transform(environments[2].images).shape
     (10, 2)
     """
-    return _fitted(_training(environments, train), extractor, seed, _folder(folder), progress)
+    folder = folder or cache_folder() / "features"
+    pictured = [(environments[e].images, environments[e].y) for e in train]
+    return _fitted(pictured, extractor, seed, folder, progress)
 
 
 def feature_environments(
-    environments: Sequence[ImageEnvironment],
+    environments: Sequence[ColouredDigits],
     extractor: Extractor,
     train: Sequence[int] = (0, 1),
     seed: int = 0,
-    standardise: bool = True,
     folder: Path | None = None,
     progress: Progress = silent,
 ) -> list[Environment]:
     """Compute features of all environments with an extractor fitted on some of them.
 
+    Each column has mean 0 and spread 1 over all training environments, or is 0 without spread.
+
     Parameters
     ----------
-    environments : sequence
-        Environments with `name`, uint8 `images` `[n, C, H, W]` and labels `y`.
+    environments : sequence of ColouredDigits
+        Environments, or any objects with `name`, uint8 `images` `[n, C, H, W]` and labels `y`.
     extractor : Extractor
         `PCA()`, `Autoencoder()`, `CNN()` or another.
     train : sequence of int, default=(0, 1)
         Numbers of the environments to fit on; images of the others have no influence.
     seed : int, default=0
         Seed of the fit.
-    standardise : bool, default=True
-        Whether to give each column mean 0 and spread 1 over all training environments; columns
-        without spread become 0.
     folder : Path or None, default=None
         Folder for the results. None: `cache_folder()/features`.
     progress : callable, default=silent
@@ -203,7 +193,7 @@ def feature_environments(
     Raises
     ------
     InputError
-        If images or numbers do not fit.
+        If images do not fit.
 
     Examples
     --------
@@ -222,67 +212,37 @@ def feature_environments(
     >>> [each.x.shape for each in made]
     [(10, 2), (10, 2), (10, 2)]
     """
-    pictured = [CachedPictures(e.name, e.images, e.y) for e in environments]
-    for each in pictured:
-        check_images(each.images)
-    folder = _folder(folder)
-    features = _fitted(_training(pictured, train), extractor, seed, folder, progress)
+    folder = folder or cache_folder() / "features"
+    pictured = [(e.images, e.y) for e in environments]  # images are coloured once
+    features = _fitted([pictured[e] for e in train], extractor, seed, folder, progress)
     made = []
-    for name, images, y in pictured:
-        x = _transformed(features, images, extractor.width, folder)
-        made.append(Environment(name, features.standardised(x) if standardise else x, y))
+    for environment, (images, y) in zip(environments, pictured, strict=True):
+        x = _transformed(features, images, folder)
+        made.append(Environment(environment.name, features.standardised(x), y))
     return made
 
 
-class CachedPictures(NamedTuple):
-    """Images that are computed only once."""
-
-    name: str
-    images: np.ndarray
-    y: np.ndarray
-
-
-class TrainingImages(NamedTuple):
-    """Images and labels of the training environments."""
-
-    images: np.ndarray  # [N, C, H, W]
-    labels: np.ndarray  # [N]
-
-
-def _folder(given: Path | None) -> Path:
-    return cache_folder() / "features" if given is None else given
-
-
-def _training(environments: Sequence[ImageEnvironment], train: Sequence[int]) -> TrainingImages:
-    """Join images and labels of the training environments."""
-    if not train or len(set(train)) < len(train) or not set(train) <= set(range(len(environments))):
-        raise InputError(
-            f"train must name environments by number, 0 to {len(environments) - 1}, each once, "
-            f"not {tuple(train)}"
-        )
-    chosen = [environments[e] for e in train]
-    images = [e.images for e in chosen]
-    for each in images:
-        check_images(each)
-    if len({each.shape[1:] for each in images}) > 1:
-        shapes = ", ".join(f"{e.name} {i.shape[1:]}" for e, i in zip(chosen, images, strict=True))
-        raise InputError(f"training images differ in shape: {shapes}; resize them to one")
-    return TrainingImages(np.concatenate(images), np.concatenate([e.y for e in chosen]))
-
-
 def _fitted(
-    training: TrainingImages, extractor: Extractor, seed: int, folder: Path, progress: Progress
+    training: Sequence[tuple[np.ndarray, np.ndarray]],
+    extractor: Extractor,
+    seed: int,
+    folder: Path,
+    progress: Progress,
 ) -> FittedFeatures:
-    shape: Shape = training.images.shape[1:]
-    labels = training.labels if extractor.uses_labels else None
-    # features that earlier versions kept, in hours, are found under the modules' old names
-    module = type(extractor).__module__.replace("wri.paper.features.", "wri.features.")
-    kind = f"{module}.{extractor!r}"
-    key = content_key("fitted", VERSION, kind, int(seed), training.images, labels)
+    images, labels = (np.concatenate(each) for each in zip(*training, strict=True))
+    name = type(extractor).__name__
+    key = content_key(
+        "fitted",
+        VERSION,
+        f"wri.features.{name.lower()}.{extractor!r}",  # keeps what earlier versions made in hours
+        int(seed),
+        images,
+        labels if extractor.uses_labels else None,
+    )
 
     def make() -> dict[str, np.ndarray]:
-        fitted = extractor.fit(*training, seed, progress)
-        x = fitted.transform(training.images)
+        fitted = extractor.fit(images, labels, seed, progress)
+        x = fitted.transform(images)
         if not np.isfinite(x).all():
             raise InputError(
                 f"{extractor!r}: the features of the training images are not finite; "
@@ -294,23 +254,19 @@ def _fitted(
     def use(arrays: Mapping[str, np.ndarray]) -> FittedFeatures:
         parameters = dict(arrays)
         mean, spread = parameters.pop(MEAN), parameters.pop(SPREAD)
-        return FittedFeatures(extractor.restore(parameters, shape), mean, spread, key)
+        return FittedFeatures(extractor.restore(parameters, images.shape[1:]), mean, spread, key)
 
     return remembered(folder, key, make, use)
 
 
-def _transformed(
-    features: FittedFeatures, images: np.ndarray, width: int, folder: Path
-) -> np.ndarray:  # [N, width]
-    def use(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        x = arrays["x"]
-        if x.shape != (len(images), width) or x.dtype != np.float32:
-            raise ValueError(f"it holds {x.dtype} of the shape {x.shape}")
-        return x
-
+def _transformed(features: FittedFeatures, images: np.ndarray, folder: Path) -> np.ndarray:
     parameters = features.fitted.parameters()  # a fit on another machine may give others
     key = content_key("features", *(parameters[name] for name in sorted(parameters)), images)
-    return remembered(folder, key, lambda: {"x": features.fitted.transform(images)}, use)
+
+    def make() -> dict[str, np.ndarray]:
+        return {"x": features.fitted.transform(images)}
+
+    return remembered(folder, key, make, lambda arrays: arrays["x"])
 
 
 def content_key(*parts: object) -> str:

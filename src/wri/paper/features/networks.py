@@ -1,18 +1,117 @@
-"""Training of a small network with its own random generator."""
+"""Networks from images to features, and their training with a random generator of its own.
 
-from collections.abc import Callable, Mapping
+A network sees x = pixel / 127.5 − 1, in [−1, 1]. All is computed in one thread: convolutions of
+small batches, such as the last of an epoch, are split by the number of threads, so their rounding
+depends on it, and training amplifies rounding.
+"""
+
+from collections.abc import Callable
 from math import ceil
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wri.paper.features.extractor import scaled
 from wri.progress import Progress
+from wri.threads import one_thread
 
-BATCH = 64
+LabelledImages = tuple[np.ndarray, np.ndarray]
+"""uint8 images `[N, C, H, W]` and labels `[N]`."""
+
+ROWS = 512  # images per batch in evaluation
+BATCH = 64  # images per batch in training
+
 Built = TypeVar("Built", bound=nn.Module)
+
+
+class FeatureMap:
+    """Feature map with fixed parameters, for images of one shape.
+
+    Parameters
+    ----------
+    network : torch.nn.Module
+        Module from scaled images to features; `decode`, if it has one, leads back.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri.paper.features import PCA, FeatureMap
+    >>> images = np.random.default_rng(0).integers(0, 255, (8, 1, 2, 2), dtype=np.uint8)
+    >>> fitted = PCA(width=4).fit(images, np.zeros(8, int))
+    >>> isinstance(fitted, FeatureMap), round(fitted.reconstruction_error(images), 6)
+    (True, 0.0)
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network: Any = network
+
+    def transform(self, images: np.ndarray) -> np.ndarray:  # [N, C, H, W] -> [N, width]
+        """Compute features of images.
+
+        Parameters
+        ----------
+        images : ndarray of shape (N, C, H, W)
+            uint8 images.
+
+        Returns
+        -------
+        features : ndarray of shape (N, width)
+            Features, float32.
+        """
+        return self._batched(self.network, images)
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return all that `Extractor.restore` needs besides the shape.
+
+        Returns
+        -------
+        parameters : dict of str to ndarray
+            Arrays by name.
+        """
+        return {name: value.detach().numpy() for name, value in self.network.state_dict().items()}
+
+    def reconstruct(self, images: np.ndarray) -> np.ndarray:  # [N, C, H, W], in [−1, 1]
+        """Reconstruct images from their features, if the network leads back.
+
+        Parameters
+        ----------
+        images : ndarray of shape (N, C, H, W)
+            uint8 images.
+
+        Returns
+        -------
+        reconstructions : ndarray of shape (N, C, H, W)
+            Images in [−1, 1], float32.
+        """
+        return self._batched(lambda x: self.network.decode(self.network(x)), images)
+
+    def reconstruction_error(self, images: np.ndarray) -> float:
+        """Return the mean over images and pixels of (x − reconstruction)².
+
+        Parameters
+        ----------
+        images : ndarray of shape (N, C, H, W)
+            uint8 images.
+
+        Returns
+        -------
+        error : float
+            Mean squared error.
+        """
+        difference = scaled(images).numpy() - self.reconstruct(images)
+        return float(np.square(difference).mean(dtype=np.float64))
+
+    def _batched(self, function: Callable[[Tensor], Tensor], images: np.ndarray) -> np.ndarray:
+        with one_thread(), torch.inference_mode():
+            starts = range(0, len(images), ROWS)
+            batches = [function(scaled(images[start : start + ROWS])) for start in starts]
+        return torch.cat(batches).numpy()
+
+
+def scaled(images: np.ndarray) -> Tensor:  # [B, C, H, W], uint8 -> float32
+    """Return x = pixel / 127.5 − 1."""
+    return torch.from_numpy(images.astype(np.float32, order="C")).div_(127.5).sub_(1)
 
 
 def undrawn(make: Callable[[], Built]) -> Built:
@@ -38,7 +137,7 @@ def draw(network: nn.Module, random: torch.Generator) -> None:
 def train(
     network: nn.Module,
     loss: Callable[[Tensor, Tensor], Tensor],
-    data: tuple[np.ndarray, np.ndarray],
+    data: LabelledImages,
     epochs: int,
     rates: tuple[float, float],
     seed: int,
@@ -46,7 +145,7 @@ def train(
 ) -> None:
     """Draw initial weights, and minimise loss(x, labels) with Adam over shuffled batches.
 
-    `data` are uint8 images and labels, `rates` the learning rate and the weight decay.
+    `rates` are the learning rate and the weight decay.
     """
     random = torch.Generator().manual_seed(seed)
     draw(network, random)
@@ -62,14 +161,4 @@ def train(
             optimiser.step()
             done += 1
             progress(done, of)
-    network.eval()
-
-
-def load_arrays(network: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
-    """Set weights from arrays; raise ValueError if names or shapes differ."""
-    found = {name: array.shape for name, array in arrays.items()}
-    wanted = {name: tuple(value.shape) for name, value in network.state_dict().items()}
-    if found != wanted:
-        raise ValueError("its arrays are not those of the network")
-    network.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
     network.eval()

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wri.datasets.environments import Environment
 from wri.datasets.mnist import Mnist, load_mnist
 from wri.errors import InputError, check_option
 
@@ -101,12 +100,6 @@ class ColouredDigits:
         images[np.arange(len(self)), self.colour] = self.grey
         return images
 
-    @property
-    def idealised(self) -> Environment:
-        """Two features instead of an image: the digit, 0 to 9, and the colour, 0 or 1."""
-        x = np.stack([self.digits, self.colour], axis=1).astype(np.float32)
-        return Environment(self.name, x, self.y)
-
     def take(self, rows: np.ndarray) -> "ColouredDigits":
         """Return some of the rows.
 
@@ -120,13 +113,8 @@ class ColouredDigits:
         environment : ColouredDigits
             The rows.
         """
-        return replace(
-            self,
-            grey=self.grey[rows],
-            digits=self.digits[rows],
-            y=self.y[rows],
-            colour=self.colour[rows],
-        )
+        chosen = {key: getattr(self, key)[rows] for key in ("grey", "digits", "y", "colour")}
+        return replace(self, **chosen)
 
 
 def coloured_mnist(
@@ -191,15 +179,8 @@ def coloured_mnist(
     for e, environment in enumerate(COLOUR_FLIPS):
         own = random.permutation(np.flatnonzero(homes == e))
         grey = mnist.images[chosen[own]]
-        environments.append(
-            ColouredDigits(
-                name=environment,
-                grey=grey,
-                digits=digits[own],
-                y=y[own].astype(int),
-                colour=colour[own].astype(int),
-            )
-        )
+        labels = {"digits": digits[own], "y": y[own].astype(int), "colour": colour[own].astype(int)}
+        environments.append(ColouredDigits(name=environment, grey=grey, **labels))
     return environments
 
 

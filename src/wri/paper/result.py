@@ -1,7 +1,10 @@
-"""Results of experiments, for people and for machines."""
+"""Results of experiments, for people and for machines, beside the paper's numbers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from configparser import ConfigParser
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from importlib.resources import files
 from math import floor, isfinite, log10
 from pathlib import Path
 from typing import Any
@@ -9,20 +12,36 @@ from typing import Any
 import numpy as np
 
 from wri.number_text import write_number
-from wri.report.intervals import FEWEST_FREEDOM, interval, standard_error
+from wri.report.intervals import FEWEST_FREEDOM, interval, paired_interval, standard_error
 
-Printed = tuple[float, float]
-"""The paper's mean and what it prints behind ±."""
+Values = Sequence[float] | np.ndarray | float
+"""Repeated values of a cell, or a single one."""
+Printed = tuple[float | None, float | None]
+"""The paper's mean and what it prints behind ±; None for what it does not print."""
+NOT_PRINTED: Printed = (None, None)
 
 QUICK = "quick: a smoke test, not a result"
 FAR = 3.0
 """Standard errors of ours beyond which a cell is said to differ from the paper's."""
 
 
-def read_printed(line: str) -> tuple[Printed, ...]:
-    """Read a line of the paper's cells, "51.3±1.6 52.5±1.1"."""
-    cells = [cell.split("±") for cell in line.split()]
-    return tuple((float(mean), float(spread)) for mean, spread in cells)
+@cache
+def read_printed(table: str) -> dict[str, dict[str, Printed]]:
+    """Read the paper's numbers from a table of `printed.ini`, by line and column."""
+    parser = ConfigParser(delimiters="=", interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # keeps capitals
+    parser.read_string(files("wri.paper").joinpath("printed.ini").read_text("utf-8"))
+    lines = dict(parser[table])
+    columns = lines.pop("columns").split(", ")
+    return {
+        line: dict(zip(columns, map(_read_cell, text.split()), strict=True))
+        for line, text in lines.items()
+    }
+
+
+def _read_cell(text: str) -> Printed:
+    mean, _, spread = text.partition("±")
+    return float(mean), float(spread) if spread else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,20 +62,20 @@ class ResultCell:
         cls,
         algorithm: str,
         column: str,
-        values: Sequence[float] | np.ndarray,
-        paper: float | None = None,
-        paper_spread: float | None = None,
+        values: Values,
         table: str = "",
+        printed: Printed = NOT_PRINTED,
     ) -> "ResultCell":
         """Make a cell with mean and standard error of repeated values."""
+        values = np.atleast_1d(values)
         return cls(
             algorithm=algorithm,
             column=column,
             ours=float(np.mean(values)),
             spread=standard_error(values) if len(values) > FEWEST_FREEDOM else None,
             n=len(values),
-            paper=paper,
-            paper_spread=paper_spread,
+            paper=printed[0],
+            paper_spread=printed[1],
             table=table,
         )
 
@@ -66,20 +85,14 @@ class ResultCell:
         algorithm: str,
         column: str,
         groups: Sequence[np.ndarray],
-        paper: float | None = None,
         table: str = "",
+        paper: float | None = None,
     ) -> "ResultCell":
         """Make a cell with the mean over fixed groups, such as columns, and its error."""
         found = interval(groups)
-        return cls(
-            algorithm=algorithm,
-            column=column,
-            ours=found.mean,
-            spread=found.error if found.freedom >= FEWEST_FREEDOM else None,
-            n=found.n,
-            paper=paper,
-            table=table,
-        )
+        error = found.error if found.freedom >= FEWEST_FREEDOM else None
+        cell = cls.of(algorithm, column, found.mean, table, (paper, None))
+        return replace(cell, spread=error, n=found.n)
 
     @property
     def far_from_paper(self) -> bool:
@@ -103,27 +116,31 @@ class ResultCell:
     @property
     def paper_text(self) -> str:
         """The paper's number as printed; empty if there is none."""
-        if self.paper is None:
-            return ""
-        return f"{self.paper:g}" + (
-            "" if self.paper_spread is None else f" ± {self.paper_spread:g}"
-        )
+        printed = (each for each in (self.paper, self.paper_spread) if each is not None)
+        return " ± ".join(f"{each:g}" for each in printed)
 
 
 def make_line(
     algorithm: str,
-    values: Mapping[str, Sequence[float] | np.ndarray | float],
+    values: Mapping[str, Values],
     table: str = "",
-    paper: Mapping[str, tuple[float | None, float | None]] | None = None,
+    printed: Mapping[str, Printed] | None = None,
 ) -> list[ResultCell]:
-    """Make a line of a table: a cell per column, of repeated values or of a single one."""
-    printed = paper or {}
+    """Make a line of a table: a cell per column, with the paper's number if it is printed."""
+    paper = printed or {}
     return [
-        ResultCell.of(
-            algorithm, column, np.atleast_1d(each), *printed.get(column, (None, None)), table
-        )
+        ResultCell.of(algorithm, column, each, table, paper.get(column, NOT_PRINTED))
         for column, each in values.items()
     ]
+
+
+def compare_paired(
+    ours: Sequence[np.ndarray], others: Mapping[str, Sequence[np.ndarray]], digits: int = 2
+) -> str:
+    """Return ours minus each of the others, with paired 95 % intervals; values are in groups."""
+    return "; ".join(
+        f"{name} {paired_interval(ours, each).describe(digits)}" for name, each in others.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -148,15 +165,14 @@ class Result:
     @property
     def tables(self) -> list[ResultTable]:
         """Rows as tables of algorithms by columns, in the order of their first cells."""
-        return [self._table(title) for title in dict.fromkeys(row.table for row in self.rows)]
-
-    def _table(self, title: str) -> ResultTable:
-        rows = [row for row in self.rows if row.table == title]
-        columns = list(dict.fromkeys(row.column for row in rows))
-        cells = {(row.algorithm, row.column): row for row in rows}
-        algorithms = dict.fromkeys(row.algorithm for row in rows)
-        lines = [(a, [cells.get((a, column)) for column in columns]) for a in algorithms]
-        return ResultTable(title, columns, lines)
+        found = []
+        for title in dict.fromkeys(row.table for row in self.rows):
+            cells = {(row.algorithm, row.column): row for row in self.rows if row.table == title}
+            columns = list(dict.fromkeys(column for _, column in cells))
+            algorithms = dict.fromkeys(algorithm for algorithm, _ in cells)
+            lines = [(a, [cells.get((a, column)) for column in columns]) for a in algorithms]
+            found.append(ResultTable(title, columns, lines))
+        return found
 
     @property
     def what_is_shown(self) -> str:
@@ -170,19 +186,11 @@ class Result:
         return f"Mean ± standard error over {number} {self.repetitions}{single}."
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "experiment": self.experiment,
-            "quick": self.quick,
-            "rows": [_finite(asdict(row)) for row in self.rows],
-            "figures": [str(path) for path in self.figures],
-            "seconds": round(self.seconds, 3),
-            "notes": self.notes,
-        }
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """Return None for NaN and infinity, which JSON does not have."""
-    return {
-        key: None if isinstance(value, float) and not isfinite(value) else value
-        for key, value in row.items()
-    }
+        """Return all but the repetitions; None for NaN and infinity, which JSON does not have."""
+        document = asdict(self) | {"figures": [str(path) for path in self.figures]}
+        del document["repetitions"]
+        document["seconds"] = round(self.seconds, 3)
+        for row in document["rows"]:
+            row["ours"] = row["ours"] if isfinite(row["ours"]) else None
+            row["spread"] = row["spread"] if isfinite(row["spread"] or 0) else None
+        return document

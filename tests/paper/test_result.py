@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from parsed_page import ParsedPage
-from wri.paper.results.reproduction import write_results
-from wri.paper.results.result import Result, ResultCell
+from wri.paper.pages import write_results
+from wri.paper.result import Result, ResultCell
 from wri.report import style
 
 
@@ -49,10 +49,10 @@ def test_numbers_are_shown_to_the_spreads_second_digit(values, text):
 
 
 def test_far_from_the_paper_is_three_standard_errors():
-    near = ResultCell.of("a", "b", three(1.0, 3.0), paper=5.0, paper_spread=0.5)
+    near = ResultCell.of("a", "b", three(1.0, 3.0), printed=(5.0, 0.5))
     assert not near.far_from_paper
-    assert ResultCell.of("a", "b", three(1.0, 3.0), paper=5.01).far_from_paper
-    assert not ResultCell.of("a", "b", [1.0], paper=50.0).far_from_paper
+    assert ResultCell.of("a", "b", three(1.0, 3.0), printed=(5.01, None)).far_from_paper
+    assert not ResultCell.of("a", "b", [1.0], printed=(50.0, None)).far_from_paper
     assert near.paper_text == "5 ± 0.5"
 
 
@@ -72,10 +72,8 @@ def example(folder):
         axes.set_xlabel("time")
     figures = style.save(drawn, folder, "figureX")
     rows = [
-        ResultCell.of(
-            "ERM", "one & two", three(50.0, 51.0), paper=40.0, paper_spread=1.5, table="<first>"
-        ),
-        ResultCell.of("WRI", "one & two", three(60.0, 61.0), paper=60.4, table="<first>"),
+        ResultCell.of("ERM", "one & two", three(50.0, 51.0), "<first>", (40.0, 1.5)),
+        ResultCell.of("WRI", "one & two", three(60.0, 61.0), "<first>", (60.4, None)),
         ResultCell.of("WRI", "three", [7.0], table="second"),
     ]
     return Result(

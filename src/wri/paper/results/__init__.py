@@ -1,1 +1,0 @@
-"""Results of experiments: their cells, the HTML page and the Markdown pages."""
