@@ -329,7 +329,11 @@ def _training(fit: TableFit, files: Sequence[str]) -> Section:
             caption="Rows by site",
             columns=["site", "rows", head],
             rows=[
-                [name, f"{n:,}", write_share(means[name]) if fit.classes else f"{means[name]:.4g}"]
+                [
+                    name,
+                    f"{n:,}",
+                    write_share(means[name]) if fit.classes else write_number(means[name], 4),
+                ]
                 for name, n in rows.environments.items()
             ],
         ),
