@@ -52,9 +52,12 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def shorten(value: object) -> str:
-    """Return a text of at most 80 characters for a message."""
+    """Return a text of at most 80 characters for a message; of a path, the end."""
     text = str(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    if len(text) <= LONGEST:
+        return text
+    is_path = isinstance(value, PurePath)
+    return f"…{text[1 - LONGEST :]}" if is_path else f"{text[: LONGEST - 1]}…"
 
 
 def listed(names: Iterable[object], most: int = 6) -> str:

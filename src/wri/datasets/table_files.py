@@ -269,7 +269,7 @@ def _check_file(path: str | Path) -> Path:
         path.stat()
     except (OSError, ValueError) as error:  # also names that are too long, or hold a null
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path} cannot be read: {reason}; check the path") from error
+        raise InputError(f"{shorten(path)} cannot be read: {reason}; check the path") from error
     if path.is_dir():
         raise InputError(f"{path} is a folder; name one .csv, .parquet or .npz file in it")
     if path.suffix.lower() not in EXPECTED:
