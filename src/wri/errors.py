@@ -4,6 +4,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from pathlib import PurePath
 
 LONGEST = 80  # characters of a label or path in a message
 LARGEST = sys.float_info.max
