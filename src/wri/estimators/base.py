@@ -13,6 +13,7 @@ the methods at the end of this file.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
@@ -23,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from wri.errors import InputError, check_option
 from wri.estimators.choice import (
+    DEFAULT_RULE,
     CandidateLosses,
     ChosenSpec,
     PenaltyWeight,
@@ -38,15 +40,6 @@ from wri.estimators.evidence import (
     without_held_out,
 )
 from wri.estimators.inputs import (
-    DICTS,
-    FLAG,
-    LABEL,
-    NUMBER,
-    NUMBER_OR_AUTO,
-    NUMBERS_BY_NAME,
-    OPTIONS_BY_NAME,
-    WHOLE,
-    Constraint,
     RowSplit,
     check_environments,
     check_overlap,
@@ -60,15 +53,22 @@ from wri.estimators.problem import Problem
 from wri.futures import FUTURES, Future
 from wri.moved import OldName
 from wri.objectives import Objective
-from wri.ood.evidence import Evidence, RowEvidence
-from wri.ood.held_out import ColumnRanges, HeldOutRows, LeftOutSites
+from wri.ood.evidence import RowEvidence
 from wri.progress import progress_bar
-from wri.rows import Scaling, name_unreadable_cells, refuse_infinite, without_gradient
+from wri.rows import (
+    Scaling,
+    name_unreadable_cells,
+    refuse_infinite,
+    refuse_missing,
+    without_gradient,
+)
 from wri.stacked import Loss, View
-from wri.training import ModelSpec
+from wri.training import Bank, ModelSpec
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
+
+MakeProblem = Callable[[Bank, RowSplit, int], Problem]
 
 
 class SavedInFolders:
@@ -112,6 +112,7 @@ class SavedInFolders:
         return import_module("wri.saving").load(folder, cls)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of the classifiers and regressors of all objectives and predictors."""
 
@@ -123,46 +124,27 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
     """What the evidence can see of a row, for `evidence_on`."""
     _ladder: ClassVar[tuple[float, ...]]
     """λ that "auto" chooses from, as multiples of the default; 0 is ERM."""
-    _constraints: ClassVar[Mapping[str, Constraint]] = {
-        "environment": LABEL,
-        "penalty_weight": NUMBER_OR_AUTO,
-        "hyper": NUMBERS_BY_NAME,
-        "options": OPTIONS_BY_NAME,
-        "candidates": DICTS,
-        "n_jobs": WHOLE,
-        "validation_fraction": NUMBER.required,
-        "rare": NUMBER.required,
-        "outside": NUMBER.required,
-        "site_spread": FLAG.required,
-    }
-    """Types of the parameters that the constructors of all predictors have."""
+    _allows_missing: ClassVar[bool] = False
 
-    environment: str | None
-    preset: str
-    penalty_weight: PenaltyWeight
-    hyper: Mapping[str, float] | None
-    candidates: Sequence[Mapping[str, Any]] | None
-    choose: Rule
-    futures: Sequence[Future] | None
-    early_stopping: bool
-    validation_fraction: float
-    evidence_on: View
-    rare: float
-    outside: float
-    site_spread: bool
-    random_state: Any
-    n_jobs: int | None
-    verbose: bool
+    environment: str | None = None
+    penalty_weight: PenaltyWeight = None
+    hyper: Mapping[str, float] | None = None
+    options: Mapping[str, Any] | None = None
+    candidates: Sequence[Mapping[str, Any]] | None = None
+    choose: Rule = DEFAULT_RULE
+    futures: Sequence[Future] | None = None
+    early_stopping: bool = False
+    validation_fraction: float = 0.2
+    evidence_on: View = "outputs"
+    rare: float = 0.05
+    outside: float = 0.005
+    site_spread: bool = True
+    random_state: int | np.random.RandomState | None = 0
+    n_jobs: int | None = None
+    verbose: bool = False
 
-    environments_: np.ndarray
-    n_environments_: int
-    spec_: ModelSpec
-    target_scaling_: Scaling
-    evidence_: Evidence
-    evidence_on_: View
-    held_out_: HeldOutRows
-    left_out_: LeftOutSites | None
-    ranges_: ColumnRanges
+    spec_: ModelSpec = field(init=False)
+    target_scaling_: Scaling = field(init=False)
 
     def fit(
         self,
@@ -209,7 +191,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         y: Any,
         groups: Iterable[Any] | None,
         sample_weight: Any,
-        make_problem: Callable[..., Problem],
+        make_problem: MakeProblem,
     ) -> Self:
         """Fit with a problem made by a function with the arguments of `_problem`."""
         problem = self._read_problem(X, y, groups, sample_weight, make_problem)
@@ -234,7 +216,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         y: Any,
         groups: Iterable[Any] | None,
         sample_weight: Any,
-        make_problem: Callable[..., Problem],
+        make_problem: MakeProblem,
     ) -> Problem:
         """Check the parameters and the rows; set rows aside."""
         self._check_parameters()
@@ -246,7 +228,15 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         seed, share = read_seed(self.random_state), self.validation_fraction
         rows = hold_out(environments.rows, self._filled(X), targets, weights, share, seed)
         self.n_held_out_ = sum(len(own) for own in rows.held_out)
-        return make_problem(X, targets, weights, rows, seed)
+        bank = Bank(
+            X,
+            targets,
+            loss=self._loss,
+            classes=self._n_outputs,
+            weights=weights,
+            gaps=self._allows_missing,
+        )
+        return make_problem(bank, rows, seed)
 
     def _check_parameters(self) -> None:
         check_parameters(self)
@@ -309,6 +299,11 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         if named is not None:
             return [str(name) for name in named]
         return [f"column {d}" for d in range(self.n_features_in_)]
+
+    def _check_cells(self, X: np.ndarray) -> None:
+        """Refuse infinite values, and missing ones where the predictor cannot take them."""
+        cells = np.nan_to_num(X, posinf=np.inf, neginf=-np.inf) if self._allows_missing else X
+        refuse_missing(cells, getattr(self, "feature_names_in_", None))
 
     def _prepared(self, X: Any) -> np.ndarray:
         """Return the checked table in the form that the predictor takes."""
@@ -519,14 +514,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
     # What a predictor defines
 
     @abstractmethod
-    def _problem(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        rows: RowSplit,
-        seed: int,
-    ) -> Problem:
+    def _problem(self, bank: Bank, rows: RowSplit, seed: int) -> Problem:
         """Make the problem that all runs of this fit share."""
 
     @abstractmethod
@@ -544,10 +532,6 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
     @abstractmethod
     def _take(self, run: Any, record: Any) -> None:
         """Keep the predictor that a run has trained."""
-
-    @abstractmethod
-    def _check_cells(self, X: np.ndarray) -> None:
-        """Refuse values that the predictor cannot take."""
 
     @abstractmethod
     def _prepare(self, features: np.ndarray) -> np.ndarray:

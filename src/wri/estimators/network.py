@@ -8,7 +8,7 @@ What is learned is kept as plain arrays in attributes with a trailing underscore
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -19,20 +19,14 @@ from wri.errors import InputError
 from wri.estimators.base import EnvironmentEstimator
 from wri.estimators.choice import (
     AUTO,
-    DEFAULT_RULE,
     CandidateLosses,
-    PenaltyWeight,
-    Rule,
     has_penalty_weight,
     preset_penalty_weight,
 )
-from wri.estimators.inputs import NUMBER, WHOLE, WIDTHS, Constraint, RowSplit
+from wri.estimators.inputs import RowSplit
 from wri.estimators.problem import Problem
-from wri.futures import Future
 from wri.objectives import OBJECTIVES
 from wri.registry import OBJECTIVES as ENTRIES
-from wri.rows import Scaling, refuse_missing
-from wri.stacked import Network, View
 from wri.training import Bank, ModelSpec, Record, Run
 from wri.training.spec import Solver
 
@@ -136,6 +130,7 @@ class PenaltyPath(NamedTuple):
     left_out: CandidateLosses | None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Estimator(EnvironmentEstimator):
     """Base class of estimators whose predictor is a network.
 
@@ -144,36 +139,11 @@ class Estimator(EnvironmentEstimator):
     environment : str or None, default=None
         Name of the DataFrame column that holds the environment of each row, in place of `groups`
         in `fit`. The column is not a feature, and `predict` does not need it.
-    preset : str, default="table"
-        Preset that supplies every setting left at None. "table" has the defaults for tables.
-    hidden : tuple of int or None, default=None
-        Widths of the hidden layers, for instance `(32, 16)`; `()` makes a linear predictor. The
-        preset "table" uses linear predictors, except for CORAL, which aligns hidden layers.
-        Linear predictors performed best at new sites of a few thousand rows.
-    standardise : bool or None, default=None
-        Whether to standardise the inputs, and the target of a regression, with the mean and the
-        standard deviation of the training rows.
-    solver : {"lbfgs", "adam"} or None, default=None
-        "lbfgs" minimises the objective of a linear predictor on all rows, without a seed or a step
-        size; ERM, IRM, VREx and WRI allow it. "adam" trains in steps. None: "lbfgs" where it is
-        possible, unless `steps`, `stop_after`, `learning_rate`, `batch_size` or `early_stopping`
-        asks for steps.
-    steps : int or None, default=None
-        Number of training steps. Schedules are made for this number.
-    stop_after : int or None, default=None
-        Step at which training stops, if it is before `steps`.
     penalty_weight : float, "auto" or None, default=None
         λ, the weight of the penalty beside the risk. None takes the preset's value, a moderate
         one. "auto" chooses among multiples of it, including 0 (ERM), by the rule `choose`. This
         needs at least three environments; with fewer the preset's value is used. Objectives
         without a penalty ignore it.
-    learning_rate : float or None, default=None
-        Step size of Adam; the preset's value when None.
-    weight_decay : float or None, default=None
-        Weight decay of Adam; the preset's value when None.
-    batch_size : int or None, default=None
-        Rows per environment and step; the preset's value when None. An environment with at most
-        `batch_size` rows is used completely in every step.
     hyper : dict or None, default=None
         Other hyper-parameters of the objective by name (`anneal_steps`, `eta`, …).
     options : dict or None, default=None
@@ -219,13 +189,38 @@ class Estimator(EnvironmentEstimator):
     random_state : int, RandomState or None, default=0
         Seed of the initial weights, batches and held-out rows. A solved predictor does not depend
         on it.
-    device : str, default="auto"
-        PyTorch device. "auto" is CUDA if it is available, otherwise the CPU.
     n_jobs : int or None, default=None
         Number of stacks of candidates trained at the same time on the CPU. None or 1 does not
         change the number of threads of the process, −1 uses all cores.
     verbose : bool, default=False
         Whether to show a progress bar.
+    preset : str, default="table"
+        Preset that supplies every setting left at None. "table" has the defaults for tables.
+    hidden : tuple of int or None, default=None
+        Widths of the hidden layers, for instance `(32, 16)`; `()` makes a linear predictor. The
+        preset "table" uses linear predictors, except for CORAL, which aligns hidden layers.
+        Linear predictors performed best at new sites of a few thousand rows.
+    standardise : bool or None, default=None
+        Whether to standardise the inputs, and the target of a regression, with the mean and the
+        standard deviation of the training rows.
+    solver : {"lbfgs", "adam"} or None, default=None
+        "lbfgs" minimises the objective of a linear predictor on all rows, without a seed or a step
+        size; ERM, IRM, VREx and WRI allow it. "adam" trains in steps. None: "lbfgs" where it is
+        possible, unless `steps`, `stop_after`, `learning_rate`, `batch_size` or `early_stopping`
+        asks for steps.
+    steps : int or None, default=None
+        Number of training steps. Schedules are made for this number.
+    stop_after : int or None, default=None
+        Step at which training stops, if it is before `steps`.
+    learning_rate : float or None, default=None
+        Step size of Adam; the preset's value when None.
+    weight_decay : float or None, default=None
+        Weight decay of Adam; the preset's value when None.
+    batch_size : int or None, default=None
+        Rows per environment and step; the preset's value when None. An environment with at most
+        `batch_size` rows is used completely in every step.
+    device : str, default="auto"
+        PyTorch device. "auto" is CUDA if it is available, otherwise the CPU.
 
     Attributes
     ----------
@@ -280,77 +275,18 @@ class Estimator(EnvironmentEstimator):
         Mean and standard deviation of the target.
     """
 
-    network_: Network
-    parameters_: np.ndarray
-    input_scaling_: Scaling
+    _ladder: ClassVar[tuple[float, ...]] = LADDER
 
-    _ladder = LADDER
-    _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **EnvironmentEstimator._constraints,
-        "hidden": WIDTHS,
-        "steps": WHOLE,
-        "stop_after": WHOLE,
-        "learning_rate": NUMBER,
-        "weight_decay": NUMBER,
-        "batch_size": NUMBER,
-    }
-
-    def __init__(
-        self,
-        *,
-        environment: str | None = None,
-        preset: str = PRESET,
-        hidden: tuple[int, ...] | None = None,
-        standardise: bool | None = None,
-        solver: Solver | None = None,
-        steps: int | None = None,
-        stop_after: int | None = None,
-        penalty_weight: PenaltyWeight = None,
-        learning_rate: float | None = None,
-        weight_decay: float | None = None,
-        batch_size: int | None = None,
-        hyper: Mapping[str, float] | None = None,
-        options: Mapping[str, Any] | None = None,
-        candidates: Sequence[Mapping[str, Any]] | None = None,
-        choose: Rule = DEFAULT_RULE,
-        futures: Sequence[Future] | None = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.2,
-        evidence_on: View = "outputs",
-        rare: float = 0.05,
-        outside: float = 0.005,
-        site_spread: bool = True,
-        random_state: int | np.random.RandomState | None = 0,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.environment = environment
-        self.preset = preset
-        self.hidden = hidden
-        self.standardise = standardise
-        self.solver = solver
-        self.steps = steps
-        self.stop_after = stop_after
-        self.penalty_weight = penalty_weight
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.hyper = hyper
-        self.options = options
-        self.candidates = candidates
-        self.choose = choose
-        self.futures = futures
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.evidence_on = evidence_on
-        self.rare = rare
-        self.outside = outside
-        self.site_spread = site_spread
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    preset: str = PRESET
+    hidden: tuple[int, ...] | None = None
+    standardise: bool | None = None
+    solver: Solver | None = None
+    steps: int | None = None
+    stop_after: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    batch_size: int | None = None
+    device: str = "auto"
 
     @classmethod
     def from_spec(cls, spec: ModelSpec, **parameters: Any) -> Self:
@@ -377,18 +313,7 @@ class Estimator(EnvironmentEstimator):
             raise InputError(f"{cls.__name__} trains {cls._objective}, not {spec.objective.name}")
         return cls(**constructor_parameters(spec), **parameters)
 
-    def _check_cells(self, X: np.ndarray) -> None:
-        refuse_missing(X, getattr(self, "feature_names_in_", None))
-
-    def _problem(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        rows: RowSplit,
-        seed: int,
-    ) -> Problem:
-        bank = Bank(X, targets, loss=self._loss, classes=self._n_outputs, weights=weights)
+    def _problem(self, bank: Bank, rows: RowSplit, seed: int) -> Problem:
         return Problem(bank=bank, rows=rows, seed=seed, device=self.device, n_jobs=self.n_jobs)
 
     def _spec(self, candidate: Mapping[str, Any]) -> ModelSpec:

@@ -19,10 +19,8 @@ import pandas as pd
 from sklearn.utils import Tags
 
 from wri.boosting import (
-    ColumnView,
     TreeRecord,
     TreeRun,
-    Trees,
     TreeSettings,
     TreeSpec,
     class_outputs,
@@ -33,14 +31,12 @@ from wri.boosting.spec import PRESET
 from wri.boosting.trees import load_lightgbm
 from wri.errors import InputError, shorten
 from wri.estimators.base import EnvironmentEstimator
-from wri.estimators.choice import AUTO, DEFAULT_RULE, PenaltyWeight, Rule, preset_penalty_weight
-from wri.estimators.inputs import FLAG, NUMBER, Constraint, RowSplit
+from wri.estimators.choice import AUTO, PenaltyWeight, preset_penalty_weight
+from wri.estimators.inputs import RowSplit
 from wri.estimators.network import Estimator
 from wri.estimators.problem import Problem
-from wri.futures import Future
 from wri.objectives import OBJECTIVES
 from wri.progress import Progress, silent
-from wri.rows import refuse_missing
 from wri.stacked import View
 from wri.training import Bank, ModelSpec
 
@@ -182,6 +178,7 @@ class TreeProblem(Problem):
         return MOST_CHOOSING
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TreeEstimator(EnvironmentEstimator):
     """Base class of estimators whose predictor is a sum of boosted trees.
 
@@ -191,21 +188,6 @@ class TreeEstimator(EnvironmentEstimator):
     Parameters
     ----------
     environment : as for networks
-    rounds : int, default=300
-        Number of trees per output and forest. With a penalty there are two forests, each grown on
-        half of the rows.
-    leaves : int, default=4
-        Number of leaves per tree. More leaves follow causes that act together more closely, but
-        they can also close the gap between environments by memorising rows.
-    least_rows : int or None, default=None
-        Smallest number of rows per leaf. None: one in 20 training rows, from 20 to 200.
-    learning_rate : float, default=0.15
-        Share of the step of each tree that is taken.
-    l2 : float, default=0.0
-        Number added to the curvature of a leaf, which makes its step smaller.
-    categorical : "from_dtype" or list of str or int, default="from_dtype"
-        Columns that hold categories as whole numbers from 0, by name or number. Columns of a
-        DataFrame with the type `category` are always taken as categories, with any labels.
     penalty_weight : float, "auto" or None, default="auto"
         λ, the weight of the penalty beside the risk. "auto" chooses among 0 (ERM), the default and
         five times it, by the losses at each training environment left out in turn; where no column
@@ -238,8 +220,6 @@ class TreeEstimator(EnvironmentEstimator):
         also find unusual combinations of columns that have ordinary predictions.
     rare : as for networks
     outside : as for networks
-    compare_erm : bool, default=True
-        Whether to grow trees also without a penalty, for `erm_importances_`.
     site_spread : bool, default=True
         Whether to train also without each environment in turn (in five groups if there are more
         than five environments). The interval of `score_new_site` needs it. It takes up to five
@@ -250,6 +230,23 @@ class TreeEstimator(EnvironmentEstimator):
         Number of forests grown at the same time, or of threads if there is one run only. None is
         1, −1 uses all cores. Results do not depend on it.
     verbose : as for networks
+    rounds : int, default=300
+        Number of trees per output and forest. With a penalty there are two forests, each grown on
+        half of the rows.
+    leaves : int, default=4
+        Number of leaves per tree. More leaves follow causes that act together more closely, but
+        they can also close the gap between environments by memorising rows.
+    least_rows : int or None, default=None
+        Smallest number of rows per leaf. None: one in 20 training rows, from 20 to 200.
+    learning_rate : float, default=0.15
+        Share of the step of each tree that is taken.
+    l2 : float, default=0.0
+        Number added to the curvature of a leaf, which makes its step smaller.
+    categorical : "from_dtype" or list of str or int, default="from_dtype"
+        Columns that hold categories as whole numbers from 0, by name or number. Columns of a
+        DataFrame with the type `category` are always taken as categories, with any labels.
+    compare_erm : bool, default=True
+        Whether to grow trees also without a penalty, for `erm_importances_`.
 
     Attributes
     ----------
@@ -292,71 +289,17 @@ class TreeEstimator(EnvironmentEstimator):
     """
 
     _sees: ClassVar[tuple[View, ...]] = ("outputs", "x")
-    preset: str = PRESET
-    trees_: Trees
-    view_: ColumnView
-    feature_importances_: np.ndarray
-    erm_importances_: np.ndarray | None
-    categorical_: tuple[int, ...]
-    categories_: dict[str, np.ndarray]
+    _ladder: ClassVar[tuple[float, ...]] = LADDER
+    _allows_missing: ClassVar[bool] = True
 
-    _ladder = LADDER
-    _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **EnvironmentEstimator._constraints,
-        "learning_rate": NUMBER,
-        "compare_erm": FLAG.required,
-    }
-
-    def __init__(
-        self,
-        *,
-        environment: str | None = None,
-        rounds: int = 300,
-        leaves: int = 4,
-        least_rows: int | None = None,
-        learning_rate: float = 0.15,
-        l2: float = 0.0,
-        categorical: str | Sequence[str | int] = FROM_DTYPE,
-        penalty_weight: PenaltyWeight = AUTO,
-        hyper: Mapping[str, float] | None = None,
-        options: Mapping[str, Any] | None = None,
-        candidates: Sequence[Mapping[str, Any]] | None = None,
-        choose: Rule = DEFAULT_RULE,
-        futures: Sequence[Future] | None = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.2,
-        evidence_on: View = "outputs",
-        rare: float = 0.05,
-        outside: float = 0.005,
-        compare_erm: bool = True,
-        site_spread: bool = True,
-        random_state: int | np.random.RandomState | None = 0,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.environment = environment
-        self.rounds = rounds
-        self.leaves = leaves
-        self.least_rows = least_rows
-        self.learning_rate = learning_rate
-        self.l2 = l2
-        self.categorical = categorical
-        self.penalty_weight = penalty_weight
-        self.hyper = hyper
-        self.options = options
-        self.candidates = candidates
-        self.choose = choose
-        self.futures = futures
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.evidence_on = evidence_on
-        self.rare = rare
-        self.outside = outside
-        self.compare_erm = compare_erm
-        self.site_spread = site_spread
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    penalty_weight: PenaltyWeight = AUTO
+    rounds: int = 300
+    leaves: int = 4
+    least_rows: int | None = None
+    learning_rate: float = 0.15
+    l2: float = 0.0
+    categorical: str | Sequence[str | int] = FROM_DTYPE
+    compare_erm: bool = True
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -378,28 +321,13 @@ class TreeEstimator(EnvironmentEstimator):
     def _known_columns(self, X: Any) -> Any:
         return encode_categories(X, self.categories_)
 
-    def _check_cells(self, X: np.ndarray) -> None:
-        names = getattr(self, "feature_names_in_", None)
-        if not np.isfinite(X).all():
-            refuse_missing(np.nan_to_num(X, posinf=np.inf, neginf=-np.inf), names)
-
     def _filled(self, X: np.ndarray) -> np.ndarray:
         return fill_gaps(X)
 
-    def _problem(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        rows: RowSplit,
-        seed: int,
-    ) -> Problem:
-        names = getattr(self, "feature_names_in_", None)
-        self.categorical_ = find_columns(self.categorical, names, X.shape[1], self.categories_)
-        check_codes(X, self.categorical_, names)
-        bank = Bank(
-            X, targets, loss=self._loss, classes=self._n_outputs, weights=weights, gaps=True
-        )
+    def _problem(self, bank: Bank, rows: RowSplit, seed: int) -> Problem:
+        names, width = getattr(self, "feature_names_in_", None), bank.features.shape[1]
+        self.categorical_ = find_columns(self.categorical, names, width, self.categories_)
+        check_codes(bank.features, self.categorical_, names)
         return TreeProblem(
             bank=bank, rows=rows, seed=seed, n_jobs=self.n_jobs, categorical=self.categorical_
         )
@@ -412,7 +340,7 @@ class TreeEstimator(EnvironmentEstimator):
 
     def _default_penalty_weight(self) -> float | None:
         own = OBJECTIVES[self._objective].tree_penalty_weight
-        return preset_penalty_weight(self._objective, self.preset) if own is None else own
+        return preset_penalty_weight(self._objective, PRESET) if own is None else own
 
     def _learn(self, problem: Problem, run: TreeRun, record: TreeRecord) -> None:
         super()._learn(problem, run, record)

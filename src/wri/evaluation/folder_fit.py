@@ -181,11 +181,9 @@ class FolderFit:
             )
             return lambda work: self._sum(type(model).__name__, partial(chunks, work=work))
 
-        def make_problem(
-            X: np.ndarray, targets: np.ndarray, weights: None, split: Any, seed: int
-        ) -> Problem:
+        def make_problem(bank: Bank, split: Any, seed: int) -> Problem:
             return FolderProblem(
-                bank=Bank(X, targets, loss=model._loss, classes=model._n_outputs),
+                bank=bank,
                 rows=split,
                 seed=seed,
                 units=self._units,
