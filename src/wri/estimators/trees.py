@@ -18,17 +18,16 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Tags
 
-from wri.boosting import (
+from wri.boosting.runs import (
+    PRESET,
     TreeRecord,
     TreeRun,
-    TreeSettings,
     TreeSpec,
     class_outputs,
     fill_gaps,
     train_trees,
 )
-from wri.boosting.spec import PRESET
-from wri.boosting.trees import load_lightgbm
+from wri.boosting.trees import TreeSettings, load_lightgbm
 from wri.errors import InputError, shorten
 from wri.estimators.base import EnvironmentEstimator
 from wri.estimators.choice import AUTO, PenaltyWeight, preset_penalty_weight
