@@ -22,9 +22,9 @@ from wri.datasets.schema import TableSchema
 from wri.datasets.table_chunks import TableFile, as_numbers
 from wri.datasets.table_files import check_memory
 from wri.errors import InputError, listed
-from wri.estimators.evidence import Assessment
 from wri.estimators.pictures import UNREADABLE
 from wri.estimators.pipeline import last_step
+from wri.estimators.problem import Assessment
 from wri.evaluation.outcomes import Outcomes
 from wri.ood.unseen import UnseenCount
 from wri.report.pages.site_page import count_reasons

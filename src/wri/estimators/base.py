@@ -33,12 +33,6 @@ from wri.estimators.choice import (
     choose,
     make_specs,
 )
-from wri.estimators.evidence import (
-    Assessment,
-    fit_evidence,
-    leave_sites_out,
-    without_held_out,
-)
 from wri.estimators.inputs import (
     RowSplit,
     check_environments,
@@ -49,7 +43,13 @@ from wri.estimators.inputs import (
     read_seed,
     without_column,
 )
-from wri.estimators.problem import Problem
+from wri.estimators.problem import (
+    Assessment,
+    Problem,
+    fit_evidence,
+    leave_sites_out,
+    without_held_out,
+)
 from wri.futures import FUTURES, Future
 from wri.moved import OldName
 from wri.objectives import Objective

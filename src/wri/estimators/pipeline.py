@@ -27,7 +27,7 @@ from wri.ood.unseen import UnseenCells, flag_unseen
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
-    from wri.estimators.evidence import Assessment
+    from wri.estimators.problem import Assessment
 
 METADATA = ("groups", "sample_weight")
 """Arguments of the last step's `fit` besides rows and targets."""
