@@ -12,7 +12,7 @@ the methods at the end of this file.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
@@ -25,11 +25,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from wri.errors import InputError, check_option
 from wri.estimators.choice import (
     DEFAULT_RULE,
+    RULES,
     CandidateLosses,
-    ChosenSpec,
     PenaltyWeight,
     Rule,
-    check_rule,
     choose,
     make_specs,
 )
@@ -67,8 +66,6 @@ from wri.training import Bank, ModelSpec
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
-
-MakeProblem = Callable[[Bank, RowSplit, int], Problem]
 
 
 class SavedInFolders:
@@ -183,41 +180,23 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         InputError
             If a parameter, a row or an environment cannot be used. The message names it.
         """
-        return self._fit(X, y, groups, sample_weight, self._problem)
+        return self._fit(self._read_problem(X, y, groups, sample_weight))
 
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        groups: Iterable[Any] | None,
-        sample_weight: Any,
-        make_problem: MakeProblem,
-    ) -> Self:
-        """Fit with a problem made by a function with the arguments of `_problem`."""
-        problem = self._read_problem(X, y, groups, sample_weight, make_problem)
-        chosen = self._choose(problem)
+    def _fit(self, problem: Problem) -> Self:
+        spec, found = self._choose(problem)
         # along the path of a solved predictor, the others cost little more
-        several = self.candidate_losses_ is not None
-        path = problem.keeps_path and (self.site_spread or several)
-        along = [chosen.spec, *(self._path_specs(chosen.spec) if path else [])]
-        every = range(self.n_environments_)
-        runs = [problem.run(spec, every) for spec in along]
+        path = problem.keeps_path and (self.site_spread or found is not None)
+        along = [spec, *(self._path_specs(spec) if path else [])]
+        runs = [problem.run(each, range(self.n_environments_)) for each in along]
         with progress_bar("Training", self.verbose) as progress:
-            records = problem.train(runs, chosen.spec.last_step, progress)
+            records = problem.train(runs, spec.last_step, progress)
         self._learn(problem, runs[0], records[0])
-        self._keep_path(runs, records, chosen.found)
+        self._keep_path(runs, records, found)
         self._take_evidence(problem, without_held_out([self], problem)[0])
         self.left_out_ = leave_sites_out(self, problem)
         return self
 
-    def _read_problem(
-        self,
-        X: Any,
-        y: Any,
-        groups: Iterable[Any] | None,
-        sample_weight: Any,
-        make_problem: MakeProblem,
-    ) -> Problem:
+    def _read_problem(self, X: Any, y: Any, groups: Any, sample_weight: Any = None) -> Problem:
         """Check the parameters and the rows; set rows aside."""
         self._check_parameters()
         X, y, environments, weights = read_rows(self, X, y, groups, sample_weight)
@@ -236,12 +215,12 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
             weights=weights,
             gaps=self._allows_missing,
         )
-        return make_problem(bank, rows, seed)
+        return self._problem(bank, rows, seed)
 
     def _check_parameters(self) -> None:
         check_parameters(self)
         check_option("evidence_on", self.evidence_on, self._sees)
-        check_rule(self.choose)
+        check_option("choose", self.choose, RULES)
         for future in self.futures or ():
             check_option("futures", future, FUTURES)
         if not 0 <= self.validation_fraction < 1:
@@ -258,17 +237,16 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
             return [self._plain_erm(specs[0])]
         return specs
 
-    def _choose(self, problem: Problem) -> ChosenSpec:
+    def _choose(self, problem: Problem) -> tuple[ModelSpec, CandidateLosses | None]:
         """Choose a candidate, by its losses at environments left out if there are several."""
         specs = [problem.complete(spec) for spec in self._specs(problem.can_leave_one_out)]
         several = len(specs) > 1 or self.early_stopping
         with progress_bar("Choosing", self.verbose and several) as progress:
-            chosen = choose(self, problem, specs, progress)
-        self.selection_, found = chosen.sentence, chosen.found
+            spec, self.selection_, found = choose(self, problem, specs, progress)
         self.candidate_losses_ = None if found is None else found.losses[:, 0]
         tried = found is not None and None not in found.weights
         self.penalty_weights_ = np.array(found.weights, float) if found and tried else None
-        return chosen
+        return spec, found
 
     def _learn(self, problem: Problem, run: Any, record: Any) -> None:
         """Keep the predictor that was trained on all environments."""
@@ -341,8 +319,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         scores : ndarray of shape (n_rows,)
             Log densities; higher is more common.
         """
-        seen = self._seen(X)
-        return self.evidence_.score(seen)
+        return self.evidence_.score(self._seen(X))
 
     def score_environments(self, X: Any) -> np.ndarray:
         """Return the log density of each row in each training environment.
@@ -357,8 +334,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         scores : ndarray of shape (n_rows, n_environments)
             Log densities; higher is more common.
         """
-        seen = self._seen(X)
-        return self.evidence_.score_environments(seen)
+        return self.evidence_.score_environments(self._seen(X))
 
     def typicality(self, X: Any) -> np.ndarray:
         """Return the percentage of held-out training rows that score at most as high as each row.
@@ -427,8 +403,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         environments : ndarray of shape (n_rows,)
             Labels out of `environments_`.
         """
-        seen = self._seen(X)
-        return self.environments_[self.evidence_.nearest(seen)]
+        return self.environments_[self.evidence_.nearest(self._seen(X))]
 
     def assess(self, X: Any) -> Assessment:
         """Return predictions with probabilities, typicality, verdicts and nearest environments.
@@ -541,9 +516,9 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
     def _outputs(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
         """Return the outputs of the predictor."""
 
-    @abstractmethod
     def _view(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, V]
         """Return the inputs in units of about one, without missing values."""
+        return prepared
 
     def _path_specs(self, spec: ModelSpec) -> list[ModelSpec]:
         """Return specifications with other λ whose coefficients are kept; none by default."""

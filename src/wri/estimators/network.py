@@ -8,7 +8,7 @@ What is learned is kept as plain arrays in attributes with a trailing underscore
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -19,9 +19,11 @@ from wri.errors import InputError
 from wri.estimators.base import EnvironmentEstimator
 from wri.estimators.choice import (
     AUTO,
+    PRESET,
     CandidateLosses,
     has_penalty_weight,
     preset_penalty_weight,
+    split_candidate,
 )
 from wri.estimators.inputs import RowSplit
 from wri.estimators.problem import Problem
@@ -30,7 +32,6 @@ from wri.registry import OBJECTIVES as ENTRIES
 from wri.training import Bank, ModelSpec, Record, Run
 from wri.training.spec import Solver
 
-PRESET = "table"
 OWN_PARAMETERS = ("penalty_weight", "learning_rate", "weight_decay", "batch_size")
 """Hyper-parameters that are also parameters of the constructor."""
 LADDER = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -38,61 +39,12 @@ LADDER = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 MOST_PATH_COLUMNS = 256  # of a table whose coefficients along λ are kept
 
 
-def make_spec(asked: "Estimator", candidate: Mapping[str, Any] | None = None) -> ModelSpec:
-    """Make the specification of a constructor, changed by a candidate.
-
-    A candidate's keys are hyper-parameters, options of the objective, or `hidden`.
-    """
-    kind = OBJECTIVES[asked._objective]
-    options, hidden = dict(asked.options or {}), asked.hidden
-    hyper = {name: v for name in OWN_PARAMETERS if (v := getattr(asked, name)) not in (None, AUTO)}
-    hyper |= dict(asked.hyper or {})
-    declared = kind.hyperparameters()
-    known = {parameter.name for parameter in declared}
-    own_options = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    for name, value in (candidate or {}).items():
-        if name == "hidden":
-            hidden = value
-        elif name in own_options:
-            options[name] = value
-        elif name in known:
-            hyper[name] = value
-        else:
-            possible = ", ".join(["hidden", *sorted(own_options | known)])
-            raise InputError(
-                f"unknown hyper-parameter or option {name!r} in candidates; choose from {possible}"
-            )
-    in_steps = asked.early_stopping or asked.steps is not None or asked.stop_after is not None
-    of_steps = {parameter.name for parameter in declared if parameter.of_steps}
-    if asked.early_stopping:  # any step may be the last, so the step size must not decay
-        hyper.setdefault("final_rate", 1.0)
-    spec = ModelSpec.of(
-        asked._objective,
-        preset=asked.preset,
-        hidden=None if hidden is None else tuple(hidden),
-        standardise=asked.standardise,
-        steps=asked.steps,
-        stop_after=asked.stop_after,
-        solver=asked.solver,
-        hyper=hyper,
-        options=options,
-    )
-    if asked.solver is None and (in_steps or of_steps & set(hyper)):
-        return spec.in_steps()
-    return spec
-
-
 def constructor_parameters(spec: ModelSpec) -> dict[str, Any]:
     """Return the constructor's arguments for a specification, without defaults."""
     given = spec.differences()
-    parameters: dict[str, Any] = {}
-    if spec.preset != PRESET:
-        parameters["preset"] = spec.preset
-    if "hidden" in given:
-        parameters["hidden"] = spec.hidden
-    for name in ("standardise", "solver", "steps", "stop_after"):
-        if name in given:
-            parameters[name] = given[name]
+    parameters: dict[str, Any] = {} if spec.preset == PRESET else {"preset": spec.preset}
+    own = ("hidden", "standardise", "solver", "steps", "stop_after")
+    parameters |= {name: getattr(spec, name) for name in own if name in given}
     if has_penalty_weight(spec.objective.name):
         parameters["penalty_weight"] = None  # the preset's, or that of hyper: nothing is chosen
     if "hyper" in given:
@@ -317,7 +269,28 @@ class Estimator(EnvironmentEstimator):
         return Problem(bank=bank, rows=rows, seed=seed, device=self.device, n_jobs=self.n_jobs)
 
     def _spec(self, candidate: Mapping[str, Any]) -> ModelSpec:
-        return make_spec(self, candidate)
+        declared = OBJECTIVES[self._objective].hyperparameters()
+        given = {name: getattr(self, name) for name in OWN_PARAMETERS}
+        given = {name: value for name, value in given.items() if value not in (None, AUTO)}
+        own, hyper, options = split_candidate(
+            self, candidate, {"hidden": self.hidden}, given, declared
+        )
+        if self.early_stopping:  # any step may be the last, so the step size must not decay
+            hyper.setdefault("final_rate", 1.0)
+        spec = ModelSpec.of(
+            self._objective,
+            preset=self.preset,
+            hidden=None if own["hidden"] is None else tuple(own["hidden"]),
+            standardise=self.standardise,
+            steps=self.steps,
+            stop_after=self.stop_after,
+            solver=self.solver,
+            hyper=hyper,
+            options=options,
+        )
+        in_steps = self.early_stopping or self.steps is not None or self.stop_after is not None
+        in_steps |= any(parameter.of_steps and parameter.name in hyper for parameter in declared)
+        return spec.in_steps() if self.solver is None and in_steps else spec
 
     def _plain_erm(self, spec: ModelSpec) -> ModelSpec:
         known = {parameter.name for parameter in OBJECTIVES["erm"].hyperparameters()}
@@ -377,9 +350,6 @@ class Estimator(EnvironmentEstimator):
         """Return the outputs of the network in float64."""
         rows = torch.as_tensor(prepared)[None]
         return self.network_.outputs(torch.as_tensor(self.parameters_)[None], rows)[0].numpy()
-
-    def _view(self, prepared: np.ndarray) -> np.ndarray:
-        return prepared
 
     def _represent(self, prepared: np.ndarray, outputs: np.ndarray | None = None) -> np.ndarray:
         if self.evidence_on_ == "outputs":

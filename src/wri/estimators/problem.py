@@ -335,17 +335,16 @@ def fit_together(
     one path. Each becomes what it would be if it were fitted alone without `site_spread`.
     """
     first = models[0]
-    problem = first._read_problem(X, y, groups, None, first._problem)
+    problem = first._read_problem(X, y, groups)
     learned = {name: value for name, value in vars(first).items() if name not in first.get_params()}
-    chosen = []
+    specs = []
     for model in models:
         for name, value in learned.items():
             setattr(model, name, value)
         model._check_parameters()
-        chosen.append(model._choose(problem))
-    every = range(problem.n_environments)
-    runs = [problem.run(each.spec, every) for each in chosen]
-    records = problem.train(runs, max(each.spec.last_step for each in chosen), silent)
+        specs.append(model._choose(problem)[0])
+    runs = [problem.run(spec, range(problem.n_environments)) for spec in specs]
+    records = problem.train(runs, max(spec.last_step for spec in specs), silent)
     for model, run, record in zip(models, runs, records, strict=True):
         model._learn(problem, run, record)
         model.penalty_path_, model.left_out_ = None, None

@@ -30,7 +30,7 @@ from wri.boosting.runs import (
 from wri.boosting.trees import TreeSettings, load_lightgbm
 from wri.errors import InputError, shorten
 from wri.estimators.base import EnvironmentEstimator
-from wri.estimators.choice import AUTO, PenaltyWeight, preset_penalty_weight
+from wri.estimators.choice import AUTO, PenaltyWeight, preset_penalty_weight, split_candidate
 from wri.estimators.inputs import RowSplit
 from wri.estimators.network import Estimator
 from wri.estimators.problem import Problem
@@ -126,32 +126,6 @@ def forget_unknown(X: np.ndarray, columns: Sequence[int]) -> np.ndarray:
 def _are_codes(values: np.ndarray) -> np.ndarray:
     """Return which values are whole numbers that LightGBM takes for categories; NaN is none."""
     return (values == np.floor(values)) & (values >= 0) & (values <= LARGEST_CODE)
-
-
-def make_tree_spec(asked: "TreeEstimator", candidate: Mapping[str, Any]) -> TreeSpec:
-    """Make the specification of a constructor, changed by a candidate.
-
-    A candidate's keys are settings of the trees, hyper-parameters or options of the objective.
-    """
-    kind = OBJECTIVES[asked._objective]
-    growth = {name: getattr(asked, name) for name in GROWTH}
-    options: dict[str, Any] = dict(asked.options or {})
-    hyper: dict[str, Any] = dict(asked.hyper or {})
-    if asked.penalty_weight not in (None, AUTO):
-        hyper["penalty_weight"] = asked.penalty_weight
-    known = {each.name for each in kind.own_hyperparameters}
-    own_options = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    for name, value in candidate.items():
-        if name in GROWTH:
-            growth[name] = value
-        elif name in own_options:
-            options[name] = value
-        elif name in known:
-            hyper[name] = value
-        else:
-            possible = ", ".join([*GROWTH, *sorted(own_options | known)])
-            raise InputError(f"unknown setting {name!r} in candidates; choose from {possible}")
-    return TreeSpec.grown(asked._objective, TreeSettings(**growth), hyper=hyper, options=options)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -332,10 +306,16 @@ class TreeEstimator(EnvironmentEstimator):
         )
 
     def _spec(self, candidate: Mapping[str, Any]) -> TreeSpec:
-        return make_tree_spec(self, candidate)
+        known = self._kind.own_hyperparameters
+        weight = self.penalty_weight
+        given = {} if weight in (None, AUTO) else {"penalty_weight": weight}
+        growth = {name: getattr(self, name) for name in GROWTH}
+        growth, hyper, options = split_candidate(self, candidate, growth, given, known)
+        settings = TreeSettings(**growth)
+        return TreeSpec.grown(self._objective, settings, hyper=hyper, options=options)
 
     def _plain_erm(self, spec: ModelSpec) -> TreeSpec:
-        return TreeSpec.grown("erm", make_tree_spec(self, {}).trees)
+        return TreeSpec.grown("erm", self._spec({}).trees)
 
     def _default_penalty_weight(self) -> float | None:
         own = OBJECTIVES[self._objective].tree_penalty_weight
