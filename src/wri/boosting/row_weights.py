@@ -16,7 +16,7 @@ parameters, so that no penalty is implemented twice.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +50,7 @@ class WeightedRows:
         Environment of each row, from 0.
     loss : Loss
         One of the losses in `wri.stacked`.
-    weights : ndarray of shape (n,), default=array([])
+    weights : ndarray of shape (n,)
         Positive weight of each row within its environment.
 
     Examples
@@ -73,7 +73,7 @@ class WeightedRows:
     targets: np.ndarray
     environment: np.ndarray
     loss: Loss
-    weights: np.ndarray = field(default_factory=lambda: np.ones(0))
+    weights: np.ndarray
 
     @property
     def n_environments(self) -> int:

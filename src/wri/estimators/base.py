@@ -52,7 +52,8 @@ from wri.estimators.problem import (
 from wri.futures import FUTURES, Future
 from wri.moved import OldName
 from wri.objectives import Objective
-from wri.ood.evidence import RowEvidence
+from wri.ood.evidence import Evidence, RowEvidence
+from wri.ood.held_out import ColumnRanges, HeldOutRows
 from wri.progress import progress_bar
 from wri.rows import (
     Scaling,
@@ -142,6 +143,10 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
 
     spec_: ModelSpec = field(init=False)
     target_scaling_: Scaling = field(init=False)
+    evidence_: Evidence = field(init=False)
+    evidence_on_: View = field(init=False)
+    held_out_: HeldOutRows = field(init=False)
+    ranges_: ColumnRanges = field(init=False)
 
     def fit(
         self,
@@ -192,7 +197,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
             records = problem.train(runs, spec.last_step, progress)
         self._learn(problem, runs[0], records[0])
         self._keep_path(runs, records, found)
-        self._take_evidence(problem, without_held_out([self], problem)[0])
+        fit_evidence(self, without_held_out([self], problem)[0], problem)
         self.left_out_ = leave_sites_out(self, problem)
         return self
 
@@ -254,12 +259,6 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
             raise InputError(f"training diverged at step {record.diverged_at}; lower learning_rate")
         self._take(run, record)
         check_overlap(self, problem)
-
-    def _take_evidence(self, problem: Problem, without: "EnvironmentEstimator") -> None:
-        """Fit the evidence, with thresholds by the estimator that has not seen held-out rows."""
-        self.evidence_on_ = self.evidence_on
-        without.evidence_on_ = self.evidence_on
-        self.evidence_, self.ranges_, self.held_out_ = fit_evidence(self, without, problem)
 
     @property
     def hyper_(self) -> Mapping[str, float]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -45,6 +45,9 @@ TO_MEASURE = 1e-4
 class Problem:
     """Shared data and settings of all runs of one `fit`."""
 
+    keeps_path: ClassVar[bool] = True  # other λ of a solved predictor cost little more
+    trusts_preset: ClassVar[bool] = True  # its λ costs little where nothing changes
+
     bank: Bank
     rows: RowSplit
     seed: int
@@ -60,16 +63,6 @@ class Problem:
         """Weight of each row."""
         given = self.bank.weights
         return np.ones(len(self.bank.targets)) if given is None else given
-
-    @property
-    def keeps_path(self) -> bool:
-        """Whether other λ of a solved predictor cost little more."""
-        return True
-
-    @property
-    def trusts_preset(self) -> bool:
-        """Whether the preset's λ costs little where nothing changes."""
-        return True
 
     @property
     def can_leave_one_out(self) -> bool:
@@ -235,8 +228,9 @@ class Assessment:
 
 def fit_evidence(
     model: "EnvironmentEstimator", without: "EnvironmentEstimator", problem: Problem
-) -> tuple[Evidence, ColumnRanges, HeldOutRows]:
+) -> None:
     """Fit densities, thresholds and ranges of columns; predict the held-out rows `without` them."""
+    model.evidence_on_ = without.evidence_on_ = model.evidence_on
     bank, rows, weights = problem.bank, problem.rows, problem.weights
     prepared = model._prepare(bank.features)
     outputs = model._outputs(prepared)
@@ -248,7 +242,7 @@ def fit_evidence(
         other_z = without._represent(others, other_outputs)
     sure = model._confidence(other_outputs)
     calibrating = [weights[own] for own in rows.calibrating]
-    evidence = Evidence.fit(
+    model.evidence_ = Evidence.fit(
         [z[own[in_proportion(weights[own])]] for own in rows.fitted],
         [other_z[own] for own in rows.calibrating],
         model.rare,
@@ -258,12 +252,12 @@ def fit_evidence(
     )
     filled = [model._filled(prepared[own]) for own in rows.calibrating]
     kept = np.concatenate(rows.held_out)
-    held_out = HeldOutRows.of(
+    model.held_out_ = HeldOutRows.of(
         without._predictions(other_outputs[kept]),
         without._losses(other_outputs[kept], bank.targets[kept]),
         [weights[own] for own in rows.held_out],
     )
-    return evidence, ColumnRanges.of(filled, calibrating), held_out
+    model.ranges_ = ColumnRanges.of(filled, calibrating)
 
 
 def without_held_out(
@@ -349,4 +343,4 @@ def fit_together(
         model._learn(problem, run, record)
         model.penalty_path_, model.left_out_ = None, None
     for model, without in zip(judges, without_held_out(judges, problem), strict=True):
-        model._take_evidence(problem, without)
+        fit_evidence(model, without, problem)

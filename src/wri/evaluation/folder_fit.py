@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -90,13 +90,10 @@ def _add(parts: list[Arrays]) -> Arrays:
 class FolderProblem(Problem):
     """The problem of a sample whose final predictor is solved on all rows."""
 
+    keeps_path: ClassVar[bool] = False  # every λ takes passes over all rows
     units: Units
     sizes: tuple[int, ...]  # rows of each site in all
     open_chunks: Callable[[RowsAsTable], SumChunks]
-
-    @property
-    def keeps_path(self) -> bool:
-        return False  # every λ takes passes over all rows
 
     @property
     def can_leave_one_out(self) -> bool:
