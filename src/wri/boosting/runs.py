@@ -81,7 +81,7 @@ class TreeSpec(ModelSpec):
 
     def __post_init__(self) -> None:
         if odd := [each.name for each in COMMON if each.name in self.hyper]:
-            raise InputError(f"trees have no hyper-parameter {odd[0]!r}, which is one of networks")
+            raise InputError(f"trees have no hyper-parameter {odd[0]!r}; only networks have it")
         super().__post_init__()
         if self.steps != self.trees.rounds:
             raise InputError(f"steps must be the {self.trees.rounds} rounds, not {self.steps}")

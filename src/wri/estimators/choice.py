@@ -163,7 +163,9 @@ def describe(found: CandidateLosses, rule: Rule, best: int) -> str:
     if rule == "regret" and found.flagged:
         because = "the least worst regret over the futures"
     elif rule == "regret" and found.weights[best] == found.default is not None:
-        because = "the preset's, because no column's relation to the target was seen to change"
+        because = (
+            "the preset's value, because no column's relation to the target was found to change"
+        )
     parts = [
         f"{_name(found.weights, best)} of {count} candidates, measured at each of {environments} "
         f"training environments left out in turn: {because}"
@@ -234,11 +236,8 @@ def _stop_early(
     last = max(spec.last_step for spec in specs)
     every = max(1, last // CHECKPOINTS)
     leave_out = problem.can_leave_one_out
-    if leave_out:
-        losses, steps = problem.left_out_losses(specs, every, progress)
-    else:
-        specs = specs[:1]
-        losses, steps = problem.held_out_losses(specs[0], every, progress)
+    specs = specs if leave_out else specs[:1]
+    losses, steps = problem.losses_in_training(specs, every, progress)
     mean = np.nan_to_num(losses.mean(1), nan=np.inf, posinf=np.inf)  # [C, T]
     for c, spec in enumerate(specs):
         # steps before the penalty has its full weight do not count

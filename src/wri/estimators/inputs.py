@@ -312,8 +312,8 @@ def warn_of_small_weights(weights: np.ndarray) -> None:
     total = weights.sum()
     if 0 < total < SMALL * len(weights):
         warn_caller(
-            f"sample_weight sums to {write_number(total)} for {len(weights)} rows: a weight is how "
-            "often a row counts, and so few rows hardly train a predictor; multiply the weights by "
+            f"sample_weight sums to {write_number(total)} for {len(weights)} rows. A weight is how "
+            "often a row counts, so this is too little to train on; multiply the weights by "
             f"{write_number(len(weights) / total)} to count every row once on average"
         )
 

@@ -373,22 +373,16 @@ class Estimator(EnvironmentEstimator):
 
     def _in_user_units(self) -> tuple[np.ndarray, Any]:
         """Return coefficients and intercept in the units of the columns."""
-        weight, bias = self._standard_coefficients()
-        weight = weight / self.input_scaling_.scale
-        return self._shape_coefficients(weight, bias - weight @ self.input_scaling_.mean)
-
-    def _standard_coefficients(self) -> tuple[np.ndarray, np.ndarray]:  # [C, D], [C]
-        """Return coefficients and intercept of standardised columns."""
         check_is_fitted(self, "network_")
-        if len(self.network_.widths) > 2:
-            hidden = self.network_.widths[1:-1]
+        if hidden := self.network_.widths[1:-1]:
             raise AttributeError(
                 f"coef_ and intercept_ exist for linear predictors only; this one has hidden "
                 f"layers of {', '.join(map(str, hidden))} units: fit with hidden=()"
             )
         row = torch.as_tensor(self.parameters_)[None]
-        weight, bias = (part.numpy() for part in self.network_.packing.views(row))
-        return weight[0, 0], bias[0, 0, :, 0]
+        standard, bias = (part.numpy()[0, 0] for part in self.network_.packing.views(row))
+        weight = standard / self.input_scaling_.scale  # [C, D]
+        return self._shape_coefficients(weight, bias[:, 0] - weight @ self.input_scaling_.mean)
 
     def coef_path(self, ax: Any = None) -> Any:
         """Draw the coefficients of a solved predictor against λ.

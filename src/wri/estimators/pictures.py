@@ -7,9 +7,8 @@ other backbone.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,6 +30,12 @@ if TYPE_CHECKING:
 
 UNREADABLE = "unreadable"
 """Verdict on a file that cannot be read as a picture."""
+OTHERWISE: Mapping[str, Any] = {
+    **dict.fromkeys(("predictions", "nearest"), None),
+    **dict.fromkeys(("probabilities", "scores", "typicality"), np.nan),
+    **dict.fromkeys(("verdicts", "reasons"), UNREADABLE),
+}
+"""Parts of an assessment, and their values for such a file."""
 
 Pictures = ImageFolder | Iterable[PathLike]
 
@@ -260,15 +265,9 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Arrays with one entry per picture.
         """
         found = self._checked(pictures)
-        judged, fill = self.estimator_.assess(found.x), partial(_fill, found)
+        judged = vars(self.estimator_.assess(found.x))
         return Assessment(
-            predictions=fill(judged.predictions.astype(object), None),
-            probabilities=fill(judged.probabilities, np.nan),
-            scores=fill(judged.scores, np.nan),
-            typicality=fill(judged.typicality, np.nan),
-            verdicts=fill(judged.verdicts, UNREADABLE),
-            reasons=fill(judged.reasons, UNREADABLE),
-            nearest=fill(judged.nearest.astype(object), None),
+            **{name: _fill(found, judged[name], otherwise) for name, otherwise in OTHERWISE.items()}
         )
 
     def score(self, pictures: Pictures, y: Any = None) -> float:
@@ -419,6 +418,7 @@ def _check_length(
 ) -> np.ndarray:
     if given.shape != (len(pictures),):
         raise InputError(
-            f"{name} has the shape {given.shape} for {len(pictures)} pictures; give one for each"
+            f"{name} has the shape {given.shape}, but there are {len(pictures)} pictures; "
+            "give one for each"
         )
     return given

@@ -122,13 +122,20 @@ class Problem:
                 threads=1,  # operations are small: more stacks pay, more threads per stack do not
             )
 
-    def left_out_losses(
+    def losses_in_training(
         self, specs: Sequence[ModelSpec], every: int, progress: Progress
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the losses `[C, E, T]` at left-out environments, and the steps."""
+        """Return losses `[C, E, T]` at environments left out, or on held-out rows, and steps."""
+        everyone = range(self.n_environments)
+        if not self.can_leave_one_out:
+            splits = {str(e): self.rows.calibrating[e] for e in everyone}
+            runs = [self.run(spec, everyone, splits) for spec in specs]
+            records = self.train(runs, every, progress)
+            found = [[record.measures["loss"][s] for s in splits] for record in records]
+            return np.array(found), records[0].steps
         runs, thinned = [], self.for_choosing(specs)
-        for left_out in range(self.n_environments):
-            others = [e for e in range(self.n_environments) if e != left_out]
+        for left_out in everyone:
+            others = [e for e in everyone if e != left_out]
             rows = np.concatenate([self.rows.fitted[left_out], self.rows.held_out[left_out]])
             runs += [thinned.run(spec, others, {"left out": rows}) for spec in specs]
         records = self.train(runs, every, progress)
@@ -158,7 +165,9 @@ class Problem:
         """
         if specs[0].is_solved:
             return self
-        alike = {repr(_without_penalty_weight(spec).as_dict()) for spec in specs}
+        others = [{n: v for n, v in spec.hyper.items() if n != "penalty_weight"} for spec in specs]
+        pairs = zip(specs, others, strict=True)
+        alike = {repr(replace(spec, hyper=hyper).as_dict()) for spec, hyper in pairs}
         most = self._most_choosing(len(specs))
         if len(alike) > 1 or max(map(len, self.rows.fitted)) <= most:
             return self
@@ -174,20 +183,6 @@ class Problem:
         environments = self.n_environments
         most = STEP_ROWS // (candidates * environments * (environments - 1))
         return max(most, FEWEST_CHOOSING)
-
-    def held_out_losses(
-        self, spec: ModelSpec, every: int, progress: Progress
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the losses `[1, E, T]` of one candidate on held-out rows, and the steps."""
-        every_one = range(self.n_environments)
-        splits = {str(e): self.rows.calibrating[e] for e in every_one}
-        (record,) = self.train([self.run(spec, every_one, splits)], every, progress)
-        return np.stack([record.measures["loss"][s] for s in splits])[None], record.steps
-
-
-def _without_penalty_weight(spec: ModelSpec) -> ModelSpec:
-    others = {name: value for name, value in spec.hyper.items() if name != "penalty_weight"}
-    return replace(spec, hyper=others)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

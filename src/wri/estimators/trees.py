@@ -60,7 +60,7 @@ def find_categories(X: Any) -> dict[str, np.ndarray]:
             if len(labels) > LARGEST_CODE + 1:
                 raise InputError(
                     f"column {shorten(name)!r} has {len(labels)} categories; at most "
-                    f"{LARGEST_CODE + 1} are taken: join rare ones, or leave it out"
+                    f"{LARGEST_CODE + 1} are possible: combine rare ones, or leave the column out"
                 )
             found[str(name)] = labels
     return found
@@ -94,7 +94,7 @@ def find_columns(
         place: Any = places.get(each) if isinstance(each, str) else each
         whole = isinstance(place, int | np.integer) and not isinstance(place, bool)
         if not whole or not 0 <= int(place) < width:
-            raise InputError(f"categorical names {shorten(repr(each))}, which is no column of X")
+            raise InputError(f"categorical names {shorten(repr(each))}, which is not a column of X")
         found.add(int(place))
     return tuple(sorted(found))
 
