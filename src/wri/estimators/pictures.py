@@ -265,10 +265,12 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Arrays with one entry per picture.
         """
         found = self._checked(pictures)
-        judged = vars(self.estimator_.assess(found.x))
-        return Assessment(
-            **{name: _fill(found, judged[name], otherwise) for name, otherwise in OTHERWISE.items()}
-        )
+        judged = self.estimator_.assess(found.x)
+        filled: dict[str, Any] = {
+            name: _fill(found, getattr(judged, name), otherwise)
+            for name, otherwise in OTHERWISE.items()
+        }
+        return Assessment(**filled)
 
     def score(self, pictures: Pictures, y: Any = None) -> float:
         """Return the share of readable pictures whose class is predicted correctly.
