@@ -318,7 +318,8 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         scores : ndarray of shape (n_rows,)
             Log densities; higher is more common.
         """
-        return self.evidence_.score(self._seen(X))
+        seen = self._seen(X)
+        return self.evidence_.score(seen)
 
     def score_environments(self, X: Any) -> np.ndarray:
         """Return the log density of each row in each training environment.
@@ -333,7 +334,8 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         scores : ndarray of shape (n_rows, n_environments)
             Log densities; higher is more common.
         """
-        return self.evidence_.score_environments(self._seen(X))
+        seen = self._seen(X)
+        return self.evidence_.score_environments(seen)
 
     def typicality(self, X: Any) -> np.ndarray:
         """Return the percentage of held-out training rows that score at most as high as each row.
@@ -402,7 +404,8 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         environments : ndarray of shape (n_rows,)
             Labels out of `environments_`.
         """
-        return self.environments_[self.evidence_.nearest(self._seen(X))]
+        seen = self._seen(X)
+        return self.environments_[self.evidence_.nearest(seen)]
 
     def assess(self, X: Any) -> Assessment:
         """Return predictions with probabilities, typicality, verdicts and nearest environments.
@@ -468,7 +471,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         )
 
     def _seen(self, X: Any) -> np.ndarray:  # [n, F]
-        """Return what the evidence sees of a table."""
+        """Return what the evidence sees of a table; first of all, refuse to do so before `fit`."""
         return self._represent(self._prepared(X))
 
     def _represent(
