@@ -15,8 +15,7 @@ from time import perf_counter
 import lightgbm
 import numpy as np
 
-from wri.boosting import TreeSettings, WeightedRows, grow
-from wri.boosting.spec import TreeSpec
+from wri.boosting import TreeSettings, TreeSpec, WeightedRows, grow
 from wri.stacked import LOGISTIC
 
 

@@ -139,7 +139,7 @@ def test_codes_of_categories_are_checked():
     assert model.fit(coded, y).categorical_ == (1,)
     with pytest.raises(InputError, match=r"column 'age' is categorical and holds .*row 0"):
         model.set_params(categorical=["age"]).fit(coded, y)
-    with pytest.raises(InputError, match="categorical names 'bed', which is no column"):
+    with pytest.raises(InputError, match="categorical names 'bed', which is not a column"):
         model.set_params(categorical=["bed"]).fit(coded, y)
     with pytest.raises(InputError, match="categorical must be 'from_dtype'"):
         model.set_params(categorical="ward").fit(coded, y)

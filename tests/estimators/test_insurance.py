@@ -193,7 +193,6 @@ def test_auto_crosses_candidates_that_leave_the_weight_open():
     [
         ({"penalty_weight": "much"}, "penalty_weight must be a number or 'auto', not 'much'"),
         ({"choose": "best"}, "choose must be one of average, regret, not 'best'"),
-        ({"choose": "affordable"}, "no longer exists; choose='regret'"),
         ({"futures": ("better",)}, "futures must be one of like, unrelated, reversed"),
         ({"n_jobs": 1.5}, "n_jobs must be a whole number"),
     ],

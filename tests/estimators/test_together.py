@@ -5,7 +5,7 @@ import pytest
 
 import wri
 from hospitals import hospitals
-from wri.estimators.together import fit_together
+from wri.estimators.problem import fit_together
 
 
 @pytest.mark.parametrize("kind", ["Classifier", "Regressor"])

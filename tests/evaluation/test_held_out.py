@@ -56,9 +56,9 @@ def test_preprocessing_and_models_never_see_the_site_held_out():
     seen = []
 
     class Spy(ESTIMATORS["ERMClassifier"]):
-        def _read_problem(self, X, y, groups, sample_weight, make_problem):
+        def _read_problem(self, X, y, groups, sample_weight=None):
             seen.append(set(groups))
-            return super()._read_problem(X, y, groups, sample_weight, make_problem)
+            return super()._read_problem(X, y, groups, sample_weight)
 
     frame = pd.DataFrame(data.X, columns=["number", "value"])
     held = hold_out(replace(data, X=frame), lambda name: Spy(steps=5), Watching)

@@ -83,8 +83,8 @@ def _require(holds: bool, otherwise: str) -> None:
 def _read_trees(text: str) -> Iterator[dict[str, str]]:
     """The lines of every tree by name."""
     lines = iter(text.splitlines())
-    _require(next(lines, "") == "tree", "the forest does not begin as LightGBM writes it")
-    _require(f"\n{END}\n" in text, "the forest has no end; the file is cut")
+    _require(next(lines, "") == "tree", "the text does not begin like a forest of LightGBM")
+    _require(f"\n{END}\n" in text, "the forest has no end; the text was cut off")
     fields: dict[str, str] | None = None
     count = 0
     for line in takewhile(lambda line: line != END, lines):
@@ -99,7 +99,7 @@ def _read_trees(text: str) -> Iterator[dict[str, str]]:
         elif fields is not None and line:
             _require(equals == "=", f"{where} has an unrecognised line")
             right = name in FIELDS and name not in fields
-            _require(right, f"{where} has {name[:40]!r} twice or unknown")
+            _require(right, f"{where} has an unknown or repeated entry {name[:40]!r}")
             fields[name] = values
     if fields is not None:
         yield fields
@@ -113,7 +113,10 @@ def _clean_tree(number: int, fields: Mapping[str, str], n_features: int) -> list
         _require(len(read.get(name, ())) == 1, f"{where} must have one {name}")
     leaves, categories = int(read["num_leaves"][0]), int(read["num_cat"][0])
     right = 1 <= leaves <= MOST_LEAVES and 0 <= categories < leaves
-    _require(right, f"{where} has {leaves} leaves and {categories} splits by category")
+    _require(
+        right,
+        f"{where} has {leaves} leaves and {categories} splits by category, which is impossible",
+    )
     _require(read["is_linear"] == [0], f"{where} has linear leaves, which are not read")
     bounds = read.get("cat_boundaries", [])
     lengths: dict[Length, int] = {
@@ -128,7 +131,7 @@ def _clean_tree(number: int, fields: Mapping[str, str], n_features: int) -> list
     _require(not missing, f"{where} lacks {missing}")
     for name, values in read.items():
         right = len(values) == lengths[FIELDS[name][1]]
-        _require(right, f"{where}: {name} has {len(values)} values, which does not fit")
+        _require(right, f"{where}: {name} has {len(values)} values, which does not fit its leaves")
     if leaves > 1:
         _check_splits(read, n_features, categories, where)
         _check_children(read, leaves, where)
@@ -183,4 +186,4 @@ def _check_children(read: Mapping[str, list[float]], leaves: int, where: str) ->
             seen.add(child)
             if child >= 0:
                 waiting.append(child)
-    _require(len(seen) == 2 * leaves - 1, f"{where} has parts that its root does not reach")
+    _require(len(seen) == 2 * leaves - 1, f"{where} has nodes that its root does not reach")

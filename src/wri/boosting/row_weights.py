@@ -16,11 +16,12 @@ parameters, so that no penalty is implemented twice.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import expit, softmax
 from torch import Tensor
 
 from wri.errors import InputError
@@ -49,7 +50,7 @@ class WeightedRows:
         Environment of each row, from 0.
     loss : Loss
         One of the losses in `wri.stacked`.
-    weights : ndarray of shape (n,), default=array([])
+    weights : ndarray of shape (n,)
         Positive weight of each row within its environment.
 
     Examples
@@ -72,7 +73,7 @@ class WeightedRows:
     targets: np.ndarray
     environment: np.ndarray
     loss: Loss
-    weights: np.ndarray = field(default_factory=lambda: np.ones(0))
+    weights: np.ndarray
 
     @property
     def n_environments(self) -> int:
@@ -191,37 +192,7 @@ class RoundWeights(NamedTuple):
 
 
 class RowWeights:
-    """Row weights of an objective, round by round.
-
-    Parameters
-    ----------
-    objective : Objective
-        Objective whose penalty depends on losses only: ERM, IRM (`form="square"`), VREx, GroupDRO,
-        or WRI with densities that are fitted once on x.
-    rows : WeightedRows
-        The training rows.
-    hyper : mapping of str to float
-        Hyper-parameters of the objective; steps are rounds.
-    seed : int, default=0
-        Seed of the random draws of the objective.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from wri.boosting import RowWeights, WeightedRows
-    >>> from wri.objectives import make_objective
-    >>> from wri.stacked import LOGISTIC
-    >>> rows = WeightedRows(
-    ...     features=np.zeros((4, 1)),
-    ...     targets=np.array([0, 1, 0, 1]),
-    ...     environment=np.array([0, 0, 1, 1]),
-    ...     loss=LOGISTIC,
-    ...     weights=np.ones(4),
-    ... )
-    >>> weights = RowWeights(make_objective("erm", "table", ()), rows, {})
-    >>> weights.at(np.zeros((4, 1)), 0).loss.tolist()
-    [1.0, 1.0, 1.0, 1.0]
-    """
+    """Row weights of an objective, round by round; its hyper-parameters count rounds as steps."""
 
     def __init__(
         self, objective: Objective, rows: WeightedRows, hyper: Mapping[str, float], seed: int = 0
@@ -249,20 +220,7 @@ class RowWeights:
         self.plain = self._per_row(self._share / rows.n_environments)
 
     def at(self, scores: np.ndarray, round_: int) -> RoundWeights:  # [n, C]
-        """Return the weights at these scores; call it for each round in order.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n, C)
-            Scores of all rows.
-        round_ : int
-            Number of the round, from 0.
-
-        Returns
-        -------
-        weights : RoundWeights
-            Weights of the rows.
-        """
+        """Return the weights at these scores; call it for each round in order."""
         loss, kept = _tape(self._rows.loss)
         with torch.enable_grad():
             total, self._state = self._evaluate(loss, scores, round_)
@@ -274,20 +232,7 @@ class RowWeights:
         return RoundWeights(self.plain, *found, *[np.zeros_like(self.plain)] * (2 - len(found)))
 
     def value(self, scores: np.ndarray, round_: int) -> float:  # [n, C]
-        """Return the value of the objective at these scores.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n, C)
-            Scores of all rows.
-        round_ : int
-            Number of the round, from 0.
-
-        Returns
-        -------
-        value : float
-            Risk and penalty.
-        """
+        """Return the value of the objective at these scores."""
         with torch.no_grad():
             return float(self._evaluate(self._rows.loss, scores, round_)[0])
 
@@ -325,15 +270,13 @@ def loss_slopes(name: str, scores: np.ndarray, targets: np.ndarray) -> LossSlope
     if name == "squared":
         return LossSlopes(scores - targets[:, None], np.ones(scores.shape), scores, 1.0)
     if name == "logistic":
-        p = 1 / (1 + np.exp(-scores))
+        p = expit(scores)
         curvature = p * (1 - p)
         return LossSlopes(p - targets[:, None], curvature, curvature * scores, 0.25)
-    p = np.exp(scores - scores.max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    classes = scores.shape[1]
-    own = targets[:, None] == np.arange(classes)
+    p, classes = softmax(scores, axis=1), scores.shape[1]
     factor = classes / (classes - 1)
     along = p * (scores - (p * scores).sum(1, keepdims=True))
+    own = targets[:, None] == np.arange(classes)
     return LossSlopes(p - own, factor * p * (1 - p), along, factor / 4)
 
 

@@ -1,62 +1,314 @@
-"""Runs of trees and their records."""
+"""Runs of boosted trees: specification, what densities see of the columns, training, records.
 
-from collections.abc import Sequence
+    specification   objective with its options · hyper-parameters of its penalty · settings of trees
+    number          (x − mean) / scale; 0 where it is missing
+    category        one standardised column per common code
+
+Steps are rounds. There are no hidden layers and no hyper-parameters of Adam (learning rate, weight
+decay, batches). Only densities see the standardised columns; trees split on the original table.
+"""
+
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from joblib import effective_n_jobs
 
-from wri.boosting.column_view import ColumnView, fill_gaps
 from wri.boosting.row_weights import WeightedRows
-from wri.boosting.spec import TreeSpec
-from wri.boosting.trees import Trees, grow
+from wri.boosting.trees import Trees, TreeSettings, grow
+from wri.errors import InputError
 from wri.jobs import Jobs, LocalRunner, Report
+from wri.objectives import make_objective
+from wri.objectives.hyperparameters import COMMON, HyperParameter
 from wri.progress import Progress
 from wri.rows import Scaling
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED, generator
 from wri.training import Run, Units
 from wri.training.runs import RunResult
+from wri.training.spec import ModelSpec, decode_hyper, decode_options
 
+PRESET = "table"
+MOST_CODES = 30  # largest number of columns for one column of categories
 TWO = 2
 
 
-@dataclass(frozen=True, eq=False)
-class TreeRun(Run):
-    """One training of trees: a specification, rows of a bank, and a seed.
+@dataclass(frozen=True, kw_only=True)
+class TreeSpec(ModelSpec):
+    """Model specification of boosted trees; `TreeSpec.grown` fills in the defaults.
 
     Parameters
     ----------
-    spec : TreeSpec
-        What is trained. The run completes it by the size of its training rows.
-    bank : Bank
-        The rows.
-    train : sequence of ndarray of int
-        Row numbers of each training environment.
-    seed : int, default=0
-        Seed of the halves and of LightGBM.
-    evaluate : mapping of str to ndarray of int, default={}
-        Named sets of row numbers that are measured at each checkpoint.
-    tolerance : float, default=1e-8
-        Without effect: trees are grown, not solved.
-    categorical : tuple of int, default=()
-        Columns that hold categories as whole numbers from 0.
+    objective : Objective
+        What is minimised, with its options.
+    preset : str
+        Preset that supplies hyper-parameters that are not given.
+    hidden : tuple of int or None
+        Always `()`.
+    standardise : bool
+        Whether to standardise the target of a regression, and the inputs of densities.
+    steps : int
+        Number of rounds, the same as in `trees`.
+    hyper : mapping of str to float, default={}
+        Given hyper-parameters.
+    stop_after : int or None, default=None
+        Round after which training stops, if it is before `steps`.
+    precision : {"single", "double"} or None, default=None
+        Precision of the objective.
+    solver : {"lbfgs", "adam"} or None, default=None
+        Not used: trees are grown in rounds.
+    trees : TreeSettings, default=TreeSettings()
+        Settings of the trees.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown, a value is out of range, or a hyper-parameter is one of networks.
+
+    Examples
+    --------
+    >>> from wri.boosting import TreeSettings, TreeSpec
+    >>> spec = TreeSpec.grown("wri", TreeSettings(rounds=50))
+    >>> spec.steps, spec.hyper["penalty_weight"]
+    (50, 1.0)
+    """
+
+    trees: TreeSettings = field(default_factory=TreeSettings)
+
+    def __post_init__(self) -> None:
+        if odd := [each.name for each in COMMON if each.name in self.hyper]:
+            raise InputError(f"trees have no hyper-parameter {odd[0]!r}; only networks have it")
+        super().__post_init__()
+        if self.steps != self.trees.rounds:
+            raise InputError(f"steps must be the {self.trees.rounds} rounds, not {self.steps}")
+
+    @property
+    def declared(self) -> tuple[HyperParameter, ...]:
+        """Hyper-parameters of the objective alone, without those of networks."""
+        return self.objective.own_hyperparameters
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the minimum is solved for; never, trees are grown in rounds."""
+        return False
+
+    @classmethod
+    def grown(
+        cls,
+        objective: str,
+        trees: TreeSettings,
+        *,
+        hyper: Mapping[str, float] | None = None,
+        options: Mapping[str, Any] | None = None,
+        stop_after: int | None = None,
+    ) -> Self:
+        """Make a specification; the preset for tables supplies what is not given.
+
+        Parameters
+        ----------
+        objective : str
+            Name in the registry.
+        trees : TreeSettings
+            Settings of the trees.
+        hyper : mapping of str to float or None, default=None
+            Hyper-parameters of the objective.
+        options : mapping of str to Any or None, default=None
+            Options of the objective.
+        stop_after : int or None, default=None
+            Round after which training stops.
+
+        Returns
+        -------
+        spec : TreeSpec
+            The specification.
+        """
+        made = make_objective(objective, PRESET, (), **(options or {}))
+        weight = made.tree_penalty_weight
+        own = {} if weight is None else {"penalty_weight": weight}
+        return cls(
+            objective=made,
+            preset=PRESET,
+            hidden=(),
+            standardise=True,
+            steps=trees.rounds,
+            hyper={**own, **(hyper or {})},
+            stop_after=stop_after,
+            precision="double",
+            trees=trees,
+        )
+
+    @property
+    def compares(self) -> bool:
+        """Whether there is a penalty, so that row weights depend on scores."""
+        return self.objective.least_environments > 1 and self.hyper.get("penalty_weight", inf) > 0
+
+    def complete(self, width: int, weight: float, largest: int) -> Self:
+        """Fill in all settings that depend on the size of the training rows.
+
+        Parameters
+        ----------
+        width : int
+            Number of columns.
+        weight : float
+            Total weight of the training rows.
+        largest : int
+            Number of rows of the largest environment.
+
+        Returns
+        -------
+        spec : TreeSpec
+            Complete specification.
+        """
+        completed = super().complete(width, weight, largest)
+        return replace(completed, trees=self.trees.complete(weight))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all settings as plain values for JSON; `from_dict` reads them.
+
+        Returns
+        -------
+        values : dict
+            Settings by name.
+        """
+        every = super().as_dict()
+        kept = {name: every[name] for name in ("objective", "options", "hyper", "stop_after")}
+        return {**kept, "trees": asdict(self.trees)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Make a specification from the values of `as_dict`.
+
+        Parameters
+        ----------
+        values : mapping of str to Any
+            Settings by name.
+
+        Returns
+        -------
+        spec : TreeSpec
+            The specification.
+
+        Raises
+        ------
+        InputError
+            If a setting is missing, unknown or out of range.
+        """
+        known = {"objective", "options", "hyper", "stop_after", "trees"}
+        if odd := sorted(set(values) ^ known):
+            raise InputError(f"a specification of trees has missing or unknown {', '.join(odd)}")
+        settings = {each.name for each in fields(TreeSettings)}
+        if odd := sorted(set(values["trees"]) ^ settings):
+            raise InputError(f"settings of trees are missing or unknown: {', '.join(odd)}")
+        return cls.grown(
+            values["objective"],
+            TreeSettings(**values["trees"]),
+            hyper=decode_hyper(values["hyper"]),
+            options=decode_options(values["options"]),
+            stop_after=values["stop_after"],
+        )
+
+
+def fill_gaps(X: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
+    """Replace missing numbers by the mean of their column, or by 0 if all are missing."""
+    lost = np.isnan(X)
+    if not lost.any():
+        return X
+    there = (~lost).sum(0)
+    mean = np.where(lost, 0.0, X).sum(0) / np.maximum(there, 1)
+    return np.where(lost, mean, X)
+
+
+class ColumnView(NamedTuple):
+    """View of a table for densities, standardised with the training rows.
+
+    Parameters
+    ----------
+    numbers : ndarray of int of shape (N,)
+        Columns that hold numbers.
+    codes : ndarray of shape (K, 2)
+        Column and code of each category that is seen.
+    scaling : Scaling
+        Mean and standard deviation of all N + K columns.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from wri.boosting import TreeRun, TreeSettings, TreeSpec
-    >>> from wri.training import Bank
-    >>> x = np.random.default_rng(0).normal(size=(80, 2))
-    >>> bank = Bank(x, (x[:, 0] > 0).astype(int), gaps=True)
-    >>> spec = TreeSpec.grown("erm", TreeSettings(rounds=5, least_rows=5))
-    >>> run = TreeRun(spec, bank, [np.arange(40), np.arange(40, 80)])
-    >>> run.weighted_rows.n_environments, run.spec.trees.rounds
-    (2, 5)
+    >>> from wri.boosting import ColumnView
+    >>> X = np.array([[1.0, 0.0], [np.nan, 1.0], [3.0, 1.0]])
+    >>> view = ColumnView.of(X, None, categorical=[1])
+    >>> view.width, view.apply(X).shape
+    (3, (3, 3))
     """
+
+    numbers: np.ndarray  # [N], columns that hold numbers
+    codes: np.ndarray  # [K, 2], column and code of each category that is seen
+    scaling: Scaling  # of all N + K
+
+    @classmethod
+    def of(cls, X: np.ndarray, weights: np.ndarray | None, categorical: Sequence[int]) -> Self:
+        """Make the view of these rows.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            Training rows.
+        weights : ndarray of shape (n_rows,) or None
+            Weights of the rows.
+        categorical : sequence of int
+            Columns that hold categories.
+
+        Returns
+        -------
+        view : ColumnView
+            View, standardised with these rows.
+        """
+        numbers = np.setdiff1d(np.arange(X.shape[1]), np.asarray(categorical, int))
+        codes: list[tuple[int, float]] = []
+        for column in categorical:
+            own = X[:, column]
+            found, count = np.unique(own[~np.isnan(own)], return_counts=True)
+            common = np.sort(found[np.argsort(-count, kind="stable")][:MOST_CODES])
+            codes += [(int(column), float(code)) for code in common]
+        table = np.array(codes, float).reshape(-1, 2)
+        return cls(numbers, table, Scaling.of(fill_gaps(_spread(X, numbers, table)), weights))
+
+    @property
+    def width(self) -> int:
+        """Number of columns of the view."""
+        return len(self.numbers) + len(self.codes)
+
+    def apply(self, X: np.ndarray) -> np.ndarray:  # [n, D] -> [n, N + K]
+        """Return the view of rows.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            Rows.
+
+        Returns
+        -------
+        seen : ndarray of shape (n_rows, width)
+            Standardised columns without missing values.
+        """
+        seen = self.scaling.apply(_spread(X, self.numbers, self.codes))
+        return np.nan_to_num(seen, copy=False, nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+
+def _spread(X: np.ndarray, numbers: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Return the numbers, then one column of 0 and 1 per code."""
+    if not len(codes):
+        return X[:, numbers]
+    own = X[:, codes[:, 0].astype(int)] == codes[:, 1]
+    return np.column_stack([X[:, numbers], own.astype(float)])
+
+
+@dataclass(frozen=True, eq=False)
+class TreeRun(Run):
+    """One training of trees: a specification, rows of a bank, and a seed."""
 
     spec: TreeSpec
     _: KW_ONLY
@@ -95,48 +347,9 @@ class TreeRun(Run):
             weights=np.ones(len(learned)) if weights is None else weights,
         )
 
-    def outputs(self, trees: Trees, rows: np.ndarray, rounds: int | None = None) -> np.ndarray:
-        """Return the outputs of trees for some rows.
-
-        Parameters
-        ----------
-        trees : Trees
-            Grown trees.
-        rows : ndarray of int of shape (n_rows,)
-            Row numbers in the bank.
-        rounds : int or None, default=None
-            Number of rounds that count. None: all.
-
-        Returns
-        -------
-        outputs : ndarray of shape (n_rows, C)
-            Outputs.
-        """
-        return class_outputs(trees.scores(self.bank.features[rows], rounds), self.bank.n_classes)
-
 
 def class_outputs(scores: np.ndarray, classes: int | None) -> np.ndarray:
-    """Convert scores to outputs for a softmax: with two classes trees score the second only.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_rows, C)
-        Scores of trees.
-    classes : int or None
-        Number of classes; None for a regression.
-
-    Returns
-    -------
-    outputs : ndarray of shape (n_rows, classes)
-        Outputs; scores are unchanged unless there are two classes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from wri.boosting import class_outputs
-    >>> class_outputs(np.array([[0.5], [-2.0]]), 2).tolist()
-    [[0.0, 0.5], [0.0, -2.0]]
-    """
+    """Convert scores to outputs for a softmax: of two classes, trees score the second only."""
     if classes != TWO:
         return scores
     return np.column_stack([np.zeros(len(scores)), scores])
@@ -144,27 +357,7 @@ def class_outputs(scores: np.ndarray, classes: int | None) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TreeRecord(RunResult):
-    """Record of a run of trees: losses at checkpoints, and the trees.
-
-    Attributes
-    ----------
-    steps : ndarray of int of shape (T,)
-        Round of each checkpoint, counted from 0.
-    measures : mapping of str to mapping of str to ndarray
-        Values `[T]` by measure and split.
-    diverged_at : int or None
-        Round after which scores were not finite; None if they are.
-    trees : Trees
-        The grown trees.
-
-    Examples
-    --------
-    See `train_trees`, which returns records.
-
-    >>> from wri.boosting import TreeRecord
-    >>> [each for each in TreeRecord.__dataclass_fields__]
-    ['steps', 'measures', 'diverged_at', 'trees']
-    """
+    """Record of a run of trees: losses at checkpoints, and the trees."""
 
     trees: Trees
 
@@ -183,38 +376,9 @@ def split_halves(run: TreeRun) -> np.ndarray:  # [n], 0 or 1
 def train_trees(
     runs: Sequence[TreeRun], *, every: int, n_jobs: int | None, progress: Progress
 ) -> list[TreeRecord]:
-    """Train several runs at the same time.
+    """Train runs at the same time, or one run with as many threads; return their records.
 
-    Parameters
-    ----------
-    runs : sequence of TreeRun
-        Runs to train.
-    every : int
-        Rounds between checkpoints; the last round is always one.
-    n_jobs : int or None
-        Number of runs at the same time, as in joblib. A single run uses as many threads instead.
-    progress : callable
-        Called with the runs done and in all; for a single run with its rounds.
-
-    Returns
-    -------
-    records : list of TreeRecord
-        One record per run.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from wri.boosting import TreeRun, TreeSettings, TreeSpec
-    >>> from wri.training import Bank
-    >>> x = np.random.default_rng(0).normal(size=(80, 2))
-    >>> bank = Bank(x, (x[:, 0] > 0).astype(int), gaps=True)
-    >>> spec = TreeSpec.grown("erm", TreeSettings(rounds=5, least_rows=5))
-    >>> run = TreeRun(spec, bank, [np.arange(40), np.arange(40, 80)])
-    >>> from wri.boosting import train_trees
-    >>> from wri.progress import silent
-    >>> (record,) = train_trees([run], every=5, n_jobs=None, progress=silent)
-    >>> record.steps.tolist(), record.trees.scores(x).shape
-    ([4], (80, 1))
+    Losses are measured `every` few rounds. Progress counts runs, or the rounds of a single run.
     """
     jobs = effective_n_jobs(n_jobs)
     if len(runs) == 1:
@@ -253,20 +417,20 @@ def _train_one(run: TreeRun, every: int, threads: int, progress: Progress) -> Tr
         name: np.array([_loss(run, trees, own, int(step) + 1) for step in steps])
         for name, own in run.evaluate.items()
     }
-    fine = np.isfinite(trees.scores(run.bank.features[learned[:1]])).all()
+    finite = np.isfinite(trees.scores(run.bank.features[learned[:1]])).all()
     return TreeRecord(
         steps=steps,
         measures={"loss": measures},
-        diverged_at=None if fine else last - 1,
+        diverged_at=None if finite else last - 1,
         trees=trees,
     )
 
 
 def _loss(run: TreeRun, trees: Trees, rows: np.ndarray, rounds: int) -> float:
     """Return the mean loss of some rows after the first rounds, in the unit of the target."""
-    outputs: Any = torch.as_tensor(run.outputs(trees, rows, rounds))
-    targets, unit = run.bank.targets[rows], run.units.target
-    targets = unit.apply(targets) if run.bank.loss is SQUARED else targets
-    losses = run.bank.loss.per_example(outputs, torch.as_tensor(targets)).numpy()
-    weights = None if run.bank.weights is None else run.bank.weights[rows]
+    bank, unit = run.bank, run.units.target
+    outputs = class_outputs(trees.scores(bank.features[rows], rounds), bank.n_classes)
+    targets = unit.apply(bank.targets[rows]) if bank.loss is SQUARED else bank.targets[rows]
+    losses = bank.loss.per_example(torch.as_tensor(outputs), torch.as_tensor(targets)).numpy()
+    weights = None if bank.weights is None else bank.weights[rows]
     return float(np.average(losses, weights=weights)) * float(unit.scale) ** 2

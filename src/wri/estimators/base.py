@@ -12,7 +12,8 @@ the methods at the end of this file.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
@@ -23,30 +24,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from wri.errors import InputError, check_option
 from wri.estimators.choice import (
+    DEFAULT_RULE,
+    RULES,
     CandidateLosses,
-    ChosenSpec,
     PenaltyWeight,
     Rule,
-    check_rule,
     choose,
     make_specs,
 )
-from wri.estimators.evidence import (
-    Assessment,
-    fit_evidence,
-    leave_sites_out,
-    without_held_out,
-)
 from wri.estimators.inputs import (
-    DICTS,
-    FLAG,
-    LABEL,
-    NUMBER,
-    NUMBER_OR_AUTO,
-    NUMBERS_BY_NAME,
-    OPTIONS_BY_NAME,
-    WHOLE,
-    Constraint,
     RowSplit,
     check_environments,
     check_overlap,
@@ -56,16 +42,28 @@ from wri.estimators.inputs import (
     read_seed,
     without_column,
 )
-from wri.estimators.problem import Problem
+from wri.estimators.problem import (
+    Assessment,
+    Problem,
+    fit_evidence,
+    leave_sites_out,
+    without_held_out,
+)
 from wri.futures import FUTURES, Future
 from wri.moved import OldName
 from wri.objectives import Objective
 from wri.ood.evidence import Evidence, RowEvidence
-from wri.ood.held_out import ColumnRanges, HeldOutRows, LeftOutSites
+from wri.ood.held_out import ColumnRanges, HeldOutRows
 from wri.progress import progress_bar
-from wri.rows import Scaling, name_unreadable_cells, refuse_infinite, without_gradient
+from wri.rows import (
+    Scaling,
+    name_unreadable_cells,
+    refuse_infinite,
+    refuse_missing,
+    without_gradient,
+)
 from wri.stacked import Loss, View
-from wri.training import ModelSpec
+from wri.training import Bank, ModelSpec
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
@@ -112,6 +110,7 @@ class SavedInFolders:
         return import_module("wri.saving").load(folder, cls)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of the classifiers and regressors of all objectives and predictors."""
 
@@ -123,46 +122,31 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
     """What the evidence can see of a row, for `evidence_on`."""
     _ladder: ClassVar[tuple[float, ...]]
     """λ that "auto" chooses from, as multiples of the default; 0 is ERM."""
-    _constraints: ClassVar[Mapping[str, Constraint]] = {
-        "environment": LABEL,
-        "penalty_weight": NUMBER_OR_AUTO,
-        "hyper": NUMBERS_BY_NAME,
-        "options": OPTIONS_BY_NAME,
-        "candidates": DICTS,
-        "n_jobs": WHOLE,
-        "validation_fraction": NUMBER.required,
-        "rare": NUMBER.required,
-        "outside": NUMBER.required,
-        "site_spread": FLAG.required,
-    }
-    """Types of the parameters that the constructors of all predictors have."""
+    _allows_missing: ClassVar[bool] = False
 
-    environment: str | None
-    preset: str
-    penalty_weight: PenaltyWeight
-    hyper: Mapping[str, float] | None
-    candidates: Sequence[Mapping[str, Any]] | None
-    choose: Rule
-    futures: Sequence[Future] | None
-    early_stopping: bool
-    validation_fraction: float
-    evidence_on: View
-    rare: float
-    outside: float
-    site_spread: bool
-    random_state: Any
-    n_jobs: int | None
-    verbose: bool
+    environment: str | None = None
+    penalty_weight: PenaltyWeight = None
+    hyper: Mapping[str, float] | None = None
+    options: Mapping[str, Any] | None = None
+    candidates: Sequence[Mapping[str, Any]] | None = None
+    choose: Rule = DEFAULT_RULE
+    futures: Sequence[Future] | None = None
+    early_stopping: bool = False
+    validation_fraction: float = 0.2
+    evidence_on: View = "outputs"
+    rare: float = 0.05
+    outside: float = 0.005
+    site_spread: bool = True
+    random_state: int | np.random.RandomState | None = 0
+    n_jobs: int | None = None
+    verbose: bool = False
 
-    environments_: np.ndarray
-    n_environments_: int
-    spec_: ModelSpec
-    target_scaling_: Scaling
-    evidence_: Evidence
-    evidence_on_: View
-    held_out_: HeldOutRows
-    left_out_: LeftOutSites | None
-    ranges_: ColumnRanges
+    spec_: ModelSpec = field(init=False)
+    target_scaling_: Scaling = field(init=False)
+    evidence_: Evidence = field(init=False)
+    evidence_on_: View = field(init=False)
+    held_out_: HeldOutRows = field(init=False)
+    ranges_: ColumnRanges = field(init=False)
 
     def fit(
         self,
@@ -201,41 +185,23 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         InputError
             If a parameter, a row or an environment cannot be used. The message names it.
         """
-        return self._fit(X, y, groups, sample_weight, self._problem)
+        return self._fit(self._read_problem(X, y, groups, sample_weight))
 
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        groups: Iterable[Any] | None,
-        sample_weight: Any,
-        make_problem: Callable[..., Problem],
-    ) -> Self:
-        """Fit with a problem made by a function with the arguments of `_problem`."""
-        problem = self._read_problem(X, y, groups, sample_weight, make_problem)
-        chosen = self._choose(problem)
+    def _fit(self, problem: Problem) -> Self:
+        spec, found = self._choose(problem)
         # along the path of a solved predictor, the others cost little more
-        several = self.candidate_losses_ is not None
-        path = problem.keeps_path and (self.site_spread or several)
-        along = [chosen.spec, *(self._path_specs(chosen.spec) if path else [])]
-        every = range(self.n_environments_)
-        runs = [problem.run(spec, every) for spec in along]
+        path = problem.keeps_path and (self.site_spread or found is not None)
+        along = [spec, *(self._path_specs(spec) if path else [])]
+        runs = [problem.run(each, range(self.n_environments_)) for each in along]
         with progress_bar("Training", self.verbose) as progress:
-            records = problem.train(runs, chosen.spec.last_step, progress)
+            records = problem.train(runs, spec.last_step, progress)
         self._learn(problem, runs[0], records[0])
-        self._keep_path(runs, records, chosen.found)
-        self._take_evidence(problem, without_held_out([self], problem)[0])
+        self._keep_path(runs, records, found)
+        fit_evidence(self, without_held_out([self], problem)[0], problem)
         self.left_out_ = leave_sites_out(self, problem)
         return self
 
-    def _read_problem(
-        self,
-        X: Any,
-        y: Any,
-        groups: Iterable[Any] | None,
-        sample_weight: Any,
-        make_problem: Callable[..., Problem],
-    ) -> Problem:
+    def _read_problem(self, X: Any, y: Any, groups: Any, sample_weight: Any = None) -> Problem:
         """Check the parameters and the rows; set rows aside."""
         self._check_parameters()
         X, y, environments, weights = read_rows(self, X, y, groups, sample_weight)
@@ -246,12 +212,20 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         seed, share = read_seed(self.random_state), self.validation_fraction
         rows = hold_out(environments.rows, self._filled(X), targets, weights, share, seed)
         self.n_held_out_ = sum(len(own) for own in rows.held_out)
-        return make_problem(X, targets, weights, rows, seed)
+        bank = Bank(
+            X,
+            targets,
+            loss=self._loss,
+            classes=self._n_outputs,
+            weights=weights,
+            gaps=self._allows_missing,
+        )
+        return self._problem(bank, rows, seed)
 
     def _check_parameters(self) -> None:
         check_parameters(self)
         check_option("evidence_on", self.evidence_on, self._sees)
-        check_rule(self.choose)
+        check_option("choose", self.choose, RULES)
         for future in self.futures or ():
             check_option("futures", future, FUTURES)
         if not 0 <= self.validation_fraction < 1:
@@ -268,17 +242,16 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
             return [self._plain_erm(specs[0])]
         return specs
 
-    def _choose(self, problem: Problem) -> ChosenSpec:
+    def _choose(self, problem: Problem) -> tuple[ModelSpec, CandidateLosses | None]:
         """Choose a candidate, by its losses at environments left out if there are several."""
         specs = [problem.complete(spec) for spec in self._specs(problem.can_leave_one_out)]
         several = len(specs) > 1 or self.early_stopping
         with progress_bar("Choosing", self.verbose and several) as progress:
-            chosen = choose(self, problem, specs, progress)
-        self.selection_, found = chosen.sentence, chosen.found
+            spec, self.selection_, found = choose(self, problem, specs, progress)
         self.candidate_losses_ = None if found is None else found.losses[:, 0]
         tried = found is not None and None not in found.weights
         self.penalty_weights_ = np.array(found.weights, float) if found and tried else None
-        return chosen
+        return spec, found
 
     def _learn(self, problem: Problem, run: Any, record: Any) -> None:
         """Keep the predictor that was trained on all environments."""
@@ -286,12 +259,6 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
             raise InputError(f"training diverged at step {record.diverged_at}; lower learning_rate")
         self._take(run, record)
         check_overlap(self, problem)
-
-    def _take_evidence(self, problem: Problem, without: "EnvironmentEstimator") -> None:
-        """Fit the evidence, with thresholds by the estimator that has not seen held-out rows."""
-        self.evidence_on_ = self.evidence_on
-        without.evidence_on_ = self.evidence_on
-        self.evidence_, self.ranges_, self.held_out_ = fit_evidence(self, without, problem)
 
     @property
     def hyper_(self) -> Mapping[str, float]:
@@ -309,6 +276,11 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         if named is not None:
             return [str(name) for name in named]
         return [f"column {d}" for d in range(self.n_features_in_)]
+
+    def _check_cells(self, X: np.ndarray) -> None:
+        """Refuse infinite values, and missing ones where the predictor cannot take them."""
+        cells = np.nan_to_num(X, posinf=np.inf, neginf=-np.inf) if self._allows_missing else X
+        refuse_missing(cells, getattr(self, "feature_names_in_", None))
 
     def _prepared(self, X: Any) -> np.ndarray:
         """Return the checked table in the form that the predictor takes."""
@@ -499,7 +471,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         )
 
     def _seen(self, X: Any) -> np.ndarray:  # [n, F]
-        """Return what the evidence sees of a table."""
+        """Return what the evidence sees of a table; first of all, refuse to do so before `fit`."""
         return self._represent(self._prepared(X))
 
     def _represent(
@@ -519,14 +491,7 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
     # What a predictor defines
 
     @abstractmethod
-    def _problem(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        rows: RowSplit,
-        seed: int,
-    ) -> Problem:
+    def _problem(self, bank: Bank, rows: RowSplit, seed: int) -> Problem:
         """Make the problem that all runs of this fit share."""
 
     @abstractmethod
@@ -546,10 +511,6 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         """Keep the predictor that a run has trained."""
 
     @abstractmethod
-    def _check_cells(self, X: np.ndarray) -> None:
-        """Refuse values that the predictor cannot take."""
-
-    @abstractmethod
     def _prepare(self, features: np.ndarray) -> np.ndarray:
         """Convert checked rows to the form that the predictor takes."""
 
@@ -557,9 +518,9 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
     def _outputs(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, C]
         """Return the outputs of the predictor."""
 
-    @abstractmethod
     def _view(self, prepared: np.ndarray) -> np.ndarray:  # [n, D] -> [n, V]
         """Return the inputs in units of about one, without missing values."""
+        return prepared
 
     def _path_specs(self, spec: ModelSpec) -> list[ModelSpec]:
         """Return specifications with other λ whose coefficients are kept; none by default."""

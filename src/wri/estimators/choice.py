@@ -21,10 +21,10 @@ taken from other rows of it. Rows are drawn in the order of their contents, so t
 table does not matter.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -35,18 +35,19 @@ from wri.estimators.problem import Problem
 from wri.futures import FUTURES, LIKE, SENTENCES, Future, future_rows
 from wri.number_text import write_number
 from wri.objectives import OBJECTIVES
+from wri.objectives.hyperparameters import HyperParameter
 from wri.progress import Progress
 from wri.training import ModelSpec
 
 if TYPE_CHECKING:
     from wri.estimators.base import EnvironmentEstimator
 
+PRESET = "table"
 AUTO: Literal["auto"] = "auto"
 PenaltyWeight = float | Literal["auto"] | None
 Rule = Literal["average", "regret"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 DEFAULT_RULE: Rule = "regret"
-FORMER_RULES = ("worst", "insured", "affordable")
 FEWEST_FOR_ERRORS = 4  # environments; with fewer a cost or saving is not stated
 CHECKPOINTS = 20  # evaluations for early stopping
 
@@ -83,7 +84,7 @@ def penalty_ladder(model: "EnvironmentEstimator") -> list[float]:
 
 def has_penalty_weight(objective: str) -> bool:
     """Return whether an objective adds a weighted penalty to the risk."""
-    return any(each.name == "penalty_weight" for each in OBJECTIVES[objective].hyperparameters())
+    return preset_penalty_weight(objective, PRESET) is not None
 
 
 def preset_penalty_weight(objective: str, preset: str) -> float | None:
@@ -92,6 +93,26 @@ def preset_penalty_weight(objective: str, preset: str) -> float | None:
         if each.name == "penalty_weight":
             return each.setting(preset).resolve(None)
     return None
+
+
+def split_candidate(
+    model: "EnvironmentEstimator",
+    candidate: Mapping[str, Any],
+    own: Mapping[str, Any],
+    hyper: Mapping[str, float],
+    known: Iterable[HyperParameter],
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return own settings, hyper-parameters and options, changed by a candidate."""
+    kind: Any = model._kind
+    parts = dict(own), {**hyper, **(model.hyper or {})}, dict(model.options or {})
+    place = dict.fromkeys((parameter.name for parameter in known), 1)
+    place |= dict.fromkeys((option.name for option in fields(kind)), 2)
+    for name, value in candidate.items():
+        if name not in own and name not in place:
+            possible = ", ".join([*own, *sorted(place)])
+            raise InputError(f"unknown setting {name!r} in candidates; choose from {possible}")
+        parts[0 if name in own else place[name]][name] = value
+    return parts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -120,17 +141,6 @@ class CandidateLosses:
         return losses[:, self.stressed]
 
 
-def check_rule(rule: str) -> None:
-    """Refuse unknown rules; name the successor of former ones."""
-    if rule in FORMER_RULES:
-        raise InputError(
-            f"choose={rule!r} no longer exists; choose='regret' insures better at the same cost, "
-            "and penalty_weight=None takes a fixed moderate penalty"
-        )
-    if rule not in RULES:
-        raise InputError(f"choose must be one of {', '.join(RULES)}, not {rule!r}")
-
-
 def pick(found: CandidateLosses, rule: Rule) -> int:
     """Return the number of the candidate that the rule chooses."""
     means = found.means
@@ -138,14 +148,11 @@ def pick(found: CandidateLosses, rule: Rule) -> int:
         raise InputError("training diverged for every candidate; lower learning_rate")
     if rule == "average":
         return int(means[:, 0].argmin())
-    if not found.flagged and found.default in found.weights:
-        usable = [
-            c
-            for c, weight in enumerate(found.weights)
-            if weight == found.default and np.isfinite(means[c]).all()
-        ]
-        if usable:
-            return min(usable, key=lambda c: means[c, 0])
+    if not found.flagged:
+        preset = np.array([weight == found.default for weight in found.weights])
+        usable = np.flatnonzero(preset & np.isfinite(means).all(1))
+        if len(usable):
+            return int(usable[means[usable, 0].argmin()])
     return int((means / means.min(0)).max(1).argmin())
 
 
@@ -156,20 +163,19 @@ def describe(found: CandidateLosses, rule: Rule, best: int) -> str:
     if rule == "regret" and found.flagged:
         because = "the least worst regret over the futures"
     elif rule == "regret" and found.weights[best] == found.default is not None:
-        because = "the preset's, because no column's relation to the target was seen to change"
+        because = (
+            "the preset's value, because no column's relation to the target was found to change"
+        )
     parts = [
         f"{_name(found.weights, best)} of {count} candidates, measured at each of {environments} "
         f"training environments left out in turn: {because}"
     ]
-    known = [weight for weight in found.weights if weight is not None]
-    if known and found.weights[best] == max(known) and len(set(known)) > 1:
+    known = {weight for weight in found.weights if weight is not None}
+    if len(known) > 1 and found.weights[best] == max(known):
         parts.append("it is the largest that was tried")
-    erm = [c for c, weight in enumerate(found.weights) if weight == 0 and c != best]
-    if (
-        erm
-        and environments >= FEWEST_FOR_ERRORS
-        and np.isfinite(found.losses[[erm[0], best]]).all()
-    ):
+    erm = [c for c, weight in enumerate(found.weights) if weight == 0 and c != best][:1]
+    finite = np.isfinite(found.losses[[*erm, best]]).all()
+    if erm and environments >= FEWEST_FOR_ERRORS and finite:
         columns = ", ".join(found.flagged)
         for f, future in enumerate(found.futures if found.flagged else found.futures[:1]):
             where, losses = SENTENCES[future].format(columns=columns), found.judging(f)
@@ -190,25 +196,16 @@ def _compare(own: np.ndarray, erm: np.ndarray) -> str:  # [E], [E]
 def _name(weights: Sequence[float | None], number: int) -> str:
     """Name a candidate by its λ, or by its number if several have the same λ."""
     weight = weights[number]
-    if weight is None or len(set(weights)) < len(weights):
-        return f"number {number}" + (
-            "" if weight is None else f" (penalty_weight {write_number(weight)})"
-        )
-    return f"penalty_weight {write_number(weight)}"
-
-
-class ChosenSpec(NamedTuple):
-    """Specification to train on all environments."""
-
-    spec: ModelSpec
-    sentence: str  # how it was chosen
-    found: CandidateLosses | None = None  # where environments were left out
+    name = "" if weight is None else f"penalty_weight {write_number(weight)}"
+    if name and len(set(weights)) == len(weights):
+        return name
+    return f"number {number}" + (f" ({name})" if name else "")
 
 
 def choose(
     model: "EnvironmentEstimator", problem: Problem, specs: Sequence[ModelSpec], progress: Progress
-) -> ChosenSpec:
-    """Choose a candidate by the rule of the model.
+) -> tuple[ModelSpec, str, CandidateLosses | None]:
+    """Choose a candidate by the rule of the model; say how, with losses at environments left out.
 
     With fewer than three environments none can be left out: the first candidate is taken. With
     early stopping the mean loss at such environments chooses candidate and step.
@@ -216,7 +213,7 @@ def choose(
     if model.early_stopping:
         return _stop_early(model, problem, specs, progress)
     if len(specs) < 2 or not problem.can_leave_one_out:
-        return ChosenSpec(specs[0], _describe_defaults(model))
+        return specs[0], _describe_defaults(model), None
     futures = tuple(dict.fromkeys((LIKE, *(model.futures or FUTURES))))
     losses, flagged = left_out_losses(model, problem, specs, futures, progress)
     named = model._column_names()
@@ -229,21 +226,18 @@ def choose(
         stressed=np.array([len(own) > 0 for own in flagged]),
     )
     best = pick(found, model.choose)
-    return ChosenSpec(specs[best], describe(found, model.choose, best), found)
+    return specs[best], describe(found, model.choose, best), found
 
 
 def _stop_early(
     model: "EnvironmentEstimator", problem: Problem, specs: Sequence[ModelSpec], progress: Progress
-) -> ChosenSpec:
+) -> tuple[ModelSpec, str, CandidateLosses | None]:
     """Choose candidate and step by the mean loss at environments, or rows, left out."""
     last = max(spec.last_step for spec in specs)
     every = max(1, last // CHECKPOINTS)
     leave_out = problem.can_leave_one_out
-    if leave_out:
-        losses, steps = problem.left_out_losses(specs, every, progress)
-    else:
-        specs = specs[:1]
-        losses, steps = problem.held_out_losses(specs[0], every, progress)
+    specs = specs if leave_out else specs[:1]
+    losses, steps = problem.losses_in_training(specs, every, progress)
     mean = np.nan_to_num(losses.mean(1), nan=np.inf, posinf=np.inf)  # [C, T]
     for c, spec in enumerate(specs):
         # steps before the penalty has its full weight do not count
@@ -256,8 +250,8 @@ def _stop_early(
     stopped = int(steps[at[best]]) + 1
     spec = specs[best] if stopped == last else replace(specs[best], stop_after=stopped)
     if not leave_out:
-        return ChosenSpec(spec, _describe_defaults(model))
-    return ChosenSpec(spec, describe(found, "average", best), found)
+        return spec, _describe_defaults(model), None
+    return spec, describe(found, "average", best), found
 
 
 def _describe_defaults(model: "EnvironmentEstimator") -> str:

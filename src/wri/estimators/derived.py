@@ -1,6 +1,7 @@
 """Estimator classes: classifiers and regressors per objective, with networks and with trees."""
 
 from inspect import getdoc
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -173,15 +174,16 @@ Kind = type[Classifier] | type[Regressor]
 Predictor = type[Estimator] | type[TreeEstimator]
 
 
-def derive(kind: Kind, predictor: Predictor, entry: ObjectiveEntry) -> type[EnvironmentEstimator]:
+def derive(kind: Kind, entry: AlgorithmEntry) -> type[EnvironmentEstimator]:
     """Make `WRIClassifier` from `Classifier`, networks and the entry of WRI, with complete help."""
-    name = f"{entry.label}{'Boosting' if predictor is TreeEstimator else ''}{kind.__name__}"
+    predictor = TreeEstimator if entry.boosted else Estimator
+    objective, name = OBJECTIVES[entry.objective], f"{entry.estimator}{kind.__name__}"
     namespace = {
-        "__doc__": compose_docstring(kind, predictor, entry, name),
+        "__doc__": compose_docstring(kind, predictor, objective, name),
         "__module__": "wri.estimators",
         "__qualname__": name,
-        "_objective": entry.name,
-        "_kind": entry.objective,
+        "_objective": objective.name,
+        "_kind": objective.objective,
     }
     return type(name, (kind, predictor), namespace)
 
@@ -206,19 +208,11 @@ def compose_docstring(kind: Kind, predictor: Predictor, entry: ObjectiveEntry, n
 
 
 KINDS: dict[str, Kind] = {"classifier": Classifier, "regressor": Regressor}
-
-
-def _derive(kind: Kind, entry: AlgorithmEntry) -> type[EnvironmentEstimator]:
-    return derive(kind, TreeEstimator if entry.boosted else Estimator, OBJECTIVES[entry.objective])
-
-
 ESTIMATORS: dict[str, type[EnvironmentEstimator]] = {
-    derived.__name__: derived
-    for boosted in (False, True)
-    for kind in KINDS.values()
-    for derived in (
-        _derive(kind, entry) for entry in ALGORITHMS.values() if entry.boosted is boosted
-    )
+    f"{entry.estimator}{kind.__name__}": derive(kind, entry)
+    for boosted, kind in product((False, True), KINDS.values())
+    for entry in ALGORITHMS.values()
+    if entry.boosted is boosted
 }
 """All estimators by name: networks, then trees; classifiers first."""
 
@@ -265,7 +259,7 @@ def estimator(
             f"boosted trees need a penalty that depends on losses only; if that of {name} does, "
             "set penalises_losses = True in its class"
         )
-    derived = _derive(KINDS[kind], ALGORITHMS[f"{name}-boosting" if boosted else name])
+    derived = derive(KINDS[kind], ALGORITHMS[f"{name}-boosting" if boosted else name])
     made = ESTIMATORS.get(derived.__name__)
     if made is None or made._kind is not objective:
         ESTIMATORS[derived.__name__] = made = derived

@@ -54,30 +54,12 @@ NOTHING_SHARED = 0.05  # overlap below which a pair counts as separate
 SHOWN = 4  # pairs in a warning
 
 
-class Constraint(NamedTuple):
-    """Type of a constructor's parameter; its range is checked where it is used."""
-
-    holds: Callable[[Any], bool]
-    kind: str  # for a message: "a whole number"
-    or_none: bool = True
-    largest: float = LARGEST
-
-    @property
-    def required(self) -> "Constraint":
-        """The same without None."""
-        return self._replace(or_none=False)
-
-
 def _is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _are_widths(value: Any) -> bool:
-    return _is_list(value) and all(map(_is_whole, value))
 
 
 def _is_list(value: Any) -> bool:
@@ -88,33 +70,49 @@ def _is_named(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
 
 
-LABEL = Constraint(lambda value: isinstance(value, str | int), "the name of a column")
-WIDTHS = Constraint(_are_widths, "a tuple of widths such as (32, 16)")
-WHOLE = Constraint(_is_whole, "a whole number", largest=LARGEST_WHOLE)
-NUMBER = Constraint(_is_number, "a number")
-NUMBER_OR_AUTO = Constraint(
-    lambda value: _is_number(value) or value == "auto", "a number or 'auto'"
-)
-FLAG = Constraint(lambda value: isinstance(value, bool), "True or False")
-NUMBERS_BY_NAME = Constraint(_is_named, "a dict of numbers by name")
-OPTIONS_BY_NAME = Constraint(_is_named, "a dict of options by name")
-DICTS = Constraint(lambda value: _is_list(value) and all(map(_is_named, value)), "a list of dicts")
+WIDTHS = "a tuple of widths such as (32, 16)"
+KINDS: Mapping[str, Callable[[Any], bool]] = {
+    WIDTHS: lambda value: _is_list(value) and all(map(_is_whole, value)),
+    "the name of a column": lambda value: isinstance(value, str | int),
+    "a whole number": _is_whole,
+    "a number": _is_number,
+    "a number or 'auto'": lambda value: _is_number(value) or value == "auto",
+    "True or False": lambda value: isinstance(value, bool),
+    "a dict of numbers by name": _is_named,
+    "a dict of options by name": _is_named,
+    "a list of dicts": lambda value: _is_list(value) and all(map(_is_named, value)),
+}
+PARAMETERS: Mapping[str, str] = {
+    "environment": "the name of a column",
+    "hidden": WIDTHS,
+    "penalty_weight": "a number or 'auto'",
+    "hyper": "a dict of numbers by name",
+    "options": "a dict of options by name",
+    "candidates": "a list of dicts",
+    **dict.fromkeys(("steps", "stop_after", "n_jobs"), "a whole number"),
+    **dict.fromkeys(("learning_rate", "weight_decay", "batch_size"), "a number"),
+    **dict.fromkeys(("validation_fraction", "rare", "outside"), "a number"),
+    **dict.fromkeys(("site_spread", "compare_erm"), "True or False"),
+}
+"""Types of parameters of constructors; their ranges are checked where they are used."""
+REQUIRED = ("validation_fraction", "rare", "outside", "site_spread", "compare_erm")
 
 
 def check_parameters(model: Any) -> None:
     """Refuse parameters of the wrong type by name."""
-    for name, constraint in model._constraints.items():
-        value = getattr(model, name)
-        check_size(name, value, constraint.largest)
-        if (value is None and constraint.or_none) or constraint.holds(value):
+    for name, value in model.get_params(deep=False).items():
+        kind = PARAMETERS.get(name)
+        if kind is None or (value is None and name not in REQUIRED):
             continue
-        shown = f"{shorten(repr(value))}, of the type {type(value).__name__}"
-        raise InputError(f"{name} must be {constraint.kind}, not {shown}")
+        check_size(name, value, LARGEST_WHOLE if kind == "a whole number" else LARGEST)
+        if not KINDS[kind](value):
+            shown = f"{shorten(repr(value))}, of the type {type(value).__name__}"
+            raise InputError(f"{name} must be {kind}, not {shown}")
     for place, candidate in enumerate(model.candidates or ()):
         hidden = candidate.get("hidden")
-        if not (hidden is None or _are_widths(hidden)):
+        if not (hidden is None or KINDS[WIDTHS](hidden)):
             raise InputError(
-                f"hidden in candidate {place} must be {WIDTHS.kind}, not {shorten(repr(hidden))}"
+                f"hidden in candidate {place} must be {WIDTHS}, not {shorten(repr(hidden))}"
             )
 
 
@@ -314,8 +312,8 @@ def warn_of_small_weights(weights: np.ndarray) -> None:
     total = weights.sum()
     if 0 < total < SMALL * len(weights):
         warn_caller(
-            f"sample_weight sums to {write_number(total)} for {len(weights)} rows: a weight is how "
-            "often a row counts, and so few rows hardly train a predictor; multiply the weights by "
+            f"sample_weight sums to {write_number(total)} for {len(weights)} rows. A weight is how "
+            "often a row counts, so this is too little to train on; multiply the weights by "
             f"{write_number(len(weights) / total)} to count every row once on average"
         )
 

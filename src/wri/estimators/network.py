@@ -8,7 +8,7 @@ What is learned is kept as plain arrays in attributes with a trailing underscore
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -19,24 +19,19 @@ from wri.errors import InputError
 from wri.estimators.base import EnvironmentEstimator
 from wri.estimators.choice import (
     AUTO,
-    DEFAULT_RULE,
+    PRESET,
     CandidateLosses,
-    PenaltyWeight,
-    Rule,
     has_penalty_weight,
     preset_penalty_weight,
+    split_candidate,
 )
-from wri.estimators.inputs import NUMBER, WHOLE, WIDTHS, Constraint, RowSplit
+from wri.estimators.inputs import RowSplit
 from wri.estimators.problem import Problem
-from wri.futures import Future
 from wri.objectives import OBJECTIVES
 from wri.registry import OBJECTIVES as ENTRIES
-from wri.rows import Scaling, refuse_missing
-from wri.stacked import Network, View
 from wri.training import Bank, ModelSpec, Record, Run
 from wri.training.spec import Solver
 
-PRESET = "table"
 OWN_PARAMETERS = ("penalty_weight", "learning_rate", "weight_decay", "batch_size")
 """Hyper-parameters that are also parameters of the constructor."""
 LADDER = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -44,61 +39,12 @@ LADDER = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 MOST_PATH_COLUMNS = 256  # of a table whose coefficients along λ are kept
 
 
-def make_spec(asked: "Estimator", candidate: Mapping[str, Any] | None = None) -> ModelSpec:
-    """Make the specification of a constructor, changed by a candidate.
-
-    A candidate's keys are hyper-parameters, options of the objective, or `hidden`.
-    """
-    kind = OBJECTIVES[asked._objective]
-    options, hidden = dict(asked.options or {}), asked.hidden
-    hyper = {name: v for name in OWN_PARAMETERS if (v := getattr(asked, name)) not in (None, AUTO)}
-    hyper |= dict(asked.hyper or {})
-    declared = kind.hyperparameters()
-    known = {parameter.name for parameter in declared}
-    own_options = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    for name, value in (candidate or {}).items():
-        if name == "hidden":
-            hidden = value
-        elif name in own_options:
-            options[name] = value
-        elif name in known:
-            hyper[name] = value
-        else:
-            possible = ", ".join(["hidden", *sorted(own_options | known)])
-            raise InputError(
-                f"unknown hyper-parameter or option {name!r} in candidates; choose from {possible}"
-            )
-    in_steps = asked.early_stopping or asked.steps is not None or asked.stop_after is not None
-    of_steps = {parameter.name for parameter in declared if parameter.of_steps}
-    if asked.early_stopping:  # any step may be the last, so the step size must not decay
-        hyper.setdefault("final_rate", 1.0)
-    spec = ModelSpec.of(
-        asked._objective,
-        preset=asked.preset,
-        hidden=None if hidden is None else tuple(hidden),
-        standardise=asked.standardise,
-        steps=asked.steps,
-        stop_after=asked.stop_after,
-        solver=asked.solver,
-        hyper=hyper,
-        options=options,
-    )
-    if asked.solver is None and (in_steps or of_steps & set(hyper)):
-        return spec.in_steps()
-    return spec
-
-
 def constructor_parameters(spec: ModelSpec) -> dict[str, Any]:
     """Return the constructor's arguments for a specification, without defaults."""
     given = spec.differences()
-    parameters: dict[str, Any] = {}
-    if spec.preset != PRESET:
-        parameters["preset"] = spec.preset
-    if "hidden" in given:
-        parameters["hidden"] = spec.hidden
-    for name in ("standardise", "solver", "steps", "stop_after"):
-        if name in given:
-            parameters[name] = given[name]
+    parameters: dict[str, Any] = {} if spec.preset == PRESET else {"preset": spec.preset}
+    own = ("hidden", "standardise", "solver", "steps", "stop_after")
+    parameters |= {name: getattr(spec, name) for name in own if name in given}
     if has_penalty_weight(spec.objective.name):
         parameters["penalty_weight"] = None  # the preset's, or that of hyper: nothing is chosen
     if "hyper" in given:
@@ -136,6 +82,7 @@ class PenaltyPath(NamedTuple):
     left_out: CandidateLosses | None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Estimator(EnvironmentEstimator):
     """Base class of estimators whose predictor is a network.
 
@@ -144,36 +91,11 @@ class Estimator(EnvironmentEstimator):
     environment : str or None, default=None
         Name of the DataFrame column that holds the environment of each row, in place of `groups`
         in `fit`. The column is not a feature, and `predict` does not need it.
-    preset : str, default="table"
-        Preset that supplies every setting left at None. "table" has the defaults for tables.
-    hidden : tuple of int or None, default=None
-        Widths of the hidden layers, for instance `(32, 16)`; `()` makes a linear predictor. The
-        preset "table" uses linear predictors, except for CORAL, which aligns hidden layers.
-        Linear predictors performed best at new sites of a few thousand rows.
-    standardise : bool or None, default=None
-        Whether to standardise the inputs, and the target of a regression, with the mean and the
-        standard deviation of the training rows.
-    solver : {"lbfgs", "adam"} or None, default=None
-        "lbfgs" minimises the objective of a linear predictor on all rows, without a seed or a step
-        size; ERM, IRM, VREx and WRI allow it. "adam" trains in steps. None: "lbfgs" where it is
-        possible, unless `steps`, `stop_after`, `learning_rate`, `batch_size` or `early_stopping`
-        asks for steps.
-    steps : int or None, default=None
-        Number of training steps. Schedules are made for this number.
-    stop_after : int or None, default=None
-        Step at which training stops, if it is before `steps`.
     penalty_weight : float, "auto" or None, default=None
         λ, the weight of the penalty beside the risk. None takes the preset's value, a moderate
         one. "auto" chooses among multiples of it, including 0 (ERM), by the rule `choose`. This
         needs at least three environments; with fewer the preset's value is used. Objectives
         without a penalty ignore it.
-    learning_rate : float or None, default=None
-        Step size of Adam; the preset's value when None.
-    weight_decay : float or None, default=None
-        Weight decay of Adam; the preset's value when None.
-    batch_size : int or None, default=None
-        Rows per environment and step; the preset's value when None. An environment with at most
-        `batch_size` rows is used completely in every step.
     hyper : dict or None, default=None
         Other hyper-parameters of the objective by name (`anneal_steps`, `eta`, …).
     options : dict or None, default=None
@@ -219,13 +141,38 @@ class Estimator(EnvironmentEstimator):
     random_state : int, RandomState or None, default=0
         Seed of the initial weights, batches and held-out rows. A solved predictor does not depend
         on it.
-    device : str, default="auto"
-        PyTorch device. "auto" is CUDA if it is available, otherwise the CPU.
     n_jobs : int or None, default=None
         Number of stacks of candidates trained at the same time on the CPU. None or 1 does not
         change the number of threads of the process, −1 uses all cores.
     verbose : bool, default=False
         Whether to show a progress bar.
+    preset : str, default="table"
+        Preset that supplies every setting left at None. "table" has the defaults for tables.
+    hidden : tuple of int or None, default=None
+        Widths of the hidden layers, for instance `(32, 16)`; `()` makes a linear predictor. The
+        preset "table" uses linear predictors, except for CORAL, which aligns hidden layers.
+        Linear predictors performed best at new sites of a few thousand rows.
+    standardise : bool or None, default=None
+        Whether to standardise the inputs, and the target of a regression, with the mean and the
+        standard deviation of the training rows.
+    solver : {"lbfgs", "adam"} or None, default=None
+        "lbfgs" minimises the objective of a linear predictor on all rows, without a seed or a step
+        size; ERM, IRM, VREx and WRI allow it. "adam" trains in steps. None: "lbfgs" where it is
+        possible, unless `steps`, `stop_after`, `learning_rate`, `batch_size` or `early_stopping`
+        asks for steps.
+    steps : int or None, default=None
+        Number of training steps. Schedules are made for this number.
+    stop_after : int or None, default=None
+        Step at which training stops, if it is before `steps`.
+    learning_rate : float or None, default=None
+        Step size of Adam; the preset's value when None.
+    weight_decay : float or None, default=None
+        Weight decay of Adam; the preset's value when None.
+    batch_size : int or None, default=None
+        Rows per environment and step; the preset's value when None. An environment with at most
+        `batch_size` rows is used completely in every step.
+    device : str, default="auto"
+        PyTorch device. "auto" is CUDA if it is available, otherwise the CPU.
 
     Attributes
     ----------
@@ -280,77 +227,18 @@ class Estimator(EnvironmentEstimator):
         Mean and standard deviation of the target.
     """
 
-    network_: Network
-    parameters_: np.ndarray
-    input_scaling_: Scaling
+    _ladder: ClassVar[tuple[float, ...]] = LADDER
 
-    _ladder = LADDER
-    _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **EnvironmentEstimator._constraints,
-        "hidden": WIDTHS,
-        "steps": WHOLE,
-        "stop_after": WHOLE,
-        "learning_rate": NUMBER,
-        "weight_decay": NUMBER,
-        "batch_size": NUMBER,
-    }
-
-    def __init__(
-        self,
-        *,
-        environment: str | None = None,
-        preset: str = PRESET,
-        hidden: tuple[int, ...] | None = None,
-        standardise: bool | None = None,
-        solver: Solver | None = None,
-        steps: int | None = None,
-        stop_after: int | None = None,
-        penalty_weight: PenaltyWeight = None,
-        learning_rate: float | None = None,
-        weight_decay: float | None = None,
-        batch_size: int | None = None,
-        hyper: Mapping[str, float] | None = None,
-        options: Mapping[str, Any] | None = None,
-        candidates: Sequence[Mapping[str, Any]] | None = None,
-        choose: Rule = DEFAULT_RULE,
-        futures: Sequence[Future] | None = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.2,
-        evidence_on: View = "outputs",
-        rare: float = 0.05,
-        outside: float = 0.005,
-        site_spread: bool = True,
-        random_state: int | np.random.RandomState | None = 0,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.environment = environment
-        self.preset = preset
-        self.hidden = hidden
-        self.standardise = standardise
-        self.solver = solver
-        self.steps = steps
-        self.stop_after = stop_after
-        self.penalty_weight = penalty_weight
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.hyper = hyper
-        self.options = options
-        self.candidates = candidates
-        self.choose = choose
-        self.futures = futures
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.evidence_on = evidence_on
-        self.rare = rare
-        self.outside = outside
-        self.site_spread = site_spread
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    preset: str = PRESET
+    hidden: tuple[int, ...] | None = None
+    standardise: bool | None = None
+    solver: Solver | None = None
+    steps: int | None = None
+    stop_after: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    batch_size: int | None = None
+    device: str = "auto"
 
     @classmethod
     def from_spec(cls, spec: ModelSpec, **parameters: Any) -> Self:
@@ -377,22 +265,32 @@ class Estimator(EnvironmentEstimator):
             raise InputError(f"{cls.__name__} trains {cls._objective}, not {spec.objective.name}")
         return cls(**constructor_parameters(spec), **parameters)
 
-    def _check_cells(self, X: np.ndarray) -> None:
-        refuse_missing(X, getattr(self, "feature_names_in_", None))
-
-    def _problem(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        rows: RowSplit,
-        seed: int,
-    ) -> Problem:
-        bank = Bank(X, targets, loss=self._loss, classes=self._n_outputs, weights=weights)
+    def _problem(self, bank: Bank, rows: RowSplit, seed: int) -> Problem:
         return Problem(bank=bank, rows=rows, seed=seed, device=self.device, n_jobs=self.n_jobs)
 
     def _spec(self, candidate: Mapping[str, Any]) -> ModelSpec:
-        return make_spec(self, candidate)
+        declared = OBJECTIVES[self._objective].hyperparameters()
+        given = {name: getattr(self, name) for name in OWN_PARAMETERS}
+        given = {name: value for name, value in given.items() if value not in (None, AUTO)}
+        own, hyper, options = split_candidate(
+            self, candidate, {"hidden": self.hidden}, given, declared
+        )
+        if self.early_stopping:  # any step may be the last, so the step size must not decay
+            hyper.setdefault("final_rate", 1.0)
+        spec = ModelSpec.of(
+            self._objective,
+            preset=self.preset,
+            hidden=None if own["hidden"] is None else tuple(own["hidden"]),
+            standardise=self.standardise,
+            steps=self.steps,
+            stop_after=self.stop_after,
+            solver=self.solver,
+            hyper=hyper,
+            options=options,
+        )
+        in_steps = self.early_stopping or self.steps is not None or self.stop_after is not None
+        in_steps |= any(parameter.of_steps and parameter.name in hyper for parameter in declared)
+        return spec.in_steps() if self.solver is None and in_steps else spec
 
     def _plain_erm(self, spec: ModelSpec) -> ModelSpec:
         known = {parameter.name for parameter in OBJECTIVES["erm"].hyperparameters()}
@@ -453,9 +351,6 @@ class Estimator(EnvironmentEstimator):
         rows = torch.as_tensor(prepared)[None]
         return self.network_.outputs(torch.as_tensor(self.parameters_)[None], rows)[0].numpy()
 
-    def _view(self, prepared: np.ndarray) -> np.ndarray:
-        return prepared
-
     def _represent(self, prepared: np.ndarray, outputs: np.ndarray | None = None) -> np.ndarray:
         if self.evidence_on_ == "outputs":
             return super()._represent(prepared, outputs)
@@ -478,22 +373,16 @@ class Estimator(EnvironmentEstimator):
 
     def _in_user_units(self) -> tuple[np.ndarray, Any]:
         """Return coefficients and intercept in the units of the columns."""
-        weight, bias = self._standard_coefficients()
-        weight = weight / self.input_scaling_.scale
-        return self._shape_coefficients(weight, bias - weight @ self.input_scaling_.mean)
-
-    def _standard_coefficients(self) -> tuple[np.ndarray, np.ndarray]:  # [C, D], [C]
-        """Return coefficients and intercept of standardised columns."""
         check_is_fitted(self, "network_")
-        if len(self.network_.widths) > 2:
-            hidden = self.network_.widths[1:-1]
+        if hidden := self.network_.widths[1:-1]:
             raise AttributeError(
                 f"coef_ and intercept_ exist for linear predictors only; this one has hidden "
                 f"layers of {', '.join(map(str, hidden))} units: fit with hidden=()"
             )
         row = torch.as_tensor(self.parameters_)[None]
-        weight, bias = (part.numpy() for part in self.network_.packing.views(row))
-        return weight[0, 0], bias[0, 0, :, 0]
+        standard, bias = (part.numpy()[0, 0] for part in self.network_.packing.views(row))
+        weight = standard / self.input_scaling_.scale  # [C, D]
+        return self._shape_coefficients(weight, bias[:, 0] - weight @ self.input_scaling_.mean)
 
     def coef_path(self, ax: Any = None) -> Any:
         """Draw the coefficients of a solved predictor against λ.

@@ -7,8 +7,8 @@ other backbone.
 """
 
 import os
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from wri.datasets import ImageFolder
 from wri.errors import InputError, shorten
 from wri.estimators.derived import ESTIMATORS, Classifier
-from wri.estimators.evidence import Assessment
+from wri.estimators.problem import Assessment
 from wri.features.backbones import Backbone, as_backbone
 from wri.features.extraction import PathLike, PictureFeatures, extract
 from wri.moved import OldName
@@ -30,10 +30,17 @@ if TYPE_CHECKING:
 
 UNREADABLE = "unreadable"
 """Verdict on a file that cannot be read as a picture."""
+OTHERWISE: Mapping[str, Any] = {
+    **dict.fromkeys(("predictions", "nearest"), None),
+    **dict.fromkeys(("probabilities", "scores", "typicality"), np.nan),
+    **dict.fromkeys(("verdicts", "reasons"), UNREADABLE),
+}
+"""Parts of an assessment, and their values for such a file."""
 
 Pictures = ImageFolder | Iterable[PathLike]
 
 
+@dataclass(eq=False, repr=False)
 class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier of pictures from several domains, with a verdict on each picture.
 
@@ -91,18 +98,11 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     1.0
     """
 
-    def __init__(
-        self,
-        estimator: Classifier | None = None,
-        *,
-        backbone: Backbone | str = "efficientnet-lite0",
-        workers: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.estimator = estimator
-        self.backbone = backbone
-        self.workers = workers
-        self.verbose = verbose
+    estimator: Classifier | None = None
+    _: KW_ONLY
+    backbone: Backbone | str = "efficientnet-lite0"
+    workers: int | None = None
+    verbose: bool = False
 
     def fit(
         self, pictures: Pictures, y: Any = None, groups: Iterable[Any] | None = None
@@ -128,9 +128,12 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(
                 f"estimator must be one of wri's classifiers, not {type(estimator).__name__}"
             )
-        if not isinstance(pictures, ImageFolder):
-            pictures = list(pictures)
-        labels, environments = _labels(pictures, y), _environments(pictures, groups)
+        pictures = _listed(pictures)
+        labels, environments = _labels(pictures, y), None
+        if groups is not None:
+            environments = _check_length("groups", np.asarray(list(groups)), pictures)
+        elif isinstance(pictures, ImageFolder):
+            environments = pictures.groups
         found = self._extract(pictures, as_backbone(self.backbone))
         self.backbone_ = {"name": found.backbone, "digest": found.digest}
         self.broken_ = dict(found.broken)
@@ -154,7 +157,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes : ndarray of shape (n_pictures,)
             Labels; None for a file that is not a picture.
         """
-        return self._judge_each(pictures, lambda model, x: model.predict(x).astype(object), None)
+        return self.assess(pictures).predictions
 
     def predict_proba(self, pictures: Pictures) -> np.ndarray:
         """Predict the probability of each class.
@@ -169,7 +172,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         probabilities : ndarray of shape (n_pictures, n_classes)
             Columns in the order of `classes_`; NaN for a file that is not a picture.
         """
-        return self._judge_each(pictures, lambda model, x: model.predict_proba(x))
+        return np.asarray(self.assess(pictures).probabilities)
 
     def score_samples(self, pictures: Pictures) -> np.ndarray:
         """Return the log density of each picture in the equal mixture of the training domains.
@@ -184,7 +187,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores : ndarray of shape (n_pictures,)
             Log densities; higher is more common.
         """
-        return self._judge_each(pictures, lambda model, x: model.score_samples(x))
+        return self.assess(pictures).scores
 
     def typicality(self, pictures: Pictures) -> np.ndarray:
         """Return the percentage of held-out training pictures that score at most as high.
@@ -199,7 +202,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         typicality : ndarray of shape (n_pictures,)
             Percentages; higher is more common.
         """
-        return self._judge_each(pictures, lambda model, x: model.typicality(x))
+        return self.assess(pictures).typicality
 
     rarity = OldName("typicality")
 
@@ -216,7 +219,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verdicts : ndarray of shape (n_pictures,)
             "supported", "rare", "outside", or "unreadable" for a file that is not a picture.
         """
-        return self._judge_each(pictures, lambda model, x: model.verdict(x), UNREADABLE)
+        return self.assess(pictures).verdicts
 
     def reason(self, pictures: Pictures) -> np.ndarray:
         """Tell for each picture why its verdict is not "supported".
@@ -231,7 +234,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         reasons : ndarray of shape (n_pictures,)
             "low confidence", "far from training", or "unreadable"; empty for supported pictures.
         """
-        return self._judge_each(pictures, lambda model, x: model.reason(x), UNREADABLE)
+        return self.assess(pictures).reasons
 
     def nearest_environment(self, pictures: Pictures) -> np.ndarray:
         """Return the training domain in which each picture is most common.
@@ -246,11 +249,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         domains : ndarray of shape (n_pictures,)
             Labels of training domains; None for a file that is not a picture.
         """
-
-        def nearest(model: Any, x: np.ndarray) -> np.ndarray:
-            return model.nearest_environment(x).astype(object)
-
-        return self._judge_each(pictures, nearest, None)
+        return self.assess(pictures).nearest
 
     def assess(self, pictures: Pictures) -> Assessment:
         """Return predictions with probabilities, typicality, verdicts and nearest domains.
@@ -266,16 +265,12 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Arrays with one entry per picture.
         """
         found = self._checked(pictures)
-        judged, fill = self.estimator_.assess(found.x), partial(_fill, found)
-        return Assessment(
-            predictions=fill(judged.predictions.astype(object), None),
-            probabilities=fill(judged.probabilities, np.nan),
-            scores=fill(judged.scores, np.nan),
-            typicality=fill(judged.typicality, np.nan),
-            verdicts=fill(judged.verdicts, UNREADABLE),
-            reasons=fill(judged.reasons, UNREADABLE),
-            nearest=fill(judged.nearest.astype(object), None),
-        )
+        judged = self.estimator_.assess(found.x)
+        filled: dict[str, Any] = {
+            name: _fill(found, getattr(judged, name), otherwise)
+            for name, otherwise in OTHERWISE.items()
+        }
+        return Assessment(**filled)
 
     def score(self, pictures: Pictures, y: Any = None) -> float:
         """Return the share of readable pictures whose class is predicted correctly.
@@ -292,7 +287,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         accuracy : float
             Share from 0 to 1.
         """
-        pictures = pictures if isinstance(pictures, ImageFolder) else list(pictures)
+        pictures = _listed(pictures)
         labels, found = _labels(pictures, y), self._checked(pictures)
         return float(np.mean(self.estimator_.predict(found.x) == labels[found.kept]))
 
@@ -396,18 +391,7 @@ class PictureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimator_")
         backbone = self._found_backbone()
         self._check_backbone(backbone.digest)
-        pictures = pictures if isinstance(pictures, ImageFolder) else list(pictures)
-        return self._extract(pictures, backbone)
-
-    def _judge_each(
-        self,
-        pictures: Pictures,
-        judge: Callable[[Any, np.ndarray], np.ndarray],
-        otherwise: Any = np.nan,
-    ) -> np.ndarray:
-        """Apply `judge` to the readable pictures; other files get the value `otherwise`."""
-        found = self._checked(pictures)
-        return _fill(found, judge(self.estimator_, found.x), otherwise)
+        return self._extract(_listed(pictures), backbone)
 
 
 def _fill(found: PictureFeatures, values: np.ndarray, otherwise: Any) -> np.ndarray:
@@ -419,20 +403,16 @@ def _fill(found: PictureFeatures, values: np.ndarray, otherwise: Any) -> np.ndar
     return every
 
 
+def _listed(pictures: Pictures) -> ImageFolder | list[PathLike]:
+    return pictures if isinstance(pictures, ImageFolder) else list(pictures)
+
+
 def _labels(pictures: ImageFolder | list[PathLike], y: Any) -> np.ndarray:
-    if y is None:
-        if not isinstance(pictures, ImageFolder):
-            raise InputError("y is missing: paths have no labels; give y=, or an ImageFolder")
-        return pictures.y
-    return _check_length("y", np.asarray(y), pictures)
-
-
-def _environments(
-    pictures: ImageFolder | list[PathLike], groups: Iterable[Any] | None
-) -> np.ndarray | None:
-    if groups is None:
-        return pictures.groups if isinstance(pictures, ImageFolder) else None
-    return _check_length("groups", np.asarray(list(groups)), pictures)
+    if y is not None:
+        return _check_length("y", np.asarray(y), pictures)
+    if not isinstance(pictures, ImageFolder):
+        raise InputError("y is missing: paths have no labels; give y=, or an ImageFolder")
+    return pictures.y
 
 
 def _check_length(
@@ -440,6 +420,7 @@ def _check_length(
 ) -> np.ndarray:
     if given.shape != (len(pictures),):
         raise InputError(
-            f"{name} has the shape {given.shape} for {len(pictures)} pictures; give one for each"
+            f"{name} has the shape {given.shape}, but there are {len(pictures)} pictures; "
+            "give one for each"
         )
     return given

@@ -27,10 +27,7 @@ from wri.ood.held_out import UnseenCells, flag_unseen
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
-    from wri.estimators.evidence import Assessment
-
-METADATA = ("groups", "sample_weight")
-"""Arguments of the last step's `fit` besides rows and targets."""
+    from wri.estimators.problem import Assessment
 
 
 def make_pipeline(*steps: Any, memory: Any = None, verbose: bool = False) -> "EnvironmentPipeline":
@@ -155,12 +152,8 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         name, last = self.steps[-1]
         if not isinstance(last, EnvironmentEstimator):
             raise InputError(f"the last step must be one of wri's estimators, not {name!r}")
-        for key in METADATA:  # the long form, as in scikit-learn's pipeline
-            if f"{name}__{key}" in params:
-                given = params.pop(f"{name}__{key}")
-                groups, sample_weight = (
-                    (given, sample_weight) if key == "groups" else (groups, given)
-                )
+        groups = params.pop(f"{name}__groups", groups)  # scikit-learn's long form
+        sample_weight = params.pop(f"{name}__sample_weight", sample_weight)
         if last.environment is not None:
             found = read_environments(X, len(X), groups, last.environment)
             groups, X = found.labels[found.number], without_column(X, last.environment)
@@ -195,7 +188,7 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         predictions : ndarray of shape (n_rows,)
             Predictions of the last step.
         """
-        return self._last().predict(self._preprocess(X))
+        return self._last().predict(self._read(X)[0])
 
     @available_if(_last_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -1,25 +1,38 @@
-"""Runs of one `fit`: on all environments, or without some of them.
+"""One fit: its runs, and the evidence behind its predictions.
 
-A run standardises with its own training rows, so a left-out environment is new in every respect. No
-row outside `fit` is used.
+A run is on all environments, or without some of them. It standardises with its own training rows,
+so a left-out environment is new in every respect. No row outside `fit` is used.
+
+Densities and thresholds are fitted after the predictor, for every objective, on the predictor's
+representation of the rows; see `wri.ood.evidence`. Higher scores are more common.
 """
 
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from joblib import effective_n_jobs
 
 from wri.estimators.inputs import RowSplit
-from wri.progress import Progress
+from wri.moved import OldName
+from wri.ood.evidence import Evidence
+from wri.ood.held_out import ColumnRanges, ExpectedLoss, HeldOutRows, LeftOutSites, UnseenCells
+from wri.progress import Progress, progress_bar, silent
+from wri.rows import in_proportion
 from wri.stacked import generator
 from wri.stacked.linear import GRADIENT
 from wri.threads import torch_threads
 from wri.training import Bank, ModelSpec, Run, train
 
+if TYPE_CHECKING:
+    from wri.estimators.base import EnvironmentEstimator
+    from wri.estimators.network import Estimator
+
+MOST_OPTIMISM = 1e-3  # nats by which the loss on seen rows may be too small
 MOST_FOLDS = 5  # most runs that leave environments out, for the spread between sites
 STEP_ROWS = 2**14  # rows per step of all runs together that choose λ only
 FEWEST_CHOOSING = 100  # rows per environment that choose λ, if it has them
@@ -30,6 +43,9 @@ TO_MEASURE = 1e-4
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
     """Shared data and settings of all runs of one `fit`."""
+
+    keeps_path: ClassVar[bool] = True  # other λ of a solved predictor cost little more
+    trusts_preset: ClassVar[bool] = True  # its λ costs little where nothing changes
 
     bank: Bank
     rows: RowSplit
@@ -46,16 +62,6 @@ class Problem:
         """Weight of each row."""
         given = self.bank.weights
         return np.ones(len(self.bank.targets)) if given is None else given
-
-    @property
-    def keeps_path(self) -> bool:
-        """Whether other λ of a solved predictor cost little more."""
-        return True
-
-    @property
-    def trusts_preset(self) -> bool:
-        """Whether the preset's λ costs little where nothing changes."""
-        return True
 
     @property
     def can_leave_one_out(self) -> bool:
@@ -115,13 +121,20 @@ class Problem:
                 threads=1,  # operations are small: more stacks pay, more threads per stack do not
             )
 
-    def left_out_losses(
+    def losses_in_training(
         self, specs: Sequence[ModelSpec], every: int, progress: Progress
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the losses `[C, E, T]` at left-out environments, and the steps."""
+        """Return losses `[C, E, T]` at environments left out, or on held-out rows, and steps."""
+        everyone = range(self.n_environments)
+        if not self.can_leave_one_out:
+            splits = {str(e): self.rows.calibrating[e] for e in everyone}
+            runs = [self.run(spec, everyone, splits) for spec in specs]
+            records = self.train(runs, every, progress)
+            found = [[record.measures["loss"][s] for s in splits] for record in records]
+            return np.array(found), records[0].steps
         runs, thinned = [], self.for_choosing(specs)
-        for left_out in range(self.n_environments):
-            others = [e for e in range(self.n_environments) if e != left_out]
+        for left_out in everyone:
+            others = [e for e in everyone if e != left_out]
             rows = np.concatenate([self.rows.fitted[left_out], self.rows.held_out[left_out]])
             runs += [thinned.run(spec, others, {"left out": rows}) for spec in specs]
         records = self.train(runs, every, progress)
@@ -151,7 +164,9 @@ class Problem:
         """
         if specs[0].is_solved:
             return self
-        alike = {repr(_without_penalty_weight(spec).as_dict()) for spec in specs}
+        others = [{n: v for n, v in spec.hyper.items() if n != "penalty_weight"} for spec in specs]
+        pairs = zip(specs, others, strict=True)
+        alike = {repr(replace(spec, hyper=hyper).as_dict()) for spec, hyper in pairs}
         most = self._most_choosing(len(specs))
         if len(alike) > 1 or max(map(len, self.rows.fitted)) <= most:
             return self
@@ -168,16 +183,158 @@ class Problem:
         most = STEP_ROWS // (candidates * environments * (environments - 1))
         return max(most, FEWEST_CHOOSING)
 
-    def held_out_losses(
-        self, spec: ModelSpec, every: int, progress: Progress
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the losses `[1, E, T]` of one candidate on held-out rows, and the steps."""
-        every_one = range(self.n_environments)
-        splits = {str(e): self.rows.calibrating[e] for e in every_one}
-        (record,) = self.train([self.run(spec, every_one, splits)], every, progress)
-        return np.stack([record.measures["loss"][s] for s in splits])[None], record.steps
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Assessment:
+    """Prediction and evidence of each row.
+
+    Attributes
+    ----------
+    predictions : ndarray of shape (n_rows,)
+        Predicted classes or numbers.
+    probabilities : ndarray of shape (n_rows, n_classes) or None
+        Class probabilities; None for a regressor.
+    scores : ndarray of shape (n_rows,)
+        Log density; higher is more common.
+    typicality : ndarray of shape (n_rows,)
+        Percentage of held-out rows that score at most as high.
+    verdicts : ndarray of shape (n_rows,)
+        "supported", "rare" or "outside".
+    reasons : ndarray of shape (n_rows,)
+        Reasons of the verdict, separated by "; "; empty for supported rows.
+    nearest : ndarray of shape (n_rows,)
+        Training environment in which the row is most common.
+    unseen : tuple of UnseenCells, default=()
+        Cells of kinds that training never had, by column.
+    """
+
+    predictions: np.ndarray  # [n], classes or numbers
+    probabilities: np.ndarray | None  # [n, C], of a classifier
+    scores: np.ndarray  # [n], log density, higher = more common
+    typicality: np.ndarray  # [n], percentage of held-out rows that score at most as high
+    verdicts: np.ndarray  # [n], "supported", "rare" or "outside"
+    reasons: np.ndarray  # [n], of the verdicts
+    nearest: np.ndarray  # [n], the training environment in which the row is most common
+    unseen: tuple[UnseenCells, ...] = ()
+
+    rarity = OldName("typicality")
 
 
-def _without_penalty_weight(spec: ModelSpec) -> ModelSpec:
-    others = {name: value for name, value in spec.hyper.items() if name != "penalty_weight"}
-    return replace(spec, hyper=others)
+def fit_evidence(
+    model: "EnvironmentEstimator", without: "EnvironmentEstimator", problem: Problem
+) -> None:
+    """Fit densities, thresholds and ranges of columns; predict the held-out rows `without` them."""
+    model.evidence_on_ = without.evidence_on_ = model.evidence_on
+    bank, rows, weights = problem.bank, problem.rows, problem.weights
+    prepared = model._prepare(bank.features)
+    outputs = model._outputs(prepared)
+    z = model._represent(prepared, outputs)
+    other_z, other_outputs = z, outputs
+    if without is not model:
+        others = without._prepare(bank.features)
+        other_outputs = without._outputs(others)
+        other_z = without._represent(others, other_outputs)
+    sure = model._confidence(other_outputs)
+    calibrating = [weights[own] for own in rows.calibrating]
+    model.evidence_ = Evidence.fit(
+        [z[own[in_proportion(weights[own])]] for own in rows.fitted],
+        [other_z[own] for own in rows.calibrating],
+        model.rare,
+        model.outside,
+        calibrating,
+        None if sure is None else [sure[own] for own in rows.calibrating],
+    )
+    filled = [model._filled(prepared[own]) for own in rows.calibrating]
+    kept = np.concatenate(rows.held_out)
+    model.held_out_ = HeldOutRows.of(
+        without._predictions(other_outputs[kept]),
+        without._losses(other_outputs[kept], bank.targets[kept]),
+        [weights[own] for own in rows.held_out],
+    )
+    model.ranges_ = ColumnRanges.of(filled, calibrating)
+
+
+def without_held_out(
+    models: Sequence["EnvironmentEstimator"], problem: Problem
+) -> list["EnvironmentEstimator"]:
+    """Return estimators as they are without the held-out rows: solved ones learn from them too."""
+    found = list(models)
+    rows, columns = problem.bank.features.shape
+    # p parameters lower the loss on seen rows by about p/n nats (Akaike, 1973)
+    if not any(map(len, problem.rows.held_out)) or columns <= MOST_OPTIMISM * rows:
+        return found
+    solved = [k for k, model in enumerate(models) if model.spec_.is_solved]
+    every = range(problem.n_environments)
+    runs = [problem.run(models[k].spec_, every, held_out=True) for k in solved]
+    records = problem.train(runs, 1, silent) if runs else []
+    for k, run, record in zip(solved, runs, records, strict=True):
+        found[k] = copy(models[k])
+        found[k]._take(run, record)
+    return found
+
+
+def leave_sites_out(model: "EnvironmentEstimator", problem: Problem) -> LeftOutSites | None:
+    """Measure the loss at each environment when the specification is trained without it."""
+    possible = problem.can_leave_one_out and model.n_held_out_ > 0
+    # an exact density is given for all environments at once
+    density = model.spec_.objective.density
+    exact = density is not None and density.learning == "fixed"
+    if not (model.site_spread and possible) or exact:
+        return None
+    rows, environments = problem.rows, range(problem.n_environments)
+    losses, expectations = np.empty((2, len(environments)))
+    with progress_bar("Leaving sites out", model.verbose) as progress:
+        runs = problem.leave_out(model.spec_, progress)
+    for fold, run, record in runs:
+        if record.diverged_at is not None:
+            return None
+        without = copy(model)  # the estimator trained without these sites
+        without._take(run, record)
+        others = [rows.held_out[e] for e in environments if e not in fold]
+        known = _predicted(without, problem, others)
+        if not len(known.losses):
+            return None
+        expected = ExpectedLoss.of(known)
+        for site in fold:
+            every = np.concatenate([rows.fitted[site], rows.held_out[site]])
+            new = _predicted(without, problem, [every])
+            near = expected.mean(expected.near(new.predictions), expected.losses)
+            losses[site], expectations[site] = new.shares @ new.losses, new.shares @ near
+    return LeftOutSites(losses, expectations)
+
+
+def _predicted(
+    model: "EnvironmentEstimator", problem: Problem, rows: Sequence[np.ndarray]
+) -> HeldOutRows:
+    """Return predictions and losses of some rows of each environment."""
+    every = np.concatenate(rows)
+    outputs = model._outputs(model._prepare(problem.bank.features[every]))
+    losses = model._losses(outputs, problem.bank.targets[every])
+    weights = [problem.weights[own] for own in rows]
+    return HeldOutRows.of(model._predictions(outputs), losses, weights)
+
+
+def fit_together(
+    models: Sequence["Estimator"], X: Any, y: Any, groups: Any, judges: Sequence["Estimator"]
+) -> None:
+    """Fit estimators that differ in objective, λ and hidden layers; `judges` also fit evidence.
+
+    They read, divide and standardise the same rows, weigh them alike, and λ of one objective lie on
+    one path. Each becomes what it would be if it were fitted alone without `site_spread`.
+    """
+    first = models[0]
+    problem = first._read_problem(X, y, groups)
+    learned = {name: value for name, value in vars(first).items() if name not in first.get_params()}
+    specs = []
+    for model in models:
+        for name, value in learned.items():
+            setattr(model, name, value)
+        model._check_parameters()
+        specs.append(model._choose(problem)[0])
+    runs = [problem.run(spec, range(problem.n_environments)) for spec in specs]
+    records = problem.train(runs, max(spec.last_step for spec in specs), silent)
+    for model, run, record in zip(models, runs, records, strict=True):
+        model._learn(problem, run, record)
+        model.penalty_path_, model.left_out_ = None, None
+    for model, without in zip(judges, without_held_out(judges, problem), strict=True):
+        fit_evidence(model, without, problem)

@@ -18,29 +18,24 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Tags
 
-from wri.boosting import (
-    ColumnView,
+from wri.boosting.runs import (
+    PRESET,
     TreeRecord,
     TreeRun,
-    Trees,
-    TreeSettings,
     TreeSpec,
     class_outputs,
     fill_gaps,
     train_trees,
 )
-from wri.boosting.spec import PRESET
-from wri.boosting.trees import load_lightgbm
+from wri.boosting.trees import TreeSettings, load_lightgbm
 from wri.errors import InputError, shorten
 from wri.estimators.base import EnvironmentEstimator
-from wri.estimators.choice import AUTO, DEFAULT_RULE, PenaltyWeight, Rule, preset_penalty_weight
-from wri.estimators.inputs import FLAG, NUMBER, Constraint, RowSplit
+from wri.estimators.choice import AUTO, PenaltyWeight, preset_penalty_weight, split_candidate
+from wri.estimators.inputs import RowSplit
 from wri.estimators.network import Estimator
 from wri.estimators.problem import Problem
-from wri.futures import Future
 from wri.objectives import OBJECTIVES
 from wri.progress import Progress, silent
-from wri.rows import refuse_missing
 from wri.stacked import View
 from wri.training import Bank, ModelSpec
 
@@ -65,7 +60,7 @@ def find_categories(X: Any) -> dict[str, np.ndarray]:
             if len(labels) > LARGEST_CODE + 1:
                 raise InputError(
                     f"column {shorten(name)!r} has {len(labels)} categories; at most "
-                    f"{LARGEST_CODE + 1} are taken: join rare ones, or leave it out"
+                    f"{LARGEST_CODE + 1} are possible: combine rare ones, or leave the column out"
                 )
             found[str(name)] = labels
     return found
@@ -99,7 +94,7 @@ def find_columns(
         place: Any = places.get(each) if isinstance(each, str) else each
         whole = isinstance(place, int | np.integer) and not isinstance(place, bool)
         if not whole or not 0 <= int(place) < width:
-            raise InputError(f"categorical names {shorten(repr(each))}, which is no column of X")
+            raise InputError(f"categorical names {shorten(repr(each))}, which is not a column of X")
         found.add(int(place))
     return tuple(sorted(found))
 
@@ -133,42 +128,12 @@ def _are_codes(values: np.ndarray) -> np.ndarray:
     return (values == np.floor(values)) & (values >= 0) & (values <= LARGEST_CODE)
 
 
-def make_tree_spec(asked: "TreeEstimator", candidate: Mapping[str, Any]) -> TreeSpec:
-    """Make the specification of a constructor, changed by a candidate.
-
-    A candidate's keys are settings of the trees, hyper-parameters or options of the objective.
-    """
-    kind = OBJECTIVES[asked._objective]
-    growth = {name: getattr(asked, name) for name in GROWTH}
-    options: dict[str, Any] = dict(asked.options or {})
-    hyper: dict[str, Any] = dict(asked.hyper or {})
-    if asked.penalty_weight not in (None, AUTO):
-        hyper["penalty_weight"] = asked.penalty_weight
-    known = {each.name for each in kind.own_hyperparameters}
-    own_options = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    for name, value in candidate.items():
-        if name in GROWTH:
-            growth[name] = value
-        elif name in own_options:
-            options[name] = value
-        elif name in known:
-            hyper[name] = value
-        else:
-            possible = ", ".join([*GROWTH, *sorted(own_options | known)])
-            raise InputError(f"unknown setting {name!r} in candidates; choose from {possible}")
-    return TreeSpec.grown(asked._objective, TreeSettings(**growth), hyper=hyper, options=options)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TreeProblem(Problem):
     """What all runs of trees of one fit share."""
 
+    trusts_preset: ClassVar[bool] = False  # on small tables it costs more
     categorical: tuple[int, ...] = ()
-
-    @property
-    def trusts_preset(self) -> bool:
-        """Whether the preset's λ costs little where nothing changes; not on small tables."""
-        return False
 
     def _make_run(self, spec: Any, rows: Sequence[np.ndarray], **settings: Any) -> TreeRun:
         return TreeRun(
@@ -182,6 +147,7 @@ class TreeProblem(Problem):
         return MOST_CHOOSING
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TreeEstimator(EnvironmentEstimator):
     """Base class of estimators whose predictor is a sum of boosted trees.
 
@@ -191,21 +157,6 @@ class TreeEstimator(EnvironmentEstimator):
     Parameters
     ----------
     environment : as for networks
-    rounds : int, default=300
-        Number of trees per output and forest. With a penalty there are two forests, each grown on
-        half of the rows.
-    leaves : int, default=4
-        Number of leaves per tree. More leaves follow causes that act together more closely, but
-        they can also close the gap between environments by memorising rows.
-    least_rows : int or None, default=None
-        Smallest number of rows per leaf. None: one in 20 training rows, from 20 to 200.
-    learning_rate : float, default=0.15
-        Share of the step of each tree that is taken.
-    l2 : float, default=0.0
-        Number added to the curvature of a leaf, which makes its step smaller.
-    categorical : "from_dtype" or list of str or int, default="from_dtype"
-        Columns that hold categories as whole numbers from 0, by name or number. Columns of a
-        DataFrame with the type `category` are always taken as categories, with any labels.
     penalty_weight : float, "auto" or None, default="auto"
         λ, the weight of the penalty beside the risk. "auto" chooses among 0 (ERM), the default and
         five times it, by the losses at each training environment left out in turn; where no column
@@ -238,8 +189,6 @@ class TreeEstimator(EnvironmentEstimator):
         also find unusual combinations of columns that have ordinary predictions.
     rare : as for networks
     outside : as for networks
-    compare_erm : bool, default=True
-        Whether to grow trees also without a penalty, for `erm_importances_`.
     site_spread : bool, default=True
         Whether to train also without each environment in turn (in five groups if there are more
         than five environments). The interval of `score_new_site` needs it. It takes up to five
@@ -250,6 +199,23 @@ class TreeEstimator(EnvironmentEstimator):
         Number of forests grown at the same time, or of threads if there is one run only. None is
         1, −1 uses all cores. Results do not depend on it.
     verbose : as for networks
+    rounds : int, default=300
+        Number of trees per output and forest. With a penalty there are two forests, each grown on
+        half of the rows.
+    leaves : int, default=4
+        Number of leaves per tree. More leaves follow causes that act together more closely, but
+        they can also close the gap between environments by memorising rows.
+    least_rows : int or None, default=None
+        Smallest number of rows per leaf. None: one in 20 training rows, from 20 to 200.
+    learning_rate : float, default=0.15
+        Share of the step of each tree that is taken.
+    l2 : float, default=0.0
+        Number added to the curvature of a leaf, which makes its step smaller.
+    categorical : "from_dtype" or list of str or int, default="from_dtype"
+        Columns that hold categories as whole numbers from 0, by name or number. Columns of a
+        DataFrame with the type `category` are always taken as categories, with any labels.
+    compare_erm : bool, default=True
+        Whether to grow trees also without a penalty, for `erm_importances_`.
 
     Attributes
     ----------
@@ -292,71 +258,17 @@ class TreeEstimator(EnvironmentEstimator):
     """
 
     _sees: ClassVar[tuple[View, ...]] = ("outputs", "x")
-    preset: str = PRESET
-    trees_: Trees
-    view_: ColumnView
-    feature_importances_: np.ndarray
-    erm_importances_: np.ndarray | None
-    categorical_: tuple[int, ...]
-    categories_: dict[str, np.ndarray]
+    _ladder: ClassVar[tuple[float, ...]] = LADDER
+    _allows_missing: ClassVar[bool] = True
 
-    _ladder = LADDER
-    _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **EnvironmentEstimator._constraints,
-        "learning_rate": NUMBER,
-        "compare_erm": FLAG.required,
-    }
-
-    def __init__(
-        self,
-        *,
-        environment: str | None = None,
-        rounds: int = 300,
-        leaves: int = 4,
-        least_rows: int | None = None,
-        learning_rate: float = 0.15,
-        l2: float = 0.0,
-        categorical: str | Sequence[str | int] = FROM_DTYPE,
-        penalty_weight: PenaltyWeight = AUTO,
-        hyper: Mapping[str, float] | None = None,
-        options: Mapping[str, Any] | None = None,
-        candidates: Sequence[Mapping[str, Any]] | None = None,
-        choose: Rule = DEFAULT_RULE,
-        futures: Sequence[Future] | None = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.2,
-        evidence_on: View = "outputs",
-        rare: float = 0.05,
-        outside: float = 0.005,
-        compare_erm: bool = True,
-        site_spread: bool = True,
-        random_state: int | np.random.RandomState | None = 0,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.environment = environment
-        self.rounds = rounds
-        self.leaves = leaves
-        self.least_rows = least_rows
-        self.learning_rate = learning_rate
-        self.l2 = l2
-        self.categorical = categorical
-        self.penalty_weight = penalty_weight
-        self.hyper = hyper
-        self.options = options
-        self.candidates = candidates
-        self.choose = choose
-        self.futures = futures
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.evidence_on = evidence_on
-        self.rare = rare
-        self.outside = outside
-        self.compare_erm = compare_erm
-        self.site_spread = site_spread
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    penalty_weight: PenaltyWeight = AUTO
+    rounds: int = 300
+    leaves: int = 4
+    least_rows: int | None = None
+    learning_rate: float = 0.15
+    l2: float = 0.0
+    categorical: str | Sequence[str | int] = FROM_DTYPE
+    compare_erm: bool = True
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -378,41 +290,32 @@ class TreeEstimator(EnvironmentEstimator):
     def _known_columns(self, X: Any) -> Any:
         return encode_categories(X, self.categories_)
 
-    def _check_cells(self, X: np.ndarray) -> None:
-        names = getattr(self, "feature_names_in_", None)
-        if not np.isfinite(X).all():
-            refuse_missing(np.nan_to_num(X, posinf=np.inf, neginf=-np.inf), names)
-
     def _filled(self, X: np.ndarray) -> np.ndarray:
         return fill_gaps(X)
 
-    def _problem(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        rows: RowSplit,
-        seed: int,
-    ) -> Problem:
-        names = getattr(self, "feature_names_in_", None)
-        self.categorical_ = find_columns(self.categorical, names, X.shape[1], self.categories_)
-        check_codes(X, self.categorical_, names)
-        bank = Bank(
-            X, targets, loss=self._loss, classes=self._n_outputs, weights=weights, gaps=True
-        )
+    def _problem(self, bank: Bank, rows: RowSplit, seed: int) -> Problem:
+        names, width = getattr(self, "feature_names_in_", None), bank.features.shape[1]
+        self.categorical_ = find_columns(self.categorical, names, width, self.categories_)
+        check_codes(bank.features, self.categorical_, names)
         return TreeProblem(
             bank=bank, rows=rows, seed=seed, n_jobs=self.n_jobs, categorical=self.categorical_
         )
 
     def _spec(self, candidate: Mapping[str, Any]) -> TreeSpec:
-        return make_tree_spec(self, candidate)
+        known = self._kind.own_hyperparameters
+        weight = self.penalty_weight
+        given = {} if weight in (None, AUTO) else {"penalty_weight": weight}
+        growth = {name: getattr(self, name) for name in GROWTH}
+        growth, hyper, options = split_candidate(self, candidate, growth, given, known)
+        settings = TreeSettings(**growth)
+        return TreeSpec.grown(self._objective, settings, hyper=hyper, options=options)
 
     def _plain_erm(self, spec: ModelSpec) -> TreeSpec:
-        return TreeSpec.grown("erm", make_tree_spec(self, {}).trees)
+        return TreeSpec.grown("erm", self._spec({}).trees)
 
     def _default_penalty_weight(self) -> float | None:
         own = OBJECTIVES[self._objective].tree_penalty_weight
-        return preset_penalty_weight(self._objective, self.preset) if own is None else own
+        return preset_penalty_weight(self._objective, PRESET) if own is None else own
 
     def _learn(self, problem: Problem, run: TreeRun, record: TreeRecord) -> None:
         super()._learn(problem, run, record)

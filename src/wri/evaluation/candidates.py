@@ -192,7 +192,8 @@ class FitOptions:
             "n_jobs": RUNNERS[self.backend].threads_per_job,
             "site_spread": not fold,
         }
-        if entry.boosted:
-            rounds = {} if self.steps is None else {"rounds": self.steps}
-            return kind(**given, **rounds)
-        return kind(**given, hidden=candidate.hidden, steps=self.steps, device=self.device)
+        if not entry.boosted:
+            given |= {"hidden": candidate.hidden, "steps": self.steps, "device": self.device}
+        elif self.steps is not None:
+            given["rounds"] = self.steps
+        return kind(**given)

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from wri.datasets.parquet_folders import ChunkReader, Folder
 from wri.datasets.schema import TableSchema
 from wri.datasets.table_rows import TableRows
 from wri.errors import InputError
-from wri.estimators.network import Estimator, make_spec
+from wri.estimators.network import Estimator
 from wri.estimators.pictures import PictureClassifier
 from wri.estimators.pipeline import make_pipeline
 from wri.estimators.problem import Problem
@@ -42,7 +42,7 @@ from wri.features.extraction import extract
 from wri.progress import Progress, silent
 from wri.rows import ROUNDING, Scaling
 from wri.stacked.linear import MemoryTable, SumChunks
-from wri.training import Bank, ModelSpec, Record, Units
+from wri.training import ModelSpec, Record, Units
 from wri.training.solver import RowsAsTable
 from wri.training.streaming import SampleRun, solve_in_chunks
 
@@ -54,7 +54,7 @@ def check_folder_options(options: FitOptions) -> None:
     """Refuse what cannot be summed in chunks, before the first pass."""
     kept = options.kept_by_name() or keep_candidate(None, options)
     model = options.make_model(kept, classes=True)
-    if not (isinstance(model, Estimator) and make_spec(model).is_solved):
+    if not (isinstance(model, Estimator) and model._spec({}).is_solved):
         raise InputError(
             f"a folder with --fast is summed in chunks, which {kept.name} with these options does "
             "not allow; name erm, irm, vrex or wri, and leave out --hidden and --steps"
@@ -97,13 +97,10 @@ def _add(parts: list[Arrays]) -> Arrays:
 class FolderProblem(Problem):
     """The problem of a sample whose final predictor is solved on all rows."""
 
+    keeps_path: ClassVar[bool] = False  # every λ takes passes over all rows
     units: Units
     sizes: tuple[int, ...]  # rows of each site in all
     open_chunks: Callable[[RowsAsTable], SumChunks]
-
-    @property
-    def keeps_path(self) -> bool:
-        return False  # every λ takes passes over all rows
 
     @property
     def can_leave_one_out(self) -> bool:
@@ -187,19 +184,16 @@ class FolderFit:
             )
             return lambda work: self._sum(type(model).__name__, partial(chunks, work=work))
 
-        def make_problem(
-            X: np.ndarray, targets: np.ndarray, weights: None, split: Any, seed: int
-        ) -> Problem:
-            return FolderProblem(
-                bank=Bank(X, targets, loss=model._loss, classes=model._n_outputs),
-                rows=split,
-                seed=seed,
-                units=self._units,
-                sizes=tuple(self._sizes.values()),
-                open_chunks=open_chunks,
-            )
-
-        model._fit(self.x, rows.y, rows.groups, None, make_problem)
+        sample = model._read_problem(self.x, rows.y, rows.groups)
+        problem = FolderProblem(
+            bank=sample.bank,
+            rows=sample.rows,
+            seed=sample.seed,
+            units=self._units,
+            sizes=tuple(self._sizes.values()),
+            open_chunks=open_chunks,
+        )
+        model._fit(problem)
         return make_pipeline(*(step for _, step in self.head.steps), model)
 
 

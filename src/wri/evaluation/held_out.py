@@ -25,7 +25,7 @@ from wri.datasets.table_rows import TableRows
 from wri.errors import InputError, shorten
 from wri.estimators.inputs import hash_rows
 from wri.estimators.network import Estimator
-from wri.estimators.together import fit_together
+from wri.estimators.problem import fit_together
 from wri.evaluation.candidates import CONSTANT, WITHOUT, FitCandidate
 from wri.evaluation.changes import flag_columns, target_codes
 from wri.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future, future_rows
