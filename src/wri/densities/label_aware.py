@@ -132,10 +132,6 @@ class LabelAwareClassifier(Density):
         outputs = small.outputs(second, _centred(shared.outputs(first, terms)))  # [R, …, E]
         return outputs.movedim(-1, 1).log_softmax(1)
 
-    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
-        everywhere = self.log_density(flat, x, x.shape[1], hyper)  # [R, E density, E rows, …]
-        return everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1)
-
     def fit_with_targets(
         self,
         environments: Sequence[np.ndarray],

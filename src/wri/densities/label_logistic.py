@@ -128,10 +128,6 @@ class LabelLogistic(Density):
         found = outputs.movedim(-1, 1).log_softmax(1)
         return found.unflatten(-1, x.shape[1:-1])
 
-    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
-        everywhere = self.log_density(flat, x, x.shape[1], hyper)  # [R, E density, E rows, …]
-        return everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1)
-
     def used_columns(self, flat: np.ndarray, width: int) -> np.ndarray:  # [P] -> [D] bool
         shape = _shapes(width, 2)["view"]  # it does not depend on the number of environments
         return np.any(flat[: prod(shape)].reshape(shape) != 0, axis=1)

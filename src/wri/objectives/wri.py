@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wri.densities import Bounded, Density, LabelAwareClassifier
+from wri.densities import Bounded, Density, FittedClassifier, LabelAwareClassifier, LabelLogistic
 from wri.densities.base import HyperValues
 from wri.errors import InputError, check_option
 from wri.objectives.base import (
@@ -36,16 +36,26 @@ from wri.objectives.base import (
     SideSteps,
     Start,
     StepContext,
+    Stepped,
     TrainingRows,
     penalised,
     scheduled,
 )
-from wri.objectives.density_hyperparameters import DENSITY_HYPERPARAMETERS
-from wri.objectives.density_steps import ALL_PAIRS, DensityRule, density_steps
-from wri.objectives.fixed_weights import FixedWeightGaps, fixed_weight_penalty, overlap_weights
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting, annealing
-from wri.objectives.pairs import PrecomputedDensities, compare, mean_over_circle
-from wri.objectives.table_rules import WRI_DENSITY, WRI_WITH_HIDDEN
+from wri.objectives.density_steps import (
+    ALL_PAIRS,
+    DENSITY_HYPERPARAMETERS,
+    DensityRule,
+    density_steps,
+)
+from wri.objectives.hyperparameters import LogUniform, OneOf, annealing, penalty_weight
+from wri.objectives.pairs import (
+    FixedWeightGaps,
+    PrecomputedDensities,
+    compare,
+    fixed_weight_penalty,
+    mean_over_circle,
+    overlap_weights,
+)
 from wri.objectives.weighted_risks import (
     Form,
     Scaling,
@@ -59,6 +69,10 @@ from wri.objectives.weighted_risks import (
 from wri.rows import in_proportion
 from wri.stacked import Adam, View
 
+TABLE_WITH_HIDDEN: Mapping[str, Any] = {
+    "density": FittedClassifier(steps=50, weight_decay=1e-2),
+    "density_on": "phi",
+}
 RUNNING = 0.9  # share of the past in the running mean of d̄
 
 
@@ -143,24 +157,21 @@ class WRI(Objective):
         "table": {
             "weighting": "overlap",
             "scaling": "product",
-            "density": WRI_DENSITY,
+            "density": LabelLogistic(),
             "normalised": True,
             "overlap_power": 2.0,
         },
     }
     own_hyperparameters = (
-        HyperParameter(
-            name="penalty_weight",
-            meaning="λ, weight of the squared gaps in the predictor's steps",
-            settings={
-                "domainbed": Setting(1.0, LogUniform(1e-1, 5e1)),
-                "cmnist": Setting(500.0, LogUniform(1e-1, 1e3)),
-                "simulation": Setting(10.0),
-                "coloured": Setting(30.0, LogUniform(3.0, 3e2)),
-                "table": Setting(1.6, LogUniform(0.03, 3e2)),
-            },
+        penalty_weight(
+            "λ, weight of the squared gaps in the predictor's steps",
+            domainbed=(1.0, LogUniform(1e-1, 5e1)),
+            cmnist=(500.0, LogUniform(1e-1, 1e3)),
+            simulation=10.0,
+            coloured=(30.0, LogUniform(3.0, 3e2)),
+            table=(1.6, LogUniform(0.03, 3e2)),
         ),
-        *annealing(domainbed=Setting(0, OneOf((0, 10))), cmnist=Setting(0, OneOf((0, 10)))),
+        *annealing((0, OneOf((0, 10))), (0, OneOf((0, 10)))),
         *DENSITY_HYPERPARAMETERS,
     )
 
@@ -168,7 +179,7 @@ class WRI(Objective):
     def preset_options(cls, preset: str, hidden: tuple[int, ...] | None) -> Mapping[str, Any]:
         options = super().preset_options(preset, hidden)
         # Φ of an invariant predictor holds nothing spurious, so neither do weights of Φ
-        return {**options, **WRI_WITH_HIDDEN} if preset == "table" and hidden else options
+        return {**options, **TABLE_WITH_HIDDEN} if preset == "table" and hidden else options
 
     def __post_init__(self) -> None:
         check_option("weighting", self.weighting, get_args(Weighting))
@@ -271,9 +282,6 @@ class WRI(Objective):
     def full_batch(self) -> Literal["whole", "resampled"]:
         return "resampled" if self.form == "halves" else "whole"
 
-    def resets_at(self, hyper: HyperValues) -> Tensor:
-        return hyper["anneal_steps"]
-
     def state_of(self, state: State, run: int) -> np.ndarray:
         """Return the parameters of the densities, `[1, P]`."""
         return state.flat[run : run + 1].cpu().numpy()
@@ -319,9 +327,7 @@ class WRI(Objective):
             state, frozen=FixedWeightGaps.of(known.compare(indices, None).log_densities, *how)
         )
 
-    def loss(
-        self, model: Model, batch: Batch, state: State, context: StepContext
-    ) -> tuple[Tensor, State]:
+    def loss(self, model: Model, batch: Batch, state: State, context: StepContext) -> Stepped:
         known = None if batch.indices is None else state.precomputed
         if known is None:
             views = model.views(batch.x)  # [R, E, B, …] each
