@@ -112,7 +112,7 @@ class Density(ABC):
         """
 
     def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
-        """Return the log density of each environment at its own points, by default from those at all.
+        """Return the log density of each environment at its own points.
 
         Parameters
         ----------

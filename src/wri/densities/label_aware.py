@@ -159,7 +159,10 @@ class LabelAwareClassifier(Density):
             ]
         centred = [_centred(mean) for mean in mean_logits]
         if self.hidden and len(rows) > 2:
-            small = self._fit_small_given_label(centred, given)
+            small = self._fit_small(centred, given)
+            with torch.no_grad():
+                outputs = [self._small(len(rows)).outputs(small, own[None])[0] for own in centred]
+            small[0, -len(rows) :] += _balancing_constants(outputs)  # c_e, the last layer's biases
         else:
             small = self._fit_small(centred, [torch.zeros_like(own) for own in given])
         return torch.cat([shared, small], dim=1)[0].double().numpy()
@@ -226,17 +229,6 @@ class LabelAwareClassifier(Density):
         )
         rows = list(zip(mean_logits, given, strict=True))
         return fitting.fit(network.initial([0], "density"), rows, loss, generator(0, "refit"))
-
-    def _fit_small_given_label(
-        self, mean_logits: Sequence[Tensor], given: Sequence[Tensor]
-    ) -> Tensor:  # [1, P]
-        """Fit the network of step 3 beside the label's part, then add the constants c_e."""
-        network = self._small(len(mean_logits))
-        flat = self._fit_small(mean_logits, given)
-        with torch.no_grad():
-            outputs = [network.outputs(flat, own[None])[0] for own in mean_logits]
-        flat[0, -len(outputs) :] += _balancing_constants(outputs)  # the last layer's biases
-        return flat
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

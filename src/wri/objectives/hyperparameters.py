@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf, log10
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,10 +72,8 @@ def _quarter_of_steps(size: FitSize) -> float:
 Rule = Callable[[FitSize], float]
 
 
-class Distribution(Protocol):
-    """Protocol of a random draw, given the default."""
-
-    def __call__(self, random: np.random.RandomState, default: float) -> float: ...
+Distribution = Callable[[np.random.RandomState, float], float]
+"""A random draw, given the default."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ minimum is about as small, or where rounding ends all progress. There is no seed
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtrsm, dtrsv
@@ -222,24 +222,6 @@ Differentiate = Callable[[np.ndarray, np.ndarray], Slope]
 """F at a predictor `[D, C]`, `[C]`, with its gradient."""
 
 
-class Table(Protocol):
-    """What the solver must know of the rows to choose its coordinates."""
-
-    @property
-    def loss(self) -> str: ...
-
-    @property
-    def outputs(self) -> int: ...
-
-    @property
-    def mean(self) -> np.ndarray:  # [D], every environment counted alike
-        ...
-
-    @property
-    def covariance(self) -> np.ndarray:  # [D, D]
-        ...
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemoryTable:
     """Rows in memory, environment after environment."""
@@ -253,11 +235,11 @@ class MemoryTable:
     scale: bool = False  # whether F depends on G
 
     @cached_property
-    def mean(self) -> np.ndarray:
+    def mean(self) -> np.ndarray:  # [D], every environment counted alike
         return self.weights[:, 0] @ self.x / len(self.parts)
 
     @cached_property
-    def covariance(self) -> np.ndarray:
+    def covariance(self) -> np.ndarray:  # [D, D]
         share, mean = self.weights[:, 0] / len(self.parts), self.mean
         root = self.x * np.sqrt(share)[:, None]
         return root.T @ root - np.outer(mean, mean)
@@ -351,7 +333,7 @@ class Solution:
 class LinearSolver:
     """L-BFGS for one table and ridge penalty, from any start."""
 
-    def __init__(self, table: Table, ridge: float) -> None:
+    def __init__(self, table: MemoryTable, ridge: float) -> None:
         self.ridge, self._table, self._mean = ridge, table, table.mean
         self._shape = len(table.mean), table.outputs
         self._choose_coordinates(CURVATURE[table.loss])
