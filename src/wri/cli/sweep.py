@@ -169,7 +169,7 @@ def _check_size(path: Path | None, gigabytes: float) -> None:
 def _memory_left(gigabytes: float, overhead: float) -> float:
     """Return the bytes left for training beside this process and the back end."""
     from wri.sweep.forecast import LIBRARIES
-    from wri.training.memory import resident_bytes
+    from wri.threads import resident_bytes
 
     taken = resident_bytes() + LIBRARIES + overhead
     if gigabytes * 1e9 <= taken:

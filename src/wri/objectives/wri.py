@@ -13,7 +13,7 @@ before the first update of the densities. The paper prints sums, its code has me
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from math import inf
@@ -189,14 +189,11 @@ class WRI(Objective):
         check_option("density_on", self.density_on, get_args(View))
         if not 0 <= self.overlap_power < inf:
             raise InputError(f"overlap_power must be 0 or more, not {self.overlap_power!r}")
-        if self.running_mean and self.overlap_power:
-            raise InputError("running_mean needs overlap_power=0, where all pairs count the same")
-        if self.running_mean and self.form != "square":
-            raise InputError("running_mean needs form='square'; half-batches have no mean weight")
-        if self.running_mean and self.scaling not in ("product", "relative"):
+        averaged = self.scaling in ("product", "relative") and self.form == "square"
+        if self.running_mean and (self.overlap_power or not averaged):
             raise InputError(
-                f"running_mean needs a scaling with a mean weight, 'product' or 'relative', "
-                f"not {self.scaling!r}"
+                "running_mean needs scaling='product' or 'relative', form='square' and "
+                "overlap_power=0; only these have one mean weight per pair"
             )
         if self.weighting in ("density", "published") and not self.density.comparable_over_x:
             raise InputError(
@@ -312,10 +309,8 @@ class WRI(Objective):
             return self.density.fit_with_targets(rows.x, rows.y, rows.weight)
         repeated = [in_proportion(weight) for weight in rows.weight]
         x = [own[often] for own, often in zip(rows.x, repeated, strict=True)]
-        if not self.density.needs_targets:
-            return self.density.fit(x)
         y = [own[often] for own, often in zip(rows.y, repeated, strict=True)]
-        return self.density.fit_with_targets(x, y)
+        return self._fit(x, lambda: y)
 
     def freeze_weights(self, batch: Batch, state: State) -> State:
         known, indices = state.precomputed, batch.indices
@@ -443,18 +438,19 @@ class WRI(Objective):
             if not all(np.isfinite(rows).all() for rows in features):
                 continue
             try:
-                state.flat[run] = torch.as_tensor(self._fit(features, run, draws)).to(state.flat)
+                fitted = self._fit(features, partial(draws.targets, run))
+                state.flat[run] = torch.as_tensor(fitted).to(state.flat)
             except InputError:  # wrong input of the user
                 raise
             except ValueError:  # scikit-learn's error for singular covariances
                 continue
 
     def _fit_once(self, run: int, draws: Draws) -> np.ndarray:  # [P]
-        make = partial(self._fit, draws.environments(run), run, draws)
+        make = partial(self._fit, draws.environments(run), partial(draws.targets, run))
         return draws.cached(run, self.density, make)
 
-    def _fit(self, seen: list[np.ndarray], run: int, draws: Draws) -> np.ndarray:  # [P]
+    def _fit(self, x: list[np.ndarray], targets: Callable[[], list[np.ndarray]]) -> np.ndarray:
         """Fit the density of one run on its whole environments."""
         if self.density.needs_targets:
-            return self.density.fit_with_targets(seen, draws.targets(run))
-        return self.density.fit(seen)
+            return self.density.fit_with_targets(x, targets())
+        return self.density.fit(x)

@@ -8,9 +8,8 @@ from wri.sweep.layers import layer_memory
 from wri.sweep.plan import RunSpec
 from wri.sweep.store import Store
 from wri.sweep.sweep import Sweep
-from wri.threads import torch_threads
+from wri.threads import resident_bytes, torch_threads
 from wri.training import Run, train_stack
-from wri.training.memory import resident_bytes
 from wri.training.scheduling import stack_cost
 
 PROBE = 5  # steps that are timed

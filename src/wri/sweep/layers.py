@@ -14,7 +14,7 @@ import numpy as np
 
 from wri.features import FeatureLayer
 from wri.sweep.data import SweepData, seed_hash
-from wri.training.memory import give_back_freed_memory
+from wri.threads import give_back_freed_memory
 
 CELL = 20  # bytes per feature and row while a layer is trained: two doubles and a float
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from wri.errors import InputError
-from wri.objectives.base import Batch, Model, RowForm, Start, StepContext, WeighRows
+from wri.objectives.base import Model, RowForm, Start, StepContext, WeighRows
 from wri.progress import Progress
 from wri.stacked import Streams
 from wri.stacked.linear import (
@@ -36,7 +36,7 @@ from wri.stacked.linear import (
     SumChunks,
     Sums,
 )
-from wri.training.evaluation import Evaluator
+from wri.training.evaluation import Evaluator, by_split
 from wri.training.runs import Record, Run, Units, cached_for
 from wri.training.sampler import Sampler, StackDraws, StackedRows
 
@@ -57,7 +57,7 @@ def solve_stack(
     steps = runs[0].spec.last_step
     for numbers in groups.values():
         problem = LinearRun(runs[numbers[0]])
-        asked = {number: _penalty_weight(runs[number]) for number in numbers}
+        asked = {number: float(runs[number].hyper.get("penalty_weight", 0.0)) for number in numbers}
         exact: dict[float, float] = defaultdict(lambda: inf)
         for number, weight in asked.items():
             exact[weight] = min(exact[weight], runs[number].tolerance)
@@ -71,10 +71,7 @@ def solve_stack(
     return [
         Record(
             steps=np.array([steps - 1]),
-            measures={
-                name: {split: values[m, r, s : s + 1] for s, split in enumerate(run.evaluate)}
-                for m, name in enumerate(measures)
-            }
+            measures=by_split(values[None, :, r], measures, tuple(run.evaluate))
             if run.evaluate
             else {},
             diverged_at=None if np.isfinite(flat[r]).all() else 0,
@@ -100,10 +97,6 @@ def _measure(
 def _without_penalty_weight(run: Run) -> Hashable:
     others = {name: value for name, value in run.hyper.items() if name != "penalty_weight"}
     return run.spec.objective, tuple(sorted(others.items()))
-
-
-def _penalty_weight(run: Run) -> float:
-    return float(run.hyper.get("penalty_weight", 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,9 +217,7 @@ class AutomaticLoss:
         rows = max(map(len, run.train))
         sampler = Sampler([run], features, [rows], "batches", torch.float64)
         drawn = next(iter(sampler.stream(1)))
-        self._batch: Batch = features.batch(drawn.rows)._replace(
-            weight=drawn.weight, indices=drawn.indices
-        )
+        self._batch = features.drawn(drawn)
         start = Start(
             seeds=[run.seed],
             environments=len(run.train),

@@ -6,7 +6,6 @@ an objective. Those without a name in DomainBed get the objective's prefix: `wri
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -119,7 +118,7 @@ def hparam_settings(algorithm: str) -> dict[str, HparamSetting]:
 def _setting(setting: Setting) -> HparamSetting:
     default = setting.resolve(None)
     draw = setting.distribution or _take_default
-    return HparamSetting(default, partial(draw, default=default))
+    return HparamSetting(default, lambda random: draw(random, default))
 
 
 def _take_default(random: np.random.RandomState, default: float) -> float:
