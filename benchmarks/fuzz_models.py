@@ -44,7 +44,7 @@ from wri.errors import InputError
 from wri.features import Backbone, Preprocessing
 from wri.saving.folder import tensors_name
 from wri.saving.values import record_digest
-from wri.training.memory import resident_bytes
+from wri.threads import resident_bytes
 
 BAD = ("foreign", "crash", "heavy", "slow", "nan")
 KINDS = ("networks", "trees", "pipelines", "pictures")

@@ -32,8 +32,8 @@ import single_runs
 from single_runs import ENVIRONMENTS, ROWS, WIDTH
 from wri.objectives import OBJECTIVES
 from wri.sweep import draw
+from wri.threads import keep_freed_memory
 from wri.training import Bank, ModelSpec, Run, plan_stacks, train
-from wri.training.memory import keep_freed_memory
 
 # objective and preset of the lines that are not an objective in DomainBed's preset
 KINDS = {"wri recommended": ("wri", "coloured")}

@@ -69,8 +69,8 @@ def folders():
 
 def records_of(runs, stacks, **options):
     found = {}
-    for stack in finished_stacks(runs, stacks, threads=1, **options):
-        found.update(zip(stack.numbers, stack.records, strict=True))
+    for numbers, records in finished_stacks(runs, stacks, threads=1, **options):
+        found.update(zip(numbers, records, strict=True))
     return [found[n] for n in sorted(found)]
 
 

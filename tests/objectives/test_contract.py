@@ -309,5 +309,5 @@ def test_unknown_names_propose_the_known_ones():
         IRM(form="whole")
     with pytest.raises(InputError, match="inner must be one of adam, sgd"):
         MLDG(inner="newton")
-    with pytest.raises(InputError, match="running_mean needs a scaling with a mean weight"):
+    with pytest.raises(InputError, match="running_mean needs scaling="):
         WRI(running_mean=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from wri.objectives.fixed_weights import FixedWeightGaps, fixed_weight_penalty
+from wri.objectives.pairs import FixedWeightGaps, fixed_weight_penalty
 from wri.objectives.weighted_risks import (
     PairSums,
     compare_sides,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wri.stacked.lbfgs import MEMORY, minimise
+from wri.stacked.linear import MEMORY, minimise
 
 
 def quadratic(curvatures):

@@ -10,7 +10,7 @@ import pytest
 from helpers import make_data
 from wri.errors import InputError
 from wri.objectives import OBJECTIVES, make_objective
-from wri.objectives.table_rules import FitSize
+from wri.objectives.hyperparameters import FitSize
 from wri.presets import PRESETS
 from wri.sweep.data import seed_hash
 from wri.sweep.plan import FORMAT, RunSpec, SweepSpec, draw

@@ -7,8 +7,7 @@ from test_solver import SMOOTH, make_run, sites
 from wri.errors import InputError
 from wri.stacked.linear import GRADIENT, ChunkedTable
 from wri.training import ModelSpec, Run
-from wri.training.solver import LinearRun
-from wri.training.streaming import ACCURACY, SampleRun, solve_in_chunks
+from wri.training.solver import ACCURACY, LinearRun, SampleRun, solve_in_chunks
 
 
 def in_chunks(run, size=70):

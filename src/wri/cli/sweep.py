@@ -165,7 +165,7 @@ def _read_layer(text: str | None) -> "FeatureLayer | None":
 def _memory_left(gigabytes: float, overhead: float) -> float:
     """Return the bytes left for training beside this process and the back end."""
     from wri.sweep.sweep import LIBRARIES
-    from wri.training.memory import resident_bytes
+    from wri.threads import resident_bytes
 
     taken = resident_bytes() + LIBRARIES + overhead
     if gigabytes * 1e9 <= taken:

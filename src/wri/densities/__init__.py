@@ -3,11 +3,9 @@
 from wri.densities.base import Density
 from wri.densities.bounded import Bounded
 from wri.densities.classifier import EnvironmentClassifier, FittedClassifier
-from wri.densities.exact import Exact
-from wri.densities.gaussian import Gaussian
+from wri.densities.gaussian import Exact, Gaussian, Mixture
 from wri.densities.label_aware import LabelAwareClassifier
 from wri.densities.label_logistic import LabelLogistic
-from wri.densities.mixture import Mixture
 
 DENSITIES: dict[str, type[Density]] = {
     kind.__name__: kind

@@ -111,7 +111,6 @@ class Density(ABC):
             Log densities.
         """
 
-    @abstractmethod
     def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
         """Return the log density of each environment at its own points.
 
@@ -129,6 +128,8 @@ class Density(ABC):
         logs : Tensor of shape (R, E, ...)
             Log density of environment e at x[:, e].
         """
+        everywhere = self.log_density(flat, x, x.shape[1], hyper)  # [R, E density, E rows, …]
+        return everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1)
 
     def differentiable(
         self, flat: Tensor, environments: int, width: int, hyper: HyperValues

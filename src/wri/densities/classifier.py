@@ -94,10 +94,6 @@ class EnvironmentClassifier(Density):
         network = self._network(environments, x.shape[-1])
         return network.outputs(flat, x).movedim(-1, 1).log_softmax(1)  # [R, E, …]
 
-    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
-        everywhere = self.log_density(flat, x, x.shape[1], hyper)  # [R, E density, E rows, …]
-        return everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1)
-
 
 @dataclass(frozen=True)
 class FittedClassifier(EnvironmentClassifier):

@@ -132,10 +132,6 @@ class LabelAwareClassifier(Density):
         outputs = small.outputs(second, _centred(shared.outputs(first, terms)))  # [R, …, E]
         return outputs.movedim(-1, 1).log_softmax(1)
 
-    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
-        everywhere = self.log_density(flat, x, x.shape[1], hyper)  # [R, E density, E rows, …]
-        return everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1)
-
     def fit_with_targets(
         self,
         environments: Sequence[np.ndarray],
@@ -163,7 +159,10 @@ class LabelAwareClassifier(Density):
             ]
         centred = [_centred(mean) for mean in mean_logits]
         if self.hidden and len(rows) > 2:
-            small = self._fit_small_given_label(centred, given)
+            small = self._fit_small(centred, given)
+            with torch.no_grad():
+                outputs = [self._small(len(rows)).outputs(small, own[None])[0] for own in centred]
+            small[0, -len(rows) :] += _balancing_constants(outputs)  # c_e, the last layer's biases
         else:
             small = self._fit_small(centred, [torch.zeros_like(own) for own in given])
         return torch.cat([shared, small], dim=1)[0].double().numpy()
@@ -230,17 +229,6 @@ class LabelAwareClassifier(Density):
         )
         rows = list(zip(mean_logits, given, strict=True))
         return fitting.fit(network.initial([0], "density"), rows, loss, generator(0, "refit"))
-
-    def _fit_small_given_label(
-        self, mean_logits: Sequence[Tensor], given: Sequence[Tensor]
-    ) -> Tensor:  # [1, P]
-        """Fit the network of step 3 beside the label's part, then add the constants c_e."""
-        network = self._small(len(mean_logits))
-        flat = self._fit_small(mean_logits, given)
-        with torch.no_grad():
-            outputs = [network.outputs(flat, own[None])[0] for own in mean_logits]
-        flat[0, -len(outputs) :] += _balancing_constants(outputs)  # the last layer's biases
-        return flat
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

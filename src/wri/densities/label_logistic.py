@@ -128,10 +128,6 @@ class LabelLogistic(Density):
         found = outputs.movedim(-1, 1).log_softmax(1)
         return found.unflatten(-1, x.shape[1:-1])
 
-    def log_density_own(self, flat: Tensor, x: Tensor, hyper: HyperValues) -> Tensor:
-        everywhere = self.log_density(flat, x, x.shape[1], hyper)  # [R, E density, E rows, …]
-        return everywhere.diagonal(dim1=1, dim2=2).movedim(-1, 1)
-
     def used_columns(self, flat: np.ndarray, width: int) -> np.ndarray:  # [P] -> [D] bool
         shape = _shapes(width, 2)["view"]  # it does not depend on the number of environments
         return np.any(flat[: prod(shape)].reshape(shape) != 0, axis=1)
@@ -171,8 +167,21 @@ class LabelLogistic(Density):
         every = np.concatenate(seen) * share
         joined = np.concatenate(weights)
         centre = joined @ every / joined.sum()
-        fitted = _TermFit.of(self, every - centre, share > 0, targets, weights)
-        a = fitted.terms @ fitted.coefficient + fitted.offset
+        # the first regression, on the terms of the columns that are used
+        kept = share > 0
+        used = _used_terms(torch.as_tensor(kept)).numpy()
+        terms = _expand(torch.as_tensor((every - centre)[:, kept]), len(kept)).numpy()
+        mean, coefficient = np.zeros(len(used)), np.zeros((len(used), count))
+        mean[used], unit = _scaling(terms, joined)
+        terms -= mean[used]
+        standard = terms / unit
+        label = _label_codes(targets, weights, self.bins)  # [n, C − 1]
+        given_label = (standard * label[:, [c]] for c in range(label.shape[1]))
+        found, offset = _classify(
+            np.column_stack([standard, label, *given_label]), weights, self.pseudo_rows
+        )
+        coefficient[used] = found[: terms.shape[1]] / unit[:, None]
+        a = terms @ coefficient[used] + offset
         a -= a.mean(1, keepdims=True)
         middle, spread = _scaling(a, joined)
         again = _expand_again(torch.as_tensor(np.clip((a - middle) / spread, -CUT, CUT))).numpy()
@@ -180,61 +189,15 @@ class LabelLogistic(Density):
         parts = {
             "view": view,
             "centre": centre,
-            "mean": fitted.mean,
-            "coefficient": fitted.scatter(),
-            "offset": fitted.offset,
+            "mean": mean,
+            "coefficient": coefficient,
+            "offset": offset,
             "middle": middle,
             "spread": spread,
             "refit": refit,
             "refit_offset": refit_offset,
         }
         return np.concatenate([np.ravel(parts[name]) for name in _shapes(width, count)])
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _TermFit:
-    """The first regression, on the terms of the columns that are used."""
-
-    terms: np.ndarray  # [n, used], centred
-    used: np.ndarray  # [T] bool
-    mean: np.ndarray  # [T]
-    coefficient: np.ndarray  # [used, E]
-    offset: np.ndarray  # [E]
-
-    @classmethod
-    def of(
-        cls,
-        density: LabelLogistic,
-        view: np.ndarray,  # [n, V], centred
-        kept: np.ndarray,  # [V] bool
-        targets: Sequence[np.ndarray],
-        weights: Sequence[np.ndarray],
-    ) -> "_TermFit":
-        joined = np.concatenate(weights)
-        used = _used_terms(torch.as_tensor(kept)).numpy()
-        some = _expand(torch.as_tensor(view[:, kept]), len(kept)).numpy()
-        mean, spread = _scaling(some, joined)
-        terms = (some - mean) / spread
-        label = _label_codes(targets, weights, density.bins)  # [n, C − 1]
-        sees = np.column_stack(
-            [terms, label, *(terms * label[:, [c]] for c in range(label.shape[1]))]
-        )
-        found, offset = _classify(sees, weights, density.pseudo_rows)
-        every = np.zeros(len(used))
-        every[used] = mean
-        return cls(
-            terms=some - mean,
-            used=used,
-            mean=every,
-            coefficient=found[: terms.shape[1]] / spread[:, None],
-            offset=offset,
-        )
-
-    def scatter(self) -> np.ndarray:  # [T, E]
-        """Return the coefficients of all terms."""
-        every = np.zeros((len(self.used), self.coefficient.shape[1]))
-        every[self.used] = self.coefficient
-        return every
 
 
 def _used_terms(kept: Tensor) -> Tensor:  # [V] bool -> [T] bool

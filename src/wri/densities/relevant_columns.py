@@ -61,14 +61,14 @@ def column_shares(
     return share
 
 
-def changing_columns(contrasts: Sequence[Slopes], level: float = LEVEL) -> np.ndarray:  # [D] bool
+def changing_columns(contrasts: Sequence[Slopes]) -> np.ndarray:  # [D] bool
     """Return which columns relate to the target in different ways between environments."""
     p = np.array([_change(each) for each in contrasts])  # [C, D]
     p = np.minimum(p.min(0) * len(p), 1)
     order = p.argsort(kind="stable")
     corrected = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     found = np.zeros(len(p), bool)
-    found[order] = corrected <= level
+    found[order] = corrected <= LEVEL
     return found
 
 
@@ -109,17 +109,13 @@ def _contrasts(
     return [each for each in found if each is not None]
 
 
-class _Padded(NamedTuple):
-    """Environments with enough rows and both sides of a contrast, padded to one length."""
-
-    x: np.ndarray  # [H, B, D + 1], a one first
-    y: np.ndarray  # [H, B]
-    weight: np.ndarray  # [H, B], 0 on padding
-
-
 def _pad(
     rows: Sequence[np.ndarray], targets: Sequence[np.ndarray], weights: Sequence[np.ndarray]
-) -> _Padded | None:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return x `[H, B, D + 1]` with a one first, y and weights `[H, B]`, 0 on padding.
+
+    Environments without enough rows or without both sides of a contrast are left out.
+    """
     width = rows[0].shape[1] + 1
     usable = [
         (x, y, w)
@@ -134,7 +130,7 @@ def _pad(
     for e, (own, target, share) in enumerate(usable):
         x[e, : len(own), 0], x[e, : len(own), 1:] = 1, own
         y[e, : len(own)], weight[e, : len(own)] = target, share
-    return _Padded(x, y, weight)
+    return x, y, weight
 
 
 def _class_slopes(

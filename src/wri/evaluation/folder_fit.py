@@ -43,8 +43,7 @@ from wri.progress import Progress, silent
 from wri.rows import ROUNDING, Scaling
 from wri.stacked.linear import MemoryTable, SumChunks
 from wri.training import ModelSpec, Record, Units
-from wri.training.solver import RowsAsTable
-from wri.training.streaming import SampleRun, solve_in_chunks
+from wri.training.solver import RowsAsTable, SampleRun, solve_in_chunks
 
 Arrays = tuple[np.ndarray, ...]
 BACKBONE = "efficientnet-lite0"

@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from wri.objectives.base import Batch, Model, Objective, StepContext, weighted_mean
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
+from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped, weighted_mean
+from wri.objectives.hyperparameters import LogUniform, penalty_weight
 from wri.stacked import Loss
 
 
@@ -72,16 +72,13 @@ class Anchor(Objective):
     name = "anchor"
     is_smooth = True
     own_hyperparameters = (
-        HyperParameter(
-            name="penalty_weight",
-            meaning="λ, weight of the squared mean residual; γ − 1 of anchor regression",
-            settings={"domainbed": Setting(10.0, LogUniform(1e-1, 1e3))},
+        penalty_weight(
+            "λ, weight of the squared mean residual; γ − 1 of anchor regression",
+            domainbed=(10.0, LogUniform(1e-1, 1e3)),
         ),
     )
 
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
         outputs = model.outputs(batch.x)  # [R, E, B, C]
         risks = batch.mean(model.loss.per_example(outputs, batch.y))  # [R, E]
         residuals = score_residuals(model.loss, outputs, batch.y)

@@ -186,6 +186,10 @@ class RowForm(NamedTuple):
     state: Any = None  # what the objective keeps, for one run
 
 
+Stepped = tuple[Tensor, Any]
+"""Loss of each run, `[R]`, and the state of the objective after the step."""
+
+
 class SideSteps(NamedTuple):
     """Steps of something else than the predictor."""
 
@@ -248,6 +252,9 @@ class Objective(ABC):
     tree_penalty_weight: ClassVar[float | None] = None
     """Default λ of boosted trees, where it differs from the preset's."""
 
+    rows_form: ClassVar[RowForm | None] = None
+    """The objective as a function of sums over rows, where it does not depend on the rows."""
+
     # options with a meaning for others; an objective that has them declares them as fields
     density: Density | None = None
     density_on: View = "x"
@@ -287,7 +294,7 @@ class Objective(ABC):
         return False
 
     def row_form(self, rows: TrainingRows, cached: Cached) -> RowForm | None:
-        """Return the objective as a function of sums over rows, if it is smooth.
+        """Return the objective as a function of sums over rows, by default `rows_form`.
 
         Parameters
         ----------
@@ -302,7 +309,7 @@ class Objective(ABC):
         form : RowForm or None
             None: the solver differentiates `loss` automatically.
         """
-        return None
+        return self.rows_form
 
     @property
     def overhead(self) -> float:
@@ -417,9 +424,9 @@ class Objective(ABC):
         Returns
         -------
         steps : Tensor of shape (R,) or None
-            Step per run; None for no reset.
+            Step per run, by default the annealing step; None for no reset.
         """
-        return None
+        return hyper.get("anneal_steps")
 
     def after_step(self, model: Model, state: Any, context: StepContext, draws: Draws) -> Any:
         """Do what happens between the predictor's steps, such as density steps.

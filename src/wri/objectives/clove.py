@@ -17,8 +17,8 @@ from typing import Any
 
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, Objective, StepContext
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
+from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped
+from wri.objectives.hyperparameters import LogUniform, penalty_weight
 from wri.stacked import Loss
 
 WIDTH = 0.4  # of the kernel
@@ -84,16 +84,12 @@ class CLOvE(Objective):
 
     name = "clove"
     own_hyperparameters = (
-        HyperParameter(
-            name="penalty_weight",
-            meaning="λ, weight of the squared calibration error",
-            settings={"domainbed": Setting(10.0, LogUniform(1e-1, 1e3))},
+        penalty_weight(
+            "λ, weight of the squared calibration error", domainbed=(10.0, LogUniform(1e-1, 1e3))
         ),
     )
 
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
         outputs = model.outputs(batch.x)  # [R, E, B, C]
         risks = batch.mean(model.loss.per_example(outputs, batch.y))  # [R, E]
         confidence, errors = confidence_and_error(model.loss, outputs, batch.y)  # [R, E, B]

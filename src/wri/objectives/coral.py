@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from wri.objectives.base import Batch, Model, Objective, StepContext
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
+from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped
+from wri.objectives.hyperparameters import LogUniform, penalty_weight
 
 
 class _Moments(Function):
@@ -117,16 +117,13 @@ class CORAL(Objective):
     name = "coral"
     needs_hidden = True
     own_hyperparameters = (
-        HyperParameter(
-            name="penalty_weight",
-            meaning="γ, weight of the distance of means and covariances",
-            settings={"domainbed": Setting(1.0, LogUniform(1e-1, 1e1))},
+        penalty_weight(
+            "γ, weight of the distance of means and covariances",
+            domainbed=(1.0, LogUniform(1e-1, 1e1)),
         ),
     )
 
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
         phi = model.represent(batch.x)  # [R, E, B, F]
         risks = batch.mean(model.loss.per_example(model.head(phi), batch.y))  # [R, E]
         penalty = self.distance(phi, batch.weight)

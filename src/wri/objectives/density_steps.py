@@ -15,6 +15,7 @@ from torch import Tensor
 from wri.densities import Density
 from wri.densities.base import HyperValues
 from wri.objectives.base import DrawnRows, Draws, Model, StepContext
+from wri.objectives.hyperparameters import LogUniform, OneOf, Uniform, hyperparameter
 from wri.objectives.pairs import arrange, circle, mean_over_circle, rows_around
 from wri.objectives.weighted_risks import Scaling, Weighting, penalty_slope, wri_penalty
 from wri.stacked import Adam, View, clip_norm
@@ -171,3 +172,86 @@ def density_steps(
                 slope = rule.slope_in_circle(logs, own_losses, drawn.weight, terms, after)
             gradient = clip_norm(pullback(slope), DENSITY_CLIP)
             past.move(moving, gradient, rate, hyper["density_weight_decay"])
+
+
+DENSITY_HYPERPARAMETERS = (
+    hyperparameter(
+        "density_every",
+        "ω, predictor steps between two density updates, from the annealing step on",
+        domainbed=(1, OneOf((1, 2, 4, 8))),
+        simulation=1,
+        table=10,
+        low=1,
+        whole=True,
+        of_steps=True,
+    ),
+    hyperparameter(
+        "density_steps",
+        "n_d, steps per density update",
+        domainbed=(4, OneOf((4, 16, 32))),
+        cmnist=(4, OneOf((1, 2, 4))),
+        simulation=2,
+        low=1,
+        whole=True,
+        of_steps=True,
+    ),
+    hyperparameter(
+        "density_learning_rate",
+        "step size of the densities' Adam",
+        domainbed=(2e-2, LogUniform(1e-2, 5e-2)),
+        cmnist=(4e-2, LogUniform(1e-2, 5e-2)),
+        simulation=4e-2,
+        low=1e-12,
+        of_steps=True,
+    ),
+    hyperparameter(
+        "density_weight_decay",
+        "weight decay of the densities",
+        domainbed=(1e-5, LogUniform(1e-6, 1e-2)),
+        simulation=1e-5,
+        of_steps=True,
+    ),
+    hyperparameter(
+        "density_batch_size",
+        "rows per environment and density step",
+        domainbed=(256, OneOf((128, 256))),
+        simulation=64,
+        low=2,
+        whole=True,
+        of_steps=True,
+    ),
+    hyperparameter(
+        "density_penalty_weight",
+        "λ_d, weight of the squared gaps in the density steps",
+        domainbed=(5.0, LogUniform(5.0, 5e1)),
+        cmnist=(50.0, LogUniform(5.0, 5e1)),
+        simulation=50.0,
+        of_steps=True,
+    ),
+    hyperparameter(
+        "density_log_weight",
+        "β, weight of −log d on an environment's own rows",
+        domainbed=(2.0, LogUniform(5e-2, 5.0)),
+        cmnist=(0.1, LogUniform(5e-2, 1.0)),
+        simulation=0.1,
+        of_steps=True,
+    ),
+    hyperparameter(
+        "min_density",
+        "smallest value of the bounded density",
+        domainbed=(0.05, Uniform(0.01, 0.2)),
+        cmnist=(0.1, Uniform(0.01, 0.15)),
+        simulation=0.1,
+        low=1e-12,
+        of_steps=True,
+    ),
+    hyperparameter(
+        "max_density",
+        "largest value of the bounded density",
+        domainbed=(1.0, Uniform(0.4, 2.0)),
+        cmnist=(1.0, Uniform(1.0, 2.0)),
+        simulation=1.0,
+        low=1e-12,
+        of_steps=True,
+    ),
+)

@@ -20,15 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wri.densities.base import HyperValues
-from wri.objectives.base import Batch, Model, Objective, StepContext
-from wri.objectives.hyperparameters import (
-    HyperParameter,
-    LogUniform,
-    Setting,
-    Uniform,
-    annealing,
-)
+from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped
+from wri.objectives.hyperparameters import LogUniform, Uniform, annealing, hyperparameter
 
 BISECTIONS, NEWTON_STEPS = 10, 4  # to rounding for up to a hundred environments
 
@@ -109,28 +102,23 @@ class EQRM(Objective):
     name = "eqrm"
     penalises_losses = True
     own_hyperparameters = (
-        HyperParameter(
-            name="quantile",
-            meaning="α, share of environments whose risk lies below the loss",
-            settings={"domainbed": Setting(0.75, Uniform(0.5, 0.99))},
+        hyperparameter(
+            "quantile",
+            "α, share of environments whose risk lies below the loss",
+            domainbed=(0.75, Uniform(0.5, 0.99)),
             low=1e-6,
             high=1 - 1e-6,
         ),
         annealing(
-            domainbed=Setting(250, LogUniform(10**1.5, 10**2.5, whole=True)),
-            cmnist=Setting(250, LogUniform(10**1.5, 10**2.5, whole=True)),
+            (250, LogUniform(10**1.5, 10**2.5, whole=True)),
+            (250, LogUniform(10**1.5, 10**2.5, whole=True)),
         )[0],
     )
 
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
         risks = batch.mean(model.losses(batch.x, batch.y))  # [R, E]
         late = context.step >= context.hyper["anneal_steps"]
         if not late.any():
             return risks.mean(-1), state
         value = risk_quantile(risks, context.hyper["quantile"])
         return torch.where(late, value, risks.mean(-1)), state
-
-    def resets_at(self, hyper: HyperValues) -> Tensor:
-        return hyper["anneal_steps"]

@@ -8,16 +8,13 @@ All environments have the same weight, whatever their number of rows.
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from wri.objectives.base import (
     Batch,
-    Cached,
     Model,
     Objective,
     RowForm,
     StepContext,
-    TrainingRows,
+    Stepped,
 )
 
 
@@ -35,11 +32,8 @@ class ERM(Objective):
     least_environments = 1
     is_smooth = True
 
-    def row_form(self, rows: TrainingRows, cached: Cached) -> RowForm:
-        return RowForm()
+    rows_form = RowForm()
 
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
         risks = batch.mean(model.losses(batch.x, batch.y))  # [R, E]
         return risks.mean(-1), state

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from wri.densities.base import HyperValues
-from wri.objectives.base import Batch, Model, Objective, Start, StepContext, scheduled
+from wri.objectives.base import Batch, Model, Objective, Start, StepContext, Stepped, scheduled
 from wri.objectives.hyperparameters import (
-    HyperParameter,
     LogUniform,
-    Setting,
     Uniform,
     annealing,
+    hyperparameter,
+    penalty_weight,
 )
 
 
@@ -76,22 +75,19 @@ class Fishr(Objective):
     name = "fishr"
     is_smooth = True
     own_hyperparameters = (
-        HyperParameter(
-            name="penalty_weight",
-            meaning="λ, weight of the spread of the gradients' variances",
-            settings={
-                "domainbed": Setting(1e3, LogUniform(1e1, 1e4)),
-                "table": Setting(100.0, LogUniform(3.0, 3e3)),
-            },
+        penalty_weight(
+            "λ, weight of the spread of the gradients' variances",
+            domainbed=(1e3, LogUniform(1e1, 1e4)),
+            table=(100.0, LogUniform(3.0, 3e3)),
         ),
         *annealing(
-            domainbed=Setting(150, Uniform(0, 500, whole=True)),
-            cmnist=Setting(150, Uniform(0, 500, whole=True)),
+            (150, Uniform(0, 500, whole=True)),
+            (150, Uniform(0, 500, whole=True)),
         ),
-        HyperParameter(
-            name="momentum",
-            meaning="μ, share of the earlier variances in the running mean",
-            settings={"domainbed": Setting(0.95, Uniform(0.9, 0.99))},
+        hyperparameter(
+            "momentum",
+            "μ, share of the earlier variances in the running mean",
+            domainbed=(0.95, Uniform(0.9, 0.99)),
             high=1 - 1e-6,
             of_steps=True,
         ),
@@ -102,9 +98,7 @@ class Fishr(Objective):
         shape = (len(start.seeds), start.environments, width)
         return torch.zeros(shape, dtype=start.dtype, device=start.device)
 
-    def loss(
-        self, model: Model, batch: Batch, state: Tensor, context: StepContext
-    ) -> tuple[Tensor, Tensor]:
+    def loss(self, model: Model, batch: Batch, state: Tensor, context: StepContext) -> Stepped:
         phi = model.represent(batch.x)  # [R, E, B, F]
         outputs = model.head(phi)
         losses = model.loss.per_example(outputs, batch.y)
@@ -116,6 +110,3 @@ class Fishr(Objective):
         spread = (variances - variances.mean(1, keepdim=True)).square().mean((1, 2))
         risk = batch.mean(losses).mean(-1)
         return risk + scheduled(context, 0.0) * spread, running.detach()
-
-    def resets_at(self, hyper: HyperValues) -> Tensor:
-        return hyper["anneal_steps"]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, Objective, Start, StepContext
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
+from wri.objectives.base import Batch, Model, Objective, Start, StepContext, Stepped
+from wri.objectives.hyperparameters import LogUniform, hyperparameter
 
 
 def groupdro_weights(weights: Tensor, risks: Tensor, eta: Tensor | float) -> Tensor:
@@ -60,10 +60,10 @@ class GroupDRO(Objective):
     name = "groupdro"
     penalises_losses = True
     own_hyperparameters = (
-        HyperParameter(
-            name="eta",
-            meaning="η, how fast weight moves to the environments with higher risk",
-            settings={"domainbed": Setting(1e-2, LogUniform(1e-3, 1e-1))},
+        hyperparameter(
+            "eta",
+            "η, how fast weight moves to the environments with higher risk",
+            domainbed=(1e-2, LogUniform(1e-3, 1e-1)),
         ),
     )
 
@@ -71,9 +71,7 @@ class GroupDRO(Objective):
         shape = (len(start.seeds), start.environments)
         return torch.full(shape, 1 / start.environments, dtype=start.dtype, device=start.device)
 
-    def loss(
-        self, model: Model, batch: Batch, state: Tensor, context: StepContext
-    ) -> tuple[Tensor, Tensor]:
+    def loss(self, model: Model, batch: Batch, state: Tensor, context: StepContext) -> Stepped:
         risks = batch.mean(model.losses(batch.x, batch.y))  # [R, E]
         weights = groupdro_weights(state, risks, context.hyper["eta"])
         return (weights * risks).sum(-1), weights

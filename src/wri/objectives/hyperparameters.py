@@ -3,27 +3,77 @@
 Each objective lists its own; `COMMON` belongs to every run. Each preset (`wri.presets`) sets a
 value as a number or as a rule on the size of the fit; unset values fall back to `domainbed`.
 Changes of a preset beyond numbers are in each objective's `presets`.
+
+Numbers of the preset `table` that depend on the size of a fit were chosen on simulated hospitals
+(`studies/estimator_defaults.py`), not on real data. Adam uses small environments completely, with a
+step size along half a cosine. Penalties start after a quarter of the steps and grow over another
+quarter. Weight decay acts like k pseudo-rows with target
+zero, so small tables are regularised more than large ones. The step size of linear predictors is
+large enough to converge. Losses are not divided by λ, because then weight decay would be λ times as
+strong beside the risk.
+
+WRI takes overlap weights from a classifier of environments. For a linear predictor it is a logistic
+regression that sees the label, and only the part of the shift that does not depend on the label
+enters the weights (`studies/table_weights.py`). With hidden layers the classifier sees only Φ(x)
+and is fitted again as Φ changes: Φ of an invariant predictor holds nothing spurious, so neither do
+the weights. Both are fitted for few steps or with strong weight decay, because sharper weights
+leave fewer effective rows.
+Pairs of environments count by the square of their overlap, so that pairs without overlap, whose gap
+is noise, do not count (`docs/results/insurance.md`).
+IRM and WRI square the mean over a whole batch. The product of two half-batches is an unbiased
+estimate: the square minus its variance. When the same rows return at every step, a predictor learns
+to make that variance large (R² below 0 on simulated sites of 100 rows). WRI's squared gap is
+divided by the loss, not by its square, and so has the unit of the risk to which it is added,
+however small.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import inf, log10
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from wri.errors import InputError, check_size
-from wri.objectives import table_rules
-from wri.objectives.table_rules import FitSize
 from wri.presets import FALLBACK, find_preset
+
+WHOLE = 2048  # rows up to which environments are used completely
+BATCH = 1024  # otherwise, rows per environment and step
+MOST_DECAY = 0.1
+
+
+class FitSize(NamedTuple):
+    """Size of a fit, on which the rules of a preset may depend."""
+
+    weight: float  # training rows of all environments, as many as they weigh
+    largest: int  # training rows of the largest environment
+    hidden: tuple[int, ...]
+    steps: int
+
+
+def _table_learning_rate(size: FitSize) -> float:
+    return 0.01 if size.hidden else 0.1
+
+
+def _table_weight_decay(size: FitSize) -> float:
+    pseudo_rows = 30.0 if size.hidden else 3.0
+    return min(pseudo_rows / size.weight, MOST_DECAY)
+
+
+def _table_batch_size(size: FitSize) -> float:
+    return WHOLE if size.largest <= WHOLE else BATCH
+
+
+def _quarter_of_steps(size: FitSize) -> float:
+    return size.steps // 4
+
 
 Rule = Callable[[FitSize], float]
 
 
-class Distribution(Protocol):
-    """Protocol of a random draw, given the default."""
-
-    def __call__(self, random: np.random.RandomState, default: float) -> float: ...
+Distribution = Callable[[np.random.RandomState, float], float]
+"""A random draw, given the default."""
 
 
 @dataclass(frozen=True)
@@ -123,84 +173,114 @@ class HyperParameter:
         return value
 
 
-COMMON = (
-    HyperParameter(
-        name="learning_rate",
-        meaning="step size of Adam",
+Declared = float | Rule | tuple[float | Rule, Distribution]
+"""Default of a preset, or default and distribution."""
+
+
+def hyperparameter(
+    name: str,
+    meaning: str,
+    *,
+    low: float = 0.0,
+    high: float = inf,
+    whole: bool = False,
+    of_steps: bool = False,
+    **settings: Declared,  # by preset
+) -> HyperParameter:
+    """Make a hyper-parameter with one setting per preset."""
+    return HyperParameter(
+        name=name,
+        meaning=meaning,
         settings={
-            "domainbed": Setting(1e-2, LogUniform(5e-3, 1e-1)),
-            "simulation": Setting(0.04),
-            "coloured": Setting(1e-2, LogUniform(5e-3, 3e-2)),
-            "table": Setting(table_rules.learning_rate, AroundDefault(3.0)),
+            preset: Setting(*each) if isinstance(each, tuple) else Setting(each)
+            for preset, each in settings.items()
         },
+        low=low,
+        high=high,
+        whole=whole,
+        of_steps=of_steps,
+    )
+
+
+penalty_weight = partial(hyperparameter, "penalty_weight")
+"""Declaration of λ, by its meaning and settings."""
+
+COMMON = (
+    hyperparameter(
+        "learning_rate",
+        "step size of Adam",
+        domainbed=(1e-2, LogUniform(5e-3, 1e-1)),
+        simulation=0.04,
+        coloured=(1e-2, LogUniform(5e-3, 3e-2)),
+        table=(_table_learning_rate, AroundDefault(3.0)),
         low=1e-12,
         of_steps=True,
     ),
-    HyperParameter(
-        name="final_rate",
-        meaning="share of the step size at the end, along half a cosine; 1 keeps it constant",
-        settings={"domainbed": Setting(1.0), "coloured": Setting(0.0), "table": Setting(0.0)},
+    hyperparameter(
+        "final_rate",
+        "share of the step size at the end, along half a cosine; 1 keeps it constant",
+        domainbed=1.0,
+        coloured=0.0,
+        table=0.0,
         high=1.0,
         of_steps=True,
     ),
-    HyperParameter(
-        name="weight_decay",
-        meaning="added to the gradient, times the parameters",
-        settings={
-            "domainbed": Setting(0.0, LogUniform(1e-6, 1e-2)),
-            "cmnist": Setting(0.0),
-            "simulation": Setting(1e-5),
-            "coloured": Setting(0.0),
-            "table": Setting(table_rules.weight_decay, LogUniform(1e-4, 1e-1)),
-        },
+    hyperparameter(
+        "weight_decay",
+        "added to the gradient, times the parameters",
+        domainbed=(0.0, LogUniform(1e-6, 1e-2)),
+        cmnist=0.0,
+        simulation=1e-5,
+        coloured=0.0,
+        table=(_table_weight_decay, LogUniform(1e-4, 1e-1)),
     ),
-    HyperParameter(
-        name="batch_size",
-        meaning="rows per environment and step; a smaller environment is used completely",
-        settings={
-            "domainbed": Setting(256, LogUniform(2**6, 2**11, whole=True)),
-            "simulation": Setting(2048),
-            "coloured": Setting(2048, OneOf((1024, 2048, 4096))),
-            "table": Setting(table_rules.batch_size),
-        },
+    hyperparameter(
+        "batch_size",
+        "rows per environment and step; a smaller environment is used completely",
+        domainbed=(256, LogUniform(2**6, 2**11, whole=True)),
+        simulation=2048,
+        coloured=(2048, OneOf((1024, 2048, 4096))),
+        table=_table_batch_size,
         low=2,
         whole=True,
         of_steps=True,
     ),
-    HyperParameter(
-        name="clip_norm",
-        meaning="largest norm of a run's gradient",
-        settings={"domainbed": Setting(inf), "simulation": Setting(10.0)},
+    hyperparameter(
+        "clip_norm",
+        "largest norm of a run's gradient",
+        domainbed=inf,
+        simulation=10.0,
         low=1e-12,
         of_steps=True,
     ),
 )
 
 
-def annealing(domainbed: Setting, cmnist: Setting) -> tuple[HyperParameter, HyperParameter]:
+CMNIST_ANNEALING = (500, LogUniform(1, 1e4, whole=True))
+
+
+def annealing(
+    domainbed: Declared, cmnist: Declared = CMNIST_ANNEALING
+) -> tuple[HyperParameter, HyperParameter]:
     """Make the hyper-parameters of when a penalty starts: at one step, or along a ramp."""
     return (
-        HyperParameter(
-            name="anneal_steps",
-            meaning="steps before the weight of the penalty starts to grow",
-            settings={
-                "domainbed": domainbed,
-                "cmnist": cmnist,
-                "simulation": Setting(0),
-                "coloured": Setting(100, OneOf((0, 50, 100))),
-                "table": Setting(table_rules.quarter_of_steps),
-            },
+        hyperparameter(
+            "anneal_steps",
+            "steps before the weight of the penalty starts to grow",
+            domainbed=domainbed,
+            cmnist=cmnist,
+            simulation=0,
+            coloured=(100, OneOf((0, 50, 100))),
+            table=_quarter_of_steps,
             whole=True,
             of_steps=True,
         ),
-        HyperParameter(
-            name="ramp_steps",
-            meaning="steps over which the weight grows from its early value; 0 is a jump",
-            settings={
-                "domainbed": Setting(0),
-                "coloured": Setting(100, OneOf((0, 100, 200))),
-                "table": Setting(table_rules.quarter_of_steps),
-            },
+        hyperparameter(
+            "ramp_steps",
+            "steps over which the weight grows from its early value; 0 is a jump",
+            domainbed=0,
+            coloured=(100, OneOf((0, 100, 200))),
+            table=_quarter_of_steps,
             whole=True,
             of_steps=True,
         ),

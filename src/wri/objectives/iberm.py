@@ -12,9 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from wri.densities.base import HyperValues
-from wri.objectives.base import Batch, Model, Objective, StepContext, scheduled
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, annealing
+from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped, scheduled
+from wri.objectives.hyperparameters import LogUniform, annealing, penalty_weight
 
 
 def bottleneck_penalty(features: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -66,27 +65,16 @@ class IBERM(Objective):
     least_environments = 1
     needs_hidden = True
     own_hyperparameters = (
-        HyperParameter(
-            name="penalty_weight",
-            meaning="λ, weight of the variance of Φ(x)",
-            settings={
-                "domainbed": Setting(1e2, LogUniform(1e-1, 1e5)),
-                "table": Setting(3.0, LogUniform(0.1, 1e2)),
-            },
+        penalty_weight(
+            "λ, weight of the variance of Φ(x)",
+            domainbed=(1e2, LogUniform(1e-1, 1e5)),
+            table=(3.0, LogUniform(0.1, 1e2)),
         ),
-        *annealing(
-            domainbed=Setting(50, LogUniform(1, 1e3, whole=True)),
-            cmnist=Setting(500, LogUniform(1, 1e4, whole=True)),
-        ),
+        *annealing((50, LogUniform(1, 1e3, whole=True))),
     )
 
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
         phi = model.represent(batch.x)  # [R, E, B, F]
         risks = batch.mean(model.loss.per_example(model.head(phi), batch.y))  # [R, E]
         penalty = bottleneck_penalty(phi, batch.weight).mean(-1)
         return risks.mean(-1) + scheduled(context, 0.0) * penalty, state
-
-    def resets_at(self, hyper: HyperValues) -> Tensor:
-        return hyper["anneal_steps"]

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, Objective, StepContext
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
+from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped
+from wri.objectives.hyperparameters import LogUniform, penalty_weight
 
 
 def gradient_spread(gradients: Tensor) -> Tensor:  # [..., E, P] -> [...]
@@ -57,19 +57,14 @@ class IGA(Objective):
     name = "iga"
     is_smooth = True
     own_hyperparameters = (
-        HyperParameter(
-            name="penalty_weight",
-            meaning="λ, weight of the spread of the gradients",
-            settings={
-                "domainbed": Setting(1e3, LogUniform(1e1, 1e5)),
-                "table": Setting(0.3, LogUniform(1e-2, 1e2)),
-            },
+        penalty_weight(
+            "λ, weight of the spread of the gradients",
+            domainbed=(1e3, LogUniform(1e1, 1e5)),
+            table=(0.3, LogUniform(1e-2, 1e2)),
         ),
     )
 
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
         risks = batch.mean(model.losses(batch.x, batch.y))  # [R, E]
         gradients = [
             torch.autograd.grad(own.sum(), model.flat, create_graph=True)[0]

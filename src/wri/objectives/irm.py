@@ -16,23 +16,21 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from wri.densities.base import HyperValues
 from wri.errors import check_option
 from wri.objectives.base import (
     Batch,
-    Cached,
     Model,
     Objective,
     RowForm,
     StepContext,
-    TrainingRows,
+    Stepped,
     half_weights,
     halves,
     penalised,
     scheduled,
     weighted_mean,
 )
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, annealing
+from wri.objectives.hyperparameters import LogUniform, annealing, penalty_weight
 from wri.stacked.linear import Sums
 
 
@@ -113,26 +111,21 @@ class IRM(Objective):
     early_weight: float = 1.0
     divided: bool = False
     name = "irm"
+    rows_form = RowForm(irm_penalty_slope, scale=True)
     penalises_losses = True
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "coloured": {"divided": True},
         "table": {"form": "square"},
     }
     own_hyperparameters = (
-        HyperParameter(
-            name="penalty_weight",
-            meaning="λ, weight of the squared gradient",
-            settings={
-                "domainbed": Setting(1e2, LogUniform(1e-1, 1e5)),
-                "simulation": Setting(10.0),
-                "coloured": Setting(1e5, LogUniform(1e4, 1e6)),
-                "table": Setting(100.0, LogUniform(1.0, 1e4)),
-            },
+        penalty_weight(
+            "λ, weight of the squared gradient",
+            domainbed=(1e2, LogUniform(1e-1, 1e5)),
+            simulation=10.0,
+            coloured=(1e5, LogUniform(1e4, 1e6)),
+            table=(100.0, LogUniform(1.0, 1e4)),
         ),
-        *annealing(
-            domainbed=Setting(50, LogUniform(1, 500, whole=True)),
-            cmnist=Setting(500, LogUniform(1, 1e4, whole=True)),
-        ),
+        *annealing((50, LogUniform(1, 500, whole=True))),
     )
 
     def __post_init__(self) -> None:
@@ -146,18 +139,10 @@ class IRM(Objective):
     def is_smooth(self) -> bool:
         return self.form == "square"
 
-    def row_form(self, rows: TrainingRows, cached: Cached) -> RowForm:
-        return RowForm(irm_penalty_slope, scale=True)
-
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
         outputs = model.outputs(batch.x)  # [R, E, B, C]
         losses, gradients = model.loss.with_scale_gradient(outputs, batch.y)  # [R, E, B]
         risks = batch.mean(losses)  # [R, E]
         penalty = irm_penalty(gradients, self.form, batch.weight).mean(-1)
         weight = scheduled(context, self.early_weight)
         return penalised(risks.mean(-1), weight, penalty, self.divided), state
-
-    def resets_at(self, hyper: HyperValues) -> Tensor:
-        return hyper["anneal_steps"]

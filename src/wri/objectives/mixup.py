@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
-from wri.objectives.base import Batch, Model, Objective, StepContext, weighted_mean
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
+from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped, weighted_mean
+from wri.objectives.hyperparameters import LogUniform, hyperparameter
 from wri.objectives.pairs import circle, take_environments
 
 
@@ -32,10 +31,10 @@ class Mixup(Objective):
 
     name = "mixup"
     own_hyperparameters = (
-        HyperParameter(
-            name="alpha",
-            meaning="α of the Beta distribution of the mixing share",
-            settings={"domainbed": Setting(0.2, LogUniform(1e-1, 1e1))},
+        hyperparameter(
+            "alpha",
+            "α of the Beta distribution of the mixing share",
+            domainbed=(0.2, LogUniform(1e-1, 1e1)),
             low=1e-3,
         ),
     )
@@ -44,9 +43,7 @@ class Mixup(Objective):
     def full_batch(self) -> Literal["shuffled"]:
         return "shuffled"
 
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
         environments = batch.x.shape[1]
         partner = circle(context.random.permutations(environments))  # [R, E]
         share = context.random.beta(context.hyper["alpha"], environments)[..., None]  # [R, E, 1]

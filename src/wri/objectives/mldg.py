@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from wri.errors import check_option
-from wri.objectives.base import Batch, Model, Objective, StepContext, weighted_mean
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting
+from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped, weighted_mean
+from wri.objectives.hyperparameters import LogUniform, OneOf, hyperparameter
 from wri.stacked.adam import EPSILON
 
 
@@ -39,15 +39,13 @@ class MLDG(Objective):
     inner: Literal["adam", "sgd"] = "adam"
     name = "mldg"
     own_hyperparameters = (
-        HyperParameter(
-            name="beta",
-            meaning="β, weight of the meta-test risk",
-            settings={"domainbed": Setting(1.0, LogUniform(1e-1, 1e1))},
+        hyperparameter(
+            "beta", "β, weight of the meta-test risk", domainbed=(1.0, LogUniform(1e-1, 1e1))
         ),
-        HyperParameter(
-            name="meta_test",
-            meaning="environments held out in a step",
-            settings={"domainbed": Setting(2, OneOf((1, 2)))},
+        hyperparameter(
+            "meta_test",
+            "environments held out in a step",
+            domainbed=(2, OneOf((1, 2))),
             low=1,
             whole=True,
         ),
@@ -56,9 +54,7 @@ class MLDG(Objective):
     def __post_init__(self) -> None:
         check_option("inner", self.inner, ("adam", "sgd"))
 
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
         environments = batch.x.shape[1]
         hyper = context.hyper
         order = context.random.permutations(environments)

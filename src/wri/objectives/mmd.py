@@ -20,7 +20,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from wri.objectives.coral import CORAL
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
+from wri.objectives.hyperparameters import LogUniform, penalty_weight
 
 RATES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 AT_ONCE = 2**16  # pairs of rows
@@ -115,10 +115,9 @@ class MMD(CORAL):
 
     name = "mmd"
     own_hyperparameters = (
-        HyperParameter(
-            name="penalty_weight",
-            meaning="γ, weight of the distance of the distributions of Φ(x)",
-            settings={"domainbed": Setting(1.0, LogUniform(1e-1, 1e1))},
+        penalty_weight(
+            "γ, weight of the distance of the distributions of Φ(x)",
+            domainbed=(1.0, LogUniform(1e-1, 1e1)),
         ),
     )
 

@@ -9,10 +9,8 @@ environments: it keeps one strong feature from hiding the gradient of the others
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
-from wri.objectives.base import Batch, Model, Objective, StepContext
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting
+from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped
+from wri.objectives.hyperparameters import LogUniform, penalty_weight
 
 
 @dataclass(frozen=True)
@@ -29,19 +27,14 @@ class SD(Objective):
     least_environments = 1
     is_smooth = True
     own_hyperparameters = (
-        HyperParameter(
-            name="penalty_weight",
-            meaning="λ, weight of the squared outputs",
-            settings={
-                "domainbed": Setting(0.1, LogUniform(1e-5, 1e-1)),
-                "table": Setting(0.03, LogUniform(1e-3, 1.0)),
-            },
+        penalty_weight(
+            "λ, weight of the squared outputs",
+            domainbed=(0.1, LogUniform(1e-5, 1e-1)),
+            table=(0.03, LogUniform(1e-3, 1.0)),
         ),
     )
 
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
         outputs = model.outputs(batch.x)  # [R, E, B, C]
         risks = batch.mean(model.loss.per_example(outputs, batch.y))  # [R, E]
         penalty = batch.mean(outputs.square().mean(-1)).mean(-1)

@@ -13,19 +13,17 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from wri.densities.base import HyperValues
 from wri.objectives.base import (
     Batch,
-    Cached,
     Model,
     Objective,
     RowForm,
     StepContext,
-    TrainingRows,
+    Stepped,
     penalised,
     scheduled,
 )
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, Setting, annealing
+from wri.objectives.hyperparameters import LogUniform, annealing, penalty_weight
 from wri.stacked.linear import Sums
 
 
@@ -87,33 +85,20 @@ class VREx(Objective):
     penalises_losses = True
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"coloured": {"divided": True}}
     own_hyperparameters = (
-        HyperParameter(
-            name="penalty_weight",
-            meaning="λ, weight of the variance of the risks",
-            settings={
-                "domainbed": Setting(1e1, LogUniform(1e-1, 1e5)),
-                "simulation": Setting(10.0),
-                "coloured": Setting(1e3, LogUniform(1e2, 1e4)),
-                "table": Setting(30.0, LogUniform(0.3, 3e3)),
-            },
+        penalty_weight(
+            "λ, weight of the variance of the risks",
+            domainbed=(1e1, LogUniform(1e-1, 1e5)),
+            simulation=10.0,
+            coloured=(1e3, LogUniform(1e2, 1e4)),
+            table=(30.0, LogUniform(0.3, 3e3)),
         ),
-        *annealing(
-            domainbed=Setting(50, LogUniform(1, 500, whole=True)),
-            cmnist=Setting(500, LogUniform(1, 1e4, whole=True)),
-        ),
+        *annealing((50, LogUniform(1, 500, whole=True))),
     )
 
     is_smooth = True
+    rows_form = RowForm(vrex_penalty_slope)
 
-    def row_form(self, rows: TrainingRows, cached: Cached) -> RowForm:
-        return RowForm(vrex_penalty_slope)
-
-    def loss(
-        self, model: Model, batch: Batch, state: Any, context: StepContext
-    ) -> tuple[Tensor, Any]:
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
         risks = batch.mean(model.losses(batch.x, batch.y))  # [R, E]
         weight = scheduled(context, self.early_weight)
         return penalised(risks.mean(-1), weight, vrex_penalty(risks), self.divided), state
-
-    def resets_at(self, hyper: HyperValues) -> Tensor:
-        return hyper["anneal_steps"]

@@ -13,7 +13,7 @@ before the first update of the densities. The paper prints sums, its code has me
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from math import inf
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wri.densities import Bounded, Density, LabelAwareClassifier
+from wri.densities import Bounded, Density, FittedClassifier, LabelAwareClassifier, LabelLogistic
 from wri.densities.base import HyperValues
 from wri.errors import InputError, check_option
 from wri.objectives.base import (
@@ -36,16 +36,26 @@ from wri.objectives.base import (
     SideSteps,
     Start,
     StepContext,
+    Stepped,
     TrainingRows,
     penalised,
     scheduled,
 )
-from wri.objectives.density_hyperparameters import DENSITY_HYPERPARAMETERS
-from wri.objectives.density_steps import ALL_PAIRS, DensityRule, density_steps
-from wri.objectives.fixed_weights import FixedWeightGaps, fixed_weight_penalty, overlap_weights
-from wri.objectives.hyperparameters import HyperParameter, LogUniform, OneOf, Setting, annealing
-from wri.objectives.pairs import PrecomputedDensities, compare, mean_over_circle
-from wri.objectives.table_rules import WRI_DENSITY, WRI_WITH_HIDDEN
+from wri.objectives.density_steps import (
+    ALL_PAIRS,
+    DENSITY_HYPERPARAMETERS,
+    DensityRule,
+    density_steps,
+)
+from wri.objectives.hyperparameters import LogUniform, OneOf, annealing, penalty_weight
+from wri.objectives.pairs import (
+    FixedWeightGaps,
+    PrecomputedDensities,
+    compare,
+    fixed_weight_penalty,
+    mean_over_circle,
+    overlap_weights,
+)
 from wri.objectives.weighted_risks import (
     Form,
     Scaling,
@@ -59,6 +69,10 @@ from wri.objectives.weighted_risks import (
 from wri.rows import in_proportion
 from wri.stacked import Adam, View
 
+TABLE_WITH_HIDDEN: Mapping[str, Any] = {
+    "density": FittedClassifier(steps=50, weight_decay=1e-2),
+    "density_on": "phi",
+}
 RUNNING = 0.9  # share of the past in the running mean of d̄
 
 
@@ -143,24 +157,21 @@ class WRI(Objective):
         "table": {
             "weighting": "overlap",
             "scaling": "product",
-            "density": WRI_DENSITY,
+            "density": LabelLogistic(),
             "normalised": True,
             "overlap_power": 2.0,
         },
     }
     own_hyperparameters = (
-        HyperParameter(
-            name="penalty_weight",
-            meaning="λ, weight of the squared gaps in the predictor's steps",
-            settings={
-                "domainbed": Setting(1.0, LogUniform(1e-1, 5e1)),
-                "cmnist": Setting(500.0, LogUniform(1e-1, 1e3)),
-                "simulation": Setting(10.0),
-                "coloured": Setting(30.0, LogUniform(3.0, 3e2)),
-                "table": Setting(1.6, LogUniform(0.03, 3e2)),
-            },
+        penalty_weight(
+            "λ, weight of the squared gaps in the predictor's steps",
+            domainbed=(1.0, LogUniform(1e-1, 5e1)),
+            cmnist=(500.0, LogUniform(1e-1, 1e3)),
+            simulation=10.0,
+            coloured=(30.0, LogUniform(3.0, 3e2)),
+            table=(1.6, LogUniform(0.03, 3e2)),
         ),
-        *annealing(domainbed=Setting(0, OneOf((0, 10))), cmnist=Setting(0, OneOf((0, 10)))),
+        *annealing((0, OneOf((0, 10))), (0, OneOf((0, 10)))),
         *DENSITY_HYPERPARAMETERS,
     )
 
@@ -168,7 +179,7 @@ class WRI(Objective):
     def preset_options(cls, preset: str, hidden: tuple[int, ...] | None) -> Mapping[str, Any]:
         options = super().preset_options(preset, hidden)
         # Φ of an invariant predictor holds nothing spurious, so neither do weights of Φ
-        return {**options, **WRI_WITH_HIDDEN} if preset == "table" and hidden else options
+        return {**options, **TABLE_WITH_HIDDEN} if preset == "table" and hidden else options
 
     def __post_init__(self) -> None:
         check_option("weighting", self.weighting, get_args(Weighting))
@@ -178,14 +189,11 @@ class WRI(Objective):
         check_option("density_on", self.density_on, get_args(View))
         if not 0 <= self.overlap_power < inf:
             raise InputError(f"overlap_power must be 0 or more, not {self.overlap_power!r}")
-        if self.running_mean and self.overlap_power:
-            raise InputError("running_mean needs overlap_power=0, where all pairs count the same")
-        if self.running_mean and self.form != "square":
-            raise InputError("running_mean needs form='square'; half-batches have no mean weight")
-        if self.running_mean and self.scaling not in ("product", "relative"):
+        averaged = self.scaling in ("product", "relative") and self.form == "square"
+        if self.running_mean and (self.overlap_power or not averaged):
             raise InputError(
-                f"running_mean needs a scaling with a mean weight, 'product' or 'relative', "
-                f"not {self.scaling!r}"
+                "running_mean needs scaling='product' or 'relative', form='square' and "
+                "overlap_power=0; only these have one mean weight per pair"
             )
         if self.weighting in ("density", "published") and not self.density.comparable_over_x:
             raise InputError(
@@ -271,9 +279,6 @@ class WRI(Objective):
     def full_batch(self) -> Literal["whole", "resampled"]:
         return "resampled" if self.form == "halves" else "whole"
 
-    def resets_at(self, hyper: HyperValues) -> Tensor:
-        return hyper["anneal_steps"]
-
     def state_of(self, state: State, run: int) -> np.ndarray:
         """Return the parameters of the densities, `[1, P]`."""
         return state.flat[run : run + 1].cpu().numpy()
@@ -304,10 +309,8 @@ class WRI(Objective):
             return self.density.fit_with_targets(rows.x, rows.y, rows.weight)
         repeated = [in_proportion(weight) for weight in rows.weight]
         x = [own[often] for own, often in zip(rows.x, repeated, strict=True)]
-        if not self.density.needs_targets:
-            return self.density.fit(x)
         y = [own[often] for own, often in zip(rows.y, repeated, strict=True)]
-        return self.density.fit_with_targets(x, y)
+        return self._fit(x, lambda: y)
 
     def freeze_weights(self, batch: Batch, state: State) -> State:
         known, indices = state.precomputed, batch.indices
@@ -319,9 +322,7 @@ class WRI(Objective):
             state, frozen=FixedWeightGaps.of(known.compare(indices, None).log_densities, *how)
         )
 
-    def loss(
-        self, model: Model, batch: Batch, state: State, context: StepContext
-    ) -> tuple[Tensor, State]:
+    def loss(self, model: Model, batch: Batch, state: State, context: StepContext) -> Stepped:
         known = None if batch.indices is None else state.precomputed
         if known is None:
             views = model.views(batch.x)  # [R, E, B, …] each
@@ -437,18 +438,19 @@ class WRI(Objective):
             if not all(np.isfinite(rows).all() for rows in features):
                 continue
             try:
-                state.flat[run] = torch.as_tensor(self._fit(features, run, draws)).to(state.flat)
+                fitted = self._fit(features, partial(draws.targets, run))
+                state.flat[run] = torch.as_tensor(fitted).to(state.flat)
             except InputError:  # wrong input of the user
                 raise
             except ValueError:  # scikit-learn's error for singular covariances
                 continue
 
     def _fit_once(self, run: int, draws: Draws) -> np.ndarray:  # [P]
-        make = partial(self._fit, draws.environments(run), run, draws)
+        make = partial(self._fit, draws.environments(run), partial(draws.targets, run))
         return draws.cached(run, self.density, make)
 
-    def _fit(self, seen: list[np.ndarray], run: int, draws: Draws) -> np.ndarray:  # [P]
+    def _fit(self, x: list[np.ndarray], targets: Callable[[], list[np.ndarray]]) -> np.ndarray:
         """Fit the density of one run on its whole environments."""
         if self.density.needs_targets:
-            return self.density.fit_with_targets(seen, draws.targets(run))
-        return self.density.fit(seen)
+            return self.density.fit_with_targets(x, targets())
+        return self.density.fit(x)

@@ -13,11 +13,8 @@ from torch import Tensor
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
-class StepScale(NamedTuple):
-    """Step size and ε of one step, with bias corrections."""
-
-    size: Tensor  # [R, 1]
-    floor: Tensor  # [R, 1]
+StepScale = tuple[Tensor, Tensor]
+"""Step size and ε of one step, `[R, 1]` each, with bias corrections."""
 
 
 class Adam(NamedTuple):
@@ -56,7 +53,7 @@ class Adam(NamedTuple):
         rates = root / (1 - BETA1**steps) * learning_rate[:, None]
         kind = self.mean.dtype
         return [
-            StepScale(rate[:, None], floor[:, None])
+            (rate[:, None], floor[:, None])
             for rate, floor in zip(rates.to(kind).T, (EPSILON * root).to(kind).T, strict=True)
         ]
 
@@ -64,10 +61,11 @@ class Adam(NamedTuple):
         self, flat: Tensor, gradient: Tensor, rate: StepScale, weight_decay: Tensor
     ) -> None:  # [R, P], [R, P], [R]
         """Make a step with a known step size, in place."""
+        size, floor = rate
         gradient = torch.addcmul(gradient, flat, weight_decay[:, None])
         self.mean.lerp_(gradient, 1 - BETA1)
         self.square.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
-        flat.addcdiv_(self.mean * rate.size, self.square.sqrt().add_(rate.floor), value=-1)
+        flat.addcdiv_(self.mean * size, self.square.sqrt().add_(floor), value=-1)
 
     def reset(self, which: Tensor) -> None:  # [R] bool
         """Set the state of some runs to zero."""

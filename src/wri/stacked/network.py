@@ -6,21 +6,56 @@ several times faster in this order.
 
 All parameters of a run are one row `[R, P]`: gradients, Adam, clipping, freezing and saving are a
 few operations, whatever the number of layers.
+
+Random numbers of a run come from its own seed and a purpose, never from its place in a stack, so a
+run in a stack equals the run alone. NumPy draws them on every device.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import prod
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, Self
+from zlib import crc32
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from wri.errors import InputError, shorten
-from wri.stacked.seeds import generator
+
+
+def generator(seed: int, purpose: str) -> np.random.Generator:
+    """Make the random generator of one run and one purpose."""
+    return np.random.default_rng([seed, crc32(purpose.encode())])
+
+
+class Streams:
+    """One random generator per run of a stack."""
+
+    def __init__(self, seeds: Sequence[int], purpose: str, dtype: torch.dtype, device: str) -> None:
+        self.generators = [generator(seed, purpose) for seed in seeds]
+        self._dtype = dtype
+        self._device = device
+
+    def take(self, runs: Sequence[int]) -> Self:
+        """Return the same generators of some runs only."""
+        taken = copy(self)
+        taken.generators = [self.generators[run] for run in runs]
+        return taken
+
+    def permutations(self, n: int) -> Tensor:  # [R, n]
+        """Draw one permutation per run."""
+        rows = np.stack([g.permutation(n) for g in self.generators])
+        return torch.from_numpy(rows).to(self._device)
+
+    def beta(self, alpha: Tensor, n: int) -> Tensor:  # [R] -> [R, n]
+        """Draw from Beta(α, α) with each run's own α."""
+        rows = [g.beta(a, a, n) for g, a in zip(self.generators, alpha.tolist(), strict=True)]
+        return torch.from_numpy(np.stack(rows)).to(self._device, self._dtype)
+
 
 MOST_WEIGHTS = 2**27  # one gigabyte in double precision
 View = Literal["x", "phi", "outputs"]
@@ -182,3 +217,51 @@ def differentiate(losses: Tensor, flat: Tensor) -> Tensor:  # [R], [R, P] -> [R,
     """Return the gradient of each run's loss with respect to its own parameters."""
     (gradient,) = torch.autograd.grad(losses.sum(), flat)
     return gradient
+
+
+Pullback = Callable[[Tensor], Tensor]
+"""Function from the gradient at some values to the gradient at the parameters; called once."""
+
+
+class OneHiddenLayer:
+    """Networks with one hidden layer and one output, differentiated by hand for many cheap steps.
+
+        h = relu(W x + b),   o = v·h + c
+
+    With g the gradient at o, and G = g where h > 0 and zero elsewhere:
+
+        at W   v ⊙ (G xᵀ)              at b   v ⊙ ΣG
+        at v   (W ⊙ G xᵀ)·1 + b ⊙ ΣG   at c   Σg
+
+    Only two products grow with the number of rows. No graph is kept, there is no gradient with
+    respect to x, and activations are overwritten in place.
+    """
+
+    def __init__(self, network: Network, flat: Tensor) -> None:
+        self._inputs, self._hidden, _ = network.widths
+        self._copies, self._flat = network.copies, flat
+        self._pieces = flat.split(network.packing.sizes, 1)  # weight, bias, and those of the output
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Pullback]:  # [R, N, D] -> [R, K, N]
+        """Compute outputs and their pullback; call it under `no_grad`."""
+        groups, rows, _ = x.shape
+        runs, units = len(self._flat), self._copies * self._hidden
+        weight, bias, out_weight, out_bias = self._pieces
+        first = weight.reshape(groups, -1, self._inputs)
+        shift = bias.reshape(groups, -1, 1)
+        second = out_weight.reshape(-1, 1, self._hidden)  # [R·K, 1, H]
+        hidden = torch.baddbmm(shift, first, x.transpose(1, 2)).relu_()
+        by_copy = hidden.view(-1, self._hidden, rows)  # [R·K, H, N]
+        outputs = torch.baddbmm(out_bias.reshape(-1, 1, 1), second, by_copy)
+
+        def pullback(gradient: Tensor) -> Tensor:  # [R, K, N]
+            gradient = gradient.reshape(-1, 1, rows)
+            torch.ops.aten.threshold_backward.grad_input(gradient, by_copy, 0, grad_input=by_copy)
+            sums = hidden.sum(-1).view(runs, units)  # of G, which stands in the place of h
+            products = torch.bmm(hidden, x)  # [groups, …, D]
+            at_second = torch.addcmul((first * products).sum(-1).view(runs, units), bias, sums)
+            at_first = products.view(runs, units, -1).mul_(out_weight[:, :, None])
+            at_outputs = gradient.sum(-1).view(runs, -1)
+            return torch.cat([at_first.flatten(1), sums * out_weight, at_second, at_outputs], 1)
+
+        return outputs.view(runs, self._copies, rows), pullback

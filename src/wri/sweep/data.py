@@ -29,8 +29,8 @@ from wri.presets import FALLBACK
 from wri.progress import Progress, ProgressLines
 from wri.stacked import SQUARED
 from wri.sweep.selection import DatasetInfo
+from wri.threads import give_back_freed_memory
 from wri.training import Bank
-from wri.training.memory import give_back_freed_memory
 
 HOLDOUT = 0.2  # share of an environment's rows that is never used for training
 CELL = 20  # bytes per feature and row while a layer is trained: two doubles and a float

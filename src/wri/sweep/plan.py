@@ -19,8 +19,7 @@ import numpy as np
 
 from wri.errors import InputError, check_option
 from wri.objectives import OBJECTIVES, Objective
-from wri.objectives.hyperparameters import complete
-from wri.objectives.table_rules import FitSize
+from wri.objectives.hyperparameters import FitSize, complete
 from wri.presets import FALLBACK
 from wri.sweep.data import SweepData, draw_width, seed_hash
 from wri.sweep.selection import SELECTIONS, Outcome

@@ -26,10 +26,9 @@ from wri.sweep.data import SweepData, apply_layer, as_datasets, layer_memory, ou
 from wri.sweep.plan import RunSpec, SweepSpec
 from wri.sweep.selection import DatasetInfo
 from wri.sweep.store import Store
-from wri.threads import torch_threads
+from wri.threads import resident_bytes, torch_threads
 from wri.training import Run, plan_stacks, train_stack
 from wri.training.evaluation import check_measures
-from wri.training.memory import resident_bytes
 from wri.training.scheduling import MOST_ROWS, stack_cost
 
 MEMORY = 2e9  # bytes

@@ -2,7 +2,6 @@
 
 from wri.training.runs import Bank, Record, Run, Units
 from wri.training.scheduling import (
-    FinishedStack,
     choose_device,
     finished_stacks,
     plan_stacks,
@@ -13,7 +12,6 @@ from wri.training.spec import ModelSpec
 
 __all__ = [
     "Bank",
-    "FinishedStack",
     "ModelSpec",
     "Record",
     "Run",

@@ -180,6 +180,16 @@ class Evaluator:
         return {"loss"} if self._squared else set(self.measures)
 
 
+def by_split(
+    values: np.ndarray, measures: Sequence[str], splits: Sequence[str]
+) -> dict[str, dict[str, np.ndarray]]:  # [T, M, S]
+    """Return the checkpoints of a run by measure and split, `[T]` each."""
+    return {
+        measure: {split: values[:, m, s] for s, split in enumerate(splits)}
+        for m, measure in enumerate(measures)
+    }
+
+
 def _splits_with(rows: Tensor, split_of: Tensor, like: Tensor) -> Tensor:  # [G, N] -> [G, S]
     """Return the splits that hold any of `rows`."""
     counts = torch.zeros((len(like), like.shape[1] + 1), device=like.device)

@@ -10,7 +10,7 @@ from torch import Tensor
 from wri.objectives.base import Model, Start, StepContext
 from wri.progress import Progress
 from wri.stacked import Adam, Streams, clip_norm, differentiate
-from wri.training.evaluation import Evaluator
+from wri.training.evaluation import Evaluator, by_split
 from wri.training.runs import Record, Run
 from wri.training.sampler import Sampler, StackDraws, StackedRows
 
@@ -75,13 +75,13 @@ class _Stack:
         self.measured: list[np.ndarray] = []  # [M, R, S] each
 
     def train(self) -> Iterator[int]:
-        spec = self.runs[0].spec
+        spec, final = self.runs[0].spec, self.hyper["final_rate"]
         for step, drawn in enumerate(self.sampler.stream(spec.last_step)):
             self._reset(step)
             context = StepContext(step, self.hyper, self.random)
-            rate = self.hyper["learning_rate"] * self._rate_left(step / spec.steps)
-            batch = self.features.batch(drawn.rows)
-            batch = batch._replace(weight=drawn.weight, indices=drawn.indices)
+            left = (1 + cos(pi * (step / spec.steps))) / 2  # along half a cosine
+            rate = self.hyper["learning_rate"] * (final + (1 - final) * left)
+            batch = self.features.drawn(drawn)
             losses, self.state = self.objective.loss(self.model, batch, self.state, context)
             gradient = differentiate(losses, self.model.flat)
             with torch.no_grad():
@@ -97,11 +97,6 @@ class _Stack:
                 )
             self.state = self.objective.after_step(self.model, self.state, context, self.draws)
             yield step
-
-    def _rate_left(self, done: float) -> Tensor:  # [R]
-        """Return the share of the step size after the share `done` of the run."""
-        final = self.hyper["final_rate"]
-        return final + (1 - final) * (1 + cos(pi * done)) / 2
 
     def _reset(self, step: int) -> None:
         if self.resets_at is not None and step > 0:
@@ -139,7 +134,9 @@ class _Stack:
         return [
             Record(
                 steps=steps,
-                measures={} if measured is None else self._measures(measured[:, :, r]),
+                measures={}
+                if measured is None
+                else by_split(measured[:, :, r], self.measures, tuple(self.runs[r].evaluate)),
                 diverged_at=self.diverged_at[r],
                 network=self.runs[r].network,
                 parameters=parameters[r].copy(),
@@ -147,10 +144,3 @@ class _Stack:
             )
             for r in range(len(self.runs))
         ]
-
-    def _measures(self, values: np.ndarray) -> dict[str, dict[str, np.ndarray]]:  # [T, M, S]
-        first = self.runs[0]
-        return {
-            measure: {split: values[:, m, s] for s, split in enumerate(first.evaluate)}
-            for m, measure in enumerate(self.measures)
-        }

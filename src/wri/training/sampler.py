@@ -42,6 +42,9 @@ class StackedRows:
     def batch(self, rows: Tensor) -> Batch:  # rows [R, …, B]
         return Batch(self.look_up(rows), self.y[rows])
 
+    def drawn(self, drawn: DrawnRows) -> Batch:
+        return Batch(self.look_up(drawn.rows), self.y[drawn.rows], drawn.weight, drawn.indices)
+
     def look_up(self, rows: Tensor) -> Tensor:  # [R, …, B] -> [R, …, B, D]
         return torch.nn.functional.embedding(rows, self.x)
 

@@ -24,7 +24,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from math import sqrt
 from threading import Lock
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -33,9 +33,8 @@ from wri.errors import InputError
 from wri.jobs import Ended, Jobs, LocalRunner, Report, Runner
 from wri.measures import applicable_measures
 from wri.progress import Progress, silent
-from wri.threads import torch_threads
+from wri.threads import give_back_freed_memory, keep_freed_memory, torch_threads
 from wri.training.loop import train_in_steps
-from wri.training.memory import give_back_freed_memory, keep_freed_memory
 from wri.training.runs import Record, Run
 from wri.training.solver import solve_stack
 
@@ -254,27 +253,6 @@ def train_stack(
     return train_in_steps(runs, measures, device, checkpoint_every, progress)
 
 
-class FinishedStack(NamedTuple):
-    """Trained stack: numbers of its runs, and their records in the same order.
-
-    Attributes
-    ----------
-    numbers : sequence of int
-        Numbers of the runs.
-    records : list of Record
-        Their records.
-
-    Examples
-    --------
-    >>> from wri.training import FinishedStack
-    >>> FinishedStack([3, 5], []).numbers
-    [3, 5]
-    """
-
-    numbers: Sequence[int]
-    records: list[Record]
-
-
 def train(
     runs: Sequence[Run],
     *,
@@ -335,8 +313,8 @@ def train(
         side_by_side=side_by_side,
         threads=threads,
     )
-    for stack in finished:
-        records.update(zip(stack.numbers, stack.records, strict=True))
+    for numbers, found in finished:
+        records.update(zip(numbers, found, strict=True))
     return [records[n] for n in range(len(runs))]
 
 
@@ -352,7 +330,7 @@ def finished_stacks(
     threads: int | None = None,
     most: int | None = None,
     processes: bool | None = None,
-) -> Iterator[FinishedStack]:
+) -> Iterator[tuple[Sequence[int], list[Record]]]:
     """Train stacks and yield each when it is done.
 
     An error or an interruption, here or where the stacks are consumed, ends the others at their
@@ -385,8 +363,10 @@ def finished_stacks(
 
     Yields
     ------
-    stack : FinishedStack
-        A trained stack, in the order of completion.
+    numbers : sequence of int
+        Numbers of the runs of a stack; stacks come in the order of completion.
+    records : list of Record
+        Their records.
 
     Examples
     --------
@@ -394,7 +374,7 @@ def finished_stacks(
     >>> from wri.training import Bank, ModelSpec, Run, finished_stacks
     >>> bank = Bank(np.arange(8.0)[:, None] / 8, np.array([0, 1] * 4))
     >>> runs = [Run(ModelSpec.of("erm", steps=2), bank, [np.arange(8)], seed=s) for s in (0, 1)]
-    >>> [stack.numbers for stack in finished_stacks(runs, [[0], [1]], side_by_side=False)]
+    >>> [numbers for numbers, _ in finished_stacks(runs, [[0], [1]], side_by_side=False)]
     [[0], [1]]
     """
     jobs = [
@@ -419,7 +399,7 @@ def finished_stacks(
                     f"{len(lost)} runs of {lost[0].objective.name}; memory may be short: train "
                     "fewer at a time"
                 )
-            yield FinishedStack(stacks[ended.number], ended.result)
+            yield stacks[ended.number], ended.result
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

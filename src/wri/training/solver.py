@@ -10,8 +10,8 @@ offset.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from math import inf
@@ -19,20 +19,25 @@ from math import inf
 import numpy as np
 import torch
 
-from wri.objectives.base import Batch, Model, RowForm, Start, StepContext, WeighRows
+from wri.errors import InputError
+from wri.objectives.base import Model, RowForm, Start, StepContext, WeighRows
 from wri.progress import Progress
 from wri.stacked import Streams
 from wri.stacked.linear import (
+    GRADIENT,
+    ROUNDING,
+    ChunkedTable,
     Combine,
     Differentiate,
     LinearSolver,
     MemoryTable,
     Slope,
     Solution,
+    SumChunks,
     Sums,
 )
-from wri.training.evaluation import Evaluator
-from wri.training.runs import Record, Run, cached_for
+from wri.training.evaluation import Evaluator, by_split
+from wri.training.runs import Record, Run, Units, cached_for
 from wri.training.sampler import Sampler, StackDraws, StackedRows
 
 PATH = (10.0, 100.0, 1e3, 1e4, 1e5)
@@ -52,7 +57,7 @@ def solve_stack(
     steps = runs[0].spec.last_step
     for numbers in groups.values():
         problem = LinearRun(runs[numbers[0]])
-        asked = {number: _penalty_weight(runs[number]) for number in numbers}
+        asked = {number: float(runs[number].hyper.get("penalty_weight", 0.0)) for number in numbers}
         exact: dict[float, float] = defaultdict(lambda: inf)
         for number, weight in asked.items():
             exact[weight] = min(exact[weight], runs[number].tolerance)
@@ -66,10 +71,7 @@ def solve_stack(
     return [
         Record(
             steps=np.array([steps - 1]),
-            measures={
-                name: {split: values[m, r, s : s + 1] for s, split in enumerate(run.evaluate)}
-                for m, name in enumerate(measures)
-            }
+            measures=by_split(values[None, :, r], measures, tuple(run.evaluate))
             if run.evaluate
             else {},
             diverged_at=None if np.isfinite(flat[r]).all() else 0,
@@ -95,10 +97,6 @@ def _measure(
 def _without_penalty_weight(run: Run) -> Hashable:
     others = {name: value for name, value in run.hyper.items() if name != "penalty_weight"}
     return run.spec.objective, tuple(sorted(others.items()))
-
-
-def _penalty_weight(run: Run) -> float:
-    return float(run.hyper.get("penalty_weight", 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,9 +217,7 @@ class AutomaticLoss:
         rows = max(map(len, run.train))
         sampler = Sampler([run], features, [rows], "batches", torch.float64)
         drawn = next(iter(sampler.stream(1)))
-        self._batch: Batch = features.batch(drawn.rows)._replace(
-            weight=drawn.weight, indices=drawn.indices
-        )
+        self._batch = features.drawn(drawn)
         start = Start(
             seeds=[run.seed],
             environments=len(run.train),
@@ -255,3 +251,79 @@ class AutomaticLoss:
             )
 
         return differentiate
+
+
+ACCURACY = 1e-7
+"""Largest component of the gradient of all rows, in the coordinates of L-BFGS."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampleRun(Run):
+    """Run on a sample of rows, in the units of all rows."""
+
+    _: KW_ONLY
+    units_of_all: Units
+
+    @cached_property
+    def units(self) -> Units:
+        return self.units_of_all
+
+
+def solve_in_chunks(run: SampleRun, open_chunks: Callable[[RowsAsTable], SumChunks]) -> Record:
+    """Solve a run on all rows, of which its own are a sample; chunks become tables by its rules.
+
+        w ← argmin  F_s(w) + (∇F(w₀) − ∇F_s(w₀)) · w,     again from w₀ = w
+
+    F is the objective on all rows, which need not fit into memory, F_s on a sample in memory, at
+    whose minimum w₀ starts. One pass over the chunks gives ∇F(w₀). Where the sample's gradient is
+    corrected to that of all rows the curvature of the sample suffices: the error shrinks by about
+    √(D/n) of the sample in each pass, and the result does not depend on the sample (Jordan, Lee and
+    Yang, 2019). Where it does not shrink, L-BFGS goes on with all rows.
+    """
+    sample = LinearRun(run)
+    if sample.form is None:
+        raise InputError(
+            f"{run.objective.name} with these options is no sum over rows, so tables in chunks "
+            "cannot be solved; use its defaults, or erm"
+        )
+    weight = float(run.hyper.get("penalty_weight", 0.0))
+    table = ChunkedTable(open_chunks(sample.as_table), sample.as_table.scale)
+    found = _correct(sample, table, weight)
+    return Record(
+        steps=np.array([run.spec.last_step - 1]),
+        measures={},
+        diverged_at=None,
+        network=run.network,
+        parameters=sample.pack(found),
+        state=sample.state,
+        gradient=found.gradient,
+    )
+
+
+def _correct(sample: LinearRun, table: ChunkedTable, weight: float) -> Solution:
+    """Correct the sample's minimum to that of all rows."""
+    at, solver = sample.path({weight: GRADIENT})[weight], sample.solver
+    combine, scale = sample.combine(weight), sample.scale(weight)
+    enough = max(ACCURACY / scale, ROUNDING)
+    last, before = at, np.inf
+    while True:
+        whole = table.differentiate(at.weight, at.offset, combine)
+        value, gradient = solver.at(whole, at.weight)
+        size = float(np.abs(gradient).max()) / scale
+        if size <= enough:
+            return replace(at, value=value, gradient=size)
+        if not size < before / 2:
+            full = partial(table.differentiate, combine=combine)
+            return solver.solve(full, at if size < before else last, scale, ACCURACY)
+        last, before = at, size
+        own = sample.table.differentiate(at.weight, at.offset, combine)
+        shift = Slope(0.0, whole.weight - own.weight, whole.offset - own.offset)
+
+        def corrected(slopes: np.ndarray, offset: np.ndarray, shift: Slope = shift) -> Slope:
+            found = sample.table.differentiate(slopes, offset, combine)
+            added = float((shift.weight * slopes).sum() + shift.offset @ offset)
+            return Slope(
+                found.value + added, found.weight + shift.weight, found.offset + shift.offset
+            )
+
+        at = solver.solve(corrected, at, scale)

@@ -16,8 +16,7 @@ from typing import Any, Literal, Self, get_args
 from wri.densities import DENSITIES, Density
 from wri.errors import InputError, check_option
 from wri.objectives import Objective, make_objective
-from wri.objectives.hyperparameters import HyperParameter, check_names, complete
-from wri.objectives.table_rules import FitSize
+from wri.objectives.hyperparameters import FitSize, HyperParameter, check_names, complete
 from wri.presets import FALLBACK, NETWORK, check_hidden, default_hidden, find_preset
 
 Precision = Literal["single", "double"]

@@ -14,6 +14,7 @@ import numpy as np
 
 from wri.errors import check_option
 from wri.objectives import OBJECTIVES
+from wri.objectives.hyperparameters import Distribution
 from wri.presets import FALLBACK
 from wri.registry import OBJECTIVES as ENTRIES
 from wri.training import ModelSpec
@@ -112,9 +113,13 @@ def hparam_settings(algorithm: str) -> dict[str, HparamSetting]:
     for parameter in OBJECTIVES[name].own_hyperparameters:
         setting = parameter.setting(FALLBACK)
         default, draw = setting.resolve(None), setting.distribution or _take_default
-        own = HparamSetting(default, partial(draw, default=default))
+        own = HparamSetting(default, partial(_draw, draw, default))
         found[domainbed_name(name, parameter.name)] = own
     return found
+
+
+def _draw(draw: Distribution, default: float, random: np.random.RandomState) -> float:
+    return draw(random, default)
 
 
 def _take_default(random: np.random.RandomState, default: float) -> float:
