@@ -83,9 +83,6 @@ def measure(home: Path, ending: str, keep: str) -> None:
     found["rows_per_second"] = {
         what: round(done.rows / spent) for what, spent in done.seconds.items()
     }
-    found["rows_per_cpu_second"] = {
-        what: round(done.rows / spent) for what, spent in done.cpu_seconds.items()
-    }
     print(json.dumps(found))
 
 
@@ -115,11 +112,7 @@ def main() -> None:
         return
     print(f"{found['rows']:,} rows × 20 columns, {given.format}, largest {found['largest_mb']} MB")
     for what, rate in found["rows_per_second"].items():
-        worked = found["rows_per_cpu_second"][what]
-        print(
-            f"{what:<12} {found['seconds'][what]:8.1f} s   {rate:>9,} rows/s"
-            f"   {worked:>9,} rows per CPU second"
-        )
+        print(f"{what:<12} {found['seconds'][what]:8.1f} s   {rate:>9,} rows/s")
 
 
 if __name__ == "__main__":

@@ -311,7 +311,7 @@ def test_the_cost_of_columns_that_are_not_in_training_grows_with_their_number(tm
     names = [CountedName(f"column {k}") for k in range(500)]
     dialect = Dialect(",", "utf-8", ".", names)
     CountedName.compared = 0
-    assert [*reading_options(dialect, names, names)["dtype"]] == names
+    assert [*reading_options(dialect, names, names)["converters"]] == names
     (tmp_path / "t.csv").write_text(",".join(names) + "\n" + ",".join(["1"] * 500) + "\n")
     table = TableFile(tmp_path / "t.csv", tuple(names), dialect)
     assert next(table.chunks(names, names))[0].shape == (1, 500)

@@ -197,7 +197,7 @@ def test_a_new_site_gaps_and_a_stress_test():
     model = wri.WRIBoostingClassifier(rounds=30).fit(table, y, groups=site)
     assert model.left_out_ is not None
     found = model.score_new_site(table)
-    assert "95% interval" in found.meaning
+    assert "95 % interval" in found.meaning
     assert risk_gaps(model, table, y, site).meaning
     stress = stress_test({"trees": model}, table, y, site, columns=["cause"])
     losses = stress.table().set_index("relation")["loss"]

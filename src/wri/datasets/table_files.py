@@ -20,6 +20,7 @@ import numpy as np
 from wri.datasets.text_tables import (
     COMMA_NUMBER,
     DELIMITERS,
+    MARK,
     MISSING,
     UNKNOWN,
     Dialect,
@@ -145,6 +146,7 @@ def _read_text(
             raise ValueError(f"rows are longer than the header of {len(dialect.names)}") from (
                 warning
             )
+    _restore_texts(frame, labels, target)
     if dialect.decimal == ",":  # also in columns that are texts because of other cells
         for name in frame.columns.difference(list(labels)):
             if pd.api.types.is_string_dtype(frame[name]):
@@ -162,6 +164,7 @@ def _text_chunks(
     size, options = path.stat().st_size, reading_options(dialect, columns, texts)
     with path.open("rb") as file:
         for frame in pd.read_csv(file, **options, usecols=columns, chunksize=rows):
+            _restore_texts(frame, texts, None)
             yield frame.copy(), file.tell() / max(1, size)  # a copy puts objects into one block
 
 
@@ -169,7 +172,7 @@ def reading_options(
     dialect: Dialect, columns: Sequence[str], texts: Collection[str], target: str | None = None
 ) -> dict[str, Any]:
     """Return the options of pandas' read_csv; there may be 200,000 columns."""
-    texts, missing = frozenset(texts), sorted(MISSING)
+    texts = frozenset(texts)
     return {
         "sep": dialect.delimiter,
         "encoding": dialect.encoding,
@@ -179,15 +182,17 @@ def reading_options(
         "skipinitialspace": dialect.delimiter != " ",
         "index_col": False,
         "low_memory": False,  # with chunks of few rows wide tables need several times their size
-        # not str, whose columns have a block each
-        "dtype": {name: object for name in columns if name in texts or name == target},
         "keep_default_na": False,
-        "na_values": {
-            name: sorted(UNKNOWN) if name == target else missing
-            for name in columns
-            if name not in texts
-        },
+        "na_values": sorted(MISSING),  # a list per column takes more memory than its numbers
+        "converters": {name: MARK.__add__ for name in columns if name in texts or name == target},
     }
+
+
+def _restore_texts(frame: "pd.DataFrame", texts: Collection[str], target: str | None) -> None:
+    """Remove the marks that kept texts such as "NA" from being read as missing."""
+    for name in frame.columns.intersection([*texts, *({target} - {None})]):
+        cells = frame[name].astype(object).str.removeprefix(MARK)
+        frame[name] = cells.mask(cells.isin(UNKNOWN)) if name not in texts else cells
 
 
 def _read_parquet(path: Path, names: Sequence[str]) -> "pd.DataFrame":

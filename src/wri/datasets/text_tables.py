@@ -23,7 +23,7 @@ DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 FALLBACK = "cp1252"
 SAMPLE = 1 << 23  # characters from which the delimiter is detected; a header may be as long
 BLOCK = 1 << 20  # bytes that are decoded at once
-RECORDS = 100  # records that are examined
+RECORDS, CELLS = 100, 100_000  # most records and cells that are examined
 UNKNOWN = frozenset(
     (
         *("", "NA", "N/A", "NaN", "nan", "NULL", "null", "n/a", "<NA>", "None"),
@@ -33,6 +33,7 @@ UNKNOWN = frozenset(
 """Texts that stand for a missing cell in every column, as in pandas."""
 MISSING = UNKNOWN | {"?", "-", "--", "–", "."}
 """Texts that stand for a missing cell in a column of features."""
+MARK = "="  # prefix of texts while they are read
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -127,12 +128,12 @@ def _find_encoding(path: Path) -> str:
 def _records(sample: str, delimiter: str, whole: bool) -> list[list[str]]:
     """Return the first records that are not blank, without the last of a cut sample."""
     reader = csv.reader(StringIO(sample, newline=""), delimiter=delimiter, skipinitialspace=True)
-    found = []
+    found: list[list[str]] = []
     try:
         for record in reader:
+            if len(found) == RECORDS or len(found) * len(record) > CELLS:
+                return found
             found += [record] if record else []
-            if len(found) > RECORDS:
-                return found[:RECORDS]
     except csv.Error:
         return found
     return found if whole else found[:-1]
