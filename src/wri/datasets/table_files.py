@@ -190,6 +190,7 @@ def reading_options(
 
 def _restore_texts(frame: "pd.DataFrame", texts: Collection[str], target: str | None) -> None:
     """Remove the marks that kept texts such as "NA" from being read as missing."""
+    texts = frozenset(texts)
     for name in frame.columns.intersection([*texts, *({target} - {None})]):
         cells = frame[name].astype(object).str.removeprefix(MARK)
         frame[name] = cells.mask(cells.isin(UNKNOWN)) if name not in texts else cells
