@@ -196,8 +196,10 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         with progress_bar("Training", self.verbose) as progress:
             records = problem.train(runs, spec.last_step, progress)
         self._learn(problem, runs[0], records[0])
+        check_overlap(self, problem)
         self._keep_path(runs, records, found)
         fit_evidence(self, without_held_out([self], problem)[0], problem)
+        self.ranges_ = self._find_ranges(problem)
         self.left_out_ = leave_sites_out(self, problem)
         return self
 
@@ -258,7 +260,12 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         if record.diverged_at is not None:
             raise InputError(f"training diverged at step {record.diverged_at}; lower learning_rate")
         self._take(run, record)
-        check_overlap(self, problem)
+
+    def _find_ranges(self, problem: Problem) -> ColumnRanges:
+        """Find the range of each column in rows that set thresholds, in the predictor's form."""
+        own = problem.rows.calibrating
+        prepared = (self._filled(self._prepare(problem.bank.features[rows])) for rows in own)
+        return ColumnRanges.of([*prepared], [problem.weights[rows] for rows in own])
 
     @property
     def hyper_(self) -> Mapping[str, float]:

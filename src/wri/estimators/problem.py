@@ -20,7 +20,7 @@ from joblib import effective_n_jobs
 from wri.estimators.inputs import RowSplit
 from wri.moved import OldName
 from wri.ood.evidence import Evidence
-from wri.ood.held_out import ColumnRanges, ExpectedLoss, HeldOutRows, LeftOutSites, UnseenCells
+from wri.ood.held_out import ExpectedLoss, HeldOutRows, LeftOutSites, UnseenCells
 from wri.progress import Progress, progress_bar, silent
 from wri.rows import in_proportion
 from wri.stacked import generator
@@ -223,7 +223,7 @@ class Assessment:
 def fit_evidence(
     model: "EnvironmentEstimator", without: "EnvironmentEstimator", problem: Problem
 ) -> None:
-    """Fit densities, thresholds and ranges of columns; predict the held-out rows `without` them."""
+    """Fit densities and thresholds; predict the held-out rows `without` them."""
     model.evidence_on_ = without.evidence_on_ = model.evidence_on
     bank, rows, weights = problem.bank, problem.rows, problem.weights
     prepared = model._prepare(bank.features)
@@ -244,14 +244,12 @@ def fit_evidence(
         calibrating,
         None if sure is None else [sure[own] for own in rows.calibrating],
     )
-    filled = [model._filled(prepared[own]) for own in rows.calibrating]
     kept = np.concatenate(rows.held_out)
     model.held_out_ = HeldOutRows.of(
         without._predictions(other_outputs[kept]),
         without._losses(other_outputs[kept], bank.targets[kept]),
         [weights[own] for own in rows.held_out],
     )
-    model.ranges_ = ColumnRanges.of(filled, calibrating)
 
 
 def without_held_out(
@@ -320,7 +318,8 @@ def fit_together(
     """Fit estimators that differ in objective, λ and hidden layers; `judges` also fit evidence.
 
     They read, divide and standardise the same rows, weigh them alike, and λ of one objective lie on
-    one path. Each becomes what it would be if it were fitted alone without `site_spread`.
+    one path. Each predicts and judges rows as if it were fitted alone; nothing is kept that only
+    answers about a whole site need, and nobody is warned.
     """
     first = models[0]
     problem = first._read_problem(X, y, groups)
