@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from contextlib import nullcontext
 from importlib.util import find_spec
 
 import numpy as np
@@ -59,20 +60,16 @@ def test_an_unknown_back_end_is_named():
 @needs_ray
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills workers by signal 9")
 @pytest.mark.slow
-@pytest.mark.usefixtures("joined_ray")
 def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch, ray_runner):
     monkeypatch.setattr(ray_runner, "retries", 0)
     monkeypatch.setattr(contract, "RETRIES", 0)
     jobs = ["erm", "wri", "irm"]
     here = dict(run_calls(LocalRunner(), work, ROWS, jobs, describe))
     assert dict(run_calls(ray_runner, work, ROWS, jobs, describe)) == here
-    with pytest.raises(InputError, match="column 'x' is bad; drop it"):
-        list(run_calls(ray_runner, work, ROWS, ["bad"], describe))
-    with pytest.raises(InputError, match="gave up the fit of dies after 1"):
-        list(run_calls(ray_runner, work, ROWS, ["dies"], describe))
     rows = read_rows([table], "y", "site")
     options = {"steps": 30, "keep": "wri 1", "predictors": ("linear",)}
     here = fit_table(rows, FitOptions(**options))
+    monkeypatch.setattr(fitting, "open_runner", lambda name: nullcontext(ray_runner))
     there = fit_table(rows, FitOptions(backend="ray", **options))
     for ours, theirs in zip(here.held_out.scores, there.held_out.scores, strict=True):
         assert (ours.environment, ours.model) == (theirs.environment, theirs.model)
@@ -81,6 +78,10 @@ def test_ray_runs_the_same_jobs_and_says_what_went_wrong(table, monkeypatch, ray
     for name, model in here.models.items():
         expected = model.predict_proba(rows.X)
         assert np.allclose(there.models[name].predict_proba(rows.X), expected, atol=1e-8)
+    with pytest.raises(InputError, match="column 'x' is bad; drop it"):
+        list(run_calls(ray_runner, work, ROWS, ["bad"], describe))
+    with pytest.raises(InputError, match="gave up the fit of dies after 1"):
+        list(run_calls(ray_runner, work, ROWS, ["dies"], describe))
 
 
 def test_a_lost_ray_ends_a_fit_with_one_sentence(command, table, monkeypatch):
