@@ -5,9 +5,13 @@
     python studies/results.py --stale            what is stale and why; nothing is run
 
 A page is fresh if docs/results/made.json holds its fingerprint: a hash of its commands and of the
-code that they reach by imports, without comments and docstrings. `wri reproduce` writes the
-numbers of a page by itself. What studies and benchmarks print goes to results/printed, and their
-pages are written from it by hand; this script adds the line that says what they were made with.
+code that they reach by imports, without comments and docstrings. If only the code has changed, the
+experiment of a page is run with --quick: if it gives the numbers that it gave when the page was
+made, to three digits, the page stays and its fingerprint is renewed. Otherwise it is made anew.
+
+`wri reproduce` writes the numbers of a page by itself. What studies and benchmarks print goes to
+results/printed, and their pages are written from it by hand; this script adds the line that says
+what they were made with.
 """
 
 import argparse
@@ -16,6 +20,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -281,7 +286,7 @@ def make_page(name: str, folder: Path) -> None:
     """Run a page's commands, and note what it was made of; an error leaves the note as it was."""
     page = TABLES[name]
     files = fingerprint(page)  # of the code that runs, not of what it is changed to meanwhile
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), cpu_seconds()
     for number, command in enumerate(page.commands):
         print(f"$ {command}", flush=True)
         run_command(command, PRINTED / f"{name}-{number}.txt")
@@ -291,20 +296,18 @@ def make_page(name: str, folder: Path) -> None:
         "packages": by_package(files),
         "date": date.today().isoformat(),
         "seconds": round(time.perf_counter() - start, 1),
+        "cpu_seconds": round(cpu_seconds() - cpu, 1),
         "origin": describe_origin(),
     }
+    entry["quick"] = quick_numbers(page)
     if page.commands[0].startswith("python"):
         sign_page(folder / f"{name}.md", page, entry["origin"])
-    made = read_made(folder)
-    made[name] = entry
-    part = folder / "made.json.part"
-    part.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
-    os.replace(part, folder / "made.json")
+    keep_entry(folder, name, entry)
     print(f"{name}: {entry['seconds']} s", flush=True)
 
 
-def run_command(command: str, printed_to: Path) -> None:
-    """Run a command in the root of the project; what it prints is shown and kept."""
+def run_command(command: str, printed_to: Path, show: bool = True) -> None:
+    """Run a command in the root of the project; what it prints is kept, and shown if asked for."""
     words = shlex.split(os.path.expandvars(command))
     start = [sys.executable, "-m", "wri.cli"] if words[0] == "wri" else [sys.executable]
     environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
@@ -315,9 +318,61 @@ def run_command(command: str, printed_to: Path) -> None:
     with called, printed_to.open("w") as file:
         for line in called.stdout or ():
             file.write(line)
-            print(line, end="")
+            if show:
+                print(line, end="")
     if called.returncode:
         sys.exit(f"{command} ended with {called.returncode}; the pages before it are done")
+
+
+def quick_numbers(page: ResultPage) -> str:
+    """Return a hash of what an experiment gives with --quick, to three digits; "" for a study."""
+    command = page.commands[0].partition(" --markdown")[0]
+    if not command.startswith("wri "):
+        return ""
+    kept = PRINTED / "quick.json"
+    run_command(f"{command.replace('--full', '--quick')} --json -o results/quick", kept, show=False)
+    cells = [
+        [each["table"], each["algorithm"], each["column"], *map(_to_three_digits, _numbers(each))]
+        for line in kept.read_text().splitlines()
+        for each in json.loads(line)["rows"]
+    ]
+    return hashlib.sha256(json.dumps(cells).encode()).hexdigest()[:16]
+
+
+def _numbers(cell: dict) -> tuple[float | None, float | None]:
+    return cell["ours"], cell["spread"]
+
+
+def _to_three_digits(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def still_holds(name: str, folder: Path) -> bool:
+    """Renew the fingerprint of a page if its experiment gives the same quick numbers as before."""
+    page, entry = TABLES[name], read_made(folder).get(name, {})
+    if not entry.get("quick") or entry["commands"] != [*page.commands]:
+        return False
+    files = fingerprint(page)
+    if quick_numbers(page) != entry["quick"]:
+        return False
+    renewed = {"fingerprint": combine(page, files), "packages": by_package(files)}
+    keep_entry(folder, name, entry | renewed | {"checked": date.today().isoformat()})
+    print(f"{name}: stays; the code changed, the quick numbers did not", flush=True)
+    return True
+
+
+def keep_entry(folder: Path, name: str, entry: dict) -> None:
+    """Write what a page was made of."""
+    made = read_made(folder) | {name: entry}
+    part = folder / "made.json.part"
+    part.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
+    os.replace(part, folder / "made.json")
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of all finished commands; it hardly depends on other work."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def sign_page(path: Path, page: ResultPage, origin: str) -> None:
@@ -349,7 +404,7 @@ def main() -> None:
             print(f"{name} ({about} {minutes[name]:.1f} min): {reason}")
         elif reason and lacking:
             print(f"{name}: left out, set {' and '.join(lacking)} to the folders of its data")
-        elif reason:
+        elif reason and not still_holds(name, folder):
             make_page(name, folder)
 
 

@@ -129,6 +129,35 @@ def test_pages_are_fresh_until_their_code_changes(pages, monkeypatch, tmp_path):
     assert pages.read_made(tmp_path) == made
 
 
+def test_a_page_stays_if_the_code_changed_and_the_quick_numbers_did_not(
+    pages, monkeypatch, tmp_path
+):
+    printed, page = {"ours": 0.12345}, pages.reproduced("figure1", 1)
+
+    def run(command, printed_to, show=True):
+        assert " --quick " in command
+        cell = {"table": "", "algorithm": "WRI", "column": "accuracy", "spread": None, **printed}
+        printed_to.write_text(json.dumps({"rows": [cell]}) + "\n")
+
+    monkeypatch.setattr(pages, "PRINTED", tmp_path)
+    monkeypatch.setattr(pages, "TABLES", {"figure1": page})
+    monkeypatch.setattr(pages, "run_command", run)
+    entry = {"commands": [*page.commands], "date": "2026-01-01", "packages": {}}
+    entry |= {"fingerprint": "of other code", "quick": pages.quick_numbers(page)}
+    pages.keep_entry(tmp_path, "figure1", entry)
+    assert "code changed" in pages.why_stale("figure1", pages.read_made(tmp_path))
+    printed["ours"] = 0.12449  # other digits
+    assert not pages.still_holds("figure1", tmp_path)
+    printed["ours"] = 0.123451  # rounding
+    assert pages.still_holds("figure1", tmp_path)
+    made = pages.read_made(tmp_path)
+    assert pages.why_stale("figure1", made) == ""
+    assert made["figure1"]["date"] == "2026-01-01"  # of the page's numbers
+    other = pages.reproduced("figure1", 1, "--seed 1")
+    monkeypatch.setattr(pages, "TABLES", {"figure1": other})
+    assert not pages.still_holds("figure1", tmp_path)
+
+
 def test_the_family_is_tuned_on_other_draws_than_reported_and_resumes(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "studies"))
     family = importlib.import_module("family")
