@@ -139,6 +139,7 @@ TABLES = {
         45,
         "benchmarks/linear_speed.py --only small middle pictures csv large --json",
         "benchmarks/stack_vs_loop.py --json",
+        "studies/large_tables.py",
     ),
     "new_site": printed(
         60,
