@@ -362,14 +362,11 @@ class SweepSpec:
     @property
     def setting(self) -> dict[str, object]:
         """Settings that all runs of a store share."""
+        as_given = ("checkpoint_every", "preset", "hidden", "standardise", "measures")
         return {
+            **{name: getattr(self, name) for name in as_given},
             "steps": self._model(self.algorithms[0]).steps,
-            "checkpoint_every": self.checkpoint_every,
-            "preset": self.preset,
-            "hidden": None if self.hidden is None else list(self.hidden),
-            "standardise": self.standardise,
             "overrides": dict(self.overrides or {}),
-            "measures": None if self.measures is None else list(self.measures),
             "format": FORMAT,
         }
 
