@@ -30,7 +30,7 @@ from wri.datasets.columns import READ, ColumnReader, MedianImputer
 from wri.errors import InputError
 from wri.estimators.pipeline import EnvironmentPipeline
 from wri.saving.folder import require
-from wri.saving.values import NUMBER_TYPES, check_entries, check_texts, pack, unpack
+from wri.saving.values import NUMBER_TYPES, check_entries, decode_names, pack, unpack
 
 Learned = dict[str, Any]
 WORDS = ("passthrough", "drop")
@@ -96,10 +96,10 @@ def _encode(transformer: Any, where: str) -> Any:
         learned = None
         if hasattr(transformer, "n_features_in_"):
             write, _ = FORMS[kind]
-            learned = _pack_each({**_encode_width(transformer), **write(transformer)})
+            learned = pack({**_encode_width(transformer), **write(transformer)})["dict"]
         return {
             "class": name,
-            "parameters": _pack_each(transformer.get_params(deep=False)),
+            "parameters": pack(transformer.get_params(deep=False))["dict"],
             "output": _output(transformer),
             "learned": learned,
         }
@@ -124,20 +124,15 @@ def _decode(record: Any) -> Any:
         return Pipeline(_decode_steps(record["steps"]))
     transformer = _construct(KINDS[name], record["parameters"], record["output"])
     if record["learned"] is not None:
-        learned = {key: unpack(value) for key, value in record["learned"].items()}
+        learned = unpack({"dict": record["learned"]})
         n, names = learned["n_features"], learned["feature_names"]
         _, read = FORMS[KINDS[name]]
         read(transformer, learned, n)
         require(transformer.n_features_in_ == n, f"{name} has learned another number of columns")
         vars(transformer).pop("feature_names_in_", None)  # those of made-up rows
         if names is not None:
-            check_texts(names, n)
-            transformer.feature_names_in_ = np.array(names, dtype=object)
+            transformer.feature_names_in_ = decode_names(names, n)
     return transformer
-
-
-def _pack_each(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: pack(value) for key, value in values.items()}
 
 
 def _encode_width(transformer: Any) -> dict[str, Any]:
