@@ -8,7 +8,6 @@ a record cannot name anything that would be run.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -203,7 +202,7 @@ def _decode_columns(record: dict[str, Any]) -> ColumnTransformer:
         name, width, transformer = part["name"], part["width"], _decode(part["is"])
         placeholder: Any = transformer
         if not isinstance(transformer, str):
-            placeholder = FunctionTransformer(partial(_make_zeros, width=width))
+            placeholder = FunctionTransformer(lambda rows, n=width: np.zeros((len(rows), n)))
             fitted[name] = transformer
             real = len(transformer.get_feature_names_out()) if width else 0
             require(real == width, f"part {name!r:.40} has another number of columns")
@@ -218,10 +217,6 @@ def _decode_columns(record: dict[str, Any]) -> ColumnTransformer:
     ]
     made.sparse_output_ = bool(record["sparse"])
     return _set_output(made, record["output"])
-
-
-def _make_zeros(rows: Any, width: int) -> np.ndarray:
-    return np.zeros((len(rows), width))
 
 
 ATTRIBUTES: dict[type, tuple[str, ...]] = {
