@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
@@ -112,7 +112,8 @@ class Sweep:
         self._splits = cache(lambda name, trial: self._data[name].splits(trial))
         self._outline = cache(lambda name, width: outline(self._data[name], width))
         self._balanced: dict[tuple[object, ...], dict[str, np.ndarray]] = {}
-        self._layered: tuple[object, SweepData] | None = None  # of the latest layer only
+        # of the latest layer only
+        self._layered = lru_cache(1)(lambda name, *at: apply_layer(self._data[name], *at))
         self.planned = spec.plan(datasets)
         self._runs: dict[str, Run] = {}
         self._check_memory()
@@ -155,12 +156,9 @@ class Sweep:
 
     def _seen_by(self, planned: RunSpec) -> SweepData:
         """Return the data that a run sees; a feature layer is trained unless it was the last."""
-        data = self._data[planned.dataset]
         if planned.layer is None:
-            return data
-        if self._layered is None or self._layered[0] != planned.layer:
-            self._layered = planned.layer, apply_layer(data, *planned.layer[1:])
-        return self._layered[1]
+            return self._data[planned.dataset]
+        return self._layered(*planned.layer)
 
     def run_to_train(self, planned: RunSpec) -> Run:
         """Return the run with its features and all rows it is measured on, also balanced ones.

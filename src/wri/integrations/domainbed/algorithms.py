@@ -13,7 +13,7 @@ and learn from the rows of the latest step.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
 from inspect import getdoc
@@ -198,16 +198,14 @@ def map_leaves(state: Any, change: Callable[[str, Any], Any], name: str = "state
     """Return a state with `change(name, leaf)` in place of every leaf; names tell the way to it."""
     if state is None:
         return None
-    if isinstance(state, tuple):
-        old = state._asdict()  # type: ignore[attr-defined]
-    elif is_dataclass(state):
-        old = {field.name: getattr(state, field.name) for field in fields(state)}
-    else:
+    names = getattr(state, "_fields", None)  # of a named tuple
+    if is_dataclass(state):
+        names = [field.name for field in fields(state)]
+    if names is None:
         return change(name, state)
-    new = {key: map_leaves(value, change, f"{name}_{key}") for key, value in old.items()}
-    if isinstance(state, tuple):
-        return state._replace(**new)  # type: ignore[attr-defined]
-    return replace(state, **new)
+    return type(state)(
+        **{key: map_leaves(getattr(state, key), change, f"{name}_{key}") for key in names}
+    )
 
 
 class Algorithm(nn.Module):
