@@ -321,7 +321,7 @@ def _decode_unfilled(record: Mapping[str, Any]) -> Any:
 
 def _decode_parameter(value: Any, name: str = "") -> Any:
     """Decode the result of `_encode_parameter`; `hidden` is a tuple again."""
-    if isinstance(value, dict) and name in ("", "options"):  # all of them, or a candidate
+    if isinstance(value, dict) and name in ("", "hyper", "options"):  # "": all, or a candidate
         return {key: _decode_parameter(each, key) for key, each in value.items()}
     if isinstance(value, dict):
         return decode_option(value)
