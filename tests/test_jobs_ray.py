@@ -167,7 +167,7 @@ def test_a_warning_is_given_once_and_here(ray_runner, tmp_path):
 
 def test_workers_with_other_code_are_refused(ray_runner, monkeypatch, tmp_path):
     versions = {"wri": "0.0.1", "torch": "2", "numpy": "2"}
-    monkeypatch.setattr("wri.sweep.backend.find_versions", lambda: versions)
+    monkeypatch.setattr("wri.sweep.sweep.find_versions", lambda: versions)
     sweep = Sweep(ERM, [make_data(rows=60)])
     with pytest.raises(InputError, match=r"a Ray worker on .* has wri .*, and the sweep has 0.0.1"):
         train_to(tmp_path / "s.db", sweep, ray_runner)

@@ -134,6 +134,18 @@ def test_a_regressor_comes_back(regressor, folder):
     loaded.fit(*hospitals(30)[:2], groups=hospitals(30)[2])
 
 
+def test_dicts_among_the_parameters_come_back(tmp_path):
+    X, y, site = hospitals(20)
+    given = {
+        "hyper": {"clip_norm": 1.0},
+        "options": {"density": FittedClassifier(hidden=4, steps=5)},
+        "candidates": [{"hidden": (3, 2)}, {"density": Bounded(), "penalty_weight": 0.0}],
+    }
+    model = wri.WRIClassifier(steps=2, site_spread=False)
+    model.fit(X, y, groups=site).set_params(**given).save(tmp_path / "model")
+    assert {name: getattr(saving.load(tmp_path / "model"), name) for name in given} == given
+
+
 @pytest.mark.parametrize(
     "labels",
     [

@@ -14,7 +14,7 @@ from wri.jobs import RUNNERS, Ended, LocalRunner
 from wri.paper.experiments import BACKEND
 from wri.stacked.losses import LOSSES
 from wri.sweep import Store, Sweep, SweepSpec, open_backend, run_sweep
-from wri.sweep.backend import check_versions, find_versions, train_stack_for_store
+from wri.sweep.sweep import check_versions, find_versions, train_stack_for_store
 from wri.training import scheduling
 from wri.training.scheduling import StackJob, run_stacks
 

@@ -86,12 +86,13 @@ def fill_fitted(model: Any, record: Mapping[str, Any], arrays: Arrays) -> None:
 def _encode_trees(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     texts = [text.encode() for text in model.trees_.texts]
     categories = {k: encode_labels(v, f"column {k!r}") for k, v in model.categories_.items()}
-    columns = {"categorical": list(model.categorical_), "categories": categories}
-    entries = {
-        "forests": [*map(len, texts)],
-        "columns": {**columns, "codes": len(model.view_.codes)},
-        "erm_importances": model.erm_importances_ is not None,
+    columns = {
+        "categorical": list(model.categorical_),
+        "categories": categories,
+        "codes": len(model.view_.codes),
     }
+    importances = model.erm_importances_ is not None
+    entries = {"forests": [*map(len, texts)], "columns": columns, "erm_importances": importances}
     return entries, {
         **{f"forest.{place}": np.frombuffer(text, np.uint8) for place, text in enumerate(texts)},
         "start": model.trees_.start,
@@ -110,7 +111,6 @@ def _read_scaling(arrays: Arrays, name: str) -> Scaling:
 
 
 def _prepare_network(model: Any, record: Mapping[str, Any]) -> tuple[Shapes, Widths]:
-    model.hidden = None if model.hidden is None else tuple(model.hidden)
     model.spec_ = spec = ModelSpec.from_dict(record["spec"])
     whole = spec.hidden is not None and all(type(width) is int for width in spec.hidden)
     require(whole, "spec must name the hidden layers")

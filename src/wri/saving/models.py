@@ -37,8 +37,8 @@ from wri.saving.values import (
     check_entries,
     check_names,
     check_sizes,
-    check_texts,
     decode_labels,
+    decode_names,
     encode_labels,
     record_digest,
 )
@@ -209,10 +209,19 @@ def _encode_parameters(model: Any) -> tuple[dict[str, Any], dict[str, str]]:
     for key, value in model.get_params(deep=False).items():
         if key != UNREAD:
             try:
-                kept[key] = as_json(plain_parameter(value))
+                kept[key] = as_json(_encode_parameter(value))
             except (TypeError, ValueError):
                 lost[key] = _describe(value)
     return kept, lost
+
+
+def _encode_parameter(value: Any) -> Any:
+    """Return a constructor's argument as plain values; densities become kind and fields."""
+    if isinstance(value, Mapping):
+        return {name: _encode_parameter(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encode_parameter(each) for each in value]
+    return encode_option(value)
 
 
 def _encode_spec(spec: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
@@ -288,11 +297,7 @@ def _decode_unfilled(record: Mapping[str, Any]) -> Any:
     require(name in ESTIMATORS, f"estimator {name!r:.40} is unknown")
     require(features > 0, f"{features} features are impossible")
     given = {key: value for key, value in record["parameters"].items() if key != UNREAD}
-    model: Any = ESTIMATORS[name](**given)
-    if isinstance(model.options, dict):
-        model.options = {key: decode_option(value) for key, value in model.options.items()}
-    if isinstance(model.candidates, list):
-        model.candidates = [_decode_candidate(each) for each in model.candidates]
+    model: Any = ESTIMATORS[name](**_decode_parameter(given))
     check_parameters(model)
     check_option("evidence_on", record["evidence_on"], model._sees)
     model.evidence_on_ = record["evidence_on"]
@@ -302,8 +307,7 @@ def _decode_unfilled(record: Mapping[str, Any]) -> Any:
         check_entries(record["backbone"], {"name": (str,), "digest": (str,)}, "backbone")
         model.backbone_ = record["backbone"]
     if names is not None:
-        check_texts(names, features)
-        model.feature_names_in_ = np.array(names, dtype=object)
+        model.feature_names_in_ = decode_names(names, features)
     model.environments_ = decode_labels(record["environments"], "environments", 1)
     model.n_environments_ = len(model.environments_)
     if isinstance(model, Classifier):
@@ -315,14 +319,15 @@ def _decode_unfilled(record: Mapping[str, Any]) -> Any:
     return model
 
 
-def _decode_candidate(entries: Any) -> Any:
-    """Decode one candidate of the constructor's parameters."""
-    if not isinstance(entries, dict):
-        return entries
-    found = {key: decode_option(value) for key, value in entries.items()}
-    if isinstance(found.get("hidden"), list):
-        found["hidden"] = tuple(found["hidden"])
-    return found
+def _decode_parameter(value: Any, name: str = "") -> Any:
+    """Decode the result of `_encode_parameter`; `hidden` is a tuple again."""
+    if isinstance(value, dict) and name in ("", "hyper", "options"):  # "": all, or a candidate
+        return {key: _decode_parameter(each, key) for key, each in value.items()}
+    if isinstance(value, dict):
+        return decode_option(value)
+    if isinstance(value, list):
+        return (tuple if name == "hidden" else list)(map(_decode_parameter, value))
+    return value
 
 
 def _decode_tensors(data: bytes, implied: Shapes) -> dict[str, np.ndarray]:
@@ -342,15 +347,3 @@ def _decode_tensors(data: bytes, implied: Shapes) -> dict[str, np.ndarray]:
         finite = name == "candidate_losses" or bool(np.isfinite(array).all())
         require(finite, f"{name} holds NaN or infinity")
     return {name: array.copy() for name, array in found.items()}  # writable, as torch wants them
-
-
-def plain_parameter(value: Any) -> Any:
-    """Convert a constructor's argument to plain values; densities become kind and fields."""
-    if isinstance(value, Mapping):
-        return {name: plain_parameter(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_parameter(each) for each in value]
-    try:
-        return encode_option(value)
-    except InputError as error:
-        raise TypeError(str(error)) from error

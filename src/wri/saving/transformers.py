@@ -8,7 +8,6 @@ a record cannot name anything that would be run.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from wri.datasets.columns import READ, ColumnReader, MedianImputer
 from wri.errors import InputError
 from wri.estimators.pipeline import EnvironmentPipeline
 from wri.saving.folder import require
-from wri.saving.values import NUMBER_TYPES, check_entries, check_texts, pack, unpack
+from wri.saving.values import NUMBER_TYPES, check_entries, decode_names, pack, unpack
 
 Learned = dict[str, Any]
 WORDS = ("passthrough", "drop")
@@ -96,10 +95,10 @@ def _encode(transformer: Any, where: str) -> Any:
         learned = None
         if hasattr(transformer, "n_features_in_"):
             write, _ = FORMS[kind]
-            learned = _pack_each({**_encode_width(transformer), **write(transformer)})
+            learned = pack({**_encode_width(transformer), **write(transformer)})["dict"]
         return {
             "class": name,
-            "parameters": _pack_each(transformer.get_params(deep=False)),
+            "parameters": pack(transformer.get_params(deep=False))["dict"],
             "output": _output(transformer),
             "learned": learned,
         }
@@ -124,20 +123,15 @@ def _decode(record: Any) -> Any:
         return Pipeline(_decode_steps(record["steps"]))
     transformer = _construct(KINDS[name], record["parameters"], record["output"])
     if record["learned"] is not None:
-        learned = {key: unpack(value) for key, value in record["learned"].items()}
+        learned = unpack({"dict": record["learned"]})
         n, names = learned["n_features"], learned["feature_names"]
         _, read = FORMS[KINDS[name]]
         read(transformer, learned, n)
         require(transformer.n_features_in_ == n, f"{name} has learned another number of columns")
         vars(transformer).pop("feature_names_in_", None)  # those of made-up rows
         if names is not None:
-            check_texts(names, n)
-            transformer.feature_names_in_ = np.array(names, dtype=object)
+            transformer.feature_names_in_ = decode_names(names, n)
     return transformer
-
-
-def _pack_each(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: pack(value) for key, value in values.items()}
 
 
 def _encode_width(transformer: Any) -> dict[str, Any]:
@@ -208,7 +202,7 @@ def _decode_columns(record: dict[str, Any]) -> ColumnTransformer:
         name, width, transformer = part["name"], part["width"], _decode(part["is"])
         placeholder: Any = transformer
         if not isinstance(transformer, str):
-            placeholder = FunctionTransformer(partial(_make_zeros, width=width))
+            placeholder = FunctionTransformer(lambda rows, n=width: np.zeros((len(rows), n)))
             fitted[name] = transformer
             real = len(transformer.get_feature_names_out()) if width else 0
             require(real == width, f"part {name!r:.40} has another number of columns")
@@ -223,10 +217,6 @@ def _decode_columns(record: dict[str, Any]) -> ColumnTransformer:
     ]
     made.sparse_output_ = bool(record["sparse"])
     return _set_output(made, record["output"])
-
-
-def _make_zeros(rows: Any, width: int) -> np.ndarray:
-    return np.zeros((len(rows), width))
 
 
 ATTRIBUTES: dict[type, tuple[str, ...]] = {

@@ -89,10 +89,11 @@ def check_entries(entries: Mapping[str, Any], known: Mapping[str, Types], what: 
         require(type(entries[name]) in types, f"{name} has the wrong type: {entries[name]!r:.40}")
 
 
-def check_texts(names: Any, count: int) -> None:
-    """Check the names of columns."""
+def decode_names(names: Any, count: int) -> np.ndarray:
+    """Decode the names of columns; check their type and number."""
     texts = isinstance(names, list) and {*map(type, names)} == {str} and len(names) == count
     require(texts, f"feature_names must be {count} names")
+    return np.array(names, dtype=object)
 
 
 def encode_labels(labels: np.ndarray, what: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Sweeps: hyper-parameter draws, plan, store, back ends, selection and tables."""
 
-from wri.sweep.backend import open_backend, run_sweep
 from wri.sweep.data import SweepData, gather, load_data, reload, seed_hash
 from wri.sweep.plan import RunSpec, SweepSpec, draw, run_seed
 from wri.sweep.selection import (
@@ -14,7 +13,7 @@ from wri.sweep.selection import (
     choose,
 )
 from wri.sweep.store import Store
-from wri.sweep.sweep import Forecast, Sweep, forecast
+from wri.sweep.sweep import Forecast, Sweep, forecast, open_backend, run_sweep
 
 __all__ = [
     "SELECTIONS",

@@ -346,13 +346,18 @@ def gather(
         bank = Bank(rows.x, rows.y, classes=classes)
     else:
         labels, y = read_targets(name, "y", rows.y, None)
-        bank = Bank(rows.x, y, classes=len(labels)) if labels else Bank(rows.x, y, loss=SQUARED)
+        bank = _make_bank(rows.x, y, labels)
     return SweepData(
         name=name,
         names=tuple(str(each.name) for each in environments),
         bank=bank,
         sizes=tuple(len(each.y) for each in environments),
     )
+
+
+def _make_bank(x: np.ndarray, y: np.ndarray, labels: Sequence[str] | None) -> Bank:
+    """Return rows with class numbers of these labels, or with numbers."""
+    return Bank(x, y, loss=SQUARED) if labels is None else Bank(x, y, classes=len(labels))
 
 
 def _check_alike(name: str, environments: Sequence[Environment]) -> None:
@@ -400,8 +405,10 @@ def with_layer(data: SweepData, layer: FeatureLayer | None) -> SweepData:
     return replace(data, layer=layer, preset=FALLBACK, source=source)
 
 
-def draw_width(layer: FeatureLayer, draw: int, trial: int) -> int:
-    """Return the width of a draw: the largest in the first, then drawn."""
+def draw_width(layer: FeatureLayer | None, draw: int, trial: int) -> int | None:
+    """Return the width of a draw: the largest in the first, then drawn; None without a layer."""
+    if layer is None:
+        return None
     if draw == 0:
         return layer.widths[0]
     random = np.random.RandomState(seed_hash(seed_hash(draw, trial), "featurizer_width"))
@@ -466,12 +473,9 @@ def load_file(
 
 
 def _from_labelled(name: str, table: LabelledFile, source: Mapping[str, str]) -> SweepData:
-    if table.classes is None:
-        bank = Bank(table.x, table.y, loss=SQUARED)
-    else:
-        bank = Bank(table.x, table.y, classes=len(table.classes))
+    bank, sizes = _make_bank(table.x, table.y, table.classes), table.sizes
     return SweepData(
-        name=name, names=table.names, bank=bank, sizes=table.sizes, preset="table", source=source
+        name=name, names=table.names, bank=bank, sizes=sizes, preset="table", source=source
     )
 
 

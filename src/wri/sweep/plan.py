@@ -362,14 +362,11 @@ class SweepSpec:
     @property
     def setting(self) -> dict[str, object]:
         """Settings that all runs of a store share."""
+        as_given = ("checkpoint_every", "preset", "hidden", "standardise", "measures")
         return {
+            **{name: getattr(self, name) for name in as_given},
             "steps": self._model(self.algorithms[0]).steps,
-            "checkpoint_every": self.checkpoint_every,
-            "preset": self.preset,
-            "hidden": None if self.hidden is None else list(self.hidden),
-            "standardise": self.standardise,
             "overrides": dict(self.overrides or {}),
-            "measures": None if self.measures is None else list(self.measures),
             "format": FORMAT,
         }
 
@@ -412,7 +409,7 @@ class SweepSpec:
                 trial_seed=trial,
                 checkpoint_every=self.checkpoint_every,
                 balanced=balanced,
-                width=None if data.layer is None else draw_width(data.layer, n, trial),
+                width=draw_width(data.layer, n, trial),
             )
             for data in datasets
             for algorithm in algorithms
@@ -441,9 +438,7 @@ class SweepSpec:
     ) -> ModelSpec:
         """Return an algorithm with the hyper-parameters of a draw."""
         model, sizes = self._model(algorithm), data.training_sizes(held_out)
-        width = data.bank.features.shape[1]
-        if data.layer is not None:
-            width = draw_width(data.layer, draw, trial)
+        width = draw_width(data.layer, draw, trial) or data.bank.features.shape[1]
         size = model.fit_size(width, float(sum(sizes)), max(sizes))
         hyper = drawn_values(model.objective, draw, trial, self.preset, size)
         if model.is_solved:

@@ -105,7 +105,10 @@ class Store:
             elif not write:
                 raise InputError(f"there is no store {path}; `wri sweep --store {path}` makes one")
             if write:
-                held.enter_context(_lock(real))
+                real.parent.stat()  # a missing folder is an error; filelock would make it
+                lock = real.with_name(f"{real.name}.lock")
+                # one attempt; any thread may close the store
+                held.enter_context(FileLock(lock, timeout=0, thread_local=False))
                 if not real.exists():
                     _create(real)
             self._connection = _connect(real, held, write)
@@ -375,6 +378,10 @@ class Store:
         """Turn errors of the system and of SQLite into sentences with a remedy."""
         try:
             yield
+        except Timeout as error:
+            raise InputError(
+                f"another sweep is using {self.path.resolve()}; wait for it, or name another store"
+            ) from error
         except OSError as error:
             raise InputError(
                 f"the store {shorten(self.path)} cannot be used: {error.strerror}"
@@ -409,21 +416,6 @@ def _check_file(path: Path) -> None:
         raise InputError(f"{path} is not a store of wri (no SQLite file); it was not changed")
     if struct.unpack(">I", head[68:72])[0] != APPLICATION:
         raise InputError(f"{path} is an SQLite file of another program; it was not changed")
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Lock the store for this process; the system releases the lock when the process ends."""
-    path.parent.stat()  # a missing folder is an error; filelock would make it
-    # one attempt; any thread may close the store
-    lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=0, thread_local=False)
-    try:
-        with lock:
-            yield
-    except Timeout as error:
-        raise InputError(
-            f"another sweep is using {path}; wait for it, or name another store"
-        ) from error
 
 
 def _create(path: Path) -> None:

@@ -1,6 +1,9 @@
-"""Planned and checked sweep: its runs, which of them share a stack, and a forecast of its cost.
+"""Sweep from plan to records: which runs share a stack, a forecast of the cost, and the training.
 
-Memory is estimated as
+    rows and splits, sent once ─┐
+    stack ──────────────────────┴► job, here or on Ray: one thread, the stack's memory ─► results
+
+Only `run_sweep` writes to the sweep's store. Memory is estimated as
 
     rows as tensors, to train on and to measure, and as doubles while they are standardised
     + batches of a step + parameters with Adam's moments + rows that a density is fitted to
@@ -8,19 +11,27 @@ Memory is estimated as
 and time from a few steps of one stack per algorithm.
 """
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import socket
+from collections import defaultdict
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache, partial
 from math import isfinite
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 import torch
 
+import wri
 from wri.datasets import ImageFolder
 from wri.datasets.environments import Environment
-from wri.errors import InputError
+from wri.errors import InputError, LostBackendError
+from wri.jobs import WORKER, LocalRunner, Report, Runner, open_runner
 from wri.number_text import write_number
+from wri.progress import Progress, ProgressLines, part
 from wri.sweep.balance import balanced_splits
 from wri.sweep.data import SweepData, apply_layer, as_datasets, layer_memory, outline
 from wri.sweep.plan import RunSpec, SweepSpec
@@ -29,7 +40,15 @@ from wri.sweep.store import Store
 from wri.threads import resident_bytes, torch_threads
 from wri.training import Run, plan_stacks, train_stack
 from wri.training.evaluation import check_measures
-from wri.training.scheduling import MOST_ROWS, stack_cost
+from wri.training.runs import RunResult
+from wri.training.scheduling import (
+    MOST_ROWS,
+    StackJob,
+    run_stacks,
+    share_threads,
+    stack_cost,
+    train_stack_job,
+)
 
 MEMORY = 2e9  # bytes
 COPIES = 12  # numbers per unit and row of a batch that a step keeps
@@ -93,13 +112,14 @@ class Sweep:
         self._splits = cache(lambda name, trial: self._data[name].splits(trial))
         self._outline = cache(lambda name, width: outline(self._data[name], width))
         self._balanced: dict[tuple[object, ...], dict[str, np.ndarray]] = {}
-        self._layered: tuple[object, SweepData] | None = None  # of the latest layer only
+        # of the latest layer only
+        self._layered = lru_cache(1)(lambda name, *at: apply_layer(self._data[name], *at))
         self.planned = spec.plan(datasets)
-        self._runs = {planned.id: self._make(planned) for planned in self.planned}
+        self._runs: dict[str, Run] = {}
         self._check_memory()
 
     def _check_memory(self) -> None:
-        runs = [stack_memory([run]) for run in self._runs.values()]
+        runs = [stack_memory([self.run(planned)]) for planned in self.planned]
         largest = max([*runs, *map(layer_memory, self.datasets)], default=0.0)
         if largest > self.memory:
             raise InputError(
@@ -126,35 +146,19 @@ class Sweep:
         run : Run
             The run.
         """
-        if planned.id not in self._runs:  # planned by an earlier sweep, in a stack of this one
-            self._runs[planned.id] = self._make(planned)
+        if planned.id not in self._runs:  # also of an earlier sweep, in a stack of this one
+            data, width = self._data[planned.dataset], planned.width
+            if width is not None:
+                data = self._outline(planned.dataset, width)
+            splits = self._splits(planned.dataset, planned.trial_seed)
+            self._runs[planned.id] = planned.run(data, splits)
         return self._runs[planned.id]
 
-    def _make(self, planned: RunSpec) -> Run:
-        data, width = self._data[planned.dataset], planned.width
-        if width is not None:
-            data = self._outline(planned.dataset, width)
-        return planned.run(data, self._splits(planned.dataset, planned.trial_seed))
-
-    def seen_by(self, planned: RunSpec) -> SweepData:
-        """Return the data that a run sees; a feature layer is trained unless it was the last one.
-
-        Parameters
-        ----------
-        planned : RunSpec
-            The planned run.
-
-        Returns
-        -------
-        data : SweepData
-            The data set, behind the run's feature layer if it has one.
-        """
-        data = self._data[planned.dataset]
+    def _seen_by(self, planned: RunSpec) -> SweepData:
+        """Return the data that a run sees; a feature layer is trained unless it was the last."""
         if planned.layer is None:
-            return data
-        if self._layered is None or self._layered[0] != planned.layer:
-            self._layered = planned.layer, apply_layer(data, *planned.layer[1:])
-        return self._layered[1]
+            return self._data[planned.dataset]
+        return self._layered(*planned.layer)
 
     def run_to_train(self, planned: RunSpec) -> Run:
         """Return the run with its features and all rows it is measured on, also balanced ones.
@@ -171,7 +175,7 @@ class Sweep:
         """
         if not planned.balanced and planned.layer is None:
             return self.run(planned)
-        data = self.seen_by(planned)
+        data = self._seen_by(planned)
         splits = self._splits(planned.dataset, planned.trial_seed)
         if planned.balanced:
             key = (planned.dataset, planned.trial_seed, planned.test_envs, planned.width)
@@ -214,21 +218,8 @@ class Sweep:
                 return stacks
             most //= 2
 
-    def side_by_side(self, stacks: Sequence[Sequence[RunSpec]]) -> tuple[int, float]:
-        """Return how many of some stacks may train at the same time, and their memory together.
-
-        Parameters
-        ----------
-        stacks : sequence of sequence of RunSpec
-            The stacks.
-
-        Returns
-        -------
-        number : int
-            Number of stacks.
-        memory : float
-            Bytes of so many stacks, the largest.
-        """
+    def _side_by_side(self, stacks: Sequence[Sequence[RunSpec]]) -> tuple[int, float]:
+        """Return how many of some stacks may train at the same time, and their memory together."""
         peaks = [stack_memory([self.run(planned) for planned in stack]) for stack in stacks]
         together = count_side_by_side(peaks, self.memory)
         return together, sum(sorted(peaks)[-together:])
@@ -346,7 +337,7 @@ def forecast(sweep: Sweep, store: Store | None) -> Forecast:
     with torch_threads(1):
         layers = _layer_seconds(sweep, stacks)
         times = [_seconds(sweep, alike) for alike in by_algorithm.values()]
-    together, needed = sweep.side_by_side(stacks)
+    together, needed = sweep._side_by_side(stacks)
     return Forecast(
         runs=len(sweep.planned),
         finished=sum(run.id in done for run in sweep.planned),
@@ -362,7 +353,7 @@ def _layer_seconds(sweep: Sweep, stacks: Sequence[Sequence[RunSpec]]) -> float:
     layers = {stack[0].layer: stack[0] for stack in stacks if stack[0].layer is not None}
     start = perf_counter()
     for planned in [*layers.values()][:1]:
-        sweep.seen_by(planned)
+        sweep._seen_by(planned)
     return len(layers) * (perf_counter() - start)
 
 
@@ -392,3 +383,183 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def open_backend(name: str = "local") -> Runner:
+    """Open a back end by its name, for a `with` statement.
+
+    Parameters
+    ----------
+    name : {"local", "ray"}, default="local"
+        "local" trains in threads of this process. "ray" trains in processes that Ray starts on this
+        machine, or on the cluster that `RAY_ADDRESS` names.
+
+    Returns
+    -------
+    backend : Runner
+        The back end. Its attribute `status` may be set to a function, which is called with a line
+        about finished and running stacks.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown or Ray is not installed.
+
+    Examples
+    --------
+    >>> from wri.sweep import open_backend
+    >>> with open_backend() as backend:
+    ...     backend.overhead(0.0)  # bytes needed outside of this process
+    0.0
+    """
+    return open_runner(name, "backend")
+
+
+def run_sweep(
+    sweep: Sweep,
+    store: Store,
+    progress: Progress | None = None,
+    backend: Runner | None = None,
+) -> int:
+    """Train all runs that the store does not hold yet.
+
+    Stacks are fixed in the store before they are trained, so that an interrupted sweep continues as
+    if it had not been interrupted, on any back end. Each stack trains on one thread, so that sums
+    have the same order whatever else trains.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The sweep.
+    store : Store
+        Store that is open for writing. Only this process writes to it.
+    progress : callable or None, default=None
+        Called with (steps done, steps in all) of the unfinished stacks. None: a line on standard
+        error every half minute.
+    backend : Runner or None, default=None
+        From `open_backend`. None: threads of this process.
+
+    Returns
+    -------
+    trained : int
+        Number of trained runs.
+
+    Raises
+    ------
+    LostBackendError
+        If Ray ends on the way; finished runs are in the store.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from wri.datasets import hospitals
+    >>> from wri.sweep import Store, Sweep, SweepSpec, gather, run_sweep
+    >>> sweep = Sweep(SweepSpec(("erm",), steps=2), [gather("hospitals", hospitals(20, seed=0))])
+    >>> with TemporaryDirectory() as folder, Store(Path(folder, "s.db"), write=True) as store:
+    ...     first, second = run_sweep(sweep, store), run_sweep(sweep, store)
+    >>> first, second
+    (4, 0)
+    """
+    store.plan(sweep.spec.setting, sweep.infos, sweep.new_stacks(store))
+    pending = sweep.old_stacks(store)
+    groups = defaultdict(list)  # one layer's features are in memory at a time
+    for stack in pending:
+        groups[stack[0].layer].append(stack)
+    progress, backend = progress or ProgressLines("sweep"), backend or LocalRunner()
+    try:
+        for n, stacks in enumerate(groups.values()):
+            progress_here = part(progress, n, len(groups))
+            with closing(_train_stacks(sweep, stacks, backend, progress_here)) as trained:
+                for runs, results in trained:
+                    store.finish(runs, results)
+    except LostBackendError as error:
+        raise LostBackendError(
+            f"Ray was lost ({error}); {len(store.finished())} finished runs are in {store.path}: "
+            "run the same command to continue"
+        ) from error
+    return sum(map(len, pending))
+
+
+def _train_stacks(
+    sweep: Sweep, stacks: Sequence[Sequence[RunSpec]], backend: Runner, progress: Progress
+) -> Generator[tuple[Sequence[RunSpec], list[RunResult]], None, None]:
+    """Train stacks on one thread each, as jobs, and yield each when it is done."""
+    # here, many density steps go to worker processes if there is memory for them
+    is_local, lost = isinstance(backend, LocalRunner), []
+    jobs = [
+        StackJob(
+            runs=[sweep.run_to_train(planned) for planned in stack],
+            checkpoint_every=sweep.spec.checkpoint_every,
+            measures=sweep.spec.measures or "all",
+            device="auto" if is_local else "cpu",
+            threads=1,
+        )
+        for stack in stacks
+    ]
+    runner = backend
+    if is_local:
+        together, needed = sweep._side_by_side(stacks)
+        processes = None if needed + together * WORKER <= sweep.memory else False
+        runner, jobs = share_threads(jobs, 1, together, processes)
+    runner.memory = sweep.memory
+    work = partial(train_stack_for_store, versions=None if is_local else find_versions())
+    memory = [stack_memory(job.runs) + WORKER for job in jobs]
+
+    def show(done: int, of: int, at_work: int) -> None:
+        backend.status(f"{done} of {of} stacks done, {at_work} running")
+
+    with closing(run_stacks(runner, work, jobs, progress, show, memory)) as trained:
+        for ended in trained:
+            if ended.lost is None:
+                yield stacks[ended.number], ended.result
+            else:
+                lost.append((stacks[ended.number], ended.lost))
+    if lost:
+        raise InputError(_describe_lost(lost, runner))
+
+
+def train_stack_for_store(
+    job: StackJob, report: Report, versions: Mapping[str, str] | None
+) -> list[RunResult]:
+    """Train a stack; refuse where results could differ from those of the sender's versions."""
+    if versions is not None:
+        check_versions(versions)
+    records = train_stack_job(job, report)
+    return [  # parameters stay where they were trained
+        RunResult(steps=each.steps, measures=each.measures, diverged_at=each.diverged_at)
+        for each in records
+    ]
+
+
+@cache
+def find_versions() -> dict[str, str]:
+    """Return the versions behind a result: wri with a digest of its code, PyTorch, NumPy."""
+    digest = hashlib.sha256()
+    folder = Path(wri.__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
+    code = f"{wri.__version__} (code {digest.hexdigest()[:8]})"
+    return {"wri": code, "torch": str(torch.__version__), "numpy": np.__version__}
+
+
+def check_versions(sender: Mapping[str, str]) -> None:
+    """Refuse to train for a process whose results could differ from ours."""
+    for package, ours in find_versions().items():
+        if ours != sender[package]:
+            raise InputError(
+                f"a Ray worker on {socket.gethostname()} has {package} {ours}, and the sweep has "
+                f"{sender[package]}; install the same on all machines of the cluster, and start "
+                "Ray there again"
+            )
+
+
+def _describe_lost(lost: Sequence[tuple[Sequence[RunSpec], str]], runner: Runner) -> str:
+    (first, reason), runs = lost[0], sum(len(stack) for stack, _ in lost)
+    others = f" and {runs - 1} more runs" if runs > 1 else ""
+    return (
+        f"{runner.name} gave up {first[0].place}{others} after {runner.retries + 1} attempts "
+        f"({reason}); all other runs are in the store, and the "
+        "same command tries these again. If memory was short, give more --memory or start fewer "
+        "workers"
+    )

@@ -15,7 +15,7 @@ A stack is a job, here or on Ray. `finished_stacks` trains stacks on this machin
 when it is done; `train` collects them. Stacks train in threads of this process or, if it pays, in
 processes: density steps are many small operations that wait for Python's lock, and two such stacks
 in two threads take 15 to 25 % longer than in two processes. Sweeps may train on Ray instead
-(`wri.sweep.backend`).
+(`wri.sweep.sweep`).
 """
 
 from collections import defaultdict

@@ -13,7 +13,7 @@ and learn from the rows of the latest step.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
 from inspect import getdoc
@@ -82,17 +82,16 @@ class ModuleNetwork:
 
     def _call(self, which: int, flat: Tensor, rows: Tensor) -> Tensor:  # [K, N, …] -> [K, N, F]
         """Call copy k of a module on its own rows, with the parameters of row k."""
-        named = [dict(module.named_parameters()) for module in self._both]
-        sizes = [sum(p.numel() for p in own.values()) for own in named]
-        own = flat.split(sizes, dim=1)[which]  # [K, P of the module]
-        pieces = own.split([p.numel() for p in named[which].values()], dim=1)
-        made = []
+        named = [(m, name, p) for m in self._both for name, p in m.named_parameters()]
+        pieces = flat.split([p.numel() for *_, p in named], dim=1)  # [K, numbers of p] each
+        module, made = self._both[which], []
         for k, inputs in enumerate(rows):
             values = {
                 name: piece[k].view_as(p)
-                for (name, p), piece in zip(named[which].items(), pieces, strict=True)
+                for (owner, name, p), piece in zip(named, pieces, strict=True)
+                if owner is module
             }
-            made.append(functional_call(self._both[which], values, (inputs,)).flatten(1))
+            made.append(functional_call(module, values, (inputs,)).flatten(1))
         return torch.stack(made)
 
 
@@ -101,8 +100,7 @@ def make_featurizer(input_shape: Sequence[int], hparams: dict[str, Any], given: 
     if isinstance(given, nn.Module):
         return given
     if given is not None:
-        made: nn.Module = given(input_shape, hparams)
-        return made
+        return given(input_shape, hparams)
     try:
         networks = import_module("domainbed.networks")
     except ModuleNotFoundError:
@@ -114,8 +112,7 @@ def make_featurizer(input_shape: Sequence[int], hparams: dict[str, Any], given: 
         return nn.Sequential(
             nn.Linear(input_shape[0], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU()
         )
-    featurizer: nn.Module = networks.Featurizer(tuple(input_shape), hparams)
-    return featurizer
+    return networks.Featurizer(tuple(input_shape), hparams)
 
 
 def output_width(featurizer: nn.Module, input_shape: Sequence[int]) -> int:
@@ -201,16 +198,14 @@ def map_leaves(state: Any, change: Callable[[str, Any], Any], name: str = "state
     """Return a state with `change(name, leaf)` in place of every leaf; names tell the way to it."""
     if state is None:
         return None
-    if isinstance(state, tuple):
-        old = state._asdict()  # type: ignore[attr-defined]
-    elif is_dataclass(state):
-        old = {field.name: getattr(state, field.name) for field in fields(state)}
-    else:
+    names = getattr(state, "_fields", None)  # of a named tuple
+    if is_dataclass(state):
+        names = [field.name for field in fields(state)]
+    if names is None:
         return change(name, state)
-    new = {key: map_leaves(value, change, f"{name}_{key}") for key, value in old.items()}
-    if isinstance(state, tuple):
-        return state._replace(**new)  # type: ignore[attr-defined]
-    return replace(state, **new)
+    return type(state)(
+        **{key: map_leaves(getattr(state, key), change, f"{name}_{key}") for key in names}
+    )
 
 
 class Algorithm(nn.Module):
@@ -328,7 +323,7 @@ class Algorithm(nn.Module):
         self.optimizer.zero_grad()
         losses.sum().backward()
         if isfinite(self.hyper["clip_norm"]):
-            nn.utils.clip_grad_norm_(self._trained(), self.hyper["clip_norm"])
+            nn.utils.clip_grad_norm_(self.parameters(), self.hyper["clip_norm"])
         report = self._report(float(losses.detach()), batch)
         self.optimizer.step()
         with torch.no_grad():
@@ -356,8 +351,7 @@ class Algorithm(nn.Module):
         outputs : Tensor of shape (N, C)
             Logits.
         """
-        outputs: Tensor = self.classifier(self.featurizer(x).flatten(1))
-        return outputs
+        return self.classifier(self.featurizer(x).flatten(1))
 
     forward = predict
 
@@ -386,12 +380,9 @@ class Algorithm(nn.Module):
                 "tell; leave it out, and the step size stays the same"
             )
 
-    def _trained(self) -> list[nn.Parameter]:
-        return [*self.featurizer.parameters(), *self.classifier.parameters()]
-
     def _make_optimizer(self) -> torch.optim.Adam:
         return torch.optim.Adam(
-            self._trained(),
+            self.parameters(),
             lr=self.hyper["learning_rate"],
             weight_decay=self.hyper["weight_decay"],
         )

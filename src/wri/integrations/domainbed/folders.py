@@ -14,7 +14,6 @@ like ours, choose among the other draws. Unfinished runs are left out as well.
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections import Counter
@@ -499,7 +498,7 @@ def _make_marker(names: Iterable[str]) -> str:
 def _replace(path: Path, text: str) -> None:
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)
+    unfinished.replace(path)
 
 
 def _find_earlier(folder: Path) -> set[str]:
