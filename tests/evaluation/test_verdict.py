@@ -51,7 +51,7 @@ def test_the_marker_is_flagged_and_wri_is_kept(hospital_fit):
     verdict = hospital_fit.verdict
     assert verdict.answer == "care"
     assert verdict.question == "Will it hold at a new hospital?"
-    (change,) = verdict.changes
+    (change,) = hospital_fit.changes
     assert change.column == "marker"
     assert verdict.sentence.startswith(
         "Not without care: the relation of 'marker' to 'sick' differs"
@@ -162,7 +162,7 @@ def test_categories_of_a_column_are_flagged_and_moved_together(tmp_path):
     ward = np.where(same == ill, "a", random.choice(["b", "c"], 600))
     frame = pd.DataFrame({"age": age, "ward": ward, "ill": ill, "site": [f"s{k}" for k in site]})
     fit = fitted(frame, tmp_path, "ill", "site")
-    assert [change.column for change in fit.verdict.changes] == ["ward"]
+    assert [change.column for change in fit.changes] == ["ward"]
     assert "it reverses at " in fit.verdict.sentence
     held = fit.held_out
     assert all("ward" in own for own in held.flagged.values())

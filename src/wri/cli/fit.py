@@ -240,7 +240,7 @@ def _fit_document(fit: "TableFit") -> dict[str, Any]:
     return {
         "verdict": {
             **{name: getattr(verdict, name) for name in words},
-            "flagged": flagged_document(verdict.changes),
+            "flagged": flagged_document(fit.changes),
         },
         "futures": {} if held is None else held.mean_losses(),
         "kept": {

@@ -93,6 +93,11 @@ class FitOptions:
         kept = self.kept_by_name()
         return [c for c in candidates if c.is_plain or (c == kept if kept else c.is_asked)]
 
+    def compared(self, kept: FitCandidate) -> list[FitCandidate]:
+        """Return a model, and the ERM with the same predictor to compare it with."""
+        erm = f"{PLAIN}-boosting" if str(kept.algorithm).endswith("-boosting") else PLAIN
+        return [kept, *(each for each in self.candidates() if each.name == erm != kept.name)]
+
     def _asked_name(self) -> str:
         """Return the name of the candidate that --keep means: "wri" is WRI at the preset's λ."""
         name, _, weight = " ".join((self.keep or "").lower().split()).partition(" ")

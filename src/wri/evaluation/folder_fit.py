@@ -30,13 +30,11 @@ from wri.estimators.problem import Problem
 from wri.evaluation.candidates import FitOptions
 from wri.evaluation.fitting import (
     TableFit,
-    conclude,
     find_changes,
-    fit_sites,
-    keep_candidate,
+    fit_table,
     make_head,
-    with_erm,
 )
+from wri.evaluation.verdict import choose_candidate
 from wri.features.backbones import as_backbone
 from wri.features.extraction import extract
 from wri.progress import Progress, silent
@@ -51,7 +49,7 @@ BACKBONE = "efficientnet-lite0"
 
 def check_folder_options(options: FitOptions) -> None:
     """Refuse what cannot be summed in chunks, before the first pass."""
-    kept = options.kept_by_name() or keep_candidate(None, options)
+    kept = options.kept_by_name() or choose_candidate(None, options)
     model = options.make_model(kept, classes=True)
     if not (isinstance(model, Estimator) and model._spec({}).is_solved):
         raise InputError(
@@ -207,10 +205,10 @@ def fit_folder(
     """Fit models to all rows of a folder, of which `rows` are a sample (`scan_folder`)."""
     start, total = perf_counter(), sum(rows.environments.values())
     fitting, models = FolderFit(folder, rows, schema, progress), {}
-    kept = options.kept_by_name() or keep_candidate(None, options)
+    kept = options.kept_by_name() or choose_candidate(None, options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for each in with_erm(kept, options):
+        for each in options.compared(kept):
             models[each.name] = fitting.fit(options.make_model(each, rows.classes, fold=True))
     said = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
     slopes, changes = find_changes(rows, schema)
@@ -219,17 +217,17 @@ def fit_folder(
         f"thresholds and the report's tables use {len(rows.y):,} sampled rows. Run without --fast "
         "on some of the files to measure how the model does at a new site."
     )
-    return conclude(
-        rows,
-        options,
+    return TableFit(
+        rows=rows,
+        options=options,
         schema=schema,
         slopes=slopes,
         changes=changes,
         held_out=None,
         models=models,
         kept=kept,
-        said=[*said, sampled],
-        start=start,
+        warnings=tuple(dict.fromkeys([*said, sampled])),
+        seconds=perf_counter() - start,
     )
 
 
@@ -265,7 +263,7 @@ def fit_pictures(
     rows = TableRows(
         X=found.x, y=y, groups=groups, environment="folder", task="classes", sizes=sizes
     )
-    fit = fit_sites(rows, options, progress=progress)
+    fit = fit_table(rows, options, progress=progress)
     broken = {Path(path): str(reason) for path, reason in dict(found.broken).items()}
     said = [f"{path} could not be read and was left out: {why}" for path, why in broken.items()]
     fit = replace(fit, warnings=(*fit.warnings, *said[:10]))

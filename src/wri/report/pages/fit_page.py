@@ -16,7 +16,7 @@ from wri.evaluation.fitting import TableFit, encode, preprocessing_of
 from wri.evaluation.folder_fit import PictureFit
 from wri.evaluation.held_out import HeldOutScores, SiteInterval
 from wri.evaluation.plots import plot_risk_coverage, plot_scores, risk_of
-from wri.evaluation.verdict import beside, name_candidate, when
+from wri.evaluation.verdict import name_candidate, when
 from wri.features.backbones import read_picture
 from wri.number_text import write_number, write_percent, write_share
 from wri.ood.evidence import VERDICTS
@@ -76,7 +76,7 @@ def build_fit_page(
     ]
     verdict = fit.verdict
     return Page(
-        title=f"Will '{fit.rows.target}' hold at a new {verdict.word.one}?",
+        title=f"Will '{fit.rows.target}' hold at a new {fit.word.one}?",
         lead=[verdict.sentence, *verdict.advice, verdict.kept],
         opening=[] if held is None else _futures(fit, held),
         notices=[Notice(text) for text in fit.warnings],
@@ -86,7 +86,7 @@ def build_fit_page(
 
 def _futures(fit: TableFit, held: HeldOutScores) -> list[Block]:
     """Build the table of models against futures, and the insurance curve."""
-    word, (heads, lines) = fit.verdict.word, future_table(fit)
+    word, (heads, lines) = fit.word, future_table(fit)
     note = (
         f"Mean {held.loss_name} over {len(held.environments)} {word.many}, each left out in turn. "
         f"{fit.verdict.untried}"
@@ -106,7 +106,7 @@ def _futures(fit: TableFit, held: HeldOutScores) -> list[Block]:
 
 def future_table(fit: TableFit) -> tuple[list[str], list[list[str]]]:
     """Return the heads and lines of the table of models against futures."""
-    held, word = fit.held_out, fit.verdict.word
+    held, word = fit.held_out, fit.word
     assert held is not None
     shown = [c for c in held.candidates if c.name != WITHOUT or held.columns]
     values = {c.name: [held.losses(c.name, f).mean() for f in held.futures] for c in shown}
@@ -122,12 +122,12 @@ def future_table(fit: TableFit) -> tuple[list[str], list[list[str]]]:
 
 def _compared(fit: TableFit, held: HeldOutScores) -> dict[str, str]:
     """Return the labels of the kept model and of its ERM, by name."""
-    both = [each for each in (fit.kept, beside(fit.kept, held.candidates)) if each is not None]
+    both = fit.options.compared(fit.kept)
     return {each.name: name_candidate(each, held.columns, held.classes) for each in both}
 
 
 def _held_out(fit: TableFit, held: HeldOutScores) -> Section:
-    word, kept, models = fit.verdict.word, fit.kept.name, _compared(fit, held)
+    word, kept, models = fit.word, fit.kept.name, _compared(fit, held)
     worst, ahead = min(held.of(kept), key=lambda each: each.score), held.new_site(kept)
     return Section(
         title=f"How well it holds at a {word.one} that it has not seen",
@@ -241,7 +241,7 @@ def _changes(fit: TableFit) -> Section:
     if fit.slopes is not None:
         figure, text = fit.slopes.plot(), fit.verdict.sentence
         blocks.append(PagePicture(figure=figure, alternative=text, caption="Slopes by site"))
-        blocks.append(slope_table(fit.slopes, fit.verdict.changes))
+        blocks.append(slope_table(fit.slopes, fit.changes))
     return Section(title=f"Columns whose relation to '{fit.rows.target}' changes", blocks=blocks)
 
 
