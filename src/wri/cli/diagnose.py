@@ -166,7 +166,7 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
         if table is not None:
             echo("")
             echo(table.caption)
-            show_table(table.columns, [[*map(str, row)] for row in table.rows[:MOST_SHOWN]])
+            show_table(table, most=MOST_SHOWN)
             if len(table.rows) > MOST_SHOWN:
                 echo(f"{len(table.rows) - MOST_SHOWN} more lines; -o FOLDER writes a page")
     echo("")

@@ -25,13 +25,11 @@ from wri.errors import InputError
 if TYPE_CHECKING:
     from wri.datasets.table_rows import TableRows
     from wri.evaluation.candidates import FitOptions
-    from wri.evaluation.changes import Answer
     from wri.evaluation.fitting import TableFit
 
 MOST_COLUMNS = 30  # listed
 MOST_FILES = 12
 FitToWrite = tuple["TableFit", Any, Any, dict[str, Any]]  # with model, page and JSON
-MOST_DIAGNOSED = 5_000  # rows that the report's diagnosis sees
 
 
 def fit(
@@ -179,11 +177,9 @@ def _fit_rows(
             _show_rows(rows, schema)
         with ProgressBar("fitting") as bar:
             fitted = fit(rows, options, schema=schema, progress=bar.step)
-            bar.describe("diagnosis")
-            answers, sampled = _diagnose(fitted)
             bar.describe("report")
             files = {each.described: each.sha256 for each in rows.files}
-            page = build_fit_page(fitted, files, command_line(), answers, sampled=sampled)
+            page = build_fit_page(fitted, files, command_line())
     attach_summary(fitted)
     return fitted, fitted.model, page, {"files": [asdict(each) for each in rows.files]}
 
@@ -212,22 +208,6 @@ def _show_rows(rows: "TableRows", schema: Any) -> None:
         echo(f"  {line}")
     if len(lines) > MOST_COLUMNS:
         echo(f"  and {len(lines) - MOST_COLUMNS} more; all are in the report")
-
-
-def _diagnose(fitted: "TableFit") -> "tuple[dict[str, Answer], int | None]":
-    """Diagnose a fit's rows, or a sample; return the answers and the sample's size."""
-    import numpy as np
-
-    from wri.diagnosis import environment_overlap
-    from wri.evaluation.changes import ask
-    from wri.evaluation.fitting import encode, preprocessing_of
-    from wri.rows import find_constant_columns
-
-    every = fitted.rows
-    seen = encode(every.sample(MOST_DIAGNOSED, fitted.options.seed), preprocessing_of(fitted.model))
-    x = seen.X.iloc[:, np.flatnonzero(~find_constant_columns(seen.X.to_numpy()))]
-    answers = {"overlap": ask("overlap", lambda: environment_overlap(x, seen.groups))}
-    return answers, len(seen.y) if len(seen.y) < len(every.y) else None
 
 
 def _fit_document(fit: "TableFit") -> dict[str, Any]:
@@ -271,7 +251,7 @@ def _show_verdict(fitted: "TableFit", folder: str, report: Path) -> None:
     echo_wrapped(f"{verdict.question} {verdict.sentence}")
     if held is not None:
         echo("")
-        show_table(*future_table(fitted), wide=bool(held.columns))
+        show_table(future_table(fitted), wide=bool(held.columns))
     echo("")
     for text in filter(None, (*verdict.advice, verdict.kept, verdict.untried)):
         echo_wrapped(text)
@@ -291,7 +271,8 @@ def _fit_pictures(files: list[Path], options: "FitOptions") -> FitToWrite:
     with ProgressBar("features") as bar:
         found = fit_pictures(files[0], options, progress=bar.step, status=bar.describe)
         bar.describe("report")
-        read = {f"{files[0]}: {len(found.folder):,} pictures": found.backbone}
-        page = build_fit_page(found.fit, read, command_line(), {}, more=picture_sections(found))
-    broken = {str(path): reason for path, reason in found.broken.items()}
+        backbone = "{name}, SHA-256 {digest}".format(**found.model.backbone_)
+        read = {f"{files[0]}: {len(found.folder):,} pictures": backbone}
+        page = build_fit_page(found.fit, read, command_line(), picture_sections(found))
+    broken = {str(path): str(reason) for path, reason in found.model.broken_.items()}
     return found.fit, found.model, page, {"broken": broken}

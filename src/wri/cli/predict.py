@@ -105,7 +105,7 @@ def _show_predictions(done: "PredictionSummary", output: Path, prefix: str) -> N
         alarm = "ALARM. " if verdict.alarms else ""
         echo_wrapped(f"{alarm}{verdict.question} {verdict.sentence}")
         echo("")
-        show_table(*outcomes.table())
+        show_table(outcomes.table())
         echo("")
         echo_wrapped(f"{outcomes.describe_guess()} {outcomes.describe_expected()}".strip())
     for found in done.unseen_counts:
@@ -193,9 +193,9 @@ def _show_site(answer: "SiteAnswer") -> None:
     echo_wrapped(f"{answer.question} {answer.first_sentence}")
     for text in answer.other_sentences:
         echo_wrapped(text, "- ")
-    for heads, lines in (loss_table(answer), row_table(answer)):
+    for table in (loss_table(answer), row_table(answer)):
         echo("")
-        show_table(heads, lines)
+        show_table(table)
     echo("")
     for text in (describe_nearest(answer), *(c.counted.sentence for c in answer.site.unseen[:6])):
         echo_wrapped(text)

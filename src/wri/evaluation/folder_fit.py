@@ -8,7 +8,7 @@ network, which are fitted like a table.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -239,8 +239,6 @@ class PictureFit:
     model: PictureClassifier
     folder: ImageFolder
     kept: np.ndarray  # [n], numbers of the pictures that could be read
-    broken: Mapping[Path, str]
-    backbone: str
 
 
 def fit_pictures(
@@ -264,19 +262,12 @@ def fit_pictures(
         X=found.x, y=y, groups=groups, environment="folder", task="classes", sizes=sizes
     )
     fit = fit_table(rows, options, progress=progress)
-    broken = {Path(path): str(reason) for path, reason in dict(found.broken).items()}
+    broken = dict(found.broken)
     said = [f"{path} could not be read and was left out: {why}" for path, why in broken.items()]
     fit = replace(fit, warnings=(*fit.warnings, *said[:10]))
     model = PictureClassifier(options.make_model(fit.kept, True), backbone=backbone)
     model.backbone_ = {"name": found.backbone, "digest": found.digest}
-    model.broken_, model.estimator_ = dict(found.broken), fit.model
+    model.broken_, model.estimator_ = broken, fit.model
     model.estimator_.backbone_ = model.backbone_
     model.classes_ = fit.model.classes_
-    return PictureFit(
-        fit=fit,
-        model=model,
-        folder=folder,
-        kept=np.asarray(found.kept),
-        broken=broken,
-        backbone=f"{found.backbone}, SHA-256 {found.digest}",
-    )
+    return PictureFit(fit=fit, model=model, folder=folder, kept=np.asarray(found.kept))
