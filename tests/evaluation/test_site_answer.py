@@ -105,7 +105,7 @@ def test_each_rule_decides_alone(site, summary, missing, answer):
     assert found.sentence.startswith(lead)
     assert "environment" not in found.sentence
     assert json.loads(json.dumps(site_document(found)))["verdict"]["answer"] == answer
-    assert build_site_page(found, {}, "next", "wri site").lead
+    assert build_site_page(found, "model", "new.csv", "next", "wri site").lead
 
 
 def test_an_interval_with_the_constant_is_called_what_it_is():

@@ -179,7 +179,7 @@ def _describe_kept(
     if erm and len(held.environments) >= FEWEST_FOR_ERRORS:
         parts = [_compare(held, kept, erm[0], future, word) for future in held.futures[:2]]
         said += f" Compared with {erm[0].label}, it {' and '.join(parts)}."
-    names = [c.name for c in held.candidates if c.is_asked or c.is_plain or c.name == WITHOUT]
+    names = [each.name for each in held.candidates if each.is_keepable]
     names = [n for n in names if n != kept.name and (n != WITHOUT or held.columns)]
     others = "|".join(shlex.quote(name) for name in names)
     return f"{said} To keep another model: --keep {others}." if others else said

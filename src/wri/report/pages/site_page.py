@@ -2,13 +2,12 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wri.diagnosis.new_site import NewSite
 from wri.errors import InputError, shorten
 from wri.evaluation.candidates import CONSTANT
 from wri.evaluation.site_answer import SiteAnswer
@@ -139,9 +138,14 @@ def site_document(answer: SiteAnswer) -> dict[str, Any]:
 
 
 def build_site_page(
-    answer: SiteAnswer, facts: Mapping[str, str], next_command: str, command: str
+    answer: SiteAnswer, model: str, rows: str, next_command: str, command: str
 ) -> Page:
-    """Build the page of a new site; `facts` are for the card."""
+    """Build the page of a new site; `model` and `rows` are paths."""
+    facts = {
+        "Model": model if answer.summary is None else f"{answer.summary.label}, {model}",
+        "Rows": f"{rows}, {len(answer.site.verdicts):,}",
+        "Made": date.today().isoformat(),
+    }
     figure = PagePicture(
         figure=answer.site.plot(),
         alternative=answer.site.meaning,
@@ -151,11 +155,6 @@ def build_site_page(
     about_rows: list[Block] = [row_table(answer), describe_nearest(answer)]
     others = answer.other_sentences
     target = "it" if answer.summary is None else f"'{answer.summary.target}'"
-    blocks: list[Block] = [
-        row_table(answer),
-        describe_nearest(answer),
-        *([unseen] if unseen else []),
-    ]
     return Page(
         title=f"Will {target} hold at this {answer.word.one}?",
         lead=[f"{answer.question} {answer.first_sentence}", f"Next: {next_command}"],
@@ -174,9 +173,3 @@ def check_plot(path: Path) -> None:
         raise InputError(f"--plot {shorten(path)} must end in {', '.join(PICTURES)}")
     if not path.parent.is_dir():
         raise InputError(f"--plot {shorten(path)}: {path.parent} is not a folder; create it first")
-
-
-def draw_site(site: NewSite, path: Path) -> None:
-    """Write the figure to a file."""
-    check_plot(path)
-    site.plot().savefig(path)
