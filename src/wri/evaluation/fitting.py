@@ -5,7 +5,7 @@ rows ─► schema ─► columns that change ─► each site held out: models 
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from time import perf_counter
@@ -240,7 +240,12 @@ def _fit_one(
     model = options.make_model(candidate, rows.classes)
     if schema is not None:
         model = make_pipeline(*schema.make_preprocessing(), model)
+    return collect_warnings(lambda: model.fit(rows.X, rows.y, groups=rows.groups))
+
+
+def collect_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
+    """Return what a fit returns, and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(rows.X, rows.y, groups=rows.groups)
+        model = fit()
     return model, [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
