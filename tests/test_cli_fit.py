@@ -223,7 +223,7 @@ def test_an_interrupted_fit_writes_nothing(command, monkeypatch):
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wri.evaluation.fitting.fit_sites", interrupted)
+    monkeypatch.setattr("wri.evaluation.fitting.fit_table", interrupted)
     Path("rows.csv").write_text(text())
     done = command("fit", "rows.csv", *FIT)
     assert done.returncode == 130

@@ -105,7 +105,7 @@ def test_each_rule_decides_alone(site, summary, missing, answer):
     assert found.sentence.startswith(lead)
     assert "environment" not in found.sentence
     assert json.loads(json.dumps(site_document(found)))["verdict"]["answer"] == answer
-    assert build_site_page(found, {}, "next", "wri site").lead
+    assert build_site_page(found, "model", "new.csv", "next", "wri site").lead
 
 
 def test_an_interval_with_the_constant_is_called_what_it_is():
@@ -119,7 +119,7 @@ def test_a_break_costs_what_the_fit_measured():
     found = answer_site(new_site(), object(), flagged(0.5, 0.9))
     assert "If age told nothing, the loss would go from 0.4 to 0.5, still better" in found.sentence
     assert "relation of 'age' to 'sick' differs between hospitals" in found.sentence
-    assert ["if age reversed", "0.9", "0.69"] in loss_table(found)[1]
+    assert ["if age reversed", "0.9", "0.69"] in loss_table(found).rows
     seen = answer_site(new_site(), object(), flagged(0.5, 0.9, ("b",)))
     assert "If age reversed (as at b), the loss would go from 0.4 to 0.9" in seen.sentence
 
@@ -185,9 +185,9 @@ def test_outcomes_are_compared_with_the_constant(fitted):
     assert constant["accuracy"] == pytest.approx(np.mean(y == shares.argmax()))
     assert found.verdict().answer == "yes"
     assert not found.verdict().alarms
-    heads, lines = found.table()
-    assert heads[1:] == ["model", "guessing"]
-    assert [line[0] for line in lines] == ["log-loss", "accuracy", "AUROC"]
+    table = found.table()
+    assert table.columns[1:] == ["model", "guessing"]
+    assert [line[0] for line in table.rows] == ["log-loss", "accuracy", "AUROC"]
     assert "The actual loss lies in it" in found.describe_expected()
 
 

@@ -51,7 +51,7 @@ def test_the_marker_is_flagged_and_wri_is_kept(hospital_fit):
     verdict = hospital_fit.verdict
     assert verdict.answer == "care"
     assert verdict.question == "Will it hold at a new hospital?"
-    (change,) = verdict.changes
+    (change,) = hospital_fit.changes
     assert change.column == "marker"
     assert verdict.sentence.startswith(
         "Not without care: the relation of 'marker' to 'sick' differs"
@@ -84,13 +84,17 @@ def test_the_tables_numbers_are_those_recomputed(hospital_fit):
             own = [model.predict_proba(scale.transform(rows)) for rows in drawn]
             losses = [-np.log(each[np.arange(len(y)), y]).mean() for each in own]
             found[future].append(np.mean(losses))
-    heads, lines = future_table(hospital_fit)
-    assert heads[1:] == ["hospitals like these", "if marker told nothing", "if marker reversed"]
-    (line,) = [line for line in lines if line[0] == "logistic regression"]
+    table = future_table(hospital_fit)
+    assert table.columns[1:] == [
+        "hospitals like these",
+        "if marker told nothing",
+        "if marker reversed",
+    ]
+    (line,) = [line for line in table.rows if line[0] == "logistic regression"]
     assert [float(cell) for cell in line[1:]] == pytest.approx(
         [np.mean(found[future]) for future in FUTURES], abs=6e-4
     )
-    (constant,) = [line for line in lines if line[0] == "constant"]
+    (constant,) = [line for line in table.rows if line[0] == "constant"]
     assert len(set(constant[1:])) == 1  # it uses no column
 
 
@@ -122,9 +126,9 @@ def test_nothing_flagged_keeps_the_presets_weight_and_says_what_could_be_seen(tm
     assert "no column's relation to 'ill' differs between the 4 cities" in fit.verdict.sentence
     assert "would be detected with a power of about 80 %" in fit.verdict.sentence
     assert fit.kept.name == "wri 1.6"
-    heads, lines = future_table(fit)
-    assert heads == ["loss (log-loss)", "cities like these"]
-    assert not any("without" in line[0] for line in lines)
+    table = future_table(fit)
+    assert table.columns == ["loss (log-loss)", "cities like these"]
+    assert not any("without" in line[0] for line in table.rows)
     with pytest.raises(InputError, match="there is no curve"):
         fit.plot_insurance()
 
@@ -162,7 +166,7 @@ def test_categories_of_a_column_are_flagged_and_moved_together(tmp_path):
     ward = np.where(same == ill, "a", random.choice(["b", "c"], 600))
     frame = pd.DataFrame({"age": age, "ward": ward, "ill": ill, "site": [f"s{k}" for k in site]})
     fit = fitted(frame, tmp_path, "ill", "site")
-    assert [change.column for change in fit.verdict.changes] == ["ward"]
+    assert [change.column for change in fit.changes] == ["ward"]
     assert "it reverses at " in fit.verdict.sentence
     held = fit.held_out
     assert all("ward" in own for own in held.flagged.values())

@@ -2,10 +2,10 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from textwrap import fill
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,6 +16,9 @@ from rich.text import Text
 from wri.cli.options import SELECTIONS
 from wri.errors import InputError
 from wri.progress import ProgressLines
+
+if TYPE_CHECKING:
+    from wri.report.page import PageTable
 
 _TERMINAL = sys.stdout is not None and sys.stdout.isatty()
 console = Console(width=None if _TERMINAL else 200)  # tables in logs are not wrapped
@@ -89,13 +92,13 @@ def echo_wrapped(text: str, first: str = "") -> None:
     echo(fill(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False))
 
 
-def show_table(heads: Sequence[str], lines: Iterable[Sequence[str]], wide: bool = False) -> None:
+def show_table(table: "PageTable", wide: bool = False, most: int | None = None) -> None:
     """Print a table without lines, its first column to the left; `wide` fills the screen."""
     shown = Table(box=None, padding=(0, 2, 0, 0), width=WIDTH if wide else None)
-    for place, head in enumerate(heads):
+    for place, head in enumerate(table.columns):
         shown.add_column(Text(head), justify="right" if place else "left", no_wrap=not place)
-    for line in lines:
-        shown.add_row(*map(Text, line))
+    for row in table.rows[:most]:
+        shown.add_row(*(Text(str(cell)) for cell in row))
     console.print(shown, highlight=False)
 
 

@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from wri.cli.console import (
     print_note,
     show_table,
 )
-from wri.cli.fit import check_columns, command_line, kinds_of
+from wri.cli.predict import load_record
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def diagnose(
 
     rows = read_rows(
         files,
-        check_columns(target, env, env_from_file),
+        options.check_columns(target, env, env_from_file),
         env,
         task=task,
         blocks=blocks,
@@ -73,7 +72,7 @@ def diagnose(
         encoding=encoding,
         memory=memory,
     )
-    kinds = kinds_of(number, category)
+    kinds = options.kinds_of(number, category)
     with ending_cleanly(), ProgressBar("diagnosis") as bar:
         encoded, models = _prepare(rows, kinds, model)
         answers = diagnose_rows(encoded, models, seed, bar.step)
@@ -86,8 +85,6 @@ def _prepare(
     rows: "TableRows", kinds: dict[str, str], folder: Path | None
 ) -> "tuple[TableRows, dict[str, Any] | None]":
     """Encode columns, by a model's own preprocessing if there is one."""
-    from wri.estimators import load
-    from wri.estimators.base import SavedInFolders
     from wri.estimators.pipeline import last_step
     from wri.evaluation.fitting import encode, find_schema, make_head, preprocessing_of
 
@@ -96,7 +93,7 @@ def _prepare(
         for note in schema.notes:
             print_note(note)
         return encode(rows, make_head(schema).fit(rows.X)), None
-    model: Any = load(folder, SavedInFolders)
+    model: Any = load_record(folder)
     kind = "classes" if hasattr(model, "classes_") else "numbers"
     if kind != rows.task:
         raise InputError(
@@ -120,21 +117,11 @@ def _fit_command() -> str:
 
 
 def _write(rows: "TableRows", answers: "dict[str, Answer]", folder: Path, ahead: str) -> Path:
-    from wri.evaluation.changes import SiteWord
     from wri.report import style
     from wri.report.page import write_page
     from wri.report.pages.diagnosis_page import build_diagnosis_page
 
-    word = SiteWord.of(rows.environment)
-    facts = {
-        "Rows": f"{len(rows.y):,}",
-        word.many.capitalize(): ", ".join(f"{k} {n:,}" for k, n in rows.environments.items()),
-        "Target": rows.target,
-        "Files": "; ".join(each.described for each in rows.files),
-        "Made": date.today().isoformat(),
-    }
-    title = f"What changes about '{rows.target}' between {word.many}?"
-    page = build_diagnosis_page(title, facts, answers, command_line(), ahead)
+    page = build_diagnosis_page(rows, answers, options.command_line(), ahead)
     for name, answer in answers.items():
         figure = answer.plot()
         if figure is not None:
@@ -166,7 +153,7 @@ def _show(answers: "dict[str, Answer]", page: Path | None, ahead: str, as_json: 
         if table is not None:
             echo("")
             echo(table.caption)
-            show_table(table.columns, [[*map(str, row)] for row in table.rows[:MOST_SHOWN]])
+            show_table(table, most=MOST_SHOWN)
             if len(table.rows) > MOST_SHOWN:
                 echo(f"{len(table.rows) - MOST_SHOWN} more lines; -o FOLDER writes a page")
     echo("")

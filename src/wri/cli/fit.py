@@ -2,9 +2,8 @@
 
 import json
 import shlex
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,19 +18,16 @@ from wri.cli.console import (
     print_note,
     show_table,
 )
-from wri.cli.sweep import read_hidden
 from wri.errors import InputError
 
 if TYPE_CHECKING:
     from wri.datasets.table_rows import TableRows
     from wri.evaluation.candidates import FitOptions
-    from wri.evaluation.changes import Answer
     from wri.evaluation.fitting import TableFit
 
 MOST_COLUMNS = 30  # listed
 MOST_FILES = 12
 FitToWrite = tuple["TableFit", Any, Any, dict[str, Any]]  # with model, page and JSON
-MOST_DIAGNOSED = 5_000  # rows that the report's diagnosis sees
 
 
 def fit(
@@ -87,7 +83,7 @@ def fit(
         keep=keep,
         predictors=None if predictors is None else tuple(predictors),
         fast=fast,
-        hidden=read_hidden(hidden),
+        hidden=options.read_hidden(hidden),
         steps=steps,
         seed=seed,
         device=device,
@@ -99,11 +95,12 @@ def fit(
         if images:
             found = _fit_pictures(files, asked)
         else:
-            target = check_columns(target, env, env_from_file)
+            target = options.check_columns(target, env, env_from_file)
             columns = {"target": target, "environment": env, "task": task, "leave_out": drop or ()}
             read = {"delimiter": delimiter, "encoding": encoding, "blocks": blocks}
-            rows = _read_all(files, asked, columns, read | {"memory": memory})
-            found = _fit_rows(rows, asked, kinds_of(number, category), as_json)
+            kinds = options.kinds_of(number, category)
+            with _read_all(files, asked, columns, read | {"memory": memory}) as (rows, fit_all):
+                found = _fit_rows(rows, partial(fit_all, rows, asked), kinds, as_json)
         fitted, model, page, more = found
         report = write_model(model, page, output)
     if as_json:
@@ -115,7 +112,7 @@ def fit(
 
 @contextmanager
 def _read_all(
-    files: list[Path], options: "FitOptions", columns: dict[str, Any], read: dict[str, Any]
+    files: list[Path], asked: "FitOptions", columns: dict[str, Any], read: dict[str, Any]
 ) -> "Iterator[tuple[TableRows, Callable[..., TableFit]]]":
     """Yield the rows of files or of a folder, and what fits them; in chunks with --fast."""
     from wri.datasets.parquet_folders import Folder, files_in_memory, find_files, scan_folder
@@ -125,14 +122,14 @@ def _read_all(
     from wri.jobs import open_runner
 
     path = files[0] if len(files) == 1 and files[0].is_dir() else None
-    if path is None or not options.fast:
+    if path is None or not asked.fast:
         paths = files if path is None else files_in_memory(path, read["memory"])
         yield read_rows(paths, **columns, **read), fit_table
         return
     if columns["environment"] is None or read["blocks"] is not None:
         raise InputError("a folder with --fast needs --env, and allows no --blocks")
-    check_folder_options(options)
-    with open_runner(options.backend) as runner:
+    check_folder_options(asked)
+    with open_runner(asked.backend) as runner:
         folder = Folder(path, find_files(path), runner, print_note)
         print_note(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
         with ProgressBar("reading") as bar:
@@ -140,50 +137,21 @@ def _read_all(
         yield rows, partial(fit_folder, folder=folder)
 
 
-def command_line() -> str:
-    """Return the command line, for the report."""
-    return shlex.join(["wri", *sys.argv[1:]])
-
-
-def check_columns(target: str | None, env: str | None, env_from_file: bool) -> str:
-    """Return the target; refuse commands that do not name it and the sites."""
-    if target is None:
-        raise InputError("name the column to be predicted with --target")
-    if env is None and not env_from_file:
-        raise InputError(
-            "name the column of sites with --env, or give one file per site and --env-from-file"
-        )
-    if env is not None and env_from_file:
-        raise InputError("--env and --env-from-file both define the sites; give one of them")
-    return target
-
-
-def kinds_of(number: list[str] | None, category: list[str] | None) -> dict[str, str]:
-    """Return the kinds of columns given by options."""
-    both = sorted({*(number or ())} & {*(category or ())})
-    if both:
-        raise InputError(f"column {both[0]!r} is in --number and --category; remove it from one")
-    return dict.fromkeys(number or (), "number") | dict.fromkeys(category or (), "category")
-
-
 def _fit_rows(
-    read: "AbstractContextManager[Any]", options: "FitOptions", kinds: dict[str, str], as_json: bool
+    rows: "TableRows", fit_all: Callable[..., "TableFit"], kinds: dict[str, str], as_json: bool
 ) -> FitToWrite:
     from wri.evaluation.fitting import find_schema
     from wri.evaluation.verdict import attach_summary
     from wri.report.pages.fit_page import build_fit_page
 
-    with read as (rows, fit):
-        schema = find_schema(rows, kinds)
-        if not as_json:
-            _show_rows(rows, schema)
-        with ProgressBar("fitting") as bar:
-            fitted = fit(rows, options, schema=schema, progress=bar.step)
-            bar.describe("diagnosis")
-            answers, sampled = _diagnose(fitted)
-            bar.describe("report")
-            files = {each.described: each.sha256 for each in rows.files}
-            page = build_fit_page(fitted, files, command_line(), answers, sampled=sampled)
+    schema = find_schema(rows, kinds)
+    if not as_json:
+        _show_rows(rows, schema)
+    with ProgressBar("fitting") as bar:
+        fitted = fit_all(schema=schema, progress=bar.step)
+        bar.describe("report")
+        files = {each.described: each.sha256 for each in rows.files}
+        page = build_fit_page(fitted, files, options.command_line())
     attach_summary(fitted)
     return fitted, fitted.model, page, {"files": [asdict(each) for each in rows.files]}
 
@@ -214,22 +182,6 @@ def _show_rows(rows: "TableRows", schema: Any) -> None:
         echo(f"  and {len(lines) - MOST_COLUMNS} more; all are in the report")
 
 
-def _diagnose(fitted: "TableFit") -> "tuple[dict[str, Answer], int | None]":
-    """Diagnose a fit's rows, or a sample; return the answers and the sample's size."""
-    import numpy as np
-
-    from wri.diagnosis import environment_overlap
-    from wri.evaluation.changes import ask
-    from wri.evaluation.fitting import encode, preprocessing_of
-    from wri.rows import find_constant_columns
-
-    every = fitted.rows
-    seen = encode(every.sample(MOST_DIAGNOSED, fitted.options.seed), preprocessing_of(fitted.model))
-    x = seen.X.iloc[:, np.flatnonzero(~find_constant_columns(seen.X.to_numpy()))]
-    answers = {"overlap": ask("overlap", lambda: environment_overlap(x, seen.groups))}
-    return answers, len(seen.y) if len(seen.y) < len(every.y) else None
-
-
 def _fit_document(fit: "TableFit") -> dict[str, Any]:
     """Return a fit for JSON: `verdict`, `futures`, `kept`, `held_out` and more."""
     from wri.evaluation.changes import flagged_document
@@ -240,7 +192,7 @@ def _fit_document(fit: "TableFit") -> dict[str, Any]:
     return {
         "verdict": {
             **{name: getattr(verdict, name) for name in words},
-            "flagged": flagged_document(verdict.changes),
+            "flagged": flagged_document(fit.changes),
         },
         "futures": {} if held is None else held.mean_losses(),
         "kept": {
@@ -271,7 +223,7 @@ def _show_verdict(fitted: "TableFit", folder: str, report: Path) -> None:
     echo_wrapped(f"{verdict.question} {verdict.sentence}")
     if held is not None:
         echo("")
-        show_table(*future_table(fitted), wide=bool(held.columns))
+        show_table(future_table(fitted), wide=bool(held.columns))
     echo("")
     for text in filter(None, (*verdict.advice, verdict.kept, verdict.untried)):
         echo_wrapped(text)
@@ -282,16 +234,17 @@ def _show_verdict(fitted: "TableFit", folder: str, report: Path) -> None:
     echo(f"Next: wri {command} (before deployment), open {report}")
 
 
-def _fit_pictures(files: list[Path], options: "FitOptions") -> FitToWrite:
+def _fit_pictures(files: list[Path], asked: "FitOptions") -> FitToWrite:
     from wri.evaluation.folder_fit import fit_pictures
     from wri.report.pages.fit_page import build_fit_page, picture_sections
 
     if len(files) != 1:
         raise InputError(f"--images takes one folder ROOT/SITE/CLASS/*.jpg, not {len(files)} paths")
     with ProgressBar("features") as bar:
-        found = fit_pictures(files[0], options, progress=bar.step, status=bar.describe)
+        found = fit_pictures(files[0], asked, progress=bar.step, status=bar.describe)
         bar.describe("report")
-        read = {f"{files[0]}: {len(found.folder):,} pictures": found.backbone}
-        page = build_fit_page(found.fit, read, command_line(), {}, more=picture_sections(found))
-    broken = {str(path): reason for path, reason in found.broken.items()}
+        backbone = "{name}, SHA-256 {digest}".format(**found.model.backbone_)
+        read = {f"{files[0]}: {len(found.folder):,} pictures": backbone}
+        page = build_fit_page(found.fit, read, options.command_line(), picture_sections(found))
+    broken = {str(path): str(reason) for path, reason in found.model.broken_.items()}
     return found.fit, found.model, page, {"broken": broken}

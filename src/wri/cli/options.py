@@ -1,15 +1,18 @@
-"""Options of the commands, and the names that their help shows.
+"""Options of the commands: the names that their help shows, and how some of them are read.
 
 Names are from registries that do not import PyTorch. Data sets and selections are in packages with
 slow imports, so their names are repeated here; a test compares them.
 """
 
+import shlex
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from wri.errors import InputError
 from wri.measures import MEASURES
 from wri.presets import PRESETS
 from wri.registry import ALGORITHMS, OBJECTIVES, PAPER
@@ -176,3 +179,42 @@ DomainBedSelections = Annotated[
     OPTION("--selection", help=f"Methods: {', '.join(DOMAINBED_SELECTIONS)}. All by default."),
 ]
 OnlyDone = Annotated[bool, OPTION("--only-done", help="Leave out runs without the file `done`.")]
+
+
+def command_line() -> str:
+    """Return the command line, for the report."""
+    return shlex.join(["wri", *sys.argv[1:]])
+
+
+def check_columns(target: str | None, env: str | None, env_from_file: bool) -> str:
+    """Return the target; refuse commands that do not name it and the sites."""
+    if target is None:
+        raise InputError("name the column to be predicted with --target")
+    if env is None and not env_from_file:
+        raise InputError(
+            "name the column of sites with --env, or give one file per site and --env-from-file"
+        )
+    if env is not None and env_from_file:
+        raise InputError("--env and --env-from-file both define the sites; give one of them")
+    return target
+
+
+def kinds_of(number: list[str] | None, category: list[str] | None) -> dict[str, str]:
+    """Return the kinds of columns given by options."""
+    both = sorted({*(number or ())} & {*(category or ())})
+    if both:
+        raise InputError(f"column {both[0]!r} is in --number and --category; remove it from one")
+    return dict.fromkeys(number or (), "number") | dict.fromkeys(category or (), "category")
+
+
+def read_hidden(text: str | None, flag: str = "--hidden") -> tuple[int, ...] | None:
+    """Read widths of layers from "32,16"; "0" is no layer."""
+    if text is None:
+        return None
+    try:
+        widths = tuple(int(part) for part in text.replace(",", " ").split())
+    except ValueError:
+        widths = ()
+    if not widths or (min(widths) < 1 and widths != (0,)):
+        raise InputError(f"{flag} {text} must be widths such as 32,16, or 0 for none")
+    return () if widths == (0,) else widths

@@ -4,7 +4,6 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from wri.cli.console import (
     print_note,
     show_table,
 )
-from wri.cli.fit import command_line
 from wri.errors import InputError, listed, shorten
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ def predict(
 
     with ending_cleanly():
         check_output(output)
-        loaded = _load(model)
+        loaded = load_record(model)
         more: dict[str, Any] = {"target": target, "prefix": prefix}
         if rows.is_dir():
             _check_pictures(loaded, model, rows, target)
@@ -105,7 +103,7 @@ def _show_predictions(done: "PredictionSummary", output: Path, prefix: str) -> N
         alarm = "ALARM. " if verdict.alarms else ""
         echo_wrapped(f"{alarm}{verdict.question} {verdict.sentence}")
         echo("")
-        show_table(*outcomes.table())
+        show_table(outcomes.table())
         echo("")
         echo_wrapped(f"{outcomes.describe_guess()} {outcomes.describe_expected()}".strip())
     for found in done.unseen_counts:
@@ -158,11 +156,12 @@ def site(
     from wri.datasets.table_files import open_table
     from wri.evaluation.site_answer import answer_site
     from wri.evaluation.verdict import read_summary
-    from wri.report.pages.site_page import check_plot, draw_site, next_step, site_document
+    from wri.report.page import write_page
+    from wri.report.pages.site_page import build_site_page, check_plot, next_step, site_document
 
     if plot is not None:
         check_plot(plot)
-    loaded = _load(model)
+    loaded = load_record(model)
     _check_tables(loaded, model, "use PictureClassifier.load(...).score_new_site")
     summary = read_summary(loaded)
     table = open_table(rows, delimiter, encoding)
@@ -171,9 +170,13 @@ def site(
     found = loaded.score_new_site(frame, level=level)
     answer = answer_site(found, loaded, summary, columns.missing)
     ahead = next_step(answer, str(model), str(rows))
-    page = None if output is None else _write_site(answer, output, ahead, model, rows)
+    page = None
+    if output is not None:
+        command = options.command_line()
+        built = build_site_page(answer, str(model), str(rows), ahead, command)
+        page = write_page(built, output / "site.html")
     if plot is not None:
-        draw_site(found, plot)
+        found.plot().savefig(plot)
     if as_json:
         written = {"next": ahead, "plot": plot and str(plot), "page": page and str(page)}
         ignored = list(columns.ignored)
@@ -193,25 +196,12 @@ def _show_site(answer: "SiteAnswer") -> None:
     echo_wrapped(f"{answer.question} {answer.first_sentence}")
     for text in answer.other_sentences:
         echo_wrapped(text, "- ")
-    for heads, lines in (loss_table(answer), row_table(answer)):
+    for table in (loss_table(answer), row_table(answer)):
         echo("")
-        show_table(heads, lines)
+        show_table(table)
     echo("")
     for text in (describe_nearest(answer), *(c.counted.sentence for c in answer.site.unseen[:6])):
         echo_wrapped(text)
-
-
-def _write_site(answer: "SiteAnswer", folder: Path, ahead: str, model: Path, rows: Path) -> Path:
-    from wri.report.page import write_page
-    from wri.report.pages.site_page import build_site_page
-
-    facts = {
-        "Model": f"{model}" if answer.summary is None else f"{answer.summary.label}, {model}",
-        "Rows": f"{rows}, {len(answer.site.verdicts):,}",
-        "Made": date.today().isoformat(),
-    }
-    page = build_site_page(answer, facts, ahead, command_line())
-    return write_page(page, folder / "site.html")
 
 
 def _print_ignored(names: tuple[str, ...]) -> None:
@@ -219,7 +209,7 @@ def _print_ignored(names: tuple[str, ...]) -> None:
         print_note(f"columns that were not in training are ignored: {listed(names)}")
 
 
-def _load(folder: Path) -> Any:
+def load_record(folder: Path) -> Any:
     from wri.estimators import load
     from wri.estimators.base import SavedInFolders
 

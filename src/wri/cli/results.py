@@ -205,6 +205,7 @@ def _show_best(
     as_json: bool,
 ) -> None:
     from wri.estimators.network import python_line
+    from wri.report.page import PageTable
 
     lines = [python_line(each.model, _kind(each)) for each in models]
     if as_json:
@@ -220,7 +221,7 @@ def _show_best(
         cells = [
             [row["environment"], *_choice_cells(each)] for row in rows for each in row["choices"]
         ]
-        show_table(CHOICE_HEADS, cells)
+        show_table(PageTable(caption="", columns=CHOICE_HEADS, rows=cells))
         echo(
             f"best on average: draw {model.draw}, step {model.step}, {model.measure} "
             f"{write_number(model.value, 4)}\n{line}"

@@ -82,7 +82,7 @@ def sweep(
     lists = {"leave_out": drop or (), "categories": category or ()}
     rows = _load_tables(datasets, data, images, {**columns, **lists}, feature_layer, memory)
     trained: dict[str, Any] = {"draws": draws, "trials": trials, "first_trial": first_trial}
-    trained |= {"steps": steps, "hidden": read_hidden(hidden), "standardise": standardise}
+    trained |= {"steps": steps, "hidden": options.read_hidden(hidden), "standardise": standardise}
     spec = SweepSpec(
         tuple(name.lower() for name in algorithms or PAPER),
         **trained,
@@ -158,7 +158,7 @@ def _load_images(
 def _read_layer(text: str | None) -> "FeatureLayer | None":
     from wri.features import FeatureLayer
 
-    widths = read_hidden(text, "--feature-layer")
+    widths = options.read_hidden(text, "--feature-layer")
     return FeatureLayer(widths) if widths else None
 
 
@@ -224,19 +224,6 @@ def _describe(data: "SweepData", preset: str) -> str:
         f"{data.name}: {n_rows} rows, {n_columns} columns, {len(data.names)} environments; the "
         f"target is {target}; preset {preset}{layer}\n"
     )
-
-
-def read_hidden(text: str | None, flag: str = "--hidden") -> tuple[int, ...] | None:
-    """Read widths of layers from "32,16"; "0" is no layer."""
-    if text is None:
-        return None
-    try:
-        widths = tuple(int(part) for part in text.replace(",", " ").split())
-    except ValueError:
-        widths = ()
-    if not widths or (min(widths) < 1 and widths != (0,)):
-        raise InputError(f"{flag} {text} must be widths such as 32,16, or 0 for none")
-    return () if widths == (0,) else widths
 
 
 def _numbers(pairs: list[str]) -> dict[str, float]:

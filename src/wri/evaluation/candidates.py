@@ -7,7 +7,7 @@ logistic or ridge regression; a constant               shown: is anything learne
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -22,10 +22,8 @@ from wri.registry import ALGORITHMS
 
 DEFAULT = ("wri", "erm")
 PATH = (0.3, 1.0, 3.0)  # λ of WRI, as multiples of the preset's
-PLAIN, WITHOUT, NETWORK, TREES, REGRESSION, CONSTANT = (
-    *("erm", "without", "network", "trees"),
-    *("regression", "constant"),
-)
+PLAIN, PLAIN_TREES, WITHOUT = "erm", "erm-boosting", "without"
+NETWORK, TREES, REGRESSION, CONSTANT = "network", "trees", "regression", "constant"
 PREDICTORS = ("linear", NETWORK, TREES)
 HIDDEN = (32, 16)  # of the network that is tried
 SECONDS = {NETWORK: (0.6, 4e-5), TREES: (8.0, 1.2e-3)}  # per fit: fixed, and per row
@@ -46,7 +44,12 @@ class FitCandidate:
     @property
     def is_plain(self) -> bool:
         """Whether it is ERM with all columns."""
-        return self.name in (PLAIN, f"{PLAIN}-boosting")
+        return self.name in (PLAIN, PLAIN_TREES)
+
+    @property
+    def is_keepable(self) -> bool:
+        """Whether --keep may name it."""
+        return self.is_asked or self.is_plain or self.name == WITHOUT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +83,7 @@ class FitOptions:
         """Return the candidate of --keep."""
         if self.keep is None:
             return None
-        keepable = [each for each in self.candidates() if each.is_asked or each.is_plain]
-        keepable += [self._without()]
+        keepable = [each for each in self.candidates() if each.is_keepable]
         for each in keepable:
             if self._asked_name() == each.name:
                 return each
@@ -92,6 +94,11 @@ class FitOptions:
         """Return the candidates that the report may show in detail: those to be kept, and ERM."""
         kept = self.kept_by_name()
         return [c for c in candidates if c.is_plain or (c == kept if kept else c.is_asked)]
+
+    def compared(self, kept: FitCandidate) -> list[FitCandidate]:
+        """Return a model, and the ERM with the same predictor to compare it with."""
+        erm = PLAIN_TREES if str(kept.algorithm).endswith("-boosting") else PLAIN
+        return [kept, *(each for each in self.candidates() if each.name == erm != kept.name)]
 
     def _asked_name(self) -> str:
         """Return the name of the candidate that --keep means: "wri" is WRI at the preset's λ."""
@@ -114,17 +121,17 @@ class FitOptions:
         penalised = [n for n in self.algorithms if has_penalty_weight(ALGORITHMS[n].objective)]
         found = [self._of(name, weight) for name in penalised for weight in self._path(name)]
         families = dict.fromkeys(ALGORITHMS[name].boosted for name in self.algorithms)
-        erm = [f"{PLAIN}-boosting" if boosted else PLAIN for boosted in families]
+        erm = [PLAIN_TREES if boosted else PLAIN for boosted in families]
         others = [name for name in self.algorithms if name not in penalised]
         found += [self._of(name) for name in dict.fromkeys((*others, *erm))]
-        found += [self._without()]
+        plain = PLAIN if PLAIN in erm else PLAIN_TREES
+        found += [replace(self._of(plain), name=WITHOUT, label="ERM without", is_asked=False)]
         tried = self.tried(rows, sites)
         if NETWORK in tried and not self.hidden and PLAIN in erm:
             label = f"ERM, network {', '.join(map(str, HIDDEN))}"
             found += [FitCandidate(name=NETWORK, label=label, algorithm=PLAIN, hidden=HIDDEN)]
-        if TREES in tried and f"{PLAIN}-boosting" not in erm:
-            boosting = f"{PLAIN}-boosting"
-            found += [FitCandidate(name=TREES, label="ERM, boosted trees", algorithm=boosting)]
+        if TREES in tried and PLAIN_TREES not in erm:
+            found += [FitCandidate(name=TREES, label="ERM, boosted trees", algorithm=PLAIN_TREES)]
         return [
             *found,
             FitCandidate(name=REGRESSION, label="plain regression"),
@@ -172,11 +179,6 @@ class FitOptions:
             hidden=self.hidden,
             is_asked=name in self.algorithms,
         )
-
-    def _without(self) -> FitCandidate:
-        boosted = all(ALGORITHMS[name].boosted for name in self.algorithms)
-        erm = f"{PLAIN}-boosting" if boosted else PLAIN
-        return FitCandidate(name=WITHOUT, label="ERM without", algorithm=erm, hidden=self.hidden)
 
     def make_model(self, candidate: FitCandidate, classes: bool, *, fold: bool = False) -> Any:
         """Make an unfitted model; one of a fold leaves no further site out."""

@@ -246,7 +246,6 @@ def diagnose_rows(
 
     `models` are fitted estimators that have not seen the rows; gaps are asked of the last one.
     """
-    x = rows.X.iloc[:, np.flatnonzero(~find_constant_columns(rows.X.to_numpy()))]
     total = 4 if models else 2
     found = {"changes": ask_changes(rows)}
     progress(1, total)
@@ -255,7 +254,8 @@ def diagnose_rows(
         found[name] = ask(name, find)
         progress(len(found), total)
 
-    add("overlap", lambda: environment_overlap(x, rows.groups, blocks=rows.blocks))
+    found["overlap"] = ask_overlap(rows)
+    progress(2, total)
     if not models:
         return found
     last = list(models.values())[-1]
@@ -271,6 +271,12 @@ def diagnose_rows(
         reason = "No column's relation was found to change, so there is nothing to break."
         found["stress"] = Answer(name="stress", question=QUESTIONS["stress"], meaning=reason)
     return found
+
+
+def ask_overlap(rows: TableRows) -> Answer:
+    """Say whether the sites have cases in common; constant columns are left out."""
+    x = rows.X.iloc[:, np.flatnonzero(~find_constant_columns(rows.X.to_numpy()))]
+    return ask("overlap", lambda: environment_overlap(x, rows.groups, blocks=rows.blocks))
 
 
 def ask_changes(rows: TableRows) -> Answer:

@@ -7,7 +7,7 @@ rows ─► schema ─► columns that change ─► each site held out: models 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from wri.estimators.pipeline import last_step, make_pipeline
 from wri.evaluation.candidates import WITHOUT, FitCandidate, FitOptions
 from wri.evaluation.changes import ColumnChange, SiteWord, compare_slopes
 from wri.evaluation.held_out import HeldOutScores, HeldOutWork, hold_out_sites
-from wri.evaluation.verdict import Verdict, beside, choose_candidate, decide
+from wri.evaluation.verdict import Verdict, choose_candidate, decide
 from wri.jobs import LocalRunner, Runner, open_runner, run_calls
 from wri.progress import Progress, silent
 from wri.threads import one_algebra_thread
@@ -44,12 +44,22 @@ class TableFit:
     options: FitOptions
     schema: TableSchema | None  # None where rows are features of pictures
     slopes: ChangingFeatures | None  # None where they cannot be compared
+    changes: Sequence[ColumnChange]  # of flagged columns
     held_out: HeldOutScores | None  # None with two sites, or where it was skipped
     models: Mapping[str, Any]  # the kept one and ERM by name, with their preprocessing
     kept: FitCandidate
-    verdict: Verdict
     warnings: tuple[str, ...]
     seconds: float
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Whether it will hold at a new site."""
+        return decide(self)
+
+    @property
+    def word(self) -> SiteWord:
+        """The user's word for a site."""
+        return SiteWord.of(self.rows.environment)
 
     @property
     def model(self) -> Any:
@@ -82,7 +92,7 @@ class TableFit:
 
         if self.held_out is None or not self.held_out.columns:
             raise InputError("no column was flagged at sites held out, so there is no curve")
-        return draw_insurance(self.held_out, self.kept.name, self.verdict.word, ax)
+        return draw_insurance(self.held_out, self.kept.name, self.word, ax)
 
 
 def encode(rows: TableRows, steps: Pipeline | None) -> TableRows:
@@ -116,7 +126,7 @@ def fit_table(
     Parameters
     ----------
     rows
-        From `read_rows`.
+        From `read_rows`, or features of pictures.
     options
         What is trained.
     schema
@@ -130,27 +140,8 @@ def fit_table(
         `model` is a fitted pipeline with `predict`, `verdict` and `save`.
     """
     options.check()
-    return fit_sites(rows, options, find_schema(rows) if schema is None else schema, progress)
-
-
-def find_schema(rows: TableRows, kinds: Mapping[str, str] | None = None) -> TableSchema:
-    """Find the schema of the columns; raise an error if the user must decide first."""
-    with warnings.catch_warnings():  # `TableFit.warnings` has its notes
-        warnings.simplefilter("ignore")
-        schema = TableSchema.infer(rows.X, kinds=kinds)
-    schema.check()
-    aside = tuple(Column(name, "left out") for name in rows.left_out)  # allowed in new tables
-    columns = (*schema.columns, *aside)
-    return replace(schema, columns=columns, target=rows.target, environment=rows.environment)
-
-
-def fit_sites(
-    rows: TableRows,
-    options: FitOptions,
-    schema: TableSchema | None = None,
-    progress: Progress = silent,
-) -> TableFit:
-    """Fit models to rows, which are numbers if there is no schema."""
+    if schema is None and hasattr(rows.X, "columns"):
+        schema = find_schema(rows)
     start, sites = perf_counter(), len(rows.environments)
     slopes, changes = find_changes(rows, schema)
     reduced = _without_flagged(schema, changes, options)
@@ -169,22 +160,37 @@ def fit_sites(
             report = lambda done, _: progress(done, sites + 1)  # noqa: E731
             where = _side_by_side(rows, runner)
             held = hold_out_sites(rows, work, progress=report, runner=where)
-        kept = options.kept_by_name() or keep_candidate(held, options)
-        fit_one = partial(_fit_one, options=options, schema=schema, reduced=reduced)
-        models, said = _fit_models(rows, with_erm(kept, options), fit_one, runner)
-    notes = () if schema is None else schema.notes
-    return conclude(
-        rows,
-        options,
+        kept = options.kept_by_name() or choose_candidate(held, options)
+        calls = [(c, reduced if c.name == WITHOUT else schema) for c in options.compared(kept)]
+        fit_one = partial(_fit_one, options=options)
+        fits = run_calls(runner, fit_one, rows, calls, lambda call: f"the fit of {call[0].name}")
+        found = {call[0].name: result for call, result in fits}
+    names = [call[0].name for call in calls]  # the first to finish may be another
+    notes = [] if schema is None else list(schema.notes)
+    said = [text for name in names for text in found[name][1]]
+    return TableFit(
+        rows=rows,
+        options=options,
         schema=schema,
         slopes=slopes,
         changes=changes,
         held_out=held,
-        models=models,
+        models={name: found[name][0] for name in names},
         kept=kept,
-        said=[*notes, *said],
-        start=start,
+        warnings=tuple(dict.fromkeys([*notes, *said])),
+        seconds=perf_counter() - start,
     )
+
+
+def find_schema(rows: TableRows, kinds: Mapping[str, str] | None = None) -> TableSchema:
+    """Find the schema of the columns; raise an error if the user must decide first."""
+    with warnings.catch_warnings():  # `TableFit.warnings` has its notes
+        warnings.simplefilter("ignore")
+        schema = TableSchema.infer(rows.X, kinds=kinds)
+    schema.check()
+    aside = tuple(Column(name, "left out") for name in rows.left_out)  # allowed in new tables
+    columns = (*schema.columns, *aside)
+    return replace(schema, columns=columns, target=rows.target, environment=rows.environment)
 
 
 def _side_by_side(rows: TableRows, runner: Runner) -> Runner:
@@ -194,44 +200,6 @@ def _side_by_side(rows: TableRows, runner: Runner) -> Runner:
     """
     is_local = isinstance(runner, LocalRunner)
     return LocalRunner(cpu_count()) if is_local and np.size(rows.X) >= LARGE_TABLE else runner
-
-
-def conclude(
-    rows: TableRows,
-    options: FitOptions,
-    *,
-    schema: TableSchema | None,
-    slopes: ChangingFeatures | None,
-    changes: Sequence[ColumnChange],
-    held_out: HeldOutScores | None,
-    models: Mapping[str, Any],
-    kept: FitCandidate,
-    said: Sequence[str],
-    start: float,
-) -> TableFit:
-    """Put what was found into words; `said` are warnings, `start` is when the fit began."""
-    verdict = decide(
-        held_out,
-        options,
-        kept,
-        changes=changes,
-        slopes=slopes,
-        target=rows.target,
-        word=SiteWord.of(rows.environment),
-        sites=len(rows.environments),
-    )
-    return TableFit(
-        rows=rows,
-        options=options,
-        schema=schema,
-        slopes=slopes,
-        held_out=held_out,
-        models=models,
-        kept=kept,
-        verdict=verdict,
-        warnings=tuple(dict.fromkeys(said)),
-        seconds=perf_counter() - start,
-    )
 
 
 def find_changes(
@@ -259,53 +227,25 @@ def _without_flagged(
     return reduced
 
 
-def keep_candidate(held: HeldOutScores | None, options: FitOptions) -> FitCandidate:
-    """Return the candidate that the rule keeps; the preset's λ where no site was held out."""
-    if held is not None:
-        return choose_candidate(held, options)
-    asked = [each for each in options.candidates() if each.is_asked]
-    default = options.default_weight()
-    return next((each for each in asked if each.penalty_weight == default), asked[0])
-
-
-def with_erm(kept: FitCandidate, options: FitOptions) -> list[FitCandidate]:
-    """Return the models that are fitted on all rows: the kept one, and ERM beside it."""
-    erm = beside(kept, options.candidates())
-    return [kept] if erm is None else [kept, erm]
-
-
 def make_head(schema: TableSchema) -> Pipeline:
     """Make the unfitted preprocessing of a schema."""
     return Pipeline([(type(step).__name__.lower(), step) for step in schema.make_preprocessing()])
 
 
-def _fit_models(
-    rows: TableRows,
-    candidates: Sequence[FitCandidate],
-    fit_one: Callable[[TableRows, FitCandidate], tuple[Any, list[str]]],
-    runner: Runner,
-) -> tuple[dict[str, Any], list[str]]:
-    """Fit models on all rows; return them by name, and their warnings."""
-    fits = run_calls(runner, fit_one, rows, candidates, lambda each: f"the fit of {each.name}")
-    found = {each.name: result for each, result in fits}
-    said = [text for each in candidates for text in found[each.name][1]]
-    return {each.name: found[each.name][0] for each in candidates}, said
-
-
 def _fit_one(
-    rows: TableRows,
-    candidate: FitCandidate,
-    *,
-    options: FitOptions,
-    schema: TableSchema | None,
-    reduced: TableSchema | None,
+    rows: TableRows, call: tuple[FitCandidate, TableSchema | None], *, options: FitOptions
 ) -> tuple[Any, list[str]]:
     """Fit one model on all rows; return it with its warnings."""
-    estimator = options.make_model(candidate, rows.classes)
-    schema = reduced if candidate.name == WITHOUT else schema
-    steps = [] if schema is None else schema.make_preprocessing()
-    model = make_pipeline(*steps, estimator) if steps else estimator
+    candidate, schema = call
+    model = options.make_model(candidate, rows.classes)
+    if schema is not None:
+        model = make_pipeline(*schema.make_preprocessing(), model)
+    return collect_warnings(lambda: model.fit(rows.X, rows.y, groups=rows.groups))
+
+
+def collect_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
+    """Return what a fit returns, and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(rows.X, rows.y, groups=rows.groups)
+        model = fit()
     return model, [str(each.message) for each in caught if issubclass(each.category, UserWarning)]

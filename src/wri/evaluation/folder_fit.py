@@ -7,8 +7,7 @@ For files, no site is left out: λ is given, or the preset's. Pictures become fe
 network, which are fitted like a table.
 """
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -30,13 +29,12 @@ from wri.estimators.problem import Problem
 from wri.evaluation.candidates import FitOptions
 from wri.evaluation.fitting import (
     TableFit,
-    conclude,
+    collect_warnings,
     find_changes,
-    fit_sites,
-    keep_candidate,
+    fit_table,
     make_head,
-    with_erm,
 )
+from wri.evaluation.verdict import choose_candidate
 from wri.features.backbones import as_backbone
 from wri.features.extraction import extract
 from wri.progress import Progress, silent
@@ -51,7 +49,7 @@ BACKBONE = "efficientnet-lite0"
 
 def check_folder_options(options: FitOptions) -> None:
     """Refuse what cannot be summed in chunks, before the first pass."""
-    kept = options.kept_by_name() or keep_candidate(None, options)
+    kept = options.kept_by_name() or choose_candidate(None, options)
     model = options.make_model(kept, classes=True)
     if not (isinstance(model, Estimator) and model._spec({}).is_solved):
         raise InputError(
@@ -97,27 +95,28 @@ class FolderProblem(Problem):
     """The problem of a sample whose final predictor is solved on all rows."""
 
     keeps_path: ClassVar[bool] = False  # every λ takes passes over all rows
-    units: Units
-    sizes: tuple[int, ...]  # rows of each site in all
-    open_chunks: Callable[[RowsAsTable], SumChunks]
+    passes: "FolderFit"
+    name: str  # of the estimator
 
     @property
     def can_leave_one_out(self) -> bool:
         return False
 
     def complete(self, spec: ModelSpec) -> ModelSpec:
-        width = self.bank.features.shape[1]
-        return spec.complete(width, float(sum(self.sizes)), max(self.sizes))
+        width, sizes = self.bank.features.shape[1], self.passes.sizes.values()
+        return spec.complete(width, float(sum(sizes)), max(sizes))
 
     def _make_run(self, spec: ModelSpec, rows: Any, **settings: Any) -> SampleRun:
-        return SampleRun(spec, self.bank, rows, seed=self.seed, **settings, units_of_all=self.units)
+        settings["units_of_all"] = self.passes.units
+        return SampleRun(spec, self.bank, rows, seed=self.seed, **settings)
 
     def train(self, runs: Any, every: int, progress: Progress) -> list[Record]:
         """Solve runs on all rows; those without the held-out rows on the sample."""
         whole = [len(run.learned) == len(self.bank.targets) for run in runs]
         if not all(whole):
             return super().train(runs, every, progress)
-        return [solve_in_chunks(run, self.open_chunks) for run in runs]
+        open_chunks = partial(self.passes.open_chunks, self.name)
+        return [solve_in_chunks(run, open_chunks) for run in runs]
 
 
 class FolderFit:
@@ -127,7 +126,7 @@ class FolderFit:
         self, folder: Folder, rows: TableRows, schema: TableSchema, progress: Progress
     ) -> None:
         self._folder, self._rows, self._progress = folder, rows, progress
-        self._sizes = rows.environments
+        self.sizes = rows.environments
         self._numbers = count(2)  # of the passes; the first has made the sample
         self.head = make_head(schema)
         try:
@@ -142,10 +141,10 @@ class FolderFit:
             environment=str(rows.environment),
             head=self.head,
             features=schema.features,
-            sites={name: number for number, name in enumerate(self._sizes)},
+            sites={name: number for number, name in enumerate(self.sizes)},
             classes=classes,
         )
-        self._units = self._find_units()
+        self.units = self._find_units()
 
     def _find_units(self) -> Units:
         """Return means and standard deviations of all rows."""
@@ -165,34 +164,26 @@ class FolderFit:
 
     def _sum(self, what: str, sum_file: Callable[[Path], Arrays]) -> Arrays:
         name = f"pass {next(self._numbers)}, {what}"
-        rows = sum(self._sizes.values())
+        rows = sum(self.sizes.values())
         found = dict(self._folder.read(name, rows, sum_file, self._progress))
         return _add([found[path] for path in self._folder.files])  # rounded alike in any order
 
+    def open_chunks(self, name: str, as_table: RowsAsTable) -> SumChunks:
+        """Return what sums over all rows for an estimator, each chunk a table of the solver."""
+        chunks = partial(
+            _sum_tables,
+            reader=self._reader,
+            units=self.units,
+            shares=1 / np.array([*self.sizes.values()]),
+            as_table=as_table,
+        )
+        return lambda work: self._sum(name, partial(chunks, work=work))
+
     def fit(self, model: Estimator) -> Any:
         """Fit an estimator; return it with its preprocessing."""
-        rows = self._rows
-
-        def open_chunks(as_table: RowsAsTable) -> SumChunks:
-            chunks = partial(
-                _sum_tables,
-                reader=self._reader,
-                units=self._units,
-                shares=1 / np.array([*self._sizes.values()]),
-                as_table=as_table,
-            )
-            return lambda work: self._sum(type(model).__name__, partial(chunks, work=work))
-
-        sample = model._read_problem(self.x, rows.y, rows.groups)
-        problem = FolderProblem(
-            bank=sample.bank,
-            rows=sample.rows,
-            seed=sample.seed,
-            units=self._units,
-            sizes=tuple(self._sizes.values()),
-            open_chunks=open_chunks,
-        )
-        model._fit(problem)
+        sample = model._read_problem(self.x, self._rows.y, self._rows.groups)
+        shared: dict[str, Any] = {"bank": sample.bank, "rows": sample.rows, "seed": sample.seed}
+        model._fit(FolderProblem(**shared, passes=self, name=type(model).__name__))
         return make_pipeline(*(step for _, step in self.head.steps), model)
 
 
@@ -206,30 +197,29 @@ def fit_folder(
 ) -> TableFit:
     """Fit models to all rows of a folder, of which `rows` are a sample (`scan_folder`)."""
     start, total = perf_counter(), sum(rows.environments.values())
-    fitting, models = FolderFit(folder, rows, schema, progress), {}
-    kept = options.kept_by_name() or keep_candidate(None, options)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for each in with_erm(kept, options):
-            models[each.name] = fitting.fit(options.make_model(each, rows.classes, fold=True))
-    said = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
+    fitting, found = FolderFit(folder, rows, schema, progress), {}
+    kept = options.kept_by_name() or choose_candidate(None, options)
+    for each in options.compared(kept):
+        model = options.make_model(each, rows.classes, fold=True)
+        found[each.name] = collect_warnings(partial(fitting.fit, model))
+    said = [text for _, own in found.values() for text in own]
     slopes, changes = find_changes(rows, schema)
     sampled = (
         f"The model was solved on all {total:,} rows, in chunks. Preprocessing, weights, "
         f"thresholds and the report's tables use {len(rows.y):,} sampled rows. Run without --fast "
         "on some of the files to measure how the model does at a new site."
     )
-    return conclude(
-        rows,
-        options,
+    return TableFit(
+        rows=rows,
+        options=options,
         schema=schema,
         slopes=slopes,
         changes=changes,
         held_out=None,
-        models=models,
+        models={name: model for name, (model, _) in found.items()},
         kept=kept,
-        said=[*said, sampled],
-        start=start,
+        warnings=tuple(dict.fromkeys([*said, sampled])),
+        seconds=perf_counter() - start,
     )
 
 
@@ -241,8 +231,6 @@ class PictureFit:
     model: PictureClassifier
     folder: ImageFolder
     kept: np.ndarray  # [n], numbers of the pictures that could be read
-    broken: Mapping[Path, str]
-    backbone: str
 
 
 def fit_pictures(
@@ -265,20 +253,13 @@ def fit_pictures(
     rows = TableRows(
         X=found.x, y=y, groups=groups, environment="folder", task="classes", sizes=sizes
     )
-    fit = fit_sites(rows, options, progress=progress)
-    broken = {Path(path): str(reason) for path, reason in dict(found.broken).items()}
+    fit = fit_table(rows, options, progress=progress)
+    broken = dict(found.broken)
     said = [f"{path} could not be read and was left out: {why}" for path, why in broken.items()]
     fit = replace(fit, warnings=(*fit.warnings, *said[:10]))
     model = PictureClassifier(options.make_model(fit.kept, True), backbone=backbone)
     model.backbone_ = {"name": found.backbone, "digest": found.digest}
-    model.broken_, model.estimator_ = dict(found.broken), fit.model
+    model.broken_, model.estimator_ = broken, fit.model
     model.estimator_.backbone_ = model.backbone_
     model.classes_ = fit.model.classes_
-    return PictureFit(
-        fit=fit,
-        model=model,
-        folder=folder,
-        kept=np.asarray(found.kept),
-        broken=broken,
-        backbone=f"{found.backbone}, SHA-256 {found.digest}",
-    )
+    return PictureFit(fit=fit, model=model, folder=folder, kept=np.asarray(found.kept))

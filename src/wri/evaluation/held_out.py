@@ -64,8 +64,10 @@ class SiteScore:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the score for JSON, which has no infinity."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: _finite(value) for name, value in plain.items()}
+        return {
+            name: None if isinstance(value, float) and not np.isfinite(value) else value
+            for name, value in vars(self).items()
+        }
 
 
 class ScoredRows(NamedTuple):
@@ -128,14 +130,15 @@ class HeldOutScores:
 
     def mean(self, model: str, what: str = "score") -> SiteInterval:
         """Return the mean over sites with a 95 % interval of the mean."""
-        return self._within(_over_sites([getattr(e, what) for e in self.of(model)], 0.0), what)
+        return self._interval(model, what, 0.0)
 
     def new_site(self, model: str, what: str = "score") -> SiteInterval:
         """Return the mean with the 95 % interval of one more site."""
-        return self._within(_over_sites([getattr(e, what) for e in self.of(model)], 1.0), what)
+        return self._interval(model, what, 1.0)
 
-    def _within(self, found: SiteInterval, what: str) -> SiteInterval:
-        """Cut an interval at the bounds of its values."""
+    def _interval(self, model: str, what: str, own: float) -> SiteInterval:
+        """Return an interval, cut at the bounds of its values."""
+        found = _over_sites([getattr(each, what) for each in self.of(model)], own)
         lowest = 0.0 if what == "loss" or self.classes else -np.inf
         highest = np.inf if what == "loss" else 1.0  # accuracy and R²
         return SiteInterval(found.value, max(found.low, lowest), min(found.high, highest))
@@ -151,10 +154,6 @@ def _over_sites(values: Sequence[float] | np.ndarray, own: float) -> SiteInterva
     error = float(np.std(values, ddof=1) * np.sqrt(own + 1 / count))
     half = half_width(error, count - 1, LEVEL)
     return SiteInterval(mean, mean - half, mean + half)
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 Columns = slice | np.ndarray
@@ -184,117 +183,113 @@ class HeldOutWork:
                 owners = owners_of([str(c) for c in prepare.get_feature_names_out()], raw)
                 training = replace(training, X=x, owners=owners)
                 site = replace(site, X=np.asarray(prepare.transform(site.X)))
-            columns = flag_columns(training)
-            flagged = tuple(dict.fromkeys(training.owners[k] for k in columns))
-            models = self._fit(training, columns, name)
+            flagged = flag_columns(training)
+            names = tuple(dict.fromkeys(training.owners[k] for k in flagged))
+            models = self._fit(training, flagged, name)
             del training  # as large as the table
-            fold = _Fold.of(site, columns)
-            results = [self._score(*each, fold, name) for each in models]
-        return flagged, results
+            y, drawn = _draw_futures(site, flagged)
+            results = [self._score(*each, site, y, drawn) for each in models]
+        return names, results
 
     def _fit(
         self, training: TableRows, flagged: np.ndarray, held_out: str
     ) -> list[tuple[FitCandidate, Any, Columns]]:
         """Fit all models; return each with its candidate and the columns that it uses."""
         every: Columns = slice(None)
-        models, columns = [], []
-        for candidate in self.candidates:
-            model, kept = self.make_model(candidate), every
-            if candidate.name == WITHOUT and len(flagged) < training.X.shape[1]:
-                kept = np.setdiff1d(np.arange(training.X.shape[1]), flagged)
-            elif candidate.name == WITHOUT:  # nothing is left to learn from
+        fits = []
+        for each in self.candidates:
+            model, columns = self.make_model(each), every
+            if each.name == WITHOUT and len(flagged) < training.X.shape[1]:
+                columns = np.setdiff1d(np.arange(training.X.shape[1]), flagged)
+            elif each.name == WITHOUT:  # nothing is left to learn from
                 model = self.make_model(FitCandidate(name=CONSTANT, label=""))
-            models.append(model)
-            columns.append(kept)
+            fits.append((each, model, columns))
+        joint = [fit for fit in fits if isinstance(fit[1], Estimator)]
         try:
-            self._fit_together(models, columns, training)
-            for model, kept in zip(models, columns, strict=True):
+            for without in (False, True):
+                own = [fit for fit in joint if (fit[0].name == WITHOUT) is without]
+                if own:
+                    judges = [model for each, model, _ in own if each.name in self.judged]
+                    x = training.X[:, own[0][2]]
+                    models = [model for _, model, _ in own]
+                    fit_together(models, x, training.y, training.groups, judges)
+            for _, model, columns in fits:
                 if not isinstance(model, Estimator):
                     grouped = {"groups": training.groups} if hasattr(model, "assess") else {}
-                    model.fit(training.X[:, kept], training.y, **grouped)
+                    model.fit(training.X[:, columns], training.y, **grouped)
         except InputError as error:
             raise InputError(
                 f"with site {shorten(held_out)!r} held out: {error}. --fast holds none out"
             ) from error
-        return list(zip(self.candidates, models, columns, strict=True))
-
-    def _fit_together(
-        self, models: Sequence[Any], columns: Sequence[Columns], rows: TableRows
-    ) -> None:
-        """Fit the linear models and networks, those with the same columns together."""
-        each = zip(self.candidates, models, columns, strict=True)
-        ours = [(c.name in self.judged, m, kept) for c, m, kept in each if isinstance(m, Estimator)]
-        for every in (True, False):
-            own = [part for part in ours if isinstance(part[2], slice) is every]
-            if own:
-                judges = [model for is_judge, model, _ in own if is_judge]
-                x = rows.X[:, own[0][2]]
-                fit_together([model for _, model, _ in own], x, rows.y, rows.groups, judges)
+        return fits
 
     def _score(
-        self, candidate: FitCandidate, model: Any, kept: Columns, fold: "_Fold", name: str
+        self,
+        candidate: FitCandidate,
+        model: Any,
+        kept: Columns,
+        site: TableRows,
+        y: np.ndarray,
+        drawn: Mapping[Future, Sequence[np.ndarray]],
     ) -> tuple[SiteScore, ScoredRows]:
         """Score a model at the site held out, in every future."""
-        site = fold.site
-        seen = _score_rows(model, site.X[:, kept], site.y, site.classes)
-        interval = _interval(seen, site, self.seed)
+        x, classes = site.X[:, kept], site.classes
+        seen = _score_rows(model, x, site.y, classes)
+        if classes:
+            interval = _accuracy(seen.right, site.blocks, self.seed)
+        else:
+            interval = _r2(site.y.astype(float), seen.losses, site.blocks, self.seed)
+        broken = {}
+        for future, tables in drawn.items():
+            losses = [_losses(model, each[:, kept], y, classes).mean() for each in tables]
+            broken[LOSSES[future]] = float(np.mean(losses))
         score = SiteScore(
-            environment=name,
+            environment=str(site.groups[0]),
             model=candidate.name,
             n=len(site.y),
             score=interval.value,
             low=interval.low,
             high=interval.high,
             loss=float(seen.losses.mean()),
-            unrelated=fold.loss(model, kept, UNRELATED),
-            reversed=fold.loss(model, kept, REVERSED),
-            auroc=_two_class_auroc(model, site.X[:, kept], site.y) if site.classes else None,
+            **broken,
+            auroc=_two_class_auroc(model, x, site.y) if classes else None,
         )
         return score, seen
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Fold:
-    """Preprocessed rows of the site held out, as they are and in every future."""
-
-    site: TableRows
-    ordered: TableRows  # the site's rows in the order of their contents, in which futures are drawn
-    drawn: Mapping[Future, Sequence[np.ndarray]]  # their columns in every future but "like"
-
-    @classmethod
-    def of(cls, site: TableRows, flagged: np.ndarray) -> "_Fold":
-        codes = target_codes(site)
-        order = np.arange(len(site.y))
-        if len(flagged):
-            order = hash_rows(site.X, codes, 0).argsort(kind="stable")
-        ordered = site.take(order)
-        drawn = {
-            future: [*future_rows(ordered.X, codes[order], flagged, future, site.classes)]
-            for future in (UNRELATED, REVERSED)
-        }
-        return cls(site=site, ordered=ordered, drawn=drawn)
-
-    def loss(self, model: Any, kept: Columns, future: Future) -> float:
-        """Return a model's mean loss at the site in a future."""
-        y, classes = self.ordered.y, self.ordered.classes
-        drawn = self.drawn[future]
-        return float(np.mean([_losses(model, x[:, kept], y, classes).mean() for x in drawn]))
+def _draw_futures(
+    site: TableRows, flagged: np.ndarray
+) -> tuple[np.ndarray, dict[Future, list[np.ndarray]]]:
+    """Return a site's targets in the order of its rows' contents, and its columns if that broke."""
+    codes, order = target_codes(site), np.arange(len(site.y))
+    if len(flagged):
+        order = hash_rows(site.X, codes, 0).argsort(kind="stable")
+    x, y = site.X[order], codes[order]
+    drawn = {
+        future: [*future_rows(x, y, flagged, future, site.classes)]
+        for future in (UNRELATED, REVERSED)
+    }
+    return site.y[order], drawn
 
 
 def hold_out_sites(
     rows: TableRows, work: HeldOutWork, *, progress: Progress = silent, runner: Runner | None = None
 ) -> HeldOutScores:
     """Fit every model on all sites but one and score it there, for each site."""
-    sites, names = tuple(rows.environments), [each.name for each in work.candidates]
-    held = {name: _no_rows(len(rows.y)) for name in names}
+    sites, n = tuple(rows.environments), len(rows.y)
+    held = {
+        each.name: ScoredRows(np.zeros(n), np.zeros(n), np.zeros(n, object), np.zeros(n))
+        for each in work.candidates
+    }
     found: dict[str, SiteResult] = {}
     progress(0, len(sites))
     with warnings.catch_warnings():  # here too: threads restore each other's filters
         warnings.simplefilter("ignore")
-        for site, result in run_calls(runner or LocalRunner(), work, rows, sites, _describe_fit):
+        describe = "the fit of the models without site {!r}".format
+        for site, result in run_calls(runner or LocalRunner(), work, rows, sites, describe):
             inside = rows.groups == site
-            for name, (_, seen) in zip(names, result[1], strict=True):
-                for every, own in zip(held[name], seen, strict=True):
+            for score, seen in result[1]:
+                for every, own in zip(held[score.model], seen, strict=True):
                     every[inside] = own
             found[site] = result
             progress(len(found), len(sites))
@@ -306,14 +301,6 @@ def hold_out_sites(
         rows=held,
         flagged={site: found[site][0] for site in sites},
     )
-
-
-def _describe_fit(site: str) -> str:
-    return f"the fit of the models without site {site!r}"
-
-
-def _no_rows(n: int) -> ScoredRows:
-    return ScoredRows(np.zeros(n), np.zeros(n), np.zeros(n, object), np.zeros(n))
 
 
 def _score_rows(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> ScoredRows:
@@ -334,12 +321,6 @@ def _losses(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> np.ndarr
     known = model.classes_[place] == y
     found = np.where(known, model.predict_proba(X)[np.arange(len(y)), place], 0.0)
     return -np.log(found.clip(MIN_PROBABILITY, 1.0))
-
-
-def _interval(seen: ScoredRows, site: TableRows, seed: int) -> SiteInterval:
-    if site.classes:
-        return _accuracy(seen.right, site.blocks, seed)
-    return _r2(site.y.astype(float), seen.losses, site.blocks, seed)
 
 
 def _two_class_auroc(model: Any, X: np.ndarray, y: np.ndarray) -> float | None:

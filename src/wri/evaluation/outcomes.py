@@ -31,6 +31,7 @@ from wri.estimators.problem import Assessment
 from wri.evaluation.changes import SiteWord
 from wri.evaluation.verdict import read_summary
 from wri.number_text import write_number, write_percent, write_share
+from wri.report.page import PageTable
 
 LEVEL = 0.025  # of each alarm
 FEWEST = 30  # rows that an alarm needs
@@ -225,8 +226,8 @@ class Outcomes:
             "within_interval": kept,
         }
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Return heads and lines: measures of the model and of the constant."""
+    def table(self) -> PageTable:
+        """Return measures of the model and of the constant."""
         names = {"loss": self.loss_name, "accuracy": "accuracy", "r2": "R²", "auroc": "AUROC"}
         guesses = {"auroc": 0.5, **(self.constant or {})}
         lines = [
@@ -234,7 +235,8 @@ class Outcomes:
             for key, value in self.measures.items()
         ]
         lost = f" ({self.missing:,} without)" if self.missing else ""
-        return [f"outcomes of {len(self._rows[0]):,} rows{lost}", "model", "guessing"], lines
+        head = f"outcomes of {len(self._rows[0]):,} rows{lost}"
+        return PageTable(caption="Outcomes", columns=[head, "model", "guessing"], rows=lines)
 
     def describe_guess(self) -> str:
         """Say what guessing is."""

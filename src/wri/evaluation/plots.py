@@ -76,8 +76,7 @@ def plot_scores(held: HeldOutScores, models: dict[str, str], kept: str) -> Figur
             axes.plot([e.score for e in found], y, "o", color=colour, ms=4, label=models[name])
             axes.axvline(held.mean(name).value, color=colour, lw=0.8, ls="--")
         short = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in names]
-        axes.set_yticks(range(len(short)), short, parse_math=False)
-        axes.set_ylim(len(short) - 0.5, -0.5)
+        style.name_lines(axes, short)
         axes.set_xlabel(f"{held.measure} (95 % interval; dashed: mean)")
         drawn.legend(loc="outside upper left", ncols=2)
     return drawn

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from wri.diagnosis import ChangingFeatures
 from wri.diagnosis.inputs import listed
 from wri.errors import InputError
 from wri.estimators.choice import FEWEST_FOR_ERRORS, CandidateLosses, pick
@@ -30,7 +29,7 @@ from wri.evaluation.candidates import (
     FitCandidate,
     FitOptions,
 )
-from wri.evaluation.changes import ColumnChange, SiteWord, describe_changes
+from wri.evaluation.changes import SiteWord, describe_changes
 from wri.evaluation.held_out import HeldOutScores
 from wri.futures import FUTURES, LIKE, REVERSED, UNRELATED, Future
 from wri.number_text import write_number
@@ -58,43 +57,34 @@ class Verdict:
         Other predictors that are better at sites left out, by more than chance.
     untried : str
         Predictors that were not tried.
-    changes : tuple of ColumnChange
-        Flagged columns.
-    word : SiteWord
-        The user's word for a site.
     """
 
     answer: VerdictWord
     question: str
     sentence: str
     kept: str
-    advice: tuple[str, ...]
-    untried: str
-    changes: tuple[ColumnChange, ...]
-    word: SiteWord
+    advice: tuple[str, ...] = ()
+    untried: str = ""
 
 
-def choose_candidate(held: HeldOutScores, options: FitOptions) -> FitCandidate:
-    """Return the candidate with the least worst regret over the futures like and unrelated."""
-    asked = [each for each in held.candidates if each.is_asked]
+def choose_candidate(held: HeldOutScores | None, options: FitOptions) -> FitCandidate:
+    """Return the candidate with the least worst regret over the futures like and unrelated.
+
+    Where no site was held out, it is that with the preset's λ.
+    """
+    asked = [each for each in options.candidates() if each.is_asked]
+    default = options.default_weight()
+    if held is None:
+        return next((each for each in asked if each.penalty_weight == default), asked[0])
     futures = tuple(future for future in held.futures if future != REVERSED)
-    losses = np.array([[held.losses(each.name, f) for f in futures] for each in asked])
-    weights = [0.0 if each.penalty_weight is None else each.penalty_weight for each in asked]
     found = CandidateLosses(
-        losses=losses,
+        losses=np.array([[held.losses(each.name, f) for f in futures] for each in asked]),
         futures=futures,
-        weights=weights,
-        default=options.default_weight(),
+        weights=[each.penalty_weight or 0.0 for each in asked],
+        default=default,
         flagged=held.columns,
     )
     return asked[pick(found, "regret")]
-
-
-def beside(kept: FitCandidate, candidates: Sequence[FitCandidate]) -> FitCandidate | None:
-    """Return the ERM to compare a model with, with the same predictor; None for ERM itself."""
-    boosted = str(kept.algorithm).endswith("-boosting")
-    name = f"{PLAIN}-boosting" if boosted else PLAIN
-    return next((each for each in candidates if each.name == name != kept.name), None)
 
 
 def when(future: Future, columns: Sequence[str], word: SiteWord) -> str:
@@ -119,44 +109,35 @@ def name_candidate(candidate: FitCandidate, columns: Sequence[str], classes: boo
     return candidate.label
 
 
-def decide(
-    held: HeldOutScores | None,
-    options: FitOptions,
-    kept: FitCandidate,
-    *,
-    changes: Sequence[ColumnChange],
-    slopes: ChangingFeatures | None,
-    target: str,
-    word: SiteWord,
-    sites: int,
-) -> Verdict:
+def decide(fit: "TableFit") -> Verdict:
     """Put the verdict into words."""
-    seen = describe_changes(changes, slopes, target, word) + _describe_folds(held, changes, word)
-    answer, sentence = _reason(held, kept, seen, bool(changes), word, sites)
+    held, word = fit.held_out, fit.word
+    question = f"Will it hold at a new {word.one}?"
+    seen = describe_changes(fit.changes, fit.slopes, fit.rows.target, word)
+    if held is None:
+        two = f"with two {word.many} none can be left out"
+        why = f"--fast left no {word.one} out" if len(fit.rows.environments) > 2 else two
+        return Verdict(
+            answer="unknown",
+            question=question,
+            sentence=f"Unknown: {why}, so nothing was measured at a new one. {seen}",
+            kept=f"Kept: {name_candidate(fit.kept, (), True)}, without a comparison.",
+        )
+    seen += _describe_folds(held, bool(fit.changes), word)
+    answer, sentence = _reason(held, fit.kept, seen, bool(fit.changes), word)
     return Verdict(
         answer=answer,
-        question=f"Will it hold at a new {word.one}?",
+        question=question,
         sentence=sentence,
-        kept=_describe_kept(held, options, kept, word),
-        advice=() if held is None else tuple(_advise(held, word)),
-        untried="" if held is None else _describe_untried(held, options),
-        changes=tuple(changes),
-        word=word,
+        kept=_describe_kept(held, fit.options, fit.kept, word),
+        advice=tuple(_advise(held, word)),
+        untried=_describe_untried(held, fit.options),
     )
 
 
 def _reason(
-    held: HeldOutScores | None,
-    kept: FitCandidate,
-    seen: str,
-    changes: bool,
-    word: SiteWord,
-    sites: int,
+    held: HeldOutScores, kept: FitCandidate, seen: str, changes: bool, word: SiteWord
 ) -> tuple[VerdictWord, str]:
-    if held is None:
-        why = "--fast left no {one} out" if sites > 2 else "with two {many} none can be left out"
-        why = why.format(one=word.one, many=word.many)
-        return "unknown", f"Unknown: {why}, so nothing was measured at a new one. {seen}"
     gap = held.difference(kept.name, CONSTANT)
     own, constant = (held.losses(name).mean() for name in (kept.name, CONSTANT))
     beside = f"{held.loss_name} {write_number(own)} against {write_number(constant)}"
@@ -165,7 +146,7 @@ def _reason(
             f"No: at {word.many} left out it is no better than a constant ({beside}). It is not "
             f"fit for use. {seen}"
         )
-    if gap.high >= 0 and sites >= FEWEST_FOR_ERRORS:
+    if gap.high >= 0 and len(held.environments) >= FEWEST_FOR_ERRORS:
         return "care", (
             f"Not shown: at {word.many} left out it is better than a constant ({beside}), but not "
             f"by more than chance. {seen}"
@@ -174,11 +155,9 @@ def _reason(
     return "care" if changes else "likely", f"{lead}: {seen[:1].lower()}{seen[1:]}"
 
 
-def _describe_folds(
-    held: HeldOutScores | None, changes: Sequence[ColumnChange], word: SiteWord
-) -> str:
+def _describe_folds(held: HeldOutScores, changes: bool, word: SiteWord) -> str:
     """Say where all rows and the rows without one site flag different columns."""
-    if held is None or bool(changes) == bool(held.columns):
+    if changes == bool(held.columns):
         return ""
     if changes:
         return f" With any {word.one} left out, it is not detected, so its cost was not measured."
@@ -190,22 +169,18 @@ def _describe_folds(
 
 
 def _describe_kept(
-    held: HeldOutScores | None, options: FitOptions, kept: FitCandidate, word: SiteWord
+    held: HeldOutScores, options: FitOptions, kept: FitCandidate, word: SiteWord
 ) -> str:
     """Name the kept model, what it costs and saves beside ERM, and the other choices."""
-    columns = () if held is None else held.columns
-    label = name_candidate(kept, columns, True)
-    if held is None:
-        return f"Kept: {label}, without a comparison."
     ruled = choose_candidate(held, options)
     asked = f", as asked; the rule would keep {ruled.label}" if ruled.name != kept.name else ""
-    said = f"Kept: {label}{asked}."
-    erm = beside(kept, held.candidates)
-    if erm is not None and len(held.environments) >= FEWEST_FOR_ERRORS:
-        parts = [_compare(held, kept, erm, future, word) for future in held.futures[:2]]
-        said += f" Compared with {erm.label}, it {' and '.join(parts)}."
-    names = [c.name for c in held.candidates if c.is_asked or c.is_plain or c.name == WITHOUT]
-    names = [n for n in names if n != kept.name and (n != WITHOUT or columns)]
+    said = f"Kept: {name_candidate(kept, held.columns, True)}{asked}."
+    _, *erm = options.compared(kept)
+    if erm and len(held.environments) >= FEWEST_FOR_ERRORS:
+        parts = [_compare(held, kept, erm[0], future, word) for future in held.futures[:2]]
+        said += f" Compared with {erm[0].label}, it {' and '.join(parts)}."
+    names = [each.name for each in held.candidates if each.is_keepable]
+    names = [n for n in names if n != kept.name and (n != WITHOUT or held.columns)]
     others = "|".join(shlex.quote(name) for name in names)
     return f"{said} To keep another model: --keep {others}." if others else said
 
@@ -289,7 +264,7 @@ def attach_summary(fit: "TableFit") -> None:
         constant=constant,
         futures={} if held is None else held.mean_losses(),
         columns=columns,
-        reversed_at={each.column: each.reversed_at for each in fit.verdict.changes},
+        reversed_at={each.column: each.reversed_at for each in fit.changes},
     )
     last_step(fit.model).fit_summary_ = as_json(asdict(summary))
 

@@ -202,12 +202,7 @@ def _sentence(text: str) -> str:
 
 
 def _write(path: Path, data: bytes) -> None:
-    part = path.with_name(path.name + ".part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(data)
-        os.replace(part, path)
+        blocks.write_whole(path, data)
     except OSError as error:
         raise InputError(f"{path.name} cannot be written: {error.strerror}") from error
-    finally:
-        part.unlink(missing_ok=True)

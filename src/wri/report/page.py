@@ -149,7 +149,11 @@ class Page:
 
 def write_page(page: Page, path: Path) -> Path:
     """Write a page to a file, completely or not at all."""
-    data = render_page(page).encode("utf-8", errors="replace")  # lone surrogates
+    return write_whole(path, render_page(page).encode("utf-8", errors="replace"))  # lone surrogates
+
+
+def write_whole(path: Path, data: bytes) -> Path:
+    """Write a file, completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     try:

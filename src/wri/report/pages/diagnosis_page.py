@@ -1,14 +1,16 @@
 """Report page of a diagnosis: each question with a sentence, a figure and a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
 
+from wri.datasets.table_rows import TableRows
 from wri.diagnosis import ChangingFeatures
 from wri.diagnosis.inputs import listed
 from wri.errors import shorten
-from wri.evaluation.changes import Answer, ColumnChange
+from wri.evaluation.changes import Answer, ColumnChange, SiteWord
 from wri.number_text import write_number
 from wri.report.page import Block, Page, PageCell, PagePicture, PageTable, Section, make_card
 
@@ -138,13 +140,17 @@ def next_step(answers: Mapping[str, Answer], command: str) -> str:
 
 
 def build_diagnosis_page(
-    title: str,
-    facts: Mapping[str, str],
-    answers: Mapping[str, Answer],
-    command: str,
-    next_command: str,
+    rows: TableRows, answers: Mapping[str, Answer], command: str, next_command: str
 ) -> Page:
     """Build the report page of a diagnosis; what changes is on the first screen."""
+    word = SiteWord.of(rows.environment)
+    facts = {
+        "Rows": f"{len(rows.y):,}",
+        word.many.capitalize(): ", ".join(f"{k} {n:,}" for k, n in rows.environments.items()),
+        "Target": rows.target,
+        "Files": "; ".join(each.described for each in rows.files),
+        "Made": date.today().isoformat(),
+    }
     first, *others = ([*answer_blocks(answer)] for answer in answers.values())
     questions = [answer.question for answer in answers.values()]
     sections = [
@@ -152,7 +158,7 @@ def build_diagnosis_page(
         for question, blocks in zip(questions[1:], others, strict=True)
     ]
     return Page(
-        title=title,
+        title=f"What changes about '{rows.target}' between {word.many}?",
         lead=[f"{questions[0]} {first[0]}", f"Next: {next_command}"],
         opening=first[1:],
         sections=[*sections, make_card("Card", facts, LIMITS, command)],

@@ -1,6 +1,7 @@
 """Report page of a fit, from the training rows to the command that makes it again."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ import pandas as pd
 from wri.diagnosis.inputs import listed
 from wri.estimators.pipeline import last_step
 from wri.evaluation.candidates import WITHOUT
-from wri.evaluation.changes import Answer
+from wri.evaluation.changes import ask_overlap
 from wri.evaluation.fitting import TableFit, encode, preprocessing_of
 from wri.evaluation.folder_fit import PictureFit
 from wri.evaluation.held_out import HeldOutScores, SiteInterval
 from wri.evaluation.plots import plot_risk_coverage, plot_scores, risk_of
-from wri.evaluation.verdict import beside, name_candidate, when
+from wri.evaluation.verdict import name_candidate, when
 from wri.features.backbones import read_picture
 from wri.number_text import write_number, write_percent, write_share
 from wri.ood.evidence import VERDICTS
@@ -38,6 +39,7 @@ from wri.report.style import figure_of
 SEEN = {"outputs": "the predictor's outputs", "phi": "its last hidden layer", "x": "the columns"}
 MOST_EFFECTS = 15  # columns in the table of effects
 MOST_COLUMNS = 200  # in the table of columns
+MOST_COMPARED = 5_000  # rows whose overlap is shown
 RAREST = 12  # pictures that are shown
 LIMITS = (
     "It predicts what was measured in the past, not the effect of an intervention.",
@@ -52,15 +54,11 @@ def build_fit_page(
     fit: TableFit,
     files: Mapping[str, str],
     command: str,
-    answers: Mapping[str, Answer],
-    *,
-    sampled: int | None = None,
     more: Sequence[Section] = (),
 ) -> Page:
     """Build the report page of a fit.
 
-    `files` are digests by description. `sampled` is the number of rows that the diagnosis saw,
-    where it did not see all. The sections `more` come before the model card.
+    `files` are digests by description. The sections `more` come before the model card.
     """
     held = fit.held_out
     sections = [
@@ -68,7 +66,7 @@ def build_fit_page(
         _changes(fit),
         coefficient_section(fit),
         *([] if held is None else [_coverage(fit, held)]),
-        _sites(answers, sampled),
+        _overlap(fit),
         _verdicts(fit),
         _training(fit, [*files]),
         *more,
@@ -76,7 +74,7 @@ def build_fit_page(
     ]
     verdict = fit.verdict
     return Page(
-        title=f"Will '{fit.rows.target}' hold at a new {verdict.word.one}?",
+        title=f"Will '{fit.rows.target}' hold at a new {fit.word.one}?",
         lead=[verdict.sentence, *verdict.advice, verdict.kept],
         opening=[] if held is None else _futures(fit, held),
         notices=[Notice(text) for text in fit.warnings],
@@ -86,27 +84,24 @@ def build_fit_page(
 
 def _futures(fit: TableFit, held: HeldOutScores) -> list[Block]:
     """Build the table of models against futures, and the insurance curve."""
-    word, (heads, lines) = fit.verdict.word, future_table(fit)
-    note = (
-        f"Mean {held.loss_name} over {len(held.environments)} {word.many}, each left out in turn. "
-        f"{fit.verdict.untried}"
-    )
-    table = PageTable(caption="Loss by model and future", columns=heads, rows=lines, note=note)
+    table = future_table(fit)
     if not held.columns:
         return [table]
-    kept = next(line for line in lines if line[0].endswith("(kept)"))
-    told = ", ".join(f"{head} {value}" for head, value in zip(heads[1:], kept[1:], strict=True))
+    kept = next(row for row in table.rows if str(row[0]).endswith("(kept)"))
+    each = zip(table.columns[1:], kept[1:], strict=True)
+    told = ", ".join(f"{head} {value}" for head, value in each)
     curve = PagePicture(
         figure=figure_of(fit.plot_insurance()),
         alternative=f"{kept[0]}: {held.loss_name} {told}.",
-        caption=f"Left: better at {word.many} like these. Down: better if the relation changes.",
+        caption=f"Left: better at {fit.word.many} like these. "
+        "Down: better if the relation changes.",
     )
     return [table, curve]
 
 
-def future_table(fit: TableFit) -> tuple[list[str], list[list[str]]]:
-    """Return the heads and lines of the table of models against futures."""
-    held, word = fit.held_out, fit.verdict.word
+def future_table(fit: TableFit) -> PageTable:
+    """Build the table of models against futures."""
+    held, word = fit.held_out, fit.word
     assert held is not None
     shown = [c for c in held.candidates if c.name != WITHOUT or held.columns]
     values = {c.name: [held.losses(c.name, f).mean() for f in held.futures] for c in shown}
@@ -116,18 +111,23 @@ def future_table(fit: TableFit) -> tuple[list[str], list[list[str]]]:
         label = name_candidate(each, held.columns, held.classes)
         label += " (kept)" if each.name == fit.kept.name else ""
         lines.append([label, *(f"{value:,.{digits}f}" for value in values[each.name])])
-    heads = [f"loss ({held.loss_name})", *(when(f, held.columns, word) for f in held.futures)]
-    return heads, lines
+    return PageTable(
+        caption="Loss by model and future",
+        columns=[f"loss ({held.loss_name})", *(when(f, held.columns, word) for f in held.futures)],
+        rows=lines,
+        note=f"Mean {held.loss_name} over {len(held.environments)} {word.many}, each left out in "
+        f"turn. {fit.verdict.untried}",
+    )
 
 
 def _compared(fit: TableFit, held: HeldOutScores) -> dict[str, str]:
     """Return the labels of the kept model and of its ERM, by name."""
-    both = [each for each in (fit.kept, beside(fit.kept, held.candidates)) if each is not None]
+    both = fit.options.compared(fit.kept)
     return {each.name: name_candidate(each, held.columns, held.classes) for each in both}
 
 
 def _held_out(fit: TableFit, held: HeldOutScores) -> Section:
-    word, kept, models = fit.verdict.word, fit.kept.name, _compared(fit, held)
+    word, kept, models = fit.word, fit.kept.name, _compared(fit, held)
     worst, ahead = min(held.of(kept), key=lambda each: each.score), held.new_site(kept)
     return Section(
         title=f"How well it holds at a {word.one} that it has not seen",
@@ -228,10 +228,14 @@ def _coverage(fit: TableFit, held: HeldOutScores) -> Section:
     )
 
 
-def _sites(answers: Mapping[str, Answer], sampled: int | None) -> Section:
-    blocks = [*answer_blocks(answers["overlap"])] if "overlap" in answers else []
-    if blocks and sampled is not None:
-        blocks.insert(1, f"From {sampled:,} rows drawn at random.")
+def _overlap(fit: TableFit) -> Section:
+    """Build the section on overlap, of a sample if there are many rows; empty for pictures."""
+    blocks: list[Block] = []
+    if fit.schema is not None:
+        rows = replace(fit.rows.sample(MOST_COMPARED, fit.options.seed), blocks=None)
+        blocks += answer_blocks(ask_overlap(encode(rows, preprocessing_of(fit.model))))
+        if len(rows.y) < len(fit.rows.y):
+            blocks.insert(1, f"From {len(rows.y):,} rows drawn at random.")
     return Section(title="What the sites have in common", blocks=blocks)
 
 
@@ -241,7 +245,7 @@ def _changes(fit: TableFit) -> Section:
     if fit.slopes is not None:
         figure, text = fit.slopes.plot(), fit.verdict.sentence
         blocks.append(PagePicture(figure=figure, alternative=text, caption="Slopes by site"))
-        blocks.append(slope_table(fit.slopes, fit.verdict.changes))
+        blocks.append(slope_table(fit.slopes, fit.changes))
     return Section(title=f"Columns whose relation to '{fit.rows.target}' changes", blocks=blocks)
 
 

@@ -2,13 +2,12 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wri.diagnosis.new_site import NewSite
 from wri.errors import InputError, shorten
 from wri.evaluation.candidates import CONSTANT
 from wri.evaluation.site_answer import SiteAnswer
@@ -29,8 +28,8 @@ LIMITS = (
 )
 
 
-def loss_table(answer: SiteAnswer) -> tuple[list[str], list[list[str]]]:
-    """Return heads and lines: what is expected here, and what a break would cost."""
+def loss_table(answer: SiteAnswer) -> PageTable:
+    """Build the table of what is expected here, and of what a break would cost."""
     site, summary, loss = answer.site, answer.summary, answer.site.loss
     constant = None if summary is None else summary.loss(LIKE, CONSTANT)
     guess, lines = "–" if constant is None else write_number(constant), []
@@ -44,11 +43,17 @@ def loss_table(answer: SiteAnswer) -> tuple[list[str], list[list[str]]]:
             name = when(future, summary.columns, answer.word)
             name = f"training {answer.word.many} held out" if future == LIKE else name
             lines.append([name, write_number(value), guess])
-    return [site.measure, "model", "guessing"], lines
+    return PageTable(
+        caption="What to expect here",
+        columns=[site.measure, "model", "guessing"],
+        rows=lines,
+        note="Guessing: always predicting what is usual at the training "
+        f"{answer.word.many}, measured where each was held out.",
+    )
 
 
-def row_table(answer: SiteAnswer) -> tuple[list[str], list[list[str]]]:
-    """Return heads and lines on the rows: how many are unusual, and why."""
+def row_table(answer: SiteAnswer) -> PageTable:
+    """Build the table of how many rows are unusual, and why."""
     site, (rare, outside) = answer.site, answer.site.usual
     lines = [
         ["rows", f"{len(site.verdicts):,}", ""],
@@ -60,7 +65,8 @@ def row_table(answer: SiteAnswer) -> tuple[list[str], list[list[str]]]:
     for name, share in list(answer.beyond.items())[:SHOWN]:
         beyond = f"beyond the range of {shorten(name)}"
         lines.append([beyond, write_share(share), write_share(USUAL_BEYOND)])
-    return ["rows of this file", "here", "usual"], lines
+    heads = ["rows of this file", "here", "usual"]
+    return PageTable(caption="Rows of this file", columns=heads, rows=lines)
 
 
 def describe_nearest(answer: SiteAnswer) -> str:
@@ -132,35 +138,30 @@ def site_document(answer: SiteAnswer) -> dict[str, Any]:
 
 
 def build_site_page(
-    answer: SiteAnswer, facts: Mapping[str, str], next_command: str, command: str
+    answer: SiteAnswer, model: str, rows: str, next_command: str, command: str
 ) -> Page:
-    """Build the page of a new site; `facts` are for the card."""
-    heads, lines = loss_table(answer)
-    expected = PageTable(
-        caption="What to expect here",
-        columns=heads,
-        rows=lines,
-        note="Guessing: always predicting what is usual at the training "
-        f"{answer.word.many}, measured where each was held out.",
-    )
+    """Build the page of a new site; `model` and `rows` are paths."""
+    facts = {
+        "Model": model if answer.summary is None else f"{answer.summary.label}, {model}",
+        "Rows": f"{rows}, {len(answer.site.verdicts):,}",
+        "Made": date.today().isoformat(),
+    }
     figure = PagePicture(
         figure=answer.site.plot(),
         alternative=answer.site.meaning,
         caption="How common the rows are in training, and where they are most common",
     )
-    heads, lines = row_table(answer)
-    rows = PageTable(caption="Rows of this file", columns=heads, rows=lines)
     unseen = [cells.counted.sentence for cells in answer.site.unseen[:SHOWN]]
+    about_rows: list[Block] = [row_table(answer), describe_nearest(answer)]
     others = answer.other_sentences
     target = "it" if answer.summary is None else f"'{answer.summary.target}'"
-    blocks: list[Block] = [rows, describe_nearest(answer), *([unseen] if unseen else [])]
     return Page(
         title=f"Will {target} hold at this {answer.word.one}?",
         lead=[f"{answer.question} {answer.first_sentence}", f"Next: {next_command}"],
-        opening=[expected, figure],
+        opening=[loss_table(answer), figure],
         sections=[
             *([Section(title="Further reasons", blocks=[others])] if others else []),
-            Section(title="The rows", blocks=blocks),
+            Section(title="The rows", blocks=[*about_rows, *([unseen] if unseen else [])]),
             make_card("Card", facts, LIMITS, command),
         ],
     )
@@ -172,9 +173,3 @@ def check_plot(path: Path) -> None:
         raise InputError(f"--plot {shorten(path)} must end in {', '.join(PICTURES)}")
     if not path.parent.is_dir():
         raise InputError(f"--plot {shorten(path)}: {path.parent} is not a folder; create it first")
-
-
-def draw_site(site: NewSite, path: Path) -> None:
-    """Write the figure to a file."""
-    check_plot(path)
-    site.plot().savefig(path)
