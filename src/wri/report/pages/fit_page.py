@@ -1,7 +1,6 @@
 """Report page of a fit, from the training rows to the command that makes it again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -232,7 +231,7 @@ def _overlap(fit: TableFit) -> Section:
     """Build the section on overlap, of a sample if there are many rows; empty for pictures."""
     blocks: list[Block] = []
     if fit.schema is not None:
-        rows = replace(fit.rows.sample(MOST_COMPARED, fit.options.seed), blocks=None)
+        rows = fit.rows.sample(MOST_COMPARED, fit.options.seed)
         blocks += answer_blocks(ask_overlap(encode(rows, preprocessing_of(fit.model))))
         if len(rows.y) < len(fit.rows.y):
             blocks.insert(1, f"From {len(rows.y):,} rows drawn at random.")
