@@ -39,6 +39,17 @@ def halves(monkeypatch):
     monkeypatch.setitem(backbones.BACKBONES, "halves", lambda name: make_backbone())
 
 
+@pytest.fixture
+def short_layers(monkeypatch):
+    """Feature layers are trained in 20 steps, where a test is not about what they learn."""
+    fit = FeatureLayer.fit
+
+    def fit_shortly(self, *given, **named):
+        return fit(replace(self, steps=20), *given, **named)
+
+    monkeypatch.setattr(FeatureLayer, "fit", fit_shortly)
+
+
 @pytest.mark.slow
 def test_a_folder_is_swept_with_the_built_in_backbone(wri, office):
     asked = ("sweep", "--images", str(office), "--algorithms", "erm", "wri", "--steps", "20")
@@ -63,7 +74,8 @@ def test_a_folder_is_swept_with_the_built_in_backbone(wri, office):
     assert "office --images` trains one" in " ".join(refused.stderr.split())
 
 
-@pytest.mark.usefixtures("halves")
+@pytest.mark.usefixtures("halves", "short_layers")
+@pytest.mark.slow
 def test_widths_of_the_feature_layer_and_none(wri, office):
     asked = ("sweep", "--images", str(office), "--backbone", "halves", "--algorithms", "erm")
     size = ("--steps", "2", "--trials", "1", "--draws", "8", "--test-envs", "0")
@@ -79,6 +91,7 @@ def test_widths_of_the_feature_layer_and_none(wri, office):
     assert "name their folder with --images" in " ".join(wrong.stderr.split())
 
 
+@pytest.mark.usefixtures("short_layers")
 def test_a_feature_matrix_is_swept_behind_a_layer(wri, tmp_path):
     random = np.random.default_rng(0)
     y = random.integers(0, 2, 90)
@@ -93,15 +106,9 @@ def test_a_feature_matrix_is_swept_behind_a_layer(wri, tmp_path):
     assert "3 runs, 0 of them finished; 3 to train in 3 stacks" in dry.stdout
 
 
-@pytest.mark.usefixtures("halves", "short_weights")
+@pytest.mark.usefixtures("halves", "short_layers", "short_weights")
 @pytest.mark.slow
 def test_the_papers_table_on_a_folder(wri, office, monkeypatch):
-    fit = FeatureLayer.fit
-    monkeypatch.setattr(
-        FeatureLayer,
-        "fit",
-        lambda self, *rows, **given: fit(replace(self, steps=20), *rows, **given),
-    )
     size = PictureTableSize(draws=2, trials=2, steps=10, layer_steps=FeatureLayer().steps)
     monkeypatch.setattr(experiment, "QUICK", size)
     small = ("--backbone", "halves")
