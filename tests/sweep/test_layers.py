@@ -103,7 +103,7 @@ def test_another_layer_is_other_data(tmp_path):
             run_sweep(Sweep(spec, other), store)
 
 
-@pytest.mark.usefixtures("short_weights")
+@pytest.mark.slow
 def test_the_selection_by_balanced_rows_sees_the_features(tmp_path):
     spec = SweepSpec(("erm",), steps=2, selections=("invariance",), test_envs=(0,))
     with Store(tmp_path / "s.db", write=True) as store:
