@@ -1,14 +1,15 @@
 """Sweeps in Ray's workers: the same tables, whoever dies on the way."""
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from time import sleep
 
@@ -16,8 +17,10 @@ import numpy as np
 import pytest
 
 from helpers import make_data
-from wri.errors import InputError, LostBackendError
-from wri.jobs import Jobs, RayRunner
+from lost_servers import SERVERS, find_ancestor, find_server
+from wri import cli
+from wri.errors import InputError
+from wri.jobs import RayRunner
 from wri.stacked import SQUARED
 from wri.sweep import Store, Sweep, SweepSpec, run_sweep
 from wri.sweep.tables import as_rows, build
@@ -37,6 +40,16 @@ SPEC = SweepSpec(
 )
 ERM = SweepSpec(("erm",), test_envs=(0,), steps=60)
 LONG = ("--datasets", "simulation", "--algorithms", "erm", "--trials", "1", "--steps", "200000")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def losing_servers():
+    """A process that loses servers of Ray. It starts now, and other tests run while it waits."""
+    script = Path(__file__).with_name("lost_servers.py")
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
 
 
 def make_numbers():
@@ -84,27 +97,6 @@ def find_workers(driver):
         except OSError:
             continue  # it has ended
     return found
-
-
-def find_ancestor(pid, generations):
-    for _ in range(generations):
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return pid
-
-
-def find_server(driver, name):
-    """A server of the Ray that a driver has started, or an agent of the server."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (folder / "cmdline").read_bytes().split(b"\0")[0].decode()
-            if command.rstrip().endswith(name) and driver in (
-                find_ancestor(folder.name, 1),
-                find_ancestor(folder.name, 2),
-            ):
-                return int(folder.name)
-        except OSError:
-            continue
-    raise AssertionError(f"no {name}")
 
 
 class KillOnce:
@@ -193,15 +185,21 @@ def test_a_stack_that_kills_its_workers_is_named(ray_runner, monkeypatch, tmp_pa
         assert not store.finished()
 
 
-def start_command(*arguments, **environment):
-    command = [sys.executable, "-m", "wri.cli", "sweep", *arguments, "--backend", "ray"]
-    return subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
+def start_command(folder, *arguments):
+    """The command in a process that has PyTorch; what it prints goes to files of the folder."""
+
+    def run():
+        for number, name in enumerate(("stdout", "stderr"), 1):
+            os.dup2(os.open(folder / name, os.O_CREAT | os.O_WRONLY), number)
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
+        sys.argv = ["wri", "sweep", *arguments, "--backend", "ray"]
+        cli.main()
+
+    process = get_context("fork").Process(target=run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads of this process
+        process.start()
+    return process
 
 
 def wait_for(found):
@@ -215,11 +213,12 @@ def wait_for(found):
 @pytest.mark.usefixtures("joined_ray")
 def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(tmp_path):
     store = tmp_path / "s.db"
-    process = start_command(*LONG, "--store", str(store))
+    process = start_command(tmp_path, *LONG, "--store", str(store))
     wait_for(lambda: find_workers(os.getpid()))
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
-    assert process.returncode == 130
+    os.kill(process.pid, signal.SIGINT)
+    process.join()
+    assert process.exitcode == 130
+    said = (tmp_path / "stderr").read_text()
     assert said.strip().startswith("stopped; 0 finished runs are in")
     assert said.strip().endswith("run the same command to continue")
     wait_for(lambda: not find_workers(os.getpid()))
@@ -232,12 +231,12 @@ def test_ctrl_c_on_a_cluster_ends_the_sweep_and_not_the_cluster(tmp_path):
 
 
 def test_a_killed_sweep_leaves_no_workers(tmp_path):
-    process = start_command(*LONG, "--store", str(tmp_path / "s.db"), OMP_NUM_THREADS="1")
+    process = start_command(tmp_path, *LONG, "--store", str(tmp_path / "s.db"))
     wait_for(lambda: find_workers(process.pid))
     (worker, *_) = find_workers(process.pid)
     raylet = find_ancestor(worker, 1)
     process.kill()
-    process.communicate()
+    process.join()
     for pid in (worker, raylet):
         wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists() or is_zombie(pid))
     with Store(tmp_path / "s.db", write=True) as kept:  # the lock is free
@@ -248,42 +247,22 @@ def is_zombie(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def wait_in_worker(seconds, report):
-    report(1)
-    sleep(seconds)
-
-
-def lose_server(name):
-    """Run a job on a Ray of its own whose server is killed; return the error."""
-    runner, killed = RayRunner(workers=1), []
-
-    def kill(number, steps):
-        if not killed:
-            killed.append(find_server(runner._child.pid, name))
-            os.kill(killed[0], signal.SIGKILL)
-
-    with pytest.raises(LostBackendError) as error:
-        list(runner.run(Jobs(work=wait_in_worker, jobs=[600.0], on_steps=kill)))
-    assert runner._child is None
-    return str(error.value)
-
-
-def test_the_process_survives_a_server_of_ray():  # both at once: Ray takes seconds to notice
-    with ThreadPoolExecutor() as threads:
-        found = [*threads.map(lose_server, ("gcs_server", "raylet"))]
-    assert found == ["one of Ray's servers was killed or ended"] * 2
+def test_the_process_survives_a_server_of_ray(losing_servers):
+    answers = losing_servers.stdout.read()
+    assert losing_servers.wait() == 0
+    assert json.loads(answers) == ["one of Ray's servers was killed or ended"] * len(SERVERS)
 
 
 def test_a_lost_ray_is_one_sentence_and_standard_output_stays_empty(tmp_path):
     store = tmp_path / "s.db"
-    process = start_command(*LONG, "--store", str(store), "--json", OMP_NUM_THREADS="1")
+    process = start_command(tmp_path, *LONG, "--store", str(store), "--json")
     wait_for(lambda: find_workers(process.pid))
     (worker, *_) = find_workers(process.pid)
     os.kill(find_server(find_ancestor(worker, 2), "ray::DashboardAgent"), signal.SIGKILL)
-    shown, said = process.communicate()
-    assert process.returncode == 3
-    assert shown == ""
-    assert " ".join(said.split()) == (
+    process.join()
+    assert process.exitcode == 3
+    assert (tmp_path / "stdout").read_text() == ""
+    assert " ".join((tmp_path / "stderr").read_text().split()) == (
         "wri: Ray was lost (one of Ray's servers was killed or ended); 0 finished runs are in "
         f"{store}: run the same command to continue"
     )

@@ -62,6 +62,7 @@ def test_widths_are_drawn_as_domainbed_draws_hyper_parameters():
     assert drawn[:4] == [draw_width(layer, 1, trial) for trial in range(4)]
 
 
+@pytest.mark.slow
 def test_all_algorithms_run_on_the_features_and_an_interrupted_sweep_goes_on(tmp_path):
     data, told = make_data(), []
     spec = SweepSpec(("erm", "wri"), draws=3, trials=2, steps=8)
@@ -102,6 +103,7 @@ def test_another_layer_is_other_data(tmp_path):
             run_sweep(Sweep(spec, other), store)
 
 
+@pytest.mark.slow
 def test_the_selection_by_balanced_rows_sees_the_features(tmp_path):
     spec = SweepSpec(("erm",), steps=2, selections=("invariance",), test_envs=(0,))
     with Store(tmp_path / "s.db", write=True) as store:

@@ -134,7 +134,7 @@ def every_second():
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("simulation")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulation, "QUICK", SimulationSize(2, 1, steps=12))
+        patch.setattr(simulation, "QUICK", SimulationSize(2, 1, steps=6))
         patch.setattr(simulation, "SERIES", SHORT)
         patch.setattr(simulation, "passes", every_second())
         *tables, figure = run_experiment(ExperimentTask(name="simulation", seed=3, folder=folder))
@@ -179,7 +179,7 @@ def test_the_figure_is_drawn_from_the_tables(results):
 def test_one_table_of_one_kind_trains_nothing_else_and_has_the_same_numbers(
     results, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(simulation, "QUICK", SimulationSize(2, 1, steps=12))
+    monkeypatch.setattr(simulation, "QUICK", SimulationSize(2, 1, steps=6))
     monkeypatch.setattr(simulation, "SERIES", SHORT)
     trained = []
 
