@@ -87,7 +87,7 @@ def _prepare(
 ) -> "tuple[TableRows, dict[str, Any] | None]":
     """Encode columns, by a model's own preprocessing if there is one."""
     from wri.estimators import load
-    from wri.estimators.base import SavedInFolders
+    from wri.estimators.base import TableModel
     from wri.estimators.pipeline import last_step
     from wri.evaluation.fitting import encode, find_schema, make_head, preprocessing_of
 
@@ -96,7 +96,7 @@ def _prepare(
         for note in schema.notes:
             print_note(note)
         return encode(rows, make_head(schema).fit(rows.X)), None
-    model: Any = load(folder, SavedInFolders)
+    model: Any = load(folder, TableModel)
     kind = "classes" if hasattr(model, "classes_") else "numbers"
     if kind != rows.task:
         raise InputError(

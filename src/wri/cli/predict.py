@@ -221,9 +221,9 @@ def _print_ignored(names: tuple[str, ...]) -> None:
 
 def _load(folder: Path) -> Any:
     from wri.estimators import load
-    from wri.estimators.base import SavedInFolders
+    from wri.estimators.base import TableModel
 
-    return load(folder, SavedInFolders)  # without the backbone of a model of pictures
+    return load(folder, TableModel)  # without the backbone of a model of pictures
 
 
 @contextmanager

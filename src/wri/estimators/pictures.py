@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from wri.datasets import ImageFolder
 from wri.errors import InputError, shorten
-from wri.estimators.derived import ESTIMATORS, Classifier
+from wri.estimators import ESTIMATORS
+from wri.estimators.base import Classifier
 from wri.estimators.problem import Assessment
 from wri.features.backbones import Backbone, as_backbone
 from wri.features.extraction import PathLike, PictureFeatures, extract

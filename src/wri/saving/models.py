@@ -23,8 +23,8 @@ from sklearn.utils.validation import check_is_fitted
 
 import wri
 from wri.errors import InputError, check_option
-from wri.estimators.base import SavedInFolders
-from wri.estimators.derived import ESTIMATORS, Classifier
+from wri.estimators import ESTIMATORS
+from wri.estimators.base import Classifier, TableModel
 from wri.estimators.inputs import check_parameters
 from wri.estimators.pipeline import EnvironmentPipeline
 from wri.saving import folder as files
@@ -68,7 +68,7 @@ OPTIONAL: Mapping[str, Types] = {
 """Entries of models of pictures, of pipelines, of `wri fit`, and of trees alone."""
 
 
-def save(model: SavedInFolders, folder: str | os.PathLike[str]) -> None:
+def save(model: TableModel, folder: str | os.PathLike[str]) -> None:
     """Write a fitted estimator or pipeline to a folder, completely or not at all."""
     check_is_fitted(model[-1] if isinstance(model, EnvironmentPipeline) else model, "evidence_")
     target = files.open_folder(folder)
@@ -131,7 +131,7 @@ def load(
     if not os.path.lexists(home / RECORD):
         raise InputError(f"{home} is no saved model, it holds no {RECORD}; wri fit -o makes one")
     model = _load(home, files.read(home, RECORD, LARGEST["record"]))
-    if not issubclass(kind, SavedInFolders) and hasattr(model, "backbone_"):
+    if not issubclass(kind, TableModel) and hasattr(model, "backbone_"):
         from wri.estimators.pictures import PictureClassifier  # needs the networks of `features`
 
         model = PictureClassifier._of_estimator(model, backbone)
