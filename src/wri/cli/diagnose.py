@@ -87,8 +87,8 @@ def _prepare(
 ) -> "tuple[TableRows, dict[str, Any] | None]":
     """Encode columns, by a model's own preprocessing if there is one."""
     from wri.estimators import load
-    from wri.estimators.base import TableModel
     from wri.estimators.pipeline import last_step
+    from wri.estimators.table_model import TableModel
     from wri.evaluation.fitting import encode, find_schema, make_head, preprocessing_of
 
     if folder is None:

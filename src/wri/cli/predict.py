@@ -221,7 +221,7 @@ def _print_ignored(names: tuple[str, ...]) -> None:
 
 def _load(folder: Path) -> Any:
     from wri.estimators import load
-    from wri.estimators.base import TableModel
+    from wri.estimators.table_model import TableModel
 
     return load(folder, TableModel)  # without the backbone of a model of pictures
 

@@ -43,12 +43,14 @@ from wri.diagnosis.environment_slopes import (
 from wri.diagnosis.inputs import (
     MOST_CELLS,
     Diagnosis,
+    NumericTable,
     drop_columns,
     holds_classes,
     listed,
     make_cells,
     number_blocks,
     numbers,
+    read_sites,
     read_target,
     short,
     short_labels,
@@ -58,7 +60,7 @@ from wri.diagnosis.losses import LeftOutLosses, advise, compare_left_out, plain_
 from wri.errors import InputError
 from wri.number_text import write_number
 from wri.report import style
-from wri.rows import Environments, NumericTable, read_sites
+from wri.rows import Environments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -30,13 +30,13 @@ import numpy as np
 
 from wri.diagnosis.changing_features import flagged_columns
 from wri.errors import InputError, warn_caller
-from wri.estimators.inputs import hash_rows
 from wri.estimators.problem import Problem
 from wri.futures import FUTURES, LIKE, SENTENCES, Future, future_rows
 from wri.number_text import write_number
 from wri.objectives import OBJECTIVES
 from wri.objectives.hyperparameters import HyperParameter
 from wri.progress import Progress
+from wri.rows import hash_rows
 from wri.training import ModelSpec
 
 if TYPE_CHECKING:

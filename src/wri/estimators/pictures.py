@@ -20,7 +20,7 @@ from wri.datasets import ImageFolder
 from wri.errors import InputError, shorten
 from wri.estimators import ESTIMATORS
 from wri.estimators.base import Classifier
-from wri.estimators.problem import Assessment
+from wri.estimators.table_model import Assessment
 from wri.features.backbones import Backbone, as_backbone
 from wri.features.extraction import PathLike, PictureFeatures, extract
 from wri.moved import OldName

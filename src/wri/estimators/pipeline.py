@@ -20,14 +20,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from wri.datasets.columns import ColumnReader
 from wri.errors import InputError
-from wri.estimators.base import EnvironmentEstimator, TableModel
+from wri.estimators.base import EnvironmentEstimator
 from wri.estimators.inputs import read_environments, without_column
+from wri.estimators.table_model import TableModel
 from wri.ood.evidence import RowEvidence
 from wri.ood.held_out import UnseenCells, flag_unseen
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
-    from wri.estimators.problem import Assessment
+    from wri.estimators.table_model import Assessment
 
 
 def make_pipeline(*steps: Any, memory: Any = None, verbose: bool = False) -> "EnvironmentPipeline":

@@ -24,9 +24,10 @@ from sklearn.utils.validation import check_is_fitted
 import wri
 from wri.errors import InputError, check_option
 from wri.estimators import ESTIMATORS
-from wri.estimators.base import Classifier, TableModel
+from wri.estimators.base import Classifier
 from wri.estimators.inputs import check_parameters
 from wri.estimators.pipeline import EnvironmentPipeline
+from wri.estimators.table_model import TableModel
 from wri.saving import folder as files
 from wri.saving.fitted import TREE_ENTRIES, Shapes, encode_fitted, fill_fitted, prepare_fitted
 from wri.saving.folder import LARGEST, RECORD, named, require, tensors_name
