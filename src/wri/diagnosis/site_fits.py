@@ -38,9 +38,9 @@ class SiteFit(ABC):
     def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return T_b and a_kᵀ A_b a_k, `[m or n, D]` both, with slopes bound to `common`."""
 
-    def sum(self, values: np.ndarray) -> np.ndarray:
+    def sum(self, values: np.ndarray) -> np.ndarray:  # [m or n, D] -> [m, D]
         """Sum over the rows of each cell."""
-        return values
+        return values if len(values) == len(self.cells.block) else self.cells.sum(values)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,9 +75,6 @@ class RowFit(SiteFit):
         )
         scores = along * ((1 - LEFT_OUT) * within + LEFT_OUT * without)
         return scores, weights * along**2
-
-    def sum(self, values: np.ndarray) -> np.ndarray:
-        return values if len(self.cells.block) == len(values) else self.cells.sum(values)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -115,7 +112,7 @@ def fit_site(
     cells: BlockCells,
     start: np.ndarray,  # [p], β°
     centre: np.ndarray,  # [p], to which slopes are pulled
-) -> "RowFit | CellFit":
+) -> SiteFit:
     """Fit an environment by one step from β°, with all cells and without each."""
     pull = np.full(len(centre), PULL)
     pull[0] = 0
@@ -130,8 +127,8 @@ def fit_site(
             weights=weights,
             residuals=residuals - weights * (x @ step),
         )
-    curvature, score = _sum_cells(x, weights, residuals, cells)
-    right = curvature @ start + score
+    curvature = _sum_curvature(x, weights, cells)
+    right = curvature @ start + cells.sum(x * residuals[:, None])
     whole, all_right = curvature.sum(0) + np.diag(pull), right.sum(0) + pull * centre
     inverse = np.linalg.inv(whole)
     without = np.linalg.inv(whole - curvature)
@@ -146,15 +143,12 @@ def fit_site(
     )
 
 
-def _sum_cells(
-    x: np.ndarray, weights: np.ndarray, residuals: np.ndarray, cells: BlockCells
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return Σ w x xᵀ and Σ x r per cell."""
+def _sum_curvature(x: np.ndarray, weights: np.ndarray, cells: BlockCells) -> np.ndarray:
+    """Return Σ w x xᵀ per cell, `[m, p, p]`."""
     order = np.argsort(cells.of_row, kind="stable")
     x, weighted = x[order], (x * weights[:, None])[order]
     edges = np.searchsorted(cells.of_row[order], np.arange(len(cells.block) + 1))
-    curvature = [weighted[a:b].T @ x[a:b] for a, b in pairwise(edges)]
-    return np.stack(curvature), np.add.reduceat(x * residuals[order, None], edges[:-1], 0)
+    return np.stack([weighted[a:b].T @ x[a:b] for a, b in pairwise(edges)])
 
 
 def with_offset(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D + 1]

@@ -42,12 +42,7 @@ from wri.estimators.inputs import (
     read_seed,
     without_column,
 )
-from wri.estimators.problem import (
-    Problem,
-    fit_evidence,
-    leave_sites_out,
-    without_held_out,
-)
+from wri.estimators.problem import Problem, fit_evidence, leave_sites_out, without_held_out
 from wri.estimators.table_model import Assessment, TableModel
 from wri.futures import FUTURES, Future
 from wri.objectives import Objective
