@@ -2,7 +2,6 @@
 
 from wri.datasets.catalogue import BUILTIN, load_builtin
 from wri.datasets.environments import Environment, LabelledFile, joined
-from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.hospitals import Hospital, hospitals
 from wri.datasets.image_folder import ImageFolder, Picture
@@ -14,7 +13,7 @@ from wri.datasets.mnist import (
     where_fashion_mnist,
     where_mnist,
 )
-from wri.datasets.simulation import Simulation, SimulationSetting
+from wri.datasets.simulation import Gaussian2D, Simulation, SimulationSetting
 from wri.datasets.table_rows import read_table
 from wri.datasets.threshold_hospitals import ThresholdHospital, threshold_hospitals
 from wri.moved import find_moved

@@ -285,12 +285,9 @@ class EnvironmentEstimator(TableModel, BaseEstimator):  # type: ignore[misc]
         outputs = self._finite_outputs(prepared)
         judged = self._evidence(prepared, outputs)
         return Assessment(
+            **vars(judged),
             predictions=self._decide(outputs),
             probabilities=self._predictions(outputs) if hasattr(self, "classes_") else None,
-            scores=judged.scores,
-            typicality=judged.typicality,
-            verdicts=judged.verdicts,
-            reasons=judged.reasons,
             nearest=self.environments_[judged.environments.argmax(1)],
         )
 

@@ -33,7 +33,7 @@ UNREADABLE = "unreadable"
 """Verdict on a file that cannot be read as a picture."""
 OTHERWISE: Mapping[str, Any] = {
     **dict.fromkeys(("predictions", "nearest"), None),
-    **dict.fromkeys(("probabilities", "scores", "typicality"), np.nan),
+    **dict.fromkeys(("probabilities", "environments", "scores", "typicality"), np.nan),
     **dict.fromkeys(("verdicts", "reasons"), UNREADABLE),
 }
 """Parts of an assessment, and their values for such a file."""

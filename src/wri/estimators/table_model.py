@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Assessment:
+class Assessment(RowEvidence):
     """Prediction and evidence of each row.
 
     Attributes
@@ -26,30 +26,20 @@ class Assessment:
         Predicted classes or numbers.
     probabilities : ndarray of shape (n_rows, n_classes) or None
         Class probabilities; None for a regressor.
-    scores : ndarray of shape (n_rows,)
-        Log density; higher is more common.
-    typicality : ndarray of shape (n_rows,)
-        Percentage of held-out rows that score at most as high.
-    verdicts : ndarray of shape (n_rows,)
-        "supported", "rare" or "outside".
-    reasons : ndarray of shape (n_rows,)
-        Reasons of the verdict, separated by "; "; empty for supported rows.
     nearest : ndarray of shape (n_rows,)
         Training environment in which the row is most common.
     unseen : tuple of UnseenCells, default=()
         Cells of kinds that training never had, by column.
+    scores, typicality, verdicts, reasons : ndarray of shape (n_rows,)
+        As in `RowEvidence`.
+    environments : ndarray of shape (n_rows, n_environments)
+        As in `RowEvidence`.
     """
 
     predictions: np.ndarray  # [n], classes or numbers
     probabilities: np.ndarray | None  # [n, C], of a classifier
-    scores: np.ndarray  # [n], log density, higher = more common
-    typicality: np.ndarray  # [n], percentage of held-out rows that score at most as high
-    verdicts: np.ndarray  # [n], "supported", "rare" or "outside"
-    reasons: np.ndarray  # [n], of the verdicts
     nearest: np.ndarray  # [n], the training environment in which the row is most common
     unseen: tuple[UnseenCells, ...] = ()
-
-    rarity = OldName("typicality")
 
 
 class TableModel(ABC):
