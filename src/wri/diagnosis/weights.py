@@ -145,7 +145,7 @@ def environment_logs(
         out = np.flatnonzero(fold == left)
         for at in range(0, len(out), _CHUNK):
             rows = out[at : at + _CHUNK]
-            logs[rows] = log_softmax(terms.apply(z[rows]) @ weights[:-1] + weights[-1], 1)
+            logs[rows] = log_softmax(_outputs(terms.apply(z[rows]), weights), 1)
     return logs
 
 
@@ -202,6 +202,10 @@ def _fit(environments: list[np.ndarray], start: np.ndarray | None) -> np.ndarray
         loss, at.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 300, "ftol": 1e-7}
     )
     return np.asarray(found.x).reshape(shape)
+
+
+def _outputs(x: np.ndarray, weights: np.ndarray) -> np.ndarray:  # [n, p], [p + 1, E] -> [n, E]
+    return np.asarray(x @ weights[:-1] + weights[-1])
 
 
 def row_weights(

@@ -316,16 +316,7 @@ class EnvironmentEstimator(TableModel, BaseEstimator):  # type: ignore[misc]
         judged = self._evidence(x, outputs)
         del x  # as large as X
         return describe_new_site(
-            self.evidence_,
-            self.held_out_,
-            self.left_out_,
-            self.environments_,
-            judged=judged,
-            predictions=self._predictions(outputs),
-            beyond=beyond,
-            columns=tuple(self._column_names()),
-            evidence_on=self.evidence_on_,
-            level=level,
+            self, judged, self._predictions(outputs), beyond, tuple(self._column_names()), level
         )
 
     def _represent(
