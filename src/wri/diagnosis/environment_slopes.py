@@ -178,7 +178,8 @@ def usable_sites(
             within = cells.take(rows)
             if len(within.block) >= FEWEST_CELLS:
                 x = np.column_stack([np.ones(len(rows)), z[rows]])
-                found.append(SlopeRows(e, x, y[rows], trust[rows], within))
+                site = SlopeRows(number=e, x=x, y=y[rows], trust=trust[rows], cells=within)
+                found.append(site)
     return found
 
 

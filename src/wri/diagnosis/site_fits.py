@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit
@@ -21,7 +20,8 @@ LEFT_OUT = 0.6
 POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row, is found from
 
 
-class SlopeRows(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SlopeRows:
     """Rows of one environment."""
 
     number: int  # of the environment
