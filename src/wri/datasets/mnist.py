@@ -232,7 +232,7 @@ def _find() -> Source | None:
     """Find an .npz file, the hub's pickle, or a folder of idx files."""
     kept = Source(cache_folder() / "mnist", "downloaded earlier")
     found = find_source(FOLDERS, [*_in_hub(), kept], _inside)
-    return found and found._replace(path=_inside(found.path))
+    return found and found._replace(path=_inside(found.path) or found.path)
 
 
 def _inside(path: Path) -> Path | None:

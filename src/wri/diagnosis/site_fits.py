@@ -177,18 +177,16 @@ def pool_numbers(sites: list[SlopeRows]) -> np.ndarray:  # [D]
 def pool_classes(sites: list[SlopeRows]) -> tuple[np.ndarray, np.ndarray]:  # [H], [D]
     """Return the offset per environment and the slopes of all rows together."""
     random, most, count = np.random.default_rng(0), POOLED_ROWS // len(sites), len(sites)
-    design, y, trust = [], [], []
+    parts = []
     for k, site in enumerate(sites):
         n = len(site.y)
         rows = slice(None) if n <= most else random.choice(n, most, False)
         offsets = np.tile(np.arange(count) == k, (min(n, most), 1))
-        design.append(np.concatenate([offsets, site.x[rows, 1:]], 1))  # [n, H + D]
-        y.append(site.y[rows])
-        trust.append(site.trust[rows])
-    start = np.zeros(design[0].shape[1])
+        parts.append((np.hstack([offsets, site.x[rows, 1:]]), site.y[rows], site.trust[rows]))
+    design, y, trust = (np.concatenate(each) for each in zip(*parts, strict=True))  # [n, H + D]
+    start = np.zeros(design.shape[1])
     start[:count] = logit([site.y.mean() for site in sites])
-    all_rows = (np.concatenate(each) for each in (design, y, trust))
-    found = fit_logistic(*all_rows, start, count)
+    found = fit_logistic(design, y, trust, start, count)
     return found[:count], found[count:]
 
 

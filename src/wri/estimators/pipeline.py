@@ -255,7 +255,8 @@ class EnvironmentPipeline(TableModel, Pipeline):  # type: ignore[misc]
         """Return the fitted last step, its table, and cells of kinds that training never had."""
         steps, last = self.steps[:-1], self.steps[-1][1]
         check_is_fitted(last)
-        X, unseen = without_column(X, last.environment), ()
+        X = without_column(X, last.environment)
+        unseen: tuple[UnseenCells, ...] = ()
         if steps and isinstance(steps[0][1], ColumnReader):
             X = steps[0][1].transform(X)
             unseen, steps = steps[0][1].find_unseen(X), steps[1:]
