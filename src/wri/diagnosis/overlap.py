@@ -65,7 +65,6 @@ FEW_ROWS = 30
 _ANNOTATED = 16  # most environments with a number in each cell
 _NAMED = 34  # most names on an axis
 _CHUNK = 2_000_000  # largest number of permuted cells held in memory at once
-_ROWS = 50_000  # rows brought to terms at once
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -310,9 +309,13 @@ def _smaller_p(values: np.ndarray) -> float:  # [1 + R, 2]
 def _cell_sums(x: np.ndarray, terms: SmoothTerms, cells: BlockCells) -> np.ndarray:
     """Return the number of rows and the sums of terms per cell, computed in chunks of rows."""
     total = np.zeros((len(cells.block), 1 + terms.width))
-    for rows in np.split(np.arange(len(x)), range(_ROWS, len(x), _ROWS)):
-        values = np.concatenate([np.ones((len(rows), 1)), terms.apply(x[rows])], 1)
-        total[np.unique(cells.of_row[rows])] += cells.take(rows).sum(values)
+    for start in range(0, len(x), 50_000):
+        own = cells.of_row[start : start + 50_000]
+        values = terms.apply(x[start : start + 50_000])
+        order = np.argsort(own, kind="stable")
+        present, starts = np.unique(own[order], return_index=True)
+        values = np.concatenate([np.ones((len(own), 1)), values], 1)[order]
+        total[present] += np.add.reduceat(values, starts, 0)
     return total
 
 
