@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
@@ -42,6 +42,14 @@ def given_folders(below: Sequence[str]) -> list[Source]:
     """Return the folders of these names below `WRI_DATA`; none if it is not set."""
     given = os.environ.get("WRI_DATA")
     return [Source(Path(given).expanduser() / each, "WRI_DATA") for each in below] if given else []
+
+
+def find_source(
+    below: Sequence[str], others: Iterable[Source], holds: Callable[[Path], object]
+) -> Source | None:
+    """Return the first of some folders below `WRI_DATA`, then others, that holds the data."""
+    places = (*given_folders(below), *others)
+    return next((source for source in places if holds(source.path)), None)
 
 
 def given_words() -> str:

@@ -1,23 +1,21 @@
 """Rows of a table: environments, units and missing values."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from math import inf
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from wri.errors import InputError, shorten, warn_caller
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 ROUNDING = 1e-12
 MOST_REPEATS = 10  # copies per row on average, up to which whole weights repeat rows
 COLUMNS_AT_ONCE = 16  # that are hashed; more do not fit into the cache
+RANKED = 5_000  # rows up to which ranks are hashed
 
 
 class Environments(NamedTuple):
@@ -198,54 +196,6 @@ def _column(given: Iterable[Any]) -> Any:
     return list(given)
 
 
-class NumericTable(NamedTuple):
-    """Table of numbers with the environment of each row."""
-
-    x: np.ndarray  # [n, D]
-    names: tuple[str, ...]  # [D]
-    environments: Environments
-
-
-def read_sites(X: Any, groups: Iterable[Any]) -> NumericTable:
-    """Read a table of numbers without missing values from at least two environments."""
-    import pandas as pd
-
-    shape = np.shape(X)
-    if len(shape) != 2:
-        raise InputError(f"X must be a table [rows, columns], not of the shape {shape}")
-    environments = number_environments(groups, "groups", shape[0])
-    if len(environments.labels) < 2:
-        raise InputError("groups name one environment; at least two are needed to compare")
-    names = None
-    if isinstance(X, pd.DataFrame):
-        names = [str(name) for name in X.columns]
-        _refuse_environment(X, environments)
-    try:
-        with name_unreadable_cells(X=X):
-            x = np.asarray(without_gradient(X), np.float64)
-    except InputError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"X must hold numbers only ({error}); encode texts and categories first"
-        ) from error
-    refuse_missing(x, names)
-    numbered = names or [f"column {column}" for column in range(x.shape[1])]
-    return NumericTable(x, tuple(numbered), environments)
-
-
-def _refuse_environment(X: "pd.DataFrame", environments: Environments) -> None:
-    """Refuse a column that names the environments; it is not a feature."""
-    import pandas as pd
-
-    for place, name in enumerate(X.columns):
-        number, labels = pd.factorize(X.iloc[:, place])
-        if environments.same_as(Environments(np.asarray(labels), number)):
-            raise InputError(
-                f"column {shorten(name)!r} of X names the environments like groups; drop it from X"
-            )
-
-
 def find_constant_columns(values: np.ndarray) -> np.ndarray:  # [n, D] -> [D], or [n] -> []
     """Return which columns vary only by rounding: at most 1e-12 of their largest absolute value."""
     return _is_constant(values.min(0), values.max(0))
@@ -314,11 +264,63 @@ def scramble(values: np.ndarray) -> np.ndarray:
 
 def hash_contents(values: np.ndarray, targets: np.ndarray) -> np.ndarray:  # [n, D], [n] -> [n]
     """Return a number per row from its values; the order of rows and columns does not matter."""
-    total = scramble(bits_of(targets))
-    for start in range(0, values.shape[1], COLUMNS_AT_ONCE):
-        some = values[:, start : start + COLUMNS_AT_ONCE]
-        total += scramble(bits_of(np.ascontiguousarray(some.T))).sum(0, dtype=np.uint64)
-    return scramble(total)
+    return _hash_columns(values, lambda some: scramble(bits_of(some)), scramble(bits_of(targets)))
+
+
+def hash_rows(columns: np.ndarray, targets: np.ndarray, seed: int) -> np.ndarray:  # [n, D], [n]
+    """Return a random number per row that depends on its contents among the rows and on the seed.
+
+        signature of a column = Σ over distinct pairs (value, target) of hash(rank, rank of target)
+        number of a row       = Σ over columns of hash(rank, signature) + hash(rank of target)
+
+    Ranks do not depend on units, sums not on the order of what is added. In tables of more than
+    `RANKED` rows the values themselves take the place of ranks.
+    """
+    target = scramble(_codes(targets[None]))
+
+    def number(some: np.ndarray) -> np.ndarray:
+        codes = scramble(_codes(some))
+        return scramble(codes ^ _sign_columns(codes * np.uint64(3) + target))
+
+    return _hash_columns(columns, number, target[0], seed)
+
+
+def _hash_columns(
+    columns: np.ndarray,  # [n, D]
+    number: Callable[[np.ndarray], np.ndarray],  # of the cells of some columns, [D', n]
+    start: np.ndarray,  # [n]
+    seed: int = 0,
+) -> np.ndarray:  # [n]
+    """Return a number per row: the sum over its columns, hashed."""
+    total = start.copy()
+    for first in range(0, columns.shape[1], COLUMNS_AT_ONCE):
+        some = np.ascontiguousarray(columns[:, first : first + COLUMNS_AT_ONCE].T)
+        total += number(some).sum(0, dtype=np.uint64)
+    return scramble(total + np.uint64(seed % 2**63))
+
+
+def _sign_columns(pairs: np.ndarray) -> np.ndarray:  # [D, n] -> [D, 1]
+    """Return a number per column from the set of its values: repeated rows count once."""
+    if pairs.shape[1] > RANKED:
+        values = scramble(pairs)
+        return values.min(1, keepdims=True) + scramble(values.max(1, keepdims=True))
+    pairs = np.sort(pairs)
+    values = scramble(pairs)
+    values[:, 1:][pairs[:, 1:] == pairs[:, :-1]] = 0
+    return values.sum(1, dtype=np.uint64, keepdims=True)
+
+
+def _codes(values: np.ndarray) -> np.ndarray:  # [D, n] -> [D, n] uint64
+    """Return a number per value: its rank in its row, or its bits if there are many."""
+    if values.shape[1] > RANKED:
+        return bits_of(values)
+    order = values.argsort()
+    ordered = np.take_along_axis(values, order, 1)
+    new = np.zeros(values.shape, np.uint64)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    ranks = np.empty_like(new)
+    np.put_along_axis(ranks, order, new.cumsum(1), 1)
+    return ranks
 
 
 def bits_of(values: np.ndarray) -> np.ndarray:

@@ -202,34 +202,31 @@ def check_objective(objective: Objective, *, off: Mapping[str, float] | None = N
     """
     if not isinstance(objective, Objective):
         raise InputError(f"check_objective takes an objective, not {objective!r:.60}")
-    checks: dict[str, Callable[..., None]] = {
-        **OBJECTIVE_CHECKS,
-        "without penalty it is ERM": partial(_without_penalty_is_erm, off=off),
-    }
+    erm = {"without penalty it is ERM": partial(_without_penalty_is_erm, off=off)}
+    _check(objective, {**OBJECTIVE_CHECKS, **erm})
+
+
+def _check(thing: object, checks: Mapping[str, Callable[..., None]]) -> None:
+    """Run checks; put the names of the class and of the check before what they say."""
     for name, check in checks.items():
-        _run(objective, name, check)
+        try:
+            check(thing)
+        except Exception as error:  # whatever a user's class raises
+            told = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+            raise AssertionError(f"{type(thing).__name__} fails {name!r}: {told}{error}") from error
 
 
-def _run(thing: object, name: str, check: Callable[..., None]) -> None:
-    """Run a check; put the names of the class and of the check before what it says."""
-    try:
-        check(thing)
-    except Exception as error:  # whatever a user's class raises
-        kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
-        raise AssertionError(f"{type(thing).__name__} fails {name!r}: {kind}{error}") from error
-
-
-def fitted_parameters(density: Density, environments: int = 3, width: int = 4) -> Tensor:  # [2, P]
-    """Return two runs' parameters away from their start."""
+def fitted_parameters(density: Density) -> Tensor:  # [2, P]
+    """Return two runs' parameters away from their start, for three environments of four columns."""
     if density.learning == "refit":
         random = np.random.default_rng(0)
-        rows = [random.normal(e, 1 + e, size=(60, width)) for e in range(environments)]
+        rows = [random.normal(e, 1 + e, size=(60, 4)) for e in range(3)]
         if density.needs_targets:
-            fitted = density.fit_with_targets(rows, [np.arange(60) % 3] * environments)
+            fitted = density.fit_with_targets(rows, [np.arange(60) % 3] * 3)
         else:
             fitted = density.fit(rows)
         return torch.tensor(np.stack([fitted, fitted]))
-    start = torch.tensor(density.initial([0, 1], environments, width))
+    start = torch.tensor(density.initial([0, 1], 3, 4))
     noise = torch.randn(start.shape, dtype=start.dtype, generator=torch.manual_seed(0))
     return start + 0.3 * noise
 
@@ -326,8 +323,7 @@ def check_density(density: Density) -> None:
     """
     if not isinstance(density, Density):
         raise InputError(f"check_density takes a density, not {density!r:.60}")
-    for name, check in DENSITY_CHECKS.items():
-        _run(density, name, check)
+    _check(density, DENSITY_CHECKS)
 
 
 __all__ = ["check_density", "check_objective"]

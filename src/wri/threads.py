@@ -7,7 +7,7 @@ such as the cells of a table that was read, stay until they are returned.
 
 import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
@@ -52,23 +52,23 @@ def torch_threads(number: int | None) -> Iterator[None]:
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # from glibc's malloc.h
 
 
+def _glibc(name: str) -> Callable[..., object]:
+    """Return a function of glibc; one that does nothing outside Linux."""
+    library = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+    return getattr(library, name, lambda *_: None)
+
+
 def keep_freed_memory() -> None:
     """Keep freed memory in the process; does nothing outside Linux."""
-    if not sys.platform.startswith("linux"):
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, 32 * 2**20)  # the largest value that glibc accepts
-        mallopt(_TRIM_THRESHOLD, 512 * 2**20)
-        mallopt(_TOP_PAD, 64 * 2**20)
+    mallopt = _glibc("mallopt")
+    mallopt(_MMAP_THRESHOLD, 32 * 2**20)  # the largest value that glibc accepts
+    mallopt(_TRIM_THRESHOLD, 512 * 2**20)
+    mallopt(_TOP_PAD, 64 * 2**20)
 
 
 def give_back_freed_memory() -> None:
     """Return freed memory to the system; does nothing outside Linux."""
-    if sys.platform.startswith("linux"):
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
+    _glibc("malloc_trim")(0)
 
 
 def resident_bytes() -> int:

@@ -6,7 +6,8 @@ import pytest
 
 from wri import ERMClassifier, ERMRegressor, VRExClassifier, WRIClassifier, WRIRegressor
 from wri.datasets import hospitals, joined
-from wri.estimators.inputs import hash_rows, hold_out
+from wri.estimators.inputs import hold_out
+from wri.rows import hash_rows
 
 ESTIMATORS = (ERMClassifier, VRExClassifier, WRIClassifier, ERMRegressor, WRIRegressor)
 

@@ -9,12 +9,12 @@ from sklearn.preprocessing import StandardScaler
 from wri.datasets import hospitals
 from wri.datasets.table_rows import read_rows
 from wri.errors import InputError
-from wri.estimators.inputs import hash_rows
 from wri.evaluation.candidates import FitOptions
 from wri.evaluation.fitting import fit_table
 from wri.evaluation.verdict import SiteWord
 from wri.futures import FUTURES, future_rows
 from wri.report.pages.fit_page import future_table
+from wri.rows import hash_rows
 
 LINEAR = {"predictors": ("linear",)}
 

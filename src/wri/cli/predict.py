@@ -211,9 +211,9 @@ def _print_ignored(names: tuple[str, ...]) -> None:
 
 def load_record(folder: Path) -> Any:
     from wri.estimators import load
-    from wri.estimators.base import SavedInFolders
+    from wri.estimators.table_model import TableModel
 
-    return load(folder, SavedInFolders)  # without the backbone of a model of pictures
+    return load(folder, TableModel)  # without the backbone of a model of pictures
 
 
 @contextmanager

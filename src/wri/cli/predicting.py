@@ -23,7 +23,7 @@ from wri.datasets.table_files import TableFile, as_numbers, check_memory
 from wri.errors import InputError, listed
 from wri.estimators.pictures import UNREADABLE
 from wri.estimators.pipeline import last_step
-from wri.estimators.problem import Assessment
+from wri.estimators.table_model import Assessment
 from wri.evaluation.outcomes import Outcomes
 from wri.ood.held_out import UnseenCount
 from wri.report.pages.site_page import count_reasons

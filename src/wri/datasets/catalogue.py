@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wri.cache import cache_folder
 from wri.datasets import heart, mnist
 from wri.datasets.environments import Environment, joined
-from wri.datasets.gaussian2d import Gaussian2D
 from wri.datasets.heart import load_heart, where_heart
 from wri.datasets.hospitals import REVERSED, TRAINING, hospitals
 from wri.datasets.image_sets import IMAGE_SETS, describe_images, describe_lines, where_images
 from wri.datasets.mnist import load_mnist, where_fashion_mnist, where_mnist
-from wri.datasets.simulation import Simulation, SimulationSetting
+from wri.datasets.simulation import Gaussian2D, Simulation, SimulationSetting
 from wri.errors import InputError, shorten
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from wri.cache import (
     cache_folder,
     explain_failure,
     fetch_https,
-    given_folders,
+    find_source,
     given_words,
     open_atomic,
 )
@@ -112,16 +112,15 @@ def where_heart() -> str | None:
     '/data/heart (WRI_DATA)'
     """
     source = _find()
-    return None if source is None else str(source)
+    return source and str(source)
 
 
 def _find() -> Source | None:
     """Find a folder with all four files."""
     kept = Source(cache_folder() / "heart", "downloaded earlier")
-    for source in (*given_folders(FOLDERS), kept):
-        if all((source.path / file).is_file() for file in FILES.values()):
-            return source
-    return None
+    return find_source(
+        FOLDERS, [kept], lambda folder: all((folder / file).is_file() for file in FILES.values())
+    )
 
 
 def _read(source: Source, hospital: str) -> np.ndarray:

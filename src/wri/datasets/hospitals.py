@@ -28,6 +28,15 @@ from wri.errors import InputError
 SLOPE = 2.0  # of smoking, in log-odds
 
 
+def draw_outcomes(
+    log_odds: np.ndarray, strength: float, noise_columns: int, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # [n], [n], [n, noise_columns]
+    """Draw who is sick, a marker that follows it, and columns without information."""
+    sick = (random.random(len(log_odds)) < expit(log_odds)).astype(int)
+    marker = random.normal((2 * sick - 1) * strength, 1.0)
+    return sick, marker, random.normal(size=(len(sick), noise_columns))
+
+
 @dataclass(frozen=True)
 class Hospital:
     """Simulated hospital: mean smoking of its patients, and strength of its marker.
@@ -84,10 +93,8 @@ class Hospital:
         smoking = drawn if smoking is None else np.asarray(smoking, float)
         if smoking.shape != (n,):
             raise InputError(f"smoking must be a list of {n}, not of the shape {smoking.shape}")
-        sick = (random.random(n) < expit(SLOPE * smoking)).astype(int)
-        marker = random.normal((2 * sick - 1) * self.marker, 1.0)
-        noise = random.normal(size=(n, noise_columns))
-        return Environment(self.name, np.column_stack([smoking, marker, noise]), sick)
+        y, marker, noise = draw_outcomes(SLOPE * smoking, self.marker, noise_columns, random)
+        return Environment(self.name, np.column_stack([smoking, marker, noise]), y)
 
     @property
     def best_accuracy(self) -> float:

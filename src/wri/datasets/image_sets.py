@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wri.cache import Source, given_folders, given_words
+from wri.cache import Source, find_source, given_folders, given_words
 from wri.datasets.image_folder import ImageFolder
 from wri.errors import InputError
 
@@ -186,8 +186,7 @@ def where_images(name: str) -> str | None:
 
 def find_images(name: str) -> Source | None:
     """Return the folder that `load_images` would read; None if it is not here."""
-    below = given_folders(find_image_set(name).folders)
-    return next((source for source in below if source.path.is_dir()), None)
+    return find_source(find_image_set(name).folders, (), Path.is_dir)
 
 
 def load_images(name: str, root: str | os.PathLike[str] | None = None) -> ImageFolder:

@@ -38,7 +38,7 @@ from wri.cache import (
     cache_folder,
     explain_failure,
     fetch_https,
-    given_folders,
+    find_source,
     given_words,
     open_atomic,
 )
@@ -174,7 +174,7 @@ def where_mnist() -> str | None:
     '/data/mnist_70k.npz (WRI_DATA)'
     """
     source = _find()
-    return None if source is None else str(source)
+    return source and str(source)
 
 
 def load_fashion_mnist() -> Mnist:
@@ -225,25 +225,29 @@ def where_fashion_mnist() -> str | None:
     '/usr/share/datasets/fashion-mnist (the package dataset-fashion-mnist)'
     """
     source = _find_fashion()
-    return None if source is None else str(source)
+    return source and str(source)
 
 
 def _find() -> Source | None:
     """Find an .npz file, the hub's pickle, or a folder of idx files."""
     kept = Source(cache_folder() / "mnist", "downloaded earlier")
-    for source in (*given_folders(FOLDERS), *_in_hub(), kept):
-        for path in (source.path / ARCHIVE, source.path):
-            if path.is_file() or (path.is_dir() and all(_find_idx(path, part) for part in PARTS)):
-                return source._replace(path=path)
-    return None
+    found = find_source(FOLDERS, [*_in_hub(), kept], _inside)
+    return found and found._replace(path=_inside(found.path) or found.path)
+
+
+def _inside(path: Path) -> Path | None:
+    """Return the archive in a folder, the path itself if it is a file or holds idx files."""
+    if (path / ARCHIVE).is_file():
+        return path / ARCHIVE
+    return path if path.is_file() or _has_idx(path) else None
 
 
 def _find_fashion() -> Source | None:
-    packaged = Source(PACKAGED, f"the package {PACKAGE}")
-    for source in (*given_folders(FASHION_FOLDERS), packaged):
-        if all(_find_idx(source.path, part) for part in FASHION_PARTS):
-            return source
-    return None
+    return find_source(FASHION_FOLDERS, [Source(PACKAGED, f"the package {PACKAGE}")], _has_idx)
+
+
+def _has_idx(folder: Path) -> bool:
+    return all(_find_idx(folder, part) for part in PARTS)
 
 
 def _find_idx(folder: Path, part: MnistArray) -> Path | None:

@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from wri.datasets.text_tables import (
     COMMA_NUMBER,
@@ -28,9 +29,6 @@ from wri.datasets.text_tables import (
 )
 from wri.errors import InputError, listed, shorten, suggest
 from wri.number_text import write_number
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TEXT = (".csv", ".tsv", ".txt")
 SAMPLE = 1 << 20  # bytes of a CSV file from which the number of lines is estimated
@@ -58,7 +56,7 @@ class TableFile:
     path: Path
     names: tuple[str, ...]
     dialect: Dialect | None = None  # of a text
-    arrays: "pd.DataFrame | None" = None  # of an archive
+    arrays: pd.DataFrame | None = None  # of an archive
 
     @property
     def decimal(self) -> str:
@@ -83,7 +81,7 @@ class TableFile:
             besides = " and ".join(map(repr, given.values()))
             raise InputError(f"{self.path} has no features: columns besides {besides}")
 
-    def read(self, labels: Collection[str] = (), target: str | None = None) -> "pd.DataFrame":
+    def read(self, labels: Collection[str] = (), target: str | None = None) -> pd.DataFrame:
         """Read all columns; cells of `labels` are their texts, "007" and "nan" too.
 
         The target stays a text, but NA, NaN and null are missing.
@@ -101,14 +99,12 @@ class TableFile:
 
     def chunks(
         self, wanted: Collection[str], texts: Collection[str] = ()
-    ) -> "Iterator[tuple[pd.DataFrame, float]]":
+    ) -> Iterator[tuple[pd.DataFrame, float]]:
         """Yield rows of some columns, numbered from 1, and the share of the file that is read.
 
         Cells of `texts` stay as they are written, such as 007 and 1.50 (blanks before them are
         dropped).
         """
-        import pandas as pd
-
         rows = min(MOST_ROWS, max(FEWEST_ROWS, CELLS // max(1, len(wanted))))
         wanted, start = frozenset(wanted), 1
         columns = [name for name in self.names if name in wanted]
@@ -123,7 +119,7 @@ class TableFile:
 
     def _pieces(
         self, columns: list[str], texts: Collection[str], rows: int
-    ) -> "Iterator[tuple[pd.DataFrame, float]]":
+    ) -> Iterator[tuple[pd.DataFrame, float]]:
         if self.arrays is not None:
             for start in range(0, len(self.arrays), rows):
                 yield self.arrays[columns][start : start + rows], (start + rows) / len(self.arrays)
@@ -135,9 +131,7 @@ class TableFile:
 
 def _read_text(
     path: Path, dialect: Dialect, labels: Collection[str], target: str | None
-) -> "pd.DataFrame":
-    import pandas as pd
-
+) -> pd.DataFrame:
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
         try:
@@ -158,9 +152,7 @@ def _read_text(
 
 def _text_chunks(
     path: Path, dialect: Dialect, columns: list[str], texts: Collection[str], rows: int
-) -> "Iterator[tuple[pd.DataFrame, float]]":
-    import pandas as pd
-
+) -> Iterator[tuple[pd.DataFrame, float]]:
     size, options = path.stat().st_size, reading_options(dialect, columns, texts)
     with path.open("rb") as file:
         for frame in pd.read_csv(file, **options, usecols=columns, chunksize=rows):
@@ -188,7 +180,7 @@ def reading_options(
     }
 
 
-def _restore_texts(frame: "pd.DataFrame", texts: Collection[str], target: str | None) -> None:
+def _restore_texts(frame: pd.DataFrame, texts: Collection[str], target: str | None) -> None:
     """Remove the marks that kept texts such as "NA" from being read as missing."""
     texts = frozenset(texts)
     for name in frame.columns.intersection([*texts, *({target} - {None})]):
@@ -196,7 +188,7 @@ def _restore_texts(frame: "pd.DataFrame", texts: Collection[str], target: str | 
         frame[name] = cells.mask(cells.isin(UNKNOWN)) if name not in texts else cells
 
 
-def _read_parquet(path: Path, names: Sequence[str]) -> "pd.DataFrame":
+def _read_parquet(path: Path, names: Sequence[str]) -> pd.DataFrame:
     with open_parquet(path) as file:
         table = file.read(columns=list(names))
     table.validate(full=True)  # for instance texts that are not UTF-8
@@ -209,7 +201,7 @@ def _read_parquet(path: Path, names: Sequence[str]) -> "pd.DataFrame":
 
 def _parquet_chunks(
     path: Path, columns: list[str], rows: int
-) -> "Iterator[tuple[pd.DataFrame, float]]":
+) -> Iterator[tuple[pd.DataFrame, float]]:
     with open_parquet(path) as file:
         total, seen = file.metadata.num_rows, 0
         for batch in file.iter_batches(rows, columns=columns):
@@ -218,10 +210,8 @@ def _parquet_chunks(
             yield frame, seen / total
 
 
-def as_numbers(column: "pd.Series", decimal: str = ".") -> Any:
+def as_numbers(column: pd.Series, decimal: str = ".") -> Any:
     """Convert texts to numbers; return the texts if one is neither a number nor missing."""
-    import pandas as pd
-
     if column.dtype.kind in "iufb":
         return column
     texts = column.str.replace(",", ".", regex=False) if decimal == "," else column
@@ -313,10 +303,8 @@ def open_parquet(path: Path) -> Any:
     return parquet.ParquetFile(path, memory_map=True)
 
 
-def _read_arrays(path: Path) -> "pd.DataFrame":
+def _read_arrays(path: Path) -> pd.DataFrame:
     """Read an archive: an array [n] is a column, an array [n, D] named x is x0, x1, …"""
-    import pandas as pd
-
     if not zipfile.is_zipfile(path):
         raise ValueError("it is not an archive")
     with zipfile.ZipFile(path) as packed:

@@ -2,7 +2,11 @@
 
 `read_rows` reads raw columns of one or several files, for models with preprocessing. `read_table`
 reads numeric features of one file, by environment; columns of categories become one column per
-category. `labels.py` reads the cells of target and site.
+category.
+
+Names of environments and classes are the texts of the cells without blanks around them, in natural
+order: "2" before "10", "site 2" before "site 10". Rows in messages are counted from 1, below the
+header and without blank lines.
 """
 
 import hashlib
@@ -11,22 +15,23 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
+import pandas as pd
+from sklearn.pipeline import make_pipeline
 
+from wri.datasets.columns import Column
 from wri.datasets.environments import LabelledFile
-from wri.datasets.labels import TASKS, count_sites, read_labels, read_targets
+from wri.datasets.schema import TableSchema, readable_names
 from wri.datasets.table_files import check_memory, open_table
 from wri.errors import InputError, check_option, listed, shorten, suggest
-from wri.rows import find_missing
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from wri.datasets.schema import TableSchema
+from wri.rows import find_missing, merge_spellings, order_labels, read_number
 
 FROM_FILE = "file"  # name of the environment column if each file is an environment
+MOST_FRACTIONS = 20  # more different labels than this, with fractions, are a measurement
+TASKS = ("classes", "numbers")
+FEWEST_ROWS = 2  # per environment, for the batches of every objective
 
 
 @dataclass(frozen=True)
@@ -110,8 +115,6 @@ def read_rows(
     mark rows that depend on each other. Only columns to `leave_out` may be missing in some files.
     Files that would take more than `memory` GB are refused unread.
     """
-    import pandas as pd
-
     if task is not None:
         check_option("--task", task, TASKS)
     named = [name for name in (target, environment, blocks) if name is not None]
@@ -175,7 +178,7 @@ def _find_files(paths: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-def _name_sites(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]") -> None:
+def _name_sites(paths: Sequence[Path], frames: Sequence[pd.DataFrame]) -> None:
     """Add a column with the name of its file to each table."""
     twice = [stem for stem, n in Counter(path.stem for path in paths).items() if n > 1]
     if twice or FROM_FILE in frames[0]:
@@ -190,7 +193,7 @@ def _name_sites(paths: Sequence[Path], frames: "Sequence[pd.DataFrame]") -> None
 
 def separate(
     where: str,
-    frame: "pd.DataFrame",
+    frame: pd.DataFrame,
     target: str,
     environment: str,
     blocks: str | None,
@@ -225,6 +228,98 @@ def digest_file(path: Path) -> str:
     """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_labels(
+    path: Path | str, column: str, values: Any
+) -> tuple[tuple[str, ...], np.ndarray]:  # [n] -> names, [n]
+    """Return names in order, and the number of each row's name; blank texts are missing."""
+    codes, different = pd.factorize(values)  # −1 where missing
+    found, places = merge_spellings(np.asarray(different, object), f"{path}: column {column!r}")
+    names = [str(each) for each in found]
+    codes = np.append(places, -1)[codes]
+    is_blank = np.array([not name.strip() for name in names] + [True])  # the last is missing
+    lost = np.flatnonzero(is_blank[codes])
+    if len(lost):
+        raise InputError(
+            f"{path}: column {column!r}, row {lost[0] + 1} is missing ({len(lost)} in all); fill "
+            "in or drop such rows"
+        )
+    numbers = [read_number(name) for name in names]
+    same = Counter(numbers)
+    twins = [name for name, key in zip(names, numbers, strict=True) if same[key] > 1]
+    if twins and None not in numbers:
+        raise InputError(
+            f"{path}: column {column!r} spells one number in several ways, {listed(twins)}; use "
+            "one of them"
+        )
+    order = order_labels(names)
+    return tuple(names[code] for code in order), np.argsort(order)[codes]
+
+
+def count_sites(
+    where: Path | str, column: str, names: Sequence[str], codes: np.ndarray
+) -> np.ndarray:  # [n] -> [E]
+    """Return the rows of each site; refuse a single site, and a site with too few rows."""
+    sizes = np.bincount(codes)
+    if len(names) < 2:
+        raise InputError(
+            f"{where}: column {column!r} holds only one site, {shorten(names[0])!r}; at least two "
+            "are needed: name another column, or add rows of another site"
+        )
+    if sizes.min() < FEWEST_ROWS:
+        raise InputError(
+            f"{where}: site {shorten(names[int(sizes.argmin())])!r} of column {column!r} has "
+            f"{sizes.min()} row; at least {FEWEST_ROWS} are needed: drop or merge it"
+        )
+    return sizes
+
+
+def read_targets(
+    path: Path | str, target: str, values: Any, task: str | None
+) -> tuple[tuple[str, ...] | None, np.ndarray]:
+    """Return names and numbers of classes, or None and numbers.
+
+    Without a `task`, targets are numbers if they are fractions of more than 20 different values, or
+    numbers of which most differ.
+    """
+    found = pd.Series(pd.unique(np.asarray(values, dtype=object))).dropna()
+    numbers = [read_number(str(each)) for each in found]
+    fractions = any((number or 0) % 1 for number in numbers)
+    differ = (fractions and len(found) > MOST_FRACTIONS) or 2 * len(found) > len(values)
+    if task == "numbers" or (task is None and None not in numbers and differ):
+        return None, _read_numbers(path, target, values)
+    classes, y = read_labels(path, target, values)
+    if len(classes) == 1:
+        raise InputError(
+            f"{path}: column {target!r} holds only one class, {shorten(classes[0])!r}; at least "
+            "two are needed: name another column"
+        )
+    if 2 * len(classes) > len(y):
+        raise InputError(
+            f"{path}: column {target!r} has {len(classes)} different values in {len(y)} rows, such "
+            f"as {shorten(classes[0])}; name a column of classes or of numbers"
+        )
+    return classes, y
+
+
+def _read_numbers(path: Path | str, column: str, values: Any) -> np.ndarray:
+    """Return the targets of a regression."""
+    given = pd.Series(np.asarray(values, dtype=object))
+    numbers = pd.to_numeric(given, errors="coerce").to_numpy(float)
+    lost = np.flatnonzero(~np.isfinite(numbers))
+    if len(lost):
+        cell = given[lost[0]]
+        what = "missing" if pd.isna(cell) else f"{shorten(cell)!r}, not a number"
+        raise InputError(
+            f"{path}: column {column!r}, row {lost[0] + 1} is {what} ({len(lost)} in all); "
+            "correct or drop such rows, or treat the column as classes"
+        )
+    if len(np.unique(numbers)) == 1:
+        raise InputError(
+            f"{path}: column {column!r} is {numbers[0]:g} in every row; name another column"
+        )
+    return numbers
 
 
 def read_table(
@@ -296,9 +391,9 @@ def read_table(
 
 def label_rows(
     path: str | Path,
-    features: "pd.DataFrame",
-    targets: "pd.Series",
-    places: "pd.Series",
+    features: pd.DataFrame,
+    targets: pd.Series,
+    places: pd.Series,
     task: str | None,
     categories: Collection[str] = (),
 ) -> LabelledFile:
@@ -323,11 +418,8 @@ def label_rows(
     )
 
 
-def describe_columns(names: Collection[str], categories: Collection[str]) -> "TableSchema":
+def describe_columns(names: Collection[str], categories: Collection[str]) -> TableSchema:
     """Return the schema of a table whose other columns are numbers."""
-    from wri.datasets.columns import Column
-    from wri.datasets.schema import TableSchema
-
     unknown = [name for name in categories if name not in names]
     if unknown:
         raise InputError(
@@ -339,20 +431,15 @@ def describe_columns(names: Collection[str], categories: Collection[str]) -> "Ta
     )
 
 
-def _encode(features: "pd.DataFrame", schema: "TableSchema") -> "pd.DataFrame":
+def _encode(features: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
     """Return numbers, then one column per category, named such as "ward = north"."""
-    import pandas as pd
-    from sklearn.pipeline import make_pipeline
-
-    from wri.datasets.schema import readable_names
-
     steps = make_pipeline(*replace(schema, rows=len(features)).make_preprocessing())
     cells = steps.fit_transform(features)
     names = readable_names(steps.get_feature_names_out(), schema.features)
     return pd.DataFrame(cells, columns=list(names))
 
 
-def _matrix(features: "pd.DataFrame", rows: np.ndarray) -> np.ndarray:  # [n, D]
+def _matrix(features: pd.DataFrame, rows: np.ndarray) -> np.ndarray:  # [n, D]
     """Return some rows, written column by column to avoid a second copy of a large table."""
     dtype = np.result_type(np.float32, *features.dtypes.unique())
     matrix = np.empty((len(rows), features.shape[1]), dtype)
@@ -361,10 +448,8 @@ def _matrix(features: "pd.DataFrame", rows: np.ndarray) -> np.ndarray:  # [n, D]
     return matrix
 
 
-def _check_numbers(path: str | Path, features: "pd.DataFrame") -> None:
+def _check_numbers(path: str | Path, features: pd.DataFrame) -> None:
     """Refuse cells that are missing or infinite, then columns without numbers."""
-    import pandas as pd
-
     first, cells, texts = "", 0, []
     for name, column in features.items():
         if column.dtype.kind not in "fiub":

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from wri.datasets.environments import Environment
+from wri.datasets.hospitals import draw_outcomes
 
 TOGETHER, BEYOND = 2.5, 1.0  # log-odds of the two parts
 THRESHOLD = 1.0  # of the pressure
@@ -77,10 +77,8 @@ class ThresholdHospital:
         """
         random = np.random.default_rng([seed, *self.name.encode()])
         causes = random.normal(self.causes, 1.0, (n, 3))
-        sick = (random.random(n) < expit(log_odds(causes))).astype(int)
-        marker = random.normal((2 * sick - 1) * self.marker, 1.0)
-        noise = random.normal(size=(n, noise_columns))
-        return Environment(self.name, np.column_stack([causes, marker, noise]), sick)
+        y, marker, noise = draw_outcomes(log_odds(causes), self.marker, noise_columns, random)
+        return Environment(self.name, np.column_stack([causes, marker, noise]), y)
 
 
 TRAINING = (

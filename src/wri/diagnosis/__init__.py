@@ -21,24 +21,8 @@ from wri.diagnosis.weights import (
 )
 
 __all__ = [
-    "ChangingFeatures",
-    "DesignPosition",
-    "GeneralPosition",
-    "LeftOutLosses",
-    "Overlap",
-    "RiskGaps",
-    "StressTest",
-    "WeightedMoments",
-    "bernstein_bound",
-    "changing_features",
-    "design_position",
-    "effective_sample_size",
-    "empirical_moments",
-    "environment_logs",
-    "environment_overlap",
-    "gaussian_moments",
-    "general_position",
-    "risk_gaps",
-    "row_weights",
-    "stress_test",
-]
+    "ChangingFeatures", "DesignPosition", "GeneralPosition", "LeftOutLosses", "Overlap", "RiskGaps",
+    "StressTest", "WeightedMoments", "bernstein_bound", "changing_features", "design_position",
+    "effective_sample_size", "empirical_moments", "environment_logs", "environment_overlap",
+    "gaussian_moments", "general_position", "risk_gaps", "row_weights", "stress_test",
+]  # fmt: skip

@@ -37,18 +37,19 @@ from wri.diagnosis.environment_slopes import (
     SlopeSpread,
     compare_slopes,
     contrast_slopes,
-    leverage_weights,
     number_slopes,
 )
 from wri.diagnosis.inputs import (
     MOST_CELLS,
     Diagnosis,
+    NumericTable,
     drop_columns,
     holds_classes,
     listed,
     make_cells,
     number_blocks,
     numbers,
+    read_sites,
     read_target,
     short,
     short_labels,
@@ -58,7 +59,7 @@ from wri.diagnosis.losses import LeftOutLosses, advise, compare_left_out, plain_
 from wri.errors import InputError
 from wri.number_text import write_number
 from wri.report import style
-from wri.rows import Environments, NumericTable, read_sites
+from wri.rows import Environments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -427,13 +428,10 @@ def _estimate_slopes(
         environments = Environments(environments.labels, environments.number[order])
     most = int(np.clip(_SUMS // (z.shape[1] + 1) ** 2, 100, MOST_CELLS))
     cells = make_cells(environments, block, most)
-    trust, natural = leverage_weights(z), None
     if classes:
-        parts = contrast_slopes(z, y, environments, cells, trust)
-    else:
-        slopes, natural = number_slopes(z, y, environments, cells, trust)
-        parts = {"y": slopes}
-    return {name: part for name, part in parts.items() if len(part.usable) > 1}, natural
+        return contrast_slopes(z, y, environments, cells), None
+    found = number_slopes(z, y, environments, cells)
+    return ({}, None) if found is None else ({"y": found[0]}, found[1])
 
 
 def _order_by_content(z: np.ndarray, y: np.ndarray, number: np.ndarray) -> np.ndarray:  # [n]

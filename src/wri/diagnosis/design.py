@@ -33,10 +33,12 @@ import pandas as pd
 
 from wri.diagnosis.inputs import (
     Diagnosis,
+    NumericTable,
     find_columns,
     holds_classes,
     listed,
     numbers,
+    read_sites,
     read_target,
     short,
     standardised,
@@ -55,7 +57,7 @@ from wri.diagnosis.weights import environment_logs, row_weights
 from wri.errors import InputError
 from wri.number_text import write_loss, write_percent
 from wri.report import style
-from wri.rows import NumericTable, Scaling, read_sites
+from wri.rows import Scaling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -68,12 +68,12 @@ from wri.diagnosis.site_fits import (
     PULL,
     RowFit,
     SiteFit,
+    SlopeRows,
     find_offset,
     fit_logistic,
     fit_site,
     pool_classes,
     pool_numbers,
-    with_offset,
 )
 from wri.rows import Environments, Scaling
 
@@ -114,98 +114,99 @@ def leverage_weights(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n]
     return weights
 
 
-def class_slopes(
-    z: np.ndarray,
-    y: np.ndarray,
-    environments: Environments,
-    cells: BlockCells,
-    trust: np.ndarray,  # [n], u
-) -> ContrastSlopes:
-    """Return log-odds of y = 1 against 0 per unit of z, `[n, D]`."""
-    rows = _usable_rows(y, environments, cells)
-    offsets, pooled = pool_classes(z, y, trust, rows)
-    centres = {e: np.concatenate([[a], pooled]) for e, a in zip(rows, offsets, strict=True)}
-    starts = _shrunk_fits(z, y, trust, cells, rows, centres)
-    fits: dict[int, SiteFit] = {}
-    for e, own in rows.items():
-        x, beta = with_offset(z[own]), starts[e]
-        chance = expit(x @ beta)
-        weights, residuals = trust[own] * chance * (1 - chance), trust[own] * (y[own] - chance)
-        fits[e] = fit_site(x, weights, residuals, cells.take(own), beta, centres[e])
-    return _score(fits, z.shape[1])
+def class_slopes(sites: list[SlopeRows]) -> ContrastSlopes:
+    """Return log-odds of y = 1 against 0 per unit of z."""
+    offsets, pooled = pool_classes(sites)
+    centres = [np.concatenate([[offset], pooled]) for offset in offsets]
+    fits = []
+    for site, beta, centre in zip(sites, _shrunk_fits(sites, centres), centres, strict=True):
+        chance = expit(site.x @ beta)
+        weights, residuals = site.trust * chance * (1 - chance), site.trust * (site.y - chance)
+        fits.append(fit_site(site, weights, residuals, beta, centre))
+    return _score(fits)
 
 
 def number_slopes(
-    z: np.ndarray,
-    y: np.ndarray,
-    environments: Environments,
-    cells: BlockCells,
-    trust: np.ndarray,  # [n], u
-) -> tuple[ContrastSlopes, ContrastSlopes]:
+    z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
+) -> tuple[ContrastSlopes, ContrastSlopes] | None:
     """Return slopes in SD of y per unit of z, and slopes divided by the residual variance."""
-    rows = _usable_rows(y, environments, cells)
-    y = Scaling.of(y).apply(y)
-    centre = np.concatenate([[0.0], pool_numbers(z, y, trust, rows)])
-    fits: dict[int, SiteFit] = {}
-    for e, own in rows.items():
-        x, within, weights = with_offset(z[own]), cells.take(own), trust[own]
-        fit = fit_site(x, weights, weights * (y[own] - x @ centre), within, centre, centre)
-        squares, total = np.square(y[own] - x @ fit.beta), weights.sum()
+    sites = usable_sites(z, Scaling.of(y).apply(y), environments, cells, leverage_weights(z))
+    if len(sites) < 2:
+        return None
+    centre, fits = np.concatenate([[0.0], pool_numbers(sites)]), []
+    for site in sites:
+        n, weights = len(site.y), site.trust
+        fit = fit_site(site, weights, weights * (site.y - site.x @ centre), centre, centre)
+        squares, total = np.square(site.y - site.x @ fit.beta), weights.sum()
         mean = float(weights @ squares / total)
-        noise = max(mean * len(own) / max(len(own) - len(fit.beta), 1), 1e-12)
+        noise = max(mean * n / max(n - len(fit.beta), 1), 1e-12)
         surplus = weights * (squares - mean) / total
-        surplus = surplus if isinstance(fit, RowFit) else within.sum(surplus)
-        fits[e] = replace(fit, noise=noise, surplus=surplus)
-    return _score(fits, z.shape[1]), _score_natural(fits, z.shape[1])
+        surplus = surplus if isinstance(fit, RowFit) else site.cells.sum(surplus)
+        fits.append(replace(fit, noise=noise, surplus=surplus))
+    return _score(fits), _score_natural(fits)
 
 
 def contrast_slopes(
-    z: np.ndarray,
-    y: np.ndarray,
-    environments: Environments,
-    cells: BlockCells,
-    trust: np.ndarray,  # [n], u
+    z: np.ndarray, y: np.ndarray, environments: Environments, cells: BlockCells
 ) -> dict[str, ContrastSlopes]:
     """Return slopes of each class against the first of two, or the most frequent of several."""
     number, values = pd.factorize(y, sort=True)
     reference = 0 if len(values) == 2 else int(np.bincount(number).argmax())
-    found = {}
+    trust, found = leverage_weights(z), {}
     for k in range(len(values)):
         if k != reference:
             rows = np.flatnonzero((number == k) | (number == reference))
             within = Environments(environments.labels, environments.number[rows])
-            name = f"{values[k]} against {values[reference]}"
             target = (number[rows] == k).astype(float)
-            found[name] = class_slopes(z[rows], target, within, cells.take(rows), trust[rows])
+            sites = usable_sites(z[rows], target, within, cells.take(rows), trust[rows])
+            if len(sites) > 1:
+                found[f"{values[k]} against {values[reference]}"] = class_slopes(sites)
     return found
 
 
-def _score(fits: dict[int, SiteFit], columns: int) -> ContrastSlopes:
+def usable_sites(
+    z: np.ndarray,
+    y: np.ndarray,
+    environments: Environments,
+    cells: BlockCells,
+    trust: np.ndarray,  # [n], u
+) -> list[SlopeRows]:
+    """Return the environments in which y varies and there are enough cells."""
+    found = []
+    for e, rows in enumerate(environments.rows):
+        if len(rows) and np.ptp(y[rows]) > 0:
+            within = cells.take(rows)
+            if len(within.block) >= FEWEST_CELLS:
+                x = np.column_stack([np.ones(len(rows)), z[rows]])
+                site = SlopeRows(number=e, x=x, y=y[rows], trust=trust[rows], cells=within)
+                found.append(site)
+    return found
+
+
+def _score(fits: list[SiteFit]) -> ContrastSlopes:
     """Collect slopes, errors and scores of all environments."""
-    each = list(fits.values())
-    information, slopes, noise, rest = _tabulate(each, columns)
+    information, slopes, noise, rest = _tabulate(fits)
     common = _mean(slopes, information / noise)  # β̄
-    squares = _stack([np.square(fit.influence()).sum(0) for fit in each], columns)
-    bound = [fit.bound_scores(common) for fit in each]
+    squares = np.stack([np.square(fit.influence()).sum(0) for fit in fits])
+    bound = [fit.bound_scores(common) for fit in fits]
     return ContrastSlopes(
-        usable=np.array(list(fits), int),
+        usable=np.array([fit.site.number for fit in fits]),
         slopes=slopes,
         errors=np.sqrt(squares + rest),
         information=information,
         rest=rest,
-        scores=[fit.sum(scores) for fit, (scores, _) in zip(each, bound, strict=True)],
-        shares=[fit.sum(shares) for fit, (_, shares) in zip(each, bound, strict=True)],
-        blocks=[fit.cells.block for fit in each],
+        scores=[fit.sum(scores) for fit, (scores, _) in zip(fits, bound, strict=True)],
+        shares=[fit.sum(shares) for fit, (_, shares) in zip(fits, bound, strict=True)],
+        blocks=[fit.site.cells.block for fit in fits],
     )
 
 
-def _score_natural(fits: dict[int, SiteFit], columns: int) -> ContrastSlopes:
+def _score_natural(fits: list[SiteFit]) -> ContrastSlopes:
     """Collect slopes divided by σ², with what the estimate of σ² adds to their errors."""
-    each = list(fits.values())
-    information, slopes, noise, rest = _tabulate(each, columns)
+    information, slopes, noise, rest = _tabulate(fits)
     common = _mean(slopes / noise, information * noise)  # θ̄
     squares, scores, shares = [], [], []
-    for fit, whole in zip(each, information, strict=True):
+    for fit, whole in zip(fits, information, strict=True):
         assert fit.surplus is not None
         surplus = fit.surplus[:, None] * common  # of θ̄ σ²
         squares.append(np.square(fit.influence() - surplus).sum(0))
@@ -213,25 +214,25 @@ def _score_natural(fits: dict[int, SiteFit], columns: int) -> ContrastSlopes:
         scores.append(fit.sum((own[0] - whole * surplus) / fit.noise))
         shares.append(fit.sum(own[1]))
     return ContrastSlopes(
-        usable=np.array(list(fits), int),
+        usable=np.array([fit.site.number for fit in fits]),
         slopes=slopes / noise,
-        errors=np.sqrt(_stack(squares, columns) + rest) / noise,
+        errors=np.sqrt(np.stack(squares) + rest) / noise,
         information=information,
         rest=rest / noise**2,
         scores=scores,
         shares=shares,
-        blocks=[fit.cells.block for fit in each],
+        blocks=[fit.site.cells.block for fit in fits],
     )
 
 
 def _tabulate(
-    fits: list[SiteFit], columns: int
+    fits: list[SiteFit],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # [H, D], [H, D], [H, 1], [H, D]
     """Return 1 / M_kk, slopes, σ² and what the pull adds to the variances."""
     noise = np.array([fit.noise for fit in fits])[:, None]
-    information = _stack([1 / np.diag(fit.inverse)[1:] for fit in fits], columns)
-    slopes = _stack([fit.beta[1:] for fit in fits], columns)
-    pulled = _stack([(PULL * np.square(fit.inverse)).sum(0)[1:] for fit in fits], columns)
+    information = np.stack([1 / np.diag(fit.inverse)[1:] for fit in fits])
+    slopes = np.stack([fit.beta[1:] for fit in fits])
+    pulled = np.stack([(PULL * np.square(fit.inverse)).sum(0)[1:] for fit in fits])
     return information, slopes, noise, noise * pulled
 
 
@@ -240,49 +241,29 @@ def _mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:  # [H, D] -> [
     return np.asarray((weights * values).sum(0) / np.where(total > 0, total, 1))
 
 
-def _usable_rows(
-    y: np.ndarray, environments: Environments, cells: BlockCells
-) -> dict[int, np.ndarray]:
-    """Return the rows of the environments in which y varies and there are enough cells."""
-    each = enumerate(environments.rows)
-    varied = {e: rows for e, rows in each if len(rows) and np.ptp(y[rows]) > 0}
-    return {
-        e: rows for e, rows in varied.items() if len(np.unique(cells.of_row[rows])) >= FEWEST_CELLS
-    }
-
-
-def _shrunk_fits(
-    z: np.ndarray,
-    y: np.ndarray,
-    trust: np.ndarray,
-    cells: BlockCells,
-    rows: dict[int, np.ndarray],
-    centres: dict[int, np.ndarray],
-) -> dict[int, np.ndarray]:
+def _shrunk_fits(sites: list[SlopeRows], centres: list[np.ndarray]) -> list[np.ndarray]:
     """Return offset and slopes per environment, shrunk to their mean as far as chance explains."""
     slopes, variances = [], []
-    for e, own in rows.items():
-        x = with_offset(z[own])
-        beta = fit_logistic(x, y[own], trust[own], centres[e], offsets=1)
-        chance = expit(x @ beta)
-        curvature = (x * (trust[own] * chance * (1 - chance))[:, None]).T @ x
+    for site, centre in zip(sites, centres, strict=True):
+        beta = fit_logistic(site.x, site.y, site.trust, centre, offsets=1)
+        chance = expit(site.x @ beta)
+        curvature = (site.x * (site.trust * chance * (1 - chance))[:, None]).T @ site.x
         curvature += PULL * np.diag(np.arange(len(beta)) > 0)
         inverse = np.linalg.inv(curvature)
-        moved = (x * (trust[own] * (y[own] - chance))[:, None]) @ inverse
-        if not cells.independent:
-            moved = cells.take(own).sum(moved)
+        moved = (site.x * (site.trust * (site.y - chance))[:, None]) @ inverse
+        if not site.cells.independent:
+            moved = site.cells.sum(moved)
         slopes.append(beta[1:])
         # the larger one: robust where the relation is not linear, the model's where y hardly varies
-        modelled = np.diag(inverse) * len(own) / len(moved)  # a block counts as one row
+        modelled = np.diag(inverse) * len(site.y) / len(moved)  # a block counts as one row
         variances.append(np.maximum(modelled, np.square(moved).sum(0))[1:])
-    if len(slopes) < 2:
-        return centres
-    by_chance = float(chi2.ppf(1 - CLEAR / max(z.shape[1], 1), len(slopes) - 1))
+    by_chance = float(chi2.ppf(1 - CLEAR / max(len(slopes[0]), 1), len(slopes) - 1))
     mean, tau, _ = weighted_spread(np.stack(slopes), np.stack(variances), by_chance)
-    found = {}
-    for (e, own), beta, variance in zip(rows.items(), slopes, variances, strict=True):
+    found = []
+    for site, beta, variance in zip(sites, slopes, variances, strict=True):
         shrunk = mean + tau**2 / (tau**2 + variance) * (beta - mean)
-        found[e] = np.concatenate([[find_offset(z[own] @ shrunk, y[own], trust[own])], shrunk])
+        offset = find_offset(site.x[:, 1:] @ shrunk, site.y, site.trust)
+        found.append(np.concatenate([[offset], shrunk]))
     return found
 
 
@@ -303,10 +284,6 @@ def weighted_spread(
         total - (weights**2).sum(-2) / total
     )
     return average, np.sqrt(np.maximum(square, 0)), q
-
-
-def _stack(values: list[np.ndarray], columns: int) -> np.ndarray:  # [H, D]
-    return np.stack(values) if values else np.empty((0, columns))
 
 
 class SlopeSpread(NamedTuple):

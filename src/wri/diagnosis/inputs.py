@@ -7,14 +7,24 @@ blocks are merged at random: sums of independent blocks are independent, and 2,0
 environment estimate a variance to 3 %.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from wri.errors import InputError
-from wri.rows import Environments, Scaling, find_constant_columns, find_missing, number_environments
+from wri.errors import InputError, shorten
+from wri.rows import (
+    Environments,
+    Scaling,
+    find_constant_columns,
+    find_missing,
+    name_unreadable_cells,
+    number_environments,
+    refuse_missing,
+    without_gradient,
+)
 
 MANY = 20
 """With more different whole numbers than this, the user says whether they are classes."""
@@ -22,15 +32,60 @@ MOST_CELLS = 2000
 """Cells per environment beyond which blocks are merged."""
 
 
-class Diagnosis:
+class Diagnosis(ABC):
     """Result of a diagnosis, which prints as its `meaning`."""
 
     @property
+    @abstractmethod
     def meaning(self) -> str:
-        raise NotImplementedError
+        """The result and what to do, in plain words."""
 
     def __repr__(self) -> str:
         return self.meaning
+
+
+class NumericTable(NamedTuple):
+    """Table of numbers with the environment of each row."""
+
+    x: np.ndarray  # [n, D]
+    names: tuple[str, ...]  # [D]
+    environments: Environments
+
+
+def read_sites(X: Any, groups: Iterable[Any]) -> NumericTable:
+    """Read a table of numbers without missing values from at least two environments."""
+    shape = np.shape(X)
+    if len(shape) != 2:
+        raise InputError(f"X must be a table [rows, columns], not of the shape {shape}")
+    environments = number_environments(groups, "groups", shape[0])
+    if len(environments.labels) < 2:
+        raise InputError("groups name one environment; at least two are needed to compare")
+    names = None
+    if isinstance(X, pd.DataFrame):
+        names = [str(name) for name in X.columns]
+        _refuse_environment(X, environments)
+    try:
+        with name_unreadable_cells(X=X):
+            x = np.asarray(without_gradient(X), np.float64)
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"X must hold numbers only ({error}); encode texts and categories first"
+        ) from error
+    refuse_missing(x, names)
+    numbered = names or [f"column {column}" for column in range(x.shape[1])]
+    return NumericTable(x, tuple(numbered), environments)
+
+
+def _refuse_environment(X: pd.DataFrame, environments: Environments) -> None:
+    """Refuse a column that names the environments; it is not a feature."""
+    for place, name in enumerate(X.columns):
+        number, labels = pd.factorize(X.iloc[:, place])
+        if environments.same_as(Environments(np.asarray(labels), number)):
+            raise InputError(
+                f"column {shorten(name)!r} of X names the environments like groups; drop it from X"
+            )
 
 
 def standardised(x: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]

@@ -15,7 +15,7 @@ at the new one, also those called outside.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import binomtest
@@ -24,7 +24,7 @@ from wri.diagnosis.inputs import Diagnosis, listed, short_labels
 from wri.errors import InputError
 from wri.moved import OldName
 from wri.number_text import write_number, write_percent, write_share
-from wri.ood.evidence import FAR, UNSURE, Evidence, RowEvidence
+from wri.ood.evidence import FAR, UNSURE, RowEvidence
 from wri.ood.held_out import USUAL_BEYOND, ExpectedLoss, HeldOutRows, LeftOutSites, UnseenCells
 from wri.report import style
 from wri.report.intervals import half_width
@@ -287,17 +287,12 @@ def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> indices
 
 
 def describe_new_site(
-    evidence: Evidence,
-    known: HeldOutRows,
-    left_out: LeftOutSites | None,
-    labels: np.ndarray,
-    *,
+    model: Any,  # a fitted estimator
     judged: RowEvidence,
     predictions: np.ndarray,  # [n, C]
     beyond: np.ndarray,  # [n, D], which values lie beyond their column's range in training
     columns: tuple[str, ...],  # [D]
-    evidence_on: str,
-    level: float = 0.95,
+    level: float,
 ) -> NewSite:
     """Compare a site's rows with the training; `model.score_new_site(X)` calls this."""
     if not 0 < level < 1:
@@ -311,16 +306,16 @@ def describe_new_site(
     strange = beyond[:, flag_columns(shares, len(beyond))].any(1)
     supported = float((judged.verdicts[strange] == "supported").sum())
     return NewSite(
-        labels=labels,
+        labels=model.environments_,
         scores=judged.environments,
         typicality=judged.typicality,
         verdicts=judged.verdicts,
         reasons=judged.reasons,
-        usual=evidence.usual,
-        loss=expect_loss(known, left_out, predictions, level),
+        usual=model.evidence_.usual,
+        loss=expect_loss(model.held_out_, model.left_out_, predictions, level),
         measure="log-loss" if predictions.shape[1] > 1 else "squared error",
         predictions=predictions.mean(0),
-        evidence_on=evidence_on,
+        evidence_on=model.evidence_on_,
         columns=columns,
         beyond=shares,
         beyond_supported=supported / max(1, strange.sum()),

@@ -35,12 +35,13 @@ from wri.diagnosis.inputs import (
     listed,
     make_cells,
     number_blocks,
+    read_sites,
     short_labels,
 )
 from wri.diagnosis.weights import SmoothTerms, environment_logs, overlap_logs, pair_overlap
 from wri.number_text import write_number
 from wri.report import style
-from wri.rows import Environments, read_sites
+from wri.rows import Environments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

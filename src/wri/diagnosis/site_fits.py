@@ -21,12 +21,23 @@ POOLED_ROWS = 24_000  # that β, to which slopes are drawn by a quarter of a row
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class SlopeRows:
+    """Rows of one environment."""
+
+    number: int  # of the environment
+    x: np.ndarray  # [n, p], offset first
+    y: np.ndarray  # [n]
+    trust: np.ndarray  # [n], u
+    cells: BlockCells
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SiteFit(ABC):
     """Quadratic fit of one environment, offset first; `RowFit` and `CellFit` leave cells out."""
 
     inverse: np.ndarray  # [p, p], M
     beta: np.ndarray  # [p]
-    cells: BlockCells  # of this environment
+    site: SlopeRows
     noise: float = 1.0  # σ², 1 for classes
     surplus: np.ndarray | None = None  # [m or n], what a cell or row adds to σ², numbers only
 
@@ -38,26 +49,26 @@ class SiteFit(ABC):
     def bound_scores(self, common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return T_b and a_kᵀ A_b a_k, `[m or n, D]` both, with slopes bound to `common`."""
 
-    def sum(self, values: np.ndarray) -> np.ndarray:
+    def sum(self, values: np.ndarray) -> np.ndarray:  # [m or n, D] -> [m, D]
         """Sum over the rows of each cell."""
-        return values
+        cells = self.site.cells
+        return values if len(values) == len(cells.block) else cells.sum(values)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowFit(SiteFit):
     """Fit whose rows are independent: leaving out one changes M by a matrix of rank one."""
 
-    x: np.ndarray  # [n, p]
     weights: np.ndarray  # [n], w
     residuals: np.ndarray  # [n], of the quadratic fit
 
     @cached_property
     def _moved(self) -> np.ndarray:  # [n, p], M x
-        return self.x @ self.inverse
+        return self.site.x @ self.inverse
 
     @cached_property
     def leverage(self) -> np.ndarray:  # [n], w xᵀ M x
-        return np.minimum(self.weights * (self._moved * self.x).sum(1), 1 - 1e-9)
+        return np.minimum(self.weights * (self._moved * self.site.x).sum(1), 1 - 1e-9)
 
     def influence(self) -> np.ndarray:
         mixed = self.residuals * (1 - LEFT_OUT + LEFT_OUT / (1 - self.leverage))
@@ -75,9 +86,6 @@ class RowFit(SiteFit):
         )
         scores = along * ((1 - LEFT_OUT) * within + LEFT_OUT * without)
         return scores, weights * along**2
-
-    def sum(self, values: np.ndarray) -> np.ndarray:
-        return values if len(self.cells.block) == len(values) else self.cells.sum(values)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -109,14 +117,14 @@ class CellFit(SiteFit):
 
 
 def fit_site(
-    x: np.ndarray,  # [n, p], offset first
+    site: SlopeRows,
     weights: np.ndarray,  # [n]
     residuals: np.ndarray,  # [n], at β°
-    cells: BlockCells,
     start: np.ndarray,  # [p], β°
     centre: np.ndarray,  # [p], to which slopes are pulled
-) -> "RowFit | CellFit":
+) -> SiteFit:
     """Fit an environment by one step from β°, with all cells and without each."""
+    x, cells = site.x, site.cells
     pull = np.full(len(centre), PULL)
     pull[0] = 0
     if cells.independent:
@@ -125,20 +133,19 @@ def fit_site(
         return RowFit(
             inverse=inverse,
             beta=start + step,
-            cells=cells,
-            x=x,
+            site=site,
             weights=weights,
             residuals=residuals - weights * (x @ step),
         )
-    curvature, score = _sum_cells(x, weights, residuals, cells)
-    right = curvature @ start + score
+    curvature = _sum_curvature(x, weights, cells)
+    right = curvature @ start + cells.sum(x * residuals[:, None])
     whole, all_right = curvature.sum(0) + np.diag(pull), right.sum(0) + pull * centre
     inverse = np.linalg.inv(whole)
     without = np.linalg.inv(whole - curvature)
     return CellFit(
         inverse=inverse,
         beta=inverse @ all_right,
-        cells=cells,
+        site=site,
         curvature=curvature,
         right=right,
         without=without,
@@ -146,52 +153,41 @@ def fit_site(
     )
 
 
-def _sum_cells(
-    x: np.ndarray, weights: np.ndarray, residuals: np.ndarray, cells: BlockCells
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return Σ w x xᵀ and Σ x r per cell."""
+def _sum_curvature(x: np.ndarray, weights: np.ndarray, cells: BlockCells) -> np.ndarray:
+    """Return Σ w x xᵀ per cell, `[m, p, p]`."""
     order = np.argsort(cells.of_row, kind="stable")
     x, weighted = x[order], (x * weights[:, None])[order]
     edges = np.searchsorted(cells.of_row[order], np.arange(len(cells.block) + 1))
-    curvature = [weighted[a:b].T @ x[a:b] for a, b in pairwise(edges)]
-    return np.stack(curvature), np.add.reduceat(x * residuals[order, None], edges[:-1], 0)
+    return np.stack([weighted[a:b].T @ x[a:b] for a, b in pairwise(edges)])
 
 
-def with_offset(z: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D + 1]
-    """Add a column of ones in front."""
-    return np.column_stack([np.ones(len(z)), z])
-
-
-def pool_numbers(
-    z: np.ndarray, y: np.ndarray, trust: np.ndarray, rows: dict[int, np.ndarray]
-) -> np.ndarray:  # [D]
+def pool_numbers(sites: list[SlopeRows]) -> np.ndarray:  # [D]
     """Return the slopes of all rows with one offset per environment."""
-    inner, outer = np.zeros((z.shape[1], z.shape[1])), np.zeros(z.shape[1])
-    for own in rows.values():
-        weights = trust[own]
-        apart = z[own] - weights @ z[own] / weights.sum()
-        weighted = apart * weights[:, None]
+    columns = sites[0].x.shape[1] - 1
+    inner, outer = np.zeros((columns, columns)), np.zeros(columns)
+    for site in sites:
+        z = site.x[:, 1:]
+        apart = z - site.trust @ z / site.trust.sum()
+        weighted = apart * site.trust[:, None]
         inner += weighted.T @ apart
-        outer += weighted.T @ y[own]
+        outer += weighted.T @ site.y
     return np.asarray(np.linalg.lstsq(inner, outer, rcond=1e-10)[0])
 
 
-def pool_classes(
-    z: np.ndarray, y: np.ndarray, trust: np.ndarray, rows: dict[int, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
+def pool_classes(sites: list[SlopeRows]) -> tuple[np.ndarray, np.ndarray]:  # [H], [D]
     """Return the offset per environment and the slopes of all rows together."""
-    if not rows:
-        return np.empty(0), np.zeros(z.shape[1])
-    random, most = np.random.default_rng(0), POOLED_ROWS // len(rows)
-    parts = [own if len(own) <= most else random.choice(own, most, False) for own in rows.values()]
-    own = np.concatenate(parts)
-    design = np.zeros((len(own), len(parts) + z.shape[1]))  # [n, H + D]
-    design[np.arange(len(own)), np.repeat(np.arange(len(parts)), [len(part) for part in parts])] = 1
-    design[:, len(parts) :] = z[own]
-    means = np.array([y[of].mean() for of in rows.values()])
-    start = np.concatenate([logit(means), np.zeros(z.shape[1])])
-    found = fit_logistic(design, y[own], trust[own], start, len(parts))
-    return found[: len(parts)], found[len(parts) :]
+    random, most, count = np.random.default_rng(0), POOLED_ROWS // len(sites), len(sites)
+    parts = []
+    for k, site in enumerate(sites):
+        n = len(site.y)
+        rows = slice(None) if n <= most else random.choice(n, most, False)
+        offsets = np.tile(np.arange(count) == k, (min(n, most), 1))
+        parts.append((np.hstack([offsets, site.x[rows, 1:]]), site.y[rows], site.trust[rows]))
+    design, y, trust = (np.concatenate(each) for each in zip(*parts, strict=True))  # [n, H + D]
+    start = np.zeros(design.shape[1])
+    start[:count] = logit([site.y.mean() for site in sites])
+    found = fit_logistic(design, y, trust, start, count)
+    return found[:count], found[count:]
 
 
 def fit_logistic(

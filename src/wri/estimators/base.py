@@ -5,24 +5,24 @@
     predict:  X ─► form that the predictor takes ─► outputs, in float64
     verdict:  outputs ─► how common such rows were in training, and how sure they are
 
-A class that users meet has two further bases (`derived.py`): what predicts, networks
-(`network.py`) or boosted trees (`trees.py`), and what is predicted, classes or numbers. Both define
-the methods at the end of this file.
+A class that users meet (`__init__.py` makes them) has two further bases: what predicts, networks
+(`network.py`) or boosted trees (`trees.py`), and what is predicted, classes or numbers, at the end
+of this file.
 """
 
-import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
+from scipy.special import logsumexp, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from wri.errors import InputError, check_option
+from wri.errors import InputError, check_option, shorten
 from wri.estimators.choice import (
     DEFAULT_RULE,
     RULES,
@@ -42,15 +42,9 @@ from wri.estimators.inputs import (
     read_seed,
     without_column,
 )
-from wri.estimators.problem import (
-    Assessment,
-    Problem,
-    fit_evidence,
-    leave_sites_out,
-    without_held_out,
-)
+from wri.estimators.problem import Problem, fit_evidence, leave_sites_out, without_held_out
+from wri.estimators.table_model import Assessment, TableModel
 from wri.futures import FUTURES, Future
-from wri.moved import OldName
 from wri.objectives import Objective
 from wri.ood.evidence import Evidence, RowEvidence
 from wri.ood.held_out import ColumnRanges, HeldOutRows
@@ -62,56 +56,17 @@ from wri.rows import (
     refuse_missing,
     without_gradient,
 )
-from wri.stacked import Loss, View
+from wri.stacked import CROSS_ENTROPY, SQUARED, Loss, View
 from wri.training import Bank, ModelSpec
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
 
-
-class SavedInFolders:
-    """Mix-in of models that can be saved to a folder and loaded from it."""
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Save the fitted model to a folder, which then holds no code.
-
-        Parameters
-        ----------
-        folder : path-like
-            A new or empty folder, or the folder of a saved model, which is replaced.
-
-        Raises
-        ------
-        InputError
-            If the model cannot be saved, or the folder holds other files.
-        """
-        import_module("wri.saving").save(self, folder)  # imported here: it imports all estimators
-
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Load a saved model, with the same predictions to the last bit.
-
-        Parameters
-        ----------
-        folder : path-like
-            Folder that `save` wrote. Folders from strangers are safe: a damaged or hostile folder
-            is an error, and nothing in it is run.
-
-        Returns
-        -------
-        model : object of this class
-            The fitted model.
-
-        Raises
-        ------
-        InputError
-            If the folder holds no saved model, a damaged one, or one of another class.
-        """
-        return import_module("wri.saving").load(folder, cls)
+LARGEST = 1e150  # of a target, so that its square is finite
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[misc]
+class EnvironmentEstimator(TableModel, BaseEstimator):  # type: ignore[misc]
     """Base class of the classifiers and regressors of all objectives and predictors."""
 
     __metadata_request__fit: ClassVar[Mapping[str, bool]] = {"groups": True}
@@ -292,7 +247,8 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
     def _prepared(self, X: Any) -> np.ndarray:
         """Return the checked table in the form that the predictor takes."""
         check_is_fitted(self, "spec_")
-        X = self._known_columns(without_column(without_gradient(X), self.environment))
+        X = without_column(without_gradient(X), self.environment)
+        X = self._encode_columns(X, fit=False)
         with name_unreadable_cells(X=X):
             X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
         self._check_cells(X)
@@ -312,108 +268,6 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         losses = self._loss.per_example(torch.as_tensor(outputs), torch.as_tensor(targets))
         return losses.numpy() * float(self.target_scaling_.scale) ** 2
 
-    def score_samples(self, X: Any) -> np.ndarray:
-        """Return the log density of each row in the equal mixture of the training environments.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_features)
-            Table like the one in `fit`, with or without the environment column.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_rows,)
-            Log densities; higher is more common.
-        """
-        seen = self._seen(X)
-        return self.evidence_.score(seen)
-
-    def score_environments(self, X: Any) -> np.ndarray:
-        """Return the log density of each row in each training environment.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_features)
-            Table like the one in `fit`, with or without the environment column.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_rows, n_environments)
-            Log densities; higher is more common.
-        """
-        seen = self._seen(X)
-        return self.evidence_.score_environments(seen)
-
-    def typicality(self, X: Any) -> np.ndarray:
-        """Return the percentage of held-out training rows that score at most as high as each row.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_features)
-            Table like the one in `fit`, with or without the environment column.
-
-        Returns
-        -------
-        typicality : ndarray of shape (n_rows,)
-            Percentages; higher is more common. 3 means that 3 % of the held-out rows were as rare
-            or rarer. For a classifier, rows that it is unsure of are rare as well as far ones.
-        """
-        return self._judge(X).typicality
-
-    rarity = OldName("typicality")
-
-    def verdict(self, X: Any) -> np.ndarray:
-        """Tell for each row whether training held rows like it.
-
-        A classifier's row is rare if it is less sure of the class than of nearly all training rows,
-        or if the row is far from them. Rare rows are more often wrong than supported ones at sites
-        like those seen. A number is rare if it is far from those of training. A row is outside if
-        it is farther than nearly any training row. What "far" means is said by `evidence_on`: by
-        default, outputs more extreme than in training. `reason` tells which reason holds.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_features)
-            Table like the one in `fit`, with or without the environment column.
-
-        Returns
-        -------
-        verdicts : ndarray of shape (n_rows,)
-            "supported", "rare" or "outside".
-        """
-        return self._judge(X).verdicts
-
-    def reason(self, X: Any) -> np.ndarray:
-        """Tell for each row why its verdict is not "supported".
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_features)
-            Table like the one in `fit`, with or without the environment column.
-
-        Returns
-        -------
-        reasons : ndarray of shape (n_rows,)
-            "low confidence" or "far from training"; empty for supported rows.
-        """
-        return self._judge(X).reasons
-
-    def nearest_environment(self, X: Any) -> np.ndarray:
-        """Return the training environment in which each row is most common.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_features)
-            Table like the one in `fit`, with or without the environment column.
-
-        Returns
-        -------
-        environments : ndarray of shape (n_rows,)
-            Labels out of `environments_`.
-        """
-        seen = self._seen(X)
-        return self.environments_[self.evidence_.nearest(seen)]
-
     def assess(self, X: Any) -> Assessment:
         """Return predictions with probabilities, typicality, verdicts and nearest environments.
 
@@ -429,14 +283,11 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
         """
         prepared = self._prepared(X)
         outputs = self._finite_outputs(prepared)
-        judged = self.evidence_.judge(self._represent(prepared, outputs), self._confidence(outputs))
+        judged = self._evidence(prepared, outputs)
         return Assessment(
+            **vars(judged),
             predictions=self._decide(outputs),
             probabilities=self._predictions(outputs) if hasattr(self, "classes_") else None,
-            scores=judged.scores,
-            typicality=judged.typicality,
-            verdicts=judged.verdicts,
-            reasons=judged.reasons,
             nearest=self.environments_[judged.environments.argmax(1)],
         )
 
@@ -462,24 +313,11 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
 
         x = self._prepared(X)
         outputs, beyond = self._outputs(x), self.ranges_.beyond(x)
-        z = self._represent(x, outputs)
+        judged = self._evidence(x, outputs)
         del x  # as large as X
         return describe_new_site(
-            self.evidence_,
-            self.held_out_,
-            self.left_out_,
-            self.environments_,
-            judged=self.evidence_.judge(z, self._confidence(outputs)),
-            predictions=self._predictions(outputs),
-            beyond=beyond,
-            columns=tuple(self._column_names()),
-            evidence_on=self.evidence_on_,
-            level=level,
+            self, judged, self._predictions(outputs), beyond, tuple(self._column_names()), level
         )
-
-    def _seen(self, X: Any) -> np.ndarray:  # [n, F]
-        """Return what the evidence sees of a table; first of all, refuse to do so before `fit`."""
-        return self._represent(self._prepared(X))
 
     def _represent(
         self, prepared: np.ndarray, outputs: np.ndarray | None = None
@@ -489,10 +327,15 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
             return self._free_outputs(self._outputs(prepared) if outputs is None else outputs)
         return self._view(prepared)
 
+    def _for_estimator(self, X: Any) -> tuple["EnvironmentEstimator", np.ndarray]:
+        return self, self._prepared(X)
+
     def _judge(self, X: Any) -> RowEvidence:
-        """Return the evidence of a table's rows."""
         prepared = self._prepared(X)
-        outputs = self._outputs(prepared)
+        return self._evidence(prepared, self._outputs(prepared))
+
+    def _evidence(self, prepared: np.ndarray, outputs: np.ndarray) -> RowEvidence:
+        """Return the evidence of prepared rows with these outputs."""
         return self.evidence_.judge(self._represent(prepared, outputs), self._confidence(outputs))
 
     # What a predictor defines
@@ -538,12 +381,8 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
     ) -> None:
         """Keep the coefficients along the path of λ, if there is one."""
 
-    def _read_columns(self, X: Any) -> Any:
-        """Return the table for the checks of `fit`; trees learn its categories here."""
-        return X
-
-    def _known_columns(self, X: Any) -> Any:
-        """Return the table for the checks of `predict`, with the categories of `fit`."""
+    def _encode_columns(self, X: Any, fit: bool) -> Any:
+        """Return the table for the checks, its categories as codes; `fit` learns them."""
         return X
 
     def _filled(self, X: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
@@ -576,3 +415,119 @@ class EnvironmentEstimator(SavedInFolders, BaseEstimator, ABC):  # type: ignore[
     def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:
         """Drop the part of the outputs that the prediction does not depend on."""
         return outputs
+
+
+class Classifier(ClassifierMixin, EnvironmentEstimator):  # type: ignore[misc]
+    """Classifier with log-loss of the class probabilities, which are the softmax of the outputs.
+
+    Labels may be of any type; two classes or more. The attribute `classes_` holds the labels in the
+    order of the columns of `predict_proba`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri import WRIClassifier
+    >>> X = np.random.default_rng(0).normal(size=(90, 2))
+    >>> y = np.where(X[:, 0] > 0, "ill", "well")
+    >>> site = np.repeat(["north", "east", "south"], 30)
+    >>> model = WRIClassifier(steps=60, site_spread=False).fit(X, y, groups=site)
+    >>> model.predict([[1.5, 0.0], [-1.5, 0.0]]).tolist()
+    ['ill', 'well']
+    >>> model.n_environments_
+    3
+    """
+
+    _loss = CROSS_ENTROPY
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_rows, n_features)
+            Table like the one in `fit`, with or without the environment column.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_rows, n_classes)
+            Columns in the order of `classes_`.
+        """
+        return self._predictions(self._finite_outputs(self._prepared(X)))
+
+    @property
+    def _n_outputs(self) -> int:
+        return len(self.classes_)
+
+    def _encode(self, y: np.ndarray) -> np.ndarray:
+        check_classification_targets(y)
+        self.classes_, number = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            only = shorten(repr(self.classes_[0]))
+            raise InputError(f"y holds one class, {only}; a classifier needs two classes")
+        return number
+
+    def _decide(self, outputs: np.ndarray) -> np.ndarray:
+        return self.classes_[outputs.argmax(1)]
+
+    def _predictions(self, outputs: np.ndarray) -> np.ndarray:
+        return softmax(outputs, axis=1)
+
+    def _confidence(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n]
+        ordered = np.sort(outputs, axis=1)
+        return ordered[:, -1] - logsumexp(ordered[:, :-1], axis=1)
+
+    def _free_outputs(self, outputs: np.ndarray) -> np.ndarray:  # [n, C] -> [n, C − 1]
+        """Return log-odds against the last class; a shift of all outputs does not matter."""
+        return outputs[:, :-1] - outputs[:, -1:]
+
+    def _shape_coefficients(
+        self, weight: np.ndarray, bias: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if len(weight) == 2:
+            return weight[1:] - weight[:1], bias[1:] - bias[:1]
+        return weight - weight.mean(0), bias - bias.mean()
+
+
+class Regressor(RegressorMixin, EnvironmentEstimator):  # type: ignore[misc]
+    """Regressor with squared error.
+
+    Penalties scale with y⁴, so λ would depend on the unit of y. Therefore y is standardised with
+    the training rows, and predictions are returned in the unit of y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wri import WRIRegressor
+    >>> X = np.random.default_rng(0).normal(size=(90, 2))
+    >>> y = 100 + 10 * X[:, 0]
+    >>> site = np.repeat(["north", "east", "south"], 30)
+    >>> model = WRIRegressor(steps=60, site_spread=False).fit(X, y, groups=site)
+    >>> low, high = model.predict([[-1.5, 0.0], [1.5, 0.0]])
+    >>> bool(low < 100 < high)
+    True
+    >>> model.n_environments_
+    3
+    """
+
+    _loss = SQUARED
+
+    def _decide(self, outputs: np.ndarray) -> np.ndarray:
+        return self._predictions(outputs)[:, 0]
+
+    def _predictions(self, outputs: np.ndarray) -> np.ndarray:
+        return self.target_scaling_.undo(outputs)
+
+    def _encode(self, y: np.ndarray) -> np.ndarray:
+        with name_unreadable_cells(y=y):
+            numbers = np.asarray(y, np.float64)
+        largest = float(np.abs(numbers).max())
+        if largest and not 1 / LARGEST < largest < LARGEST:
+            raise InputError(
+                f"y holds numbers of the order of {largest:.0e}, whose squares do not fit in "
+                "float64; give y in another unit"
+            )
+        return numbers
+
+    def _shape_coefficients(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, float]:
+        unit = self.target_scaling_
+        return weight[0] * unit.scale, float(bias[0] * unit.scale + unit.mean)

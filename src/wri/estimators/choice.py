@@ -30,13 +30,13 @@ import numpy as np
 
 from wri.diagnosis.changing_features import flagged_columns
 from wri.errors import InputError, warn_caller
-from wri.estimators.inputs import hash_rows
 from wri.estimators.problem import Problem
 from wri.futures import FUTURES, LIKE, SENTENCES, Future, future_rows
 from wri.number_text import write_number
 from wri.objectives import OBJECTIVES
 from wri.objectives.hyperparameters import HyperParameter
 from wri.progress import Progress
+from wri.rows import hash_rows
 from wri.training import ModelSpec
 
 if TYPE_CHECKING:
@@ -284,6 +284,7 @@ def left_out_losses(
     thinned = problem.for_choosing(specs)
     runs = [thinned.run(spec, others) for others in folds for spec in specs]
     records = problem.train(runs, max(spec.last_step for spec in specs), progress)
+    trained = zip(runs, records, strict=True)
     losses = np.full((len(specs), len(futures), count), np.nan)
     flagged = []
     for left_out, others in enumerate(folds):
@@ -297,8 +298,7 @@ def left_out_losses(
         classes = bank.n_classes is not None
         moved = [[*future_rows(x, y, columns, future, classes)] for future in futures]
         for c in range(len(specs)):
-            number = left_out * len(specs) + c
-            run, record = runs[number], records[number]
+            run, record = next(trained)
             if record.diverged_at is not None:
                 continue
             without = copy(model)

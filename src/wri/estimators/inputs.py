@@ -3,16 +3,6 @@
 Environments come from `groups=` or from a column of the table. The column reaches `fit` everywhere:
 through cross-validation and, with `wri.make_pipeline`, through preprocessing. `predict` takes
 tables with and without it.
-
-Which rows are held out must not depend on the order of rows, columns and environments, on names, on
-units or on other environments. So each row gets a number from its contents among the rows of its
-environment, and these are drawn in the order of their numbers:
-
-    signature of a column = Σ over distinct pairs (value, target) of hash(rank of value, of target)
-    number of a row       = Σ over columns of hash(rank of value, signature) + hash(rank of target)
-
-Ranks do not depend on units, and sums not on the order of what is added. In tables of more than
-`RANKED` rows the values themselves take the place of ranks.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,12 +19,10 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from wri.errors import LARGEST, InputError, check_size, shorten, warn_caller
 from wri.number_text import write_number
 from wri.rows import (
-    COLUMNS_AT_ONCE,
     Environments,
-    bits_of,
+    hash_rows,
     name_unreadable_cells,
     number_environments,
-    scramble,
     without_gradient,
 )
 from wri.stacked import SQUARED
@@ -48,7 +36,6 @@ LARGEST_WHOLE = 2**31 - 1
 FEWEST_SPLIT = 25  # rows of an environment from which some are held out
 FEWEST_HELD = 5  # smallest number of rows to hold out
 MOST_LIGHT = 1.5  # most held-out rows, as a multiple of the share, if they weigh little
-RANKED = 5_000
 SMALL = 0.1  # mean weight below which weights are probably not meant as counts
 NOTHING_SHARED = 0.05  # overlap below which a pair counts as separate
 SHOWN = 4  # pairs in a warning
@@ -173,7 +160,7 @@ def read_rows(
 ) -> tuple[np.ndarray, np.ndarray, Environments, np.ndarray | None]:
     """Return checked arrays and environments of the rows with positive weight."""
     X, y = without_gradient(X), without_gradient(y)
-    table, X = X, model._read_columns(without_column(X, model.environment))
+    table, X = X, model._encode_columns(without_column(X, model.environment), fit=True)
     with name_unreadable_cells(X=X, y=y):
         X, y = validate_data(
             model,
@@ -225,8 +212,8 @@ def hold_out(
 ) -> RowSplit:
     """Hold out a random share of the rows of each environment.
 
-    Rows with the same contents stay together, so that a repeated row is in one part only and counts
-    like one row with weight 2.
+    Rows are drawn in the order of `hash_rows`. Rows with the same contents stay together, so that a
+    repeated row is in one part only and counts like one row with weight 2.
     """
     held = np.zeros(len(targets), bool)
     for rows in environments:
@@ -242,42 +229,6 @@ def hold_out(
     return RowSplit(
         [rows[~held[rows]] for rows in environments], [r[held[r]] for r in environments]
     )
-
-
-def hash_rows(columns: np.ndarray, targets: np.ndarray, seed: int) -> np.ndarray:  # [n] uint64
-    """Return a random number of each row that depends on its contents and the seed only."""
-    target = scramble(_codes(targets[None]))
-    total = target[0].copy()
-    for start in range(0, columns.shape[1], COLUMNS_AT_ONCE):
-        some = columns[:, start : start + COLUMNS_AT_ONCE]
-        codes = scramble(_codes(np.ascontiguousarray(some.T)))  # [D', n]
-        signature = _sign_columns(codes * np.uint64(3) + target)
-        total += scramble(codes ^ signature).sum(0, dtype=np.uint64)
-    return scramble(total + np.uint64(seed % 2**63))
-
-
-def _sign_columns(pairs: np.ndarray) -> np.ndarray:  # [D, n] -> [D, 1]
-    """Return a number per column from the set of its values: repeated rows count once."""
-    if pairs.shape[1] > RANKED:
-        values = scramble(pairs)
-        return values.min(1, keepdims=True) + scramble(values.max(1, keepdims=True))
-    pairs = np.sort(pairs)
-    values = scramble(pairs)
-    values[:, 1:][pairs[:, 1:] == pairs[:, :-1]] = 0
-    return values.sum(1, dtype=np.uint64, keepdims=True)
-
-
-def _codes(values: np.ndarray) -> np.ndarray:  # [D, n] -> [D, n] uint64
-    """Return a number per value: its rank in its row, or its bits if there are many."""
-    if values.shape[1] > RANKED:
-        return bits_of(values)
-    order = values.argsort()
-    ordered = np.take_along_axis(values, order, 1)
-    new = np.zeros(values.shape, np.uint64)
-    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    ranks = np.empty_like(new)
-    np.put_along_axis(ranks, order, new.cumsum(1), 1)
-    return ranks
 
 
 def check_environments(

@@ -27,7 +27,7 @@ from wri.estimators.choice import (
 )
 from wri.estimators.inputs import RowSplit
 from wri.estimators.problem import Problem
-from wri.objectives import OBJECTIVES
+from wri.objectives import OBJECTIVES, make_objective
 from wri.registry import OBJECTIVES as ENTRIES
 from wri.training import Bank, ModelSpec, Record, Run
 from wri.training.spec import Solver
@@ -293,17 +293,10 @@ class Estimator(EnvironmentEstimator):
         return spec.in_steps() if self.solver is None and in_steps else spec
 
     def _plain_erm(self, spec: ModelSpec) -> ModelSpec:
-        known = {parameter.name for parameter in OBJECTIVES["erm"].hyperparameters()}
-        return ModelSpec.of(
-            "erm",
-            preset=spec.preset,
-            hidden=spec.hidden,
-            standardise=spec.standardise,
-            steps=spec.steps,
-            stop_after=spec.stop_after,
-            solver=spec.solver,
-            hyper={name: value for name, value in spec.hyper.items() if name in known},
-        )
+        erm = make_objective("erm")
+        known = {parameter.name for parameter in erm.hyperparameters()}
+        hyper = {name: value for name, value in spec.hyper.items() if name in known}
+        return replace(spec, objective=erm, hyper=hyper)
 
     def _default_penalty_weight(self) -> float | None:
         return preset_penalty_weight(self._objective, self.preset)

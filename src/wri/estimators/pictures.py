@@ -18,8 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from wri.datasets import ImageFolder
 from wri.errors import InputError, shorten
-from wri.estimators.derived import ESTIMATORS, Classifier
-from wri.estimators.problem import Assessment
+from wri.estimators import ESTIMATORS
+from wri.estimators.base import Classifier
+from wri.estimators.table_model import Assessment
 from wri.features.backbones import Backbone, as_backbone
 from wri.features.extraction import PathLike, PictureFeatures, extract
 from wri.moved import OldName
@@ -32,7 +33,7 @@ UNREADABLE = "unreadable"
 """Verdict on a file that cannot be read as a picture."""
 OTHERWISE: Mapping[str, Any] = {
     **dict.fromkeys(("predictions", "nearest"), None),
-    **dict.fromkeys(("probabilities", "scores", "typicality"), np.nan),
+    **dict.fromkeys(("probabilities", "environments", "scores", "typicality"), np.nan),
     **dict.fromkeys(("verdicts", "reasons"), UNREADABLE),
 }
 """Parts of an assessment, and their values for such a file."""

@@ -20,14 +20,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from wri.datasets.columns import ColumnReader
 from wri.errors import InputError
-from wri.estimators.base import EnvironmentEstimator, SavedInFolders
+from wri.estimators.base import EnvironmentEstimator
 from wri.estimators.inputs import read_environments, without_column
-from wri.moved import OldName
+from wri.estimators.table_model import TableModel
+from wri.ood.evidence import RowEvidence
 from wri.ood.held_out import UnseenCells, flag_unseen
 
 if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
-    from wri.estimators.problem import Assessment
+    from wri.estimators.table_model import Assessment
 
 
 def make_pipeline(*steps: Any, memory: Any = None, verbose: bool = False) -> "EnvironmentPipeline":
@@ -85,7 +86,7 @@ def _last_has(method: str) -> Any:
     return check
 
 
-class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
+class EnvironmentPipeline(TableModel, Pipeline):  # type: ignore[misc]
     """Pipeline of scikit-learn whose last step is one of wri's estimators.
 
     `groups` and `sample_weight` of `fit` reach the last step, and so does the column that its
@@ -175,21 +176,6 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         asked = head.get_metadata_routing().consumes("fit_transform", present)
         return {key: present[key] for key in asked}
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Predict the class or the number of each row.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_columns)
-            Table before the preprocessing, with or without the environment column.
-
-        Returns
-        -------
-        predictions : ndarray of shape (n_rows,)
-            Predictions of the last step.
-        """
-        return self._last().predict(self._read(X)[0])
-
     @available_if(_last_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict the probability of each class.
@@ -204,7 +190,8 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         probabilities : ndarray of shape (n_rows, n_classes)
             Columns in the order of `classes_`.
         """
-        return self._last().predict_proba(self._preprocess(X))
+        last, X, _ = self._read(X)
+        return last.predict_proba(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of a classifier or the R² of a regressor.
@@ -223,7 +210,8 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         score : float
             Accuracy or R².
         """
-        return self._last().score(self._preprocess(X), y, sample_weight)
+        last, X, _ = self._read(X)
+        return last.score(X, y, sample_weight)
 
     def assess(self, X: Any) -> "Assessment":
         """Return predictions with probabilities, typicality, verdicts and nearest environments.
@@ -239,103 +227,8 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
             Arrays with one entry per row. Rows with a category that training never had, or with a
             missing cell in a column that was never missing, are at least rare.
         """
-        X, unseen = self._read(X)
-        judged = self._last().assess(X)
-        verdicts, reasons = flag_unseen(judged.verdicts, judged.reasons, unseen)
-        return replace(judged, verdicts=verdicts, reasons=reasons, unseen=unseen)
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """Return the log density of each row in the equal mixture of the training environments.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_columns)
-            Table before the preprocessing, with or without the environment column.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_rows,)
-            Log densities; higher is more common.
-        """
-        return self._last().score_samples(self._preprocess(X))
-
-    def score_environments(self, X: Any) -> np.ndarray:
-        """Return the log density of each row in each training environment.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_columns)
-            Table before the preprocessing, with or without the environment column.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_rows, n_environments)
-            Log densities; higher is more common.
-        """
-        return self._last().score_environments(self._preprocess(X))
-
-    def typicality(self, X: Any) -> np.ndarray:
-        """Return the percentage of held-out training rows that score at most as high as each row.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_columns)
-            Table before the preprocessing, with or without the environment column.
-
-        Returns
-        -------
-        typicality : ndarray of shape (n_rows,)
-            Percentages; higher is more common.
-        """
-        return self._last().typicality(self._preprocess(X))
-
-    rarity = OldName("typicality")
-
-    def verdict(self, X: Any) -> np.ndarray:
-        """Tell for each row whether training held rows like it.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_columns)
-            Table before the preprocessing, with or without the environment column.
-
-        Returns
-        -------
-        verdicts : ndarray of shape (n_rows,)
-            "supported", "rare" or "outside".
-        """
-        return self._flagged(X)[0]
-
-    def reason(self, X: Any) -> np.ndarray:
-        """Tell for each row why its verdict is not "supported".
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_columns)
-            Table before the preprocessing, with or without the environment column.
-
-        Returns
-        -------
-        reasons : ndarray of shape (n_rows,)
-            Reasons separated by "; ": "low confidence", "far from training", and names of columns
-            with an unknown category or a gap that training never had. Empty for supported rows.
-        """
-        return self._flagged(X)[1]
-
-    def nearest_environment(self, X: Any) -> np.ndarray:
-        """Return the training environment in which each row is most common.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_rows, n_columns)
-            Table before the preprocessing, with or without the environment column.
-
-        Returns
-        -------
-        environments : ndarray of shape (n_rows,)
-            Labels of training environments.
-        """
-        return self._last().nearest_environment(self._preprocess(X))
+        last, X, unseen = self._read(X)
+        return replace(flag_unseen(last.assess(X), unseen), unseen=unseen)
 
     def score_new_site(self, X: Any, **options: Any) -> "NewSite":
         """Estimate the loss and describe the rows of a site without known outcomes.
@@ -352,37 +245,30 @@ class EnvironmentPipeline(SavedInFolders, Pipeline):  # type: ignore[misc]
         site : NewSite
             Expected mean loss and description of the rows.
         """
-        X, unseen = self._read(X)
-        site = self._last().score_new_site(X, **options)
+        last, X, unseen = self._read(X)
+        site = flag_unseen(last.score_new_site(X, **options), unseen)
         names = self[:-1].get_feature_names_out() if len(self.steps) > 1 else None
         columns = site.columns if names is None else tuple(map(str, names))  # "passthrough" alone
-        verdicts, reasons = flag_unseen(site.verdicts, site.reasons, unseen)
-        return replace(site, columns=columns, verdicts=verdicts, reasons=reasons, unseen=unseen)
+        return replace(site, columns=columns, unseen=unseen)
 
-    def _last(self) -> Any:
-        """Return the fitted last step."""
-        last = self.steps[-1][1]
+    def _read(self, X: Any) -> tuple[Any, Any, tuple[UnseenCells, ...]]:
+        """Return the fitted last step, its table, and cells of kinds that training never had."""
+        steps, last = self.steps[:-1], self.steps[-1][1]
         check_is_fitted(last)
-        return last
-
-    def _preprocess(self, X: Any) -> Any:
-        """Apply all steps but the last to a table."""
-        return self._read(X)[0]
-
-    def _read(self, X: Any) -> tuple[Any, tuple[UnseenCells, ...]]:
-        """Apply all steps but the last; find cells of kinds that training never had."""
-        X, steps = without_column(X, self._last().environment), self.steps[:-1]
+        X = without_column(X, last.environment)
         unseen: tuple[UnseenCells, ...] = ()
         if steps and isinstance(steps[0][1], ColumnReader):
             X = steps[0][1].transform(X)
             unseen, steps = steps[0][1].find_unseen(X), steps[1:]
-        return _dense(Pipeline(steps).transform(X)) if steps else X, unseen
+        return last, _dense(Pipeline(steps).transform(X)) if steps else X, unseen
 
-    def _flagged(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return verdicts and reasons."""
-        X, unseen = self._read(X)
-        judged = self._last()._judge(X)
-        return flag_unseen(judged.verdicts, judged.reasons, unseen)
+    def _for_estimator(self, X: Any) -> tuple[EnvironmentEstimator, np.ndarray]:
+        last, X, _ = self._read(X)
+        return last, last._prepared(X)
+
+    def _judge(self, X: Any) -> RowEvidence:
+        last, X, unseen = self._read(X)
+        return flag_unseen(last._judge(X), unseen)
 
 
 def _dense(X: Any) -> Any:

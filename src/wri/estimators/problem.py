@@ -18,9 +18,8 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from wri.estimators.inputs import RowSplit
-from wri.moved import OldName
 from wri.ood.evidence import Evidence
-from wri.ood.held_out import ExpectedLoss, HeldOutRows, LeftOutSites, UnseenCells
+from wri.ood.held_out import ExpectedLoss, HeldOutRows, LeftOutSites
 from wri.progress import Progress, progress_bar, silent
 from wri.rows import in_proportion
 from wri.stacked import generator
@@ -184,56 +183,16 @@ class Problem:
         return max(most, FEWEST_CHOOSING)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Assessment:
-    """Prediction and evidence of each row.
-
-    Attributes
-    ----------
-    predictions : ndarray of shape (n_rows,)
-        Predicted classes or numbers.
-    probabilities : ndarray of shape (n_rows, n_classes) or None
-        Class probabilities; None for a regressor.
-    scores : ndarray of shape (n_rows,)
-        Log density; higher is more common.
-    typicality : ndarray of shape (n_rows,)
-        Percentage of held-out rows that score at most as high.
-    verdicts : ndarray of shape (n_rows,)
-        "supported", "rare" or "outside".
-    reasons : ndarray of shape (n_rows,)
-        Reasons of the verdict, separated by "; "; empty for supported rows.
-    nearest : ndarray of shape (n_rows,)
-        Training environment in which the row is most common.
-    unseen : tuple of UnseenCells, default=()
-        Cells of kinds that training never had, by column.
-    """
-
-    predictions: np.ndarray  # [n], classes or numbers
-    probabilities: np.ndarray | None  # [n, C], of a classifier
-    scores: np.ndarray  # [n], log density, higher = more common
-    typicality: np.ndarray  # [n], percentage of held-out rows that score at most as high
-    verdicts: np.ndarray  # [n], "supported", "rare" or "outside"
-    reasons: np.ndarray  # [n], of the verdicts
-    nearest: np.ndarray  # [n], the training environment in which the row is most common
-    unseen: tuple[UnseenCells, ...] = ()
-
-    rarity = OldName("typicality")
-
-
 def fit_evidence(
     model: "EnvironmentEstimator", without: "EnvironmentEstimator", problem: Problem
 ) -> None:
     """Fit densities and thresholds; predict the held-out rows `without` them."""
     model.evidence_on_ = without.evidence_on_ = model.evidence_on
     bank, rows, weights = problem.bank, problem.rows, problem.weights
-    prepared = model._prepare(bank.features)
-    outputs = model._outputs(prepared)
-    z = model._represent(prepared, outputs)
-    other_z, other_outputs = z, outputs
+    outputs, z = _outputs_seen(model, bank.features)
+    other_outputs, other_z = outputs, z
     if without is not model:
-        others = without._prepare(bank.features)
-        other_outputs = without._outputs(others)
-        other_z = without._represent(others, other_outputs)
+        other_outputs, other_z = _outputs_seen(without, bank.features)
     sure = model._confidence(other_outputs)
     calibrating = [weights[own] for own in rows.calibrating]
     model.evidence_ = Evidence.fit(
@@ -250,6 +209,15 @@ def fit_evidence(
         without._losses(other_outputs[kept], bank.targets[kept]),
         [weights[own] for own in rows.held_out],
     )
+
+
+def _outputs_seen(
+    model: "EnvironmentEstimator", features: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:  # [n, C], [n, F]
+    """Return the outputs of rows, and what the evidence sees of them."""
+    prepared = model._prepare(features)
+    outputs = model._outputs(prepared)
+    return outputs, model._represent(prepared, outputs)
 
 
 def without_held_out(

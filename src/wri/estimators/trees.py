@@ -282,12 +282,10 @@ class TreeEstimator(EnvironmentEstimator):
             raise AttributeError("importance_change_ needs compare_erm=True when fit is called")
         return self.feature_importances_ - self.erm_importances_
 
-    def _read_columns(self, X: Any) -> Any:
-        load_lightgbm()
-        self.categories_ = find_categories(X)
-        return encode_categories(X, self.categories_)
-
-    def _known_columns(self, X: Any) -> Any:
+    def _encode_columns(self, X: Any, fit: bool) -> Any:
+        if fit:
+            load_lightgbm()
+            self.categories_ = find_categories(X)
         return encode_categories(X, self.categories_)
 
     def _filled(self, X: np.ndarray) -> np.ndarray:

@@ -23,7 +23,6 @@ from scipy.stats import binomtest
 from wri.datasets.schema import owners_of
 from wri.datasets.table_rows import TableRows
 from wri.errors import InputError, shorten
-from wri.estimators.inputs import hash_rows
 from wri.estimators.network import Estimator
 from wri.estimators.problem import fit_together
 from wri.evaluation.candidates import CONSTANT, WITHOUT, FitCandidate
@@ -33,6 +32,7 @@ from wri.jobs import LocalRunner, Runner, run_calls
 from wri.ood.measures import auroc
 from wri.progress import Progress, silent
 from wri.report.intervals import half_width
+from wri.rows import hash_rows
 
 LEVEL = 0.95
 DRAWS = 500  # of the bootstrap

@@ -27,7 +27,7 @@ from wri.datasets.columns import DistinctCells, as_category, as_number
 from wri.diagnosis.new_site import SiteLoss, expect_loss
 from wri.errors import InputError, shorten
 from wri.estimators.pipeline import last_step
-from wri.estimators.problem import Assessment
+from wri.estimators.table_model import Assessment
 from wri.evaluation.changes import SiteWord
 from wri.evaluation.verdict import read_summary
 from wri.number_text import write_number, write_percent, write_share

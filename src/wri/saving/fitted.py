@@ -14,7 +14,7 @@ import numpy as np
 from wri.boosting import ColumnView, Trees, TreeSpec
 from wri.boosting.model_text import MOST_BYTES
 from wri.densities import Mixture
-from wri.estimators.derived import Classifier
+from wri.estimators.base import Classifier
 from wri.estimators.trees import LARGEST_CODE, TreeEstimator
 from wri.ood.evidence import ConfidenceTails, Densities, Evidence, ScoreTail
 from wri.ood.held_out import ColumnRanges, HeldOutRows, LeftOutSites

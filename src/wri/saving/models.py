@@ -23,10 +23,11 @@ from sklearn.utils.validation import check_is_fitted
 
 import wri
 from wri.errors import InputError, check_option
-from wri.estimators.base import SavedInFolders
-from wri.estimators.derived import ESTIMATORS, Classifier
+from wri.estimators import ESTIMATORS
+from wri.estimators.base import Classifier
 from wri.estimators.inputs import check_parameters
 from wri.estimators.pipeline import EnvironmentPipeline
+from wri.estimators.table_model import TableModel
 from wri.saving import folder as files
 from wri.saving.fitted import TREE_ENTRIES, Shapes, encode_fitted, fill_fitted, prepare_fitted
 from wri.saving.folder import LARGEST, RECORD, named, require, tensors_name
@@ -68,7 +69,7 @@ OPTIONAL: Mapping[str, Types] = {
 """Entries of models of pictures, of pipelines, of `wri fit`, and of trees alone."""
 
 
-def save(model: SavedInFolders, folder: str | os.PathLike[str]) -> None:
+def save(model: TableModel, folder: str | os.PathLike[str]) -> None:
     """Write a fitted estimator or pipeline to a folder, completely or not at all."""
     check_is_fitted(model[-1] if isinstance(model, EnvironmentPipeline) else model, "evidence_")
     target = files.open_folder(folder)
@@ -131,7 +132,7 @@ def load(
     if not os.path.lexists(home / RECORD):
         raise InputError(f"{home} is no saved model, it holds no {RECORD}; wri fit -o makes one")
     model = _load(home, files.read(home, RECORD, LARGEST["record"]))
-    if not issubclass(kind, SavedInFolders) and hasattr(model, "backbone_"):
+    if not issubclass(kind, TableModel) and hasattr(model, "backbone_"):
         from wri.estimators.pictures import PictureClassifier  # needs the networks of `features`
 
         model = PictureClassifier._of_estimator(model, backbone)

@@ -20,8 +20,7 @@ import numpy as np
 
 from wri.datasets import ImageFolder, LabelledFile, joined, load_builtin, read_table
 from wri.datasets.environments import Environment, SiteRows
-from wri.datasets.labels import TASKS, read_targets
-from wri.datasets.table_rows import label_rows
+from wri.datasets.table_rows import TASKS, label_rows, read_targets
 from wri.errors import InputError, check_option, shorten
 from wri.features import Backbone, FeatureLayer, picture_environments
 from wri.measures import applicable_measures
