@@ -46,7 +46,8 @@ def draw_insurance(
     axes.margins(x=0.18, y=0.12)
     axes.set_xlabel(f"{held.loss_name} at {when(LIKE, held.columns, word)}")
     axes.set_ylabel(f"{held.loss_name} otherwise")
-    axes.legend(loc="best")
+    # above the axes, where it hides no name of a point
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0, frameon=False)
     return axes
 
 
