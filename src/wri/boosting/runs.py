@@ -335,16 +335,13 @@ class TreeRun(Run):
     @property
     def weighted_rows(self) -> WeightedRows:
         """The training rows in the form that an objective takes."""
-        learned, bank, weights = self.learned, self.bank, self._weights
-        loss = LOGISTIC if bank.n_classes == TWO else bank.loss
-        targets = bank.targets[learned]
-        targets = self.units.target.apply(targets) if loss is SQUARED else targets.astype(int)
+        rows = self.training_rows()
         return WeightedRows(
-            features=self.column_view.apply(bank.features[learned]),
-            targets=targets,
-            environment=np.repeat(np.arange(len(self.train)), [len(own) for own in self.train]),
-            loss=loss,
-            weights=np.ones(len(learned)) if weights is None else weights,
+            features=self.column_view.apply(rows.all_x),
+            targets=rows.all_y,
+            environment=np.repeat(np.arange(len(rows.counts)), rows.counts),
+            loss=LOGISTIC if self.bank.n_classes == TWO else self.bank.loss,
+            weights=rows.all_weight,
         )
 
 

@@ -7,15 +7,14 @@ The gradient at the log densities is small and computed by hand where possible
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from wri.densities import Density
-from wri.densities.base import HyperValues
 from wri.objectives.base import DrawnRows, Draws, Model, StepContext
-from wri.objectives.hyperparameters import LogUniform, OneOf, Uniform, hyperparameter
+from wri.objectives.hyperparameters import LogUniform, OneOf, Uniform, step_parameter
 from wri.objectives.pairs import arrange, circle, mean_over_circle, rows_around
 from wri.objectives.weighted_risks import Scaling, Weighting, penalty_slope, wri_penalty
 from wri.stacked import Adam, View, clip_norm
@@ -41,7 +40,7 @@ class DensityRule(NamedTuple):
         return circle(context.random.permutations(environments))
 
     def slope(
-        self, logs: Tensor, losses: Tensor, weight: Tensor | None, terms: "LossTerms"
+        self, logs: Tensor, losses: Tensor, weight: Tensor | None, factor: Tensor, own: Tensor
     ) -> Tensor:  # [R, E, E, B]
         """Return the gradient at the log densities of all environments at all rows."""
         if self.density.penalised:
@@ -51,22 +50,28 @@ class DensityRule(NamedTuple):
                 self.weighting,
                 self.scaling,
                 weight,
-                terms.penalty,
+                factor,
                 self.density.moderate,
             )
         else:
             slope = torch.zeros_like(logs)
-        slope.diagonal(dim1=1, dim2=2).movedim(-1, 1).sub_(terms.own)
+        slope.diagonal(dim1=1, dim2=2).movedim(-1, 1).sub_(own)
         return slope
 
     def slope_in_circle(
-        self, logs: Tensor, losses: Tensor, weight: Tensor | None, terms: "LossTerms", after: Tensor
+        self,
+        logs: Tensor,
+        losses: Tensor,
+        weight: Tensor | None,
+        factor: Tensor,
+        own: Tensor,
+        after: Tensor,
     ) -> Tensor:  # [R, E, 3, B]
         """Return the gradient for environments compared in a circle."""
         logs = logs.detach().requires_grad_()
         with torch.enable_grad():
             compared = arrange(logs, after)
-            loss = -(terms.own * compared.own).sum()
+            loss = -(own * compared.own).sum()
             if self.density.penalised:
                 penalty = wri_penalty(
                     compared.pair(losses),
@@ -75,21 +80,8 @@ class DensityRule(NamedTuple):
                     self.scaling,
                     None if weight is None else compared.pair(weight),
                 )
-                loss = loss + (terms.penalty[:, 0, 0] * mean_over_circle(penalty)).sum()
+                loss = loss + (factor[:, 0, 0] * mean_over_circle(penalty)).sum()
         return torch.autograd.grad(loss, logs)[0]
-
-
-class LossTerms(NamedTuple):
-    """Weights of the terms of the loss."""
-
-    penalty: Tensor  # [R, 1, 1], λ_d
-    own: Tensor  # [R, E or 1, B or 1], of log d_e at a row of e
-
-    @classmethod
-    def of(cls, hyper: HyperValues, environments: int, rows: int, weight: Tensor | None) -> Self:
-        share = hyper["density_log_weight"].view(-1, 1, 1) / environments
-        own = share / rows if weight is None else share * weight
-        return cls(hyper["density_penalty_weight"].view(-1, 1, 1), own)
 
 
 class StandingPredictor:
@@ -157,7 +149,9 @@ def density_steps(
         n, count, environments, rows = drawn.rows.shape
         hyper = {name: values[:n] for name, values in context.hyper.items()}
         here = StepContext(context.step, hyper, context.random.take(range(n)))
-        terms = LossTerms.of(hyper, environments, rows, drawn.weight)
+        factor = hyper["density_penalty_weight"].view(-1, 1, 1)
+        own = hyper["density_log_weight"].view(-1, 1, 1) / environments  # of log d_e at a row of e
+        own = own / rows if drawn.weight is None else own * drawn.weight
         seen, losses = predictor.at(drawn)
         moving, past = flat[:n], adam.first(n)
         density = rule.density.differentiable(moving, environments, width, hyper)
@@ -166,16 +160,16 @@ def density_steps(
             after = rule.circle(environments, here)
             if after is None:
                 logs, pullback = density(x, False)
-                slope = rule.slope(logs, own_losses, drawn.weight, terms)
+                slope = rule.slope(logs, own_losses, drawn.weight, factor, own)
             else:
                 logs, pullback = density(rows_around(x, after), True)
-                slope = rule.slope_in_circle(logs, own_losses, drawn.weight, terms, after)
+                slope = rule.slope_in_circle(logs, own_losses, drawn.weight, factor, own, after)
             gradient = clip_norm(pullback(slope), DENSITY_CLIP)
             past.move(moving, gradient, rate, hyper["density_weight_decay"])
 
 
 DENSITY_HYPERPARAMETERS = (
-    hyperparameter(
+    step_parameter(
         "density_every",
         "ω, predictor steps between two density updates, from the annealing step on",
         domainbed=(1, OneOf((1, 2, 4, 8))),
@@ -183,9 +177,8 @@ DENSITY_HYPERPARAMETERS = (
         table=10,
         low=1,
         whole=True,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "density_steps",
         "n_d, steps per density update",
         domainbed=(4, OneOf((4, 16, 32))),
@@ -193,65 +186,57 @@ DENSITY_HYPERPARAMETERS = (
         simulation=2,
         low=1,
         whole=True,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "density_learning_rate",
         "step size of the densities' Adam",
         domainbed=(2e-2, LogUniform(1e-2, 5e-2)),
         cmnist=(4e-2, LogUniform(1e-2, 5e-2)),
         simulation=4e-2,
         low=1e-12,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "density_weight_decay",
         "weight decay of the densities",
         domainbed=(1e-5, LogUniform(1e-6, 1e-2)),
         simulation=1e-5,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "density_batch_size",
         "rows per environment and density step",
         domainbed=(256, OneOf((128, 256))),
         simulation=64,
         low=2,
         whole=True,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "density_penalty_weight",
         "λ_d, weight of the squared gaps in the density steps",
         domainbed=(5.0, LogUniform(5.0, 5e1)),
         cmnist=(50.0, LogUniform(5.0, 5e1)),
         simulation=50.0,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "density_log_weight",
         "β, weight of −log d on an environment's own rows",
         domainbed=(2.0, LogUniform(5e-2, 5.0)),
         cmnist=(0.1, LogUniform(5e-2, 1.0)),
         simulation=0.1,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "min_density",
         "smallest value of the bounded density",
         domainbed=(0.05, Uniform(0.01, 0.2)),
         cmnist=(0.1, Uniform(0.01, 0.15)),
         simulation=0.1,
         low=1e-12,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "max_density",
         "largest value of the bounded density",
         domainbed=(1.0, Uniform(0.4, 2.0)),
         cmnist=(1.0, Uniform(1.0, 2.0)),
         simulation=1.0,
         low=1e-12,
-        of_steps=True,
     ),
 )

@@ -13,7 +13,7 @@ before the first update of the densities. The paper prints sums, its code has me
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from math import inf
@@ -66,7 +66,6 @@ from wri.objectives.weighted_risks import (
     weighted_gaps,
     wri_penalty,
 )
-from wri.rows import in_proportion
 from wri.stacked import Adam, View
 
 TABLE_WITH_HIDDEN: Mapping[str, Any] = {
@@ -307,10 +306,7 @@ class WRI(Objective):
         """Fit a density that is fitted once; one that takes no weights sees rows repeated."""
         if self.density.takes_weights:
             return self.density.fit_with_targets(rows.x, rows.y, rows.weight)
-        repeated = [in_proportion(weight) for weight in rows.weight]
-        x = [own[often] for own, often in zip(rows.x, repeated, strict=True)]
-        y = [own[often] for own, often in zip(rows.y, repeated, strict=True)]
-        return self._fit(x, lambda: y)
+        return self._fit(rows)
 
     def freeze_weights(self, batch: Batch, state: State) -> State:
         known, indices = state.precomputed, batch.indices
@@ -430,15 +426,14 @@ class WRI(Objective):
         """
         for run in runs.tolist():
             alone = model._replace(flat=model.flat.detach()[run : run + 1])
-            features = []
-            for rows in draws.environments(run):
-                views = alone.views(state.flat.new_tensor(rows)[None])
-                features.append(views.view(self.density_on)[0].cpu().numpy())
+            rows = draws.training_rows(run)
+            views = alone.views(state.flat.new_tensor(rows.all_x)[None])
+            seen = views.view(self.density_on)[0].cpu().numpy()
             state.flat[run] = torch.nan
-            if not all(np.isfinite(rows).all() for rows in features):
+            if not np.isfinite(seen).all():
                 continue
             try:
-                fitted = self._fit(features, partial(draws.targets, run))
+                fitted = self._fit(rows._replace(all_x=seen))
                 state.flat[run] = torch.as_tensor(fitted).to(state.flat)
             except InputError:  # wrong input of the user
                 raise
@@ -446,11 +441,11 @@ class WRI(Objective):
                 continue
 
     def _fit_once(self, run: int, draws: Draws) -> np.ndarray:  # [P]
-        make = partial(self._fit, draws.environments(run), partial(draws.targets, run))
-        return draws.cached(run, self.density, make)
+        return draws.cached(run, self.density, lambda: self._fit(draws.training_rows(run)))
 
-    def _fit(self, x: list[np.ndarray], targets: Callable[[], list[np.ndarray]]) -> np.ndarray:
-        """Fit the density of one run on its whole environments."""
+    def _fit(self, rows: TrainingRows) -> np.ndarray:  # [P]
+        """Fit the density of one run on its whole environments, with rows repeated by weight."""
+        rows = rows.repeated()
         if self.density.needs_targets:
-            return self.density.fit_with_targets(x, targets())
-        return self.density.fit(x)
+            return self.density.fit_with_targets(rows.x, rows.y)
+        return self.density.fit(rows.x)

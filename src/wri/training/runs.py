@@ -343,7 +343,7 @@ class Run:
         return self.units.inputs.apply(features, overwrite=is_own), targets
 
     def training_rows(self) -> TrainingRows:
-        """Return all training rows by environment, in the units of the run and in double precision.
+        """Return all training rows by environment, in the units of the run.
 
         Returns
         -------
@@ -354,7 +354,7 @@ class Run:
         learned, weights = self.learned, self.bank.weights
         x, y = self.view(learned)
         return TrainingRows(
-            x.astype(np.float64, copy=False),
+            x,
             y.astype(kind, copy=False),
             np.ones(len(learned)) if weights is None else weights[learned],
             [*map(len, self.train)],

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wri.objectives.base import Batch, DrawnRows, Draws
-from wri.rows import in_proportion
+from wri.objectives.base import Batch, DrawnRows, Draws, TrainingRows
 from wri.stacked import generator
 from wri.training.runs import Run, cached_for
 
@@ -204,20 +203,8 @@ class StackDraws(Draws):
                 [table[np.where(piece < len(table), piece, 0)] for table in tables]
             )
 
-    def environments(self, run: int) -> list[np.ndarray]:
-        return [self._runs[run].view(rows)[0] for rows in self._whole(run)]
-
-    def targets(self, run: int) -> list[np.ndarray]:
-        chosen = self._runs[run]
-        kind = np.float64 if chosen.bank.n_classes is None else np.int64
-        return [chosen.view(rows)[1].astype(kind) for rows in self._whole(run)]
-
-    def _whole(self, run: int) -> Sequence[np.ndarray]:
-        """Return row numbers of each training environment, repeated by their weights."""
-        train, weights = self._runs[run].train, self._runs[run].bank.weights
-        if weights is None:
-            return train
-        return [rows[in_proportion(weights[rows])] for rows in train]
+    def training_rows(self, run: int) -> TrainingRows:
+        return self._runs[run].training_rows()
 
     def split(self, run: int) -> Hashable:
         return self._runs[run].split

@@ -134,6 +134,7 @@ class LinearRun:
         self.objective = run.objective
         self.count = len(run.train)
         rows = run.training_rows()
+        rows = rows._replace(all_x=rows.all_x.astype(np.float64, copy=False))
         self.form = self.objective.row_form(rows, lambda key, make: cached_for(run, key, make))
         self.state = self._automatic.state if self.form is None else self.form.state
         # two classes: one log-odds, with half the penalty of two outputs of opposite sign
