@@ -15,8 +15,8 @@ from torch import Tensor
 from wri.densities import Density
 from wri.objectives.base import DrawnRows, Draws, Model, StepContext
 from wri.objectives.hyperparameters import LogUniform, OneOf, Uniform, step_parameter
-from wri.objectives.pairs import arrange, circle, mean_over_circle, rows_around
-from wri.objectives.weighted_risks import Scaling, Weighting, penalty_slope, wri_penalty
+from wri.objectives.pairs import arrange, circle, rows_around
+from wri.objectives.weighted_risks import Scaling, Weighting, penalty_slope
 from wri.stacked import Adam, View, clip_norm
 
 # with more environments pairs are compared in a circle; ratio weights have one reference
@@ -40,48 +40,38 @@ class DensityRule(NamedTuple):
         return circle(context.random.permutations(environments))
 
     def slope(
-        self, logs: Tensor, losses: Tensor, weight: Tensor | None, factor: Tensor, own: Tensor
-    ) -> Tensor:  # [R, E, E, B]
-        """Return the gradient at the log densities of all environments at all rows."""
-        if self.density.penalised:
-            slope = penalty_slope(
-                losses,
-                logs,
-                self.weighting,
-                self.scaling,
-                weight,
-                factor,
-                self.density.moderate,
-            )
-        else:
-            slope = torch.zeros_like(logs)
-        slope.diagonal(dim1=1, dim2=2).movedim(-1, 1).sub_(own)
-        return slope
-
-    def slope_in_circle(
         self,
         logs: Tensor,
         losses: Tensor,
         weight: Tensor | None,
-        factor: Tensor,
-        own: Tensor,
-        after: Tensor,
-    ) -> Tensor:  # [R, E, 3, B]
-        """Return the gradient for environments compared in a circle."""
-        logs = logs.detach().requires_grad_()
-        with torch.enable_grad():
-            compared = arrange(logs, after)
-            loss = -(own * compared.own).sum()
-            if self.density.penalised:
-                penalty = wri_penalty(
-                    compared.pair(losses),
-                    compared.log_densities,
-                    self.weighting,
-                    self.scaling,
-                    None if weight is None else compared.pair(weight),
-                )
-                loss = loss + (factor[:, 0, 0] * mean_over_circle(penalty)).sum()
-        return torch.autograd.grad(loss, logs)[0]
+        factor: Tensor,  # [R, 1, 1], λ_d
+        own: Tensor,  # [R, E or 1, B or 1], weight of log d_e at a row of e
+        after: Tensor | None,
+    ) -> Tensor:
+        """Return the gradient at the log densities, `[R, E, E, B]` or, in a circle, `[R, E, 3, B]`.
+
+        `after` are the partners in the circle.
+        """
+        if self.density.penalised:
+            with torch.set_grad_enabled(after is not None):
+                logs = logs.detach().requires_grad_(after is not None)
+                compared = arrange(logs, after)
+            slope = penalty_slope(
+                compared.pair(losses),
+                compared.log_densities.detach(),
+                self.weighting,
+                self.scaling,
+                None if weight is None else compared.pair(weight),
+                factor if after is None else factor.unsqueeze(1) / after.shape[1],
+                self.density.moderate,
+            )
+            if after is not None:
+                (slope,) = torch.autograd.grad(compared.log_densities, logs, slope)
+        else:
+            slope = torch.zeros_like(logs)
+        at_own = slope.diagonal(dim1=1, dim2=2).movedim(-1, 1) if after is None else slope[:, :, 0]
+        at_own.sub_(own)
+        return slope
 
 
 class StandingPredictor:
@@ -146,24 +136,21 @@ def density_steps(
     predictor = StandingPredictor(model, rule.seen, runs, steps, draws)
     width = model.network.view_width(rule.seen)
     for drawn in draws.density_rows(runs, steps):
-        n, count, environments, rows = drawn.rows.shape
+        n, count, environments, size = drawn.rows.shape
         hyper = {name: values[:n] for name, values in context.hyper.items()}
         here = StepContext(context.step, hyper, context.random.take(range(n)))
         factor = hyper["density_penalty_weight"].view(-1, 1, 1)
-        own = hyper["density_log_weight"].view(-1, 1, 1) / environments  # of log d_e at a row of e
-        own = own / rows if drawn.weight is None else own * drawn.weight
+        own = hyper["density_log_weight"].view(-1, 1, 1) / environments
+        own = own / size if drawn.weight is None else own * drawn.weight
         seen, losses = predictor.at(drawn)
         moving, past = flat[:n], adam.first(n)
         density = rule.density.differentiable(moving, environments, width, hyper)
         for step, rate in enumerate(past.next_rates(count, hyper["density_learning_rate"])):
             x, own_losses = seen(step), losses[:, step]
             after = rule.circle(environments, here)
-            if after is None:
-                logs, pullback = density(x, False)
-                slope = rule.slope(logs, own_losses, drawn.weight, factor, own)
-            else:
-                logs, pullback = density(rows_around(x, after), True)
-                slope = rule.slope_in_circle(logs, own_losses, drawn.weight, factor, own, after)
+            rows = x if after is None else rows_around(x, after)
+            logs, pullback = density(rows, after is not None)
+            slope = rule.slope(logs, own_losses, drawn.weight, factor, own, after)
             gradient = clip_norm(pullback(slope), DENSITY_CLIP)
             past.move(moving, gradient, rate, hyper["density_weight_decay"])
 

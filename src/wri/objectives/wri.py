@@ -13,7 +13,7 @@ before the first update of the densities. The paper prints sums, its code has me
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from math import inf
@@ -49,7 +49,6 @@ from wri.objectives.density_steps import (
 )
 from wri.objectives.hyperparameters import LogUniform, OneOf, annealing, penalty_weight
 from wri.objectives.pairs import (
-    FixedWeightGaps,
     PrecomputedDensities,
     compare,
     fixed_weight_penalty,
@@ -63,6 +62,7 @@ from wri.objectives.weighted_risks import (
     gap_penalty,
     is_negligible,
     largest_elsewhere,
+    penalty_of_losses,
     weighted_gaps,
     wri_penalty,
 )
@@ -85,7 +85,7 @@ class State:
     precomputed: PrecomputedDensities | None  # where the densities are fitted once
     mean_weight: Tensor | None  # [R, E, E], running mean of d̄
     unchecked: Tensor | None  # [R] bool: runs whose first penalty is still to come, if any
-    frozen: FixedWeightGaps | None = None  # where rows and densities stay as they are
+    frozen: Callable[[Tensor], Tensor] | None = None  # the penalty of losses, if weights stay
 
 
 @dataclass(frozen=True)
@@ -313,10 +313,9 @@ class WRI(Objective):
         fixed = self.form == "square" and not (self.running_mean or self._depends_on_unit)
         if known is None or indices is None or not fixed or batch.y.shape[1] > ALL_PAIRS:
             return state
+        logs = known.compare(indices, None).log_densities
         how = self.weighting, self.scaling, batch.weight, self.normalised, self.overlap_power
-        return replace(
-            state, frozen=FixedWeightGaps.of(known.compare(indices, None).log_densities, *how)
-        )
+        return replace(state, frozen=penalty_of_losses(logs, *how))
 
     def loss(self, model: Model, batch: Batch, state: State, context: StepContext) -> Stepped:
         known = None if batch.indices is None else state.precomputed
@@ -333,7 +332,7 @@ class WRI(Objective):
         if not weight.any():
             return risk, state
         if state.frozen is not None:
-            return penalised(risk, weight, state.frozen.penalty(losses), self.divided), state
+            return penalised(risk, weight, state.frozen(losses), self.divided), state
         if known is None or batch.indices is None:
             with torch.no_grad():
                 compared = compare(self.density, state.flat, seen, after, context.hyper)
