@@ -314,23 +314,15 @@ class TreeRun(Run):
     _: KW_ONLY
     categorical: tuple[int, ...] = ()
 
-    @property
-    def _weights(self) -> np.ndarray | None:  # [n], of the training rows
-        return None if self.bank.weights is None else self.bank.weights[self.learned]
-
     @cached_property
     def column_view(self) -> ColumnView:
         """What densities see of the columns, standardised with the training rows."""
-        return ColumnView.of(self.bank.features[self.learned], self._weights, self.categorical)
+        weights = None if self.bank.weights is None else self.bank.weights[self.learned]
+        return ColumnView.of(self.bank.features[self.learned], weights, self.categorical)
 
-    @cached_property
-    def units(self) -> Units:
-        """Units: inputs are unchanged, the target of a regression is standardised."""
-        units = Units.plain(self.bank.features.shape[1])
-        if self.bank.loss is not SQUARED:
-            return units
-        targets = self.bank.targets[self.learned].astype(float)
-        return Units(units.inputs, Scaling.of(targets, self._weights))
+    def _find_inputs(self, learned: np.ndarray, weights: np.ndarray | None) -> Scaling:
+        """Return units in which inputs are unchanged."""
+        return Units.plain(self.bank.features.shape[1]).inputs
 
     @property
     def weighted_rows(self) -> WeightedRows:

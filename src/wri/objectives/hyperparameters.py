@@ -138,7 +138,7 @@ class Setting:
         return self.default(size)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HyperParameter:
     """Number that may differ between runs of one stack."""
 
@@ -192,7 +192,15 @@ def hyperparameter(
         preset: Setting(*each) if isinstance(each, tuple) else Setting(each)
         for preset, each in settings.items()
     }
-    return HyperParameter(name, meaning, made, low, high, whole, of_steps)
+    return HyperParameter(
+        name=name,
+        meaning=meaning,
+        settings=made,
+        low=low,
+        high=high,
+        whole=whole,
+        of_steps=of_steps,
+    )
 
 
 penalty_weight = partial(hyperparameter, "penalty_weight")

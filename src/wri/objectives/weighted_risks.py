@@ -236,8 +236,8 @@ def weighted_gaps(
 class PairWeights(NamedTuple):
     """Weights of rows in all pairs, for any losses."""
 
-    sides: tuple[Tensor, ...]  # [..., j, i, B], times the rows' weights; two for tilted weights
-    totals: tuple[Tensor, ...]  # [..., j, i], E_i[α_ij]
+    sides: list[Tensor]  # [..., j, i, B], times the rows' weights; two for tilted weights
+    totals: list[Tensor]  # [..., j, i], E_i[α_ij]
     row_weight: Tensor | None  # [..., i, B]
     weighting: Weighting
 
@@ -247,10 +247,10 @@ class PairWeights(NamedTuple):
     ) -> Self:
         """Make the weights in a unit from log densities."""
         here, there = side_weights(log_densities, weighting, row_weight, unit)  # [..., j, i, B]
-        sides: tuple[Tensor, ...] = (here,) if there is here else (here, there)
+        sides = [here] if there is here else [here, there]
         if row_weight is not None:
-            sides = tuple(side * row_weight.unsqueeze(-3) for side in sides)
-        totals = tuple(_average(side, row_weight) for side in sides)
+            sides = [side * row_weight.unsqueeze(-3) for side in sides]
+        totals = [_average(side, row_weight) for side in sides]
         return cls(sides, totals, row_weight, weighting)
 
     def sums(self, losses: Tensor) -> list[PairSums[Tensor]]:

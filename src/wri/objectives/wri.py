@@ -211,8 +211,7 @@ class WRI(Objective):
             one_run = {split: run for run, split in enumerate(splits)}
             fits = {split: self._fit_once(run, start.draws) for split, run in one_run.items()}
             rows = np.stack([fits[split] for split in splits])
-        flat = torch.as_tensor(rows, dtype=start.dtype, device=start.device)
-        precomputed = None
+        flat, precomputed = torch.as_tensor(rows, dtype=start.dtype, device=start.device), None
         if self._fitted_once:
             precomputed = PrecomputedDensities.of(
                 splits,

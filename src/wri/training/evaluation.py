@@ -1,7 +1,7 @@
 """Measures of all runs of a stack on all their splits at once."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -29,7 +29,8 @@ def check_measures(measures: Sequence[str], bank: Bank) -> None:
             )
 
 
-class _Group(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Group:
     """Runs of one bank."""
 
     runs: Tensor | slice  # [G], their indices in the stack
@@ -76,13 +77,13 @@ class Evaluator:
         whole, dtype = len(numbers) == len(runs), chosen[0].dtype
         totals = np.stack([own.sum(1) for _, own in splits], 1)
         return _Group(
-            slice(None) if whole else torch.tensor(numbers, device=device),
-            x,
-            y.expand(len(chosen), -1),
-            torch.as_tensor(places, device=device),
-            torch.as_tensor(counts, dtype=dtype, device=device),
-            [own.shape[1] for own, _ in splits],
-            torch.as_tensor(totals, dtype=dtype, device=device),
+            runs=slice(None) if whole else torch.tensor(numbers, device=device),
+            x=x,
+            y=y.expand(len(chosen), -1),
+            rows=torch.as_tensor(places, device=device),
+            counts=torch.as_tensor(counts, dtype=dtype, device=device),
+            lengths=[own.shape[1] for own, _ in splits],
+            totals=torch.as_tensor(totals, dtype=dtype, device=device),
         )
 
     @torch.no_grad()

@@ -8,13 +8,14 @@ padding has weight zero.
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wri.objectives.base import Batch, DrawnRows, Draws, TrainingRows
-from wri.stacked import generator
+from wri.objectives.base import Batch, DrawnRows, Draws, Start, TrainingRows
+from wri.stacked import Streams, generator
 from wri.training.runs import Run, cached_for
 
 AHEAD = 2**20  # row numbers per draw
@@ -144,6 +145,23 @@ class Sampler:
             )
             for step in range(len(rows)):
                 yield DrawnRows(rows[step], indices[step], self.weight)
+
+
+def start_objective(
+    runs: Sequence[Run], features: StackedRows, dtype: torch.dtype
+) -> tuple[Any, Draws, Streams]:
+    """Return the state of the runs' objective before the first step, rows and random draws."""
+    first, seeds, device = runs[0], [run.seed for run in runs], str(features.x.device)
+    draws = StackDraws(runs, features, dtype)
+    start = Start(
+        seeds=seeds,
+        environments=len(first.train),
+        network=first.network,
+        dtype=dtype,
+        device=device,
+        draws=draws,
+    )
+    return first.objective.initial(start), draws, Streams(seeds, "objective", dtype, device)
 
 
 class StackDraws(Draws):
