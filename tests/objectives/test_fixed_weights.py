@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from wri.objectives.pairs import FixedWeightGaps, fixed_weight_penalty
+from wri.objectives.pairs import fixed_weight_penalty
 from wri.objectives.weighted_risks import (
     PairSums,
     compare_sides,
     gap_penalty,
     pair_penalty,
     pair_weights,
+    penalty_of_losses,
     wri_penalty,
 )
 from wri.stacked.linear import Sums
@@ -29,8 +30,7 @@ def test_penalty_and_slope_are_those_of_the_weighted_risks(weighting, scaling, n
     share[:, 1, 30:] = 0  # padding
     share /= share.sum(-1, keepdim=True)
     expected = wri_penalty(losses, logs, weighting, scaling, share, normalised, overlap_power=2.0)
-    made = FixedWeightGaps.of(logs, weighting, scaling, share, normalised, 2.0)
-    found = made.penalty(losses)
+    found = penalty_of_losses(logs, weighting, scaling, share, normalised, 2.0)(losses)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
     slopes = [torch.autograd.grad(each.sum(), losses)[0] for each in (found, expected)]
     torch.testing.assert_close(*slopes, rtol=1e-9, atol=1e-12)

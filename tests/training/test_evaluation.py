@@ -10,7 +10,7 @@ from wri.errors import InputError
 from wri.measures import MEASURES, applicable_measures, check_measure
 from wri.stacked import LOGISTIC, SQUARED
 from wri.training import Bank, ModelSpec, Run, train_stack
-from wri.training.evaluation import auroc_by_split
+from wri.training.evaluation import auroc
 
 TRAIN = [np.arange(0, 60), np.arange(60, 120)]
 SPLITS = {
@@ -82,24 +82,18 @@ def test_two_classes_have_an_auroc(preset, loss):
 def test_auroc_counts_ties_half_and_weights_as_counts():
     random = torch.Generator().manual_seed(0)
     scores = torch.randn(3, 60, generator=random).round(decimals=1)  # many ties
-    positive = torch.randint(0, 2, (1, 60), generator=random)
-    split_of = torch.randint(0, 4, (3, 60), generator=random)  # the last is in no split
-    weights = torch.rand(1, 60, generator=random)
-    for own in (None, weights):
-        found = auroc_by_split(scores, positive, split_of, 3, own)
+    positive = torch.randint(0, 2, (3, 60), generator=random)
+    weights = torch.rand(3, 60, generator=random)
+    for counts in (torch.ones(3, 60), weights):
+        found = auroc(scores, positive, counts)
         for run in range(3):
-            for split in range(3):
-                rows = split_of[run] == split
-                chosen = None if own is None else own[0, rows]
-                args = positive[0, rows], scores[run, rows]
-                expected = roc_auc_score(*args, sample_weight=chosen)
-                assert found[run, split].item() == pytest.approx(expected, rel=1e-6)
+            expected = roc_auc_score(positive[run], scores[run], sample_weight=counts[run])
+            assert found[run].item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_split_of_one_class_has_no_auroc():
-    scores, split_of = torch.randn(1, 4), torch.tensor([[0, 0, 1, 1]])
-    found = auroc_by_split(scores, torch.tensor([[1, 1, 0, 1]]), split_of, 2)
-    assert found[0].isnan().tolist() == [True, False]
+    found = auroc(torch.randn(2, 2), torch.tensor([[1, 1], [0, 1]]), torch.ones(2, 2))
+    assert found.isnan().tolist() == [True, False]
 
 
 def test_which_measures_there_are():

@@ -147,7 +147,7 @@ def test_density_batches_drop_runs_that_have_no_steps_left(bank):
 def test_whole_environments_are_the_runs_rows(bank):
     runs = make_runs(bank)
     draws = StackDraws(runs, StackedRows(runs, "cpu"), torch.float64)
-    for e, rows in enumerate(draws.environments(1)):
+    for e, rows in enumerate(draws.training_rows(1).x):
         np.testing.assert_array_equal(rows, runs[1].bank.features[runs[1].train[e]])
 
 
@@ -222,6 +222,7 @@ def test_whole_environments_have_the_targets_of_their_rows(loss):
     run = make_run(ERM(), bank, [np.arange(30), np.arange(30, 40)], {"batch_size": 64})
     draws = StackDraws([run], StackedRows([run], "cpu"), torch.float32)
     target_of = {row.tobytes(): y for row, y in zip(bank.features, bank.targets, strict=True)}
-    for x, y in zip(draws.environments(0), draws.targets(0), strict=True):
+    rows = draws.training_rows(0).repeated()
+    for x, y in zip(rows.x, rows.y, strict=True):
         assert y.tolist() == [target_of[row.tobytes()] for row in x]
         assert y.dtype.kind == ("f" if bank.n_classes is None else "i")

@@ -26,8 +26,7 @@ from torch import Tensor
 
 from wri.errors import InputError
 from wri.objectives import Objective
-from wri.objectives.base import Batch, DrawnRows, Draws, Model, Start, StepContext
-from wri.rows import in_proportion
+from wri.objectives.base import Batch, DrawnRows, Draws, Model, Start, StepContext, TrainingRows
 from wri.stacked import Loss, Streams, View, Views
 
 LEAST_CURVATURE = 0.2
@@ -168,16 +167,12 @@ class _WholeDraws(Draws):
         for piece in torch.arange(len(self._x)).split(AT_ONCE):
             yield piece[None]
 
-    def environments(self, run: int) -> list[np.ndarray]:
-        return [self._rows.features[own] for own in self._whole()]
-
-    def targets(self, run: int) -> list[np.ndarray]:
-        return [self._rows.targets[own] for own in self._whole()]
-
-    def _whole(self) -> list[np.ndarray]:
-        """Return the row numbers of each environment, repeated by their weights."""
-        weights = self._rows.weights
-        return [own[in_proportion(weights[own])] for own in self._rows.by_environment]
+    def training_rows(self, run: int) -> TrainingRows:
+        rows, own = self._rows, self._rows.by_environment
+        order = np.concatenate(own)
+        return TrainingRows(
+            rows.features[order], rows.targets[order], rows.weights[order], [*map(len, own)]
+        )
 
     def split(self, run: int) -> Hashable:
         return 0

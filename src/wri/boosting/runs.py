@@ -314,37 +314,26 @@ class TreeRun(Run):
     _: KW_ONLY
     categorical: tuple[int, ...] = ()
 
-    @property
-    def _weights(self) -> np.ndarray | None:  # [n], of the training rows
-        return None if self.bank.weights is None else self.bank.weights[self.learned]
-
     @cached_property
     def column_view(self) -> ColumnView:
         """What densities see of the columns, standardised with the training rows."""
-        return ColumnView.of(self.bank.features[self.learned], self._weights, self.categorical)
+        weights = None if self.bank.weights is None else self.bank.weights[self.learned]
+        return ColumnView.of(self.bank.features[self.learned], weights, self.categorical)
 
-    @cached_property
-    def units(self) -> Units:
-        """Units: inputs are unchanged, the target of a regression is standardised."""
-        units = Units.plain(self.bank.features.shape[1])
-        if self.bank.loss is not SQUARED:
-            return units
-        targets = self.bank.targets[self.learned].astype(float)
-        return Units(units.inputs, Scaling.of(targets, self._weights))
+    def _find_inputs(self, learned: np.ndarray, weights: np.ndarray | None) -> Scaling:
+        """Return units in which inputs are unchanged."""
+        return Units.plain(self.bank.features.shape[1]).inputs
 
     @property
     def weighted_rows(self) -> WeightedRows:
         """The training rows in the form that an objective takes."""
-        learned, bank, weights = self.learned, self.bank, self._weights
-        loss = LOGISTIC if bank.n_classes == TWO else bank.loss
-        targets = bank.targets[learned]
-        targets = self.units.target.apply(targets) if loss is SQUARED else targets.astype(int)
+        rows = self.training_rows()
         return WeightedRows(
-            features=self.column_view.apply(bank.features[learned]),
-            targets=targets,
-            environment=np.repeat(np.arange(len(self.train)), [len(own) for own in self.train]),
-            loss=loss,
-            weights=np.ones(len(learned)) if weights is None else weights,
+            features=self.column_view.apply(rows.all_x),
+            targets=rows.all_y,
+            environment=np.repeat(np.arange(len(rows.counts)), rows.counts),
+            loss=LOGISTIC if self.bank.n_classes == TWO else self.bank.loss,
+            weights=rows.all_weight,
         )
 
 

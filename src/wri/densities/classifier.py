@@ -21,6 +21,12 @@ from torch import Tensor
 from wri.densities.base import Density, HyperValues
 from wri.stacked import Adam, Network, differentiate, generator
 
+NO_COMMON_CLASS = (
+    "no class occurs in every environment, so the label cannot show which part of the shift is "
+    "invariant; weights use x alone"
+)
+"""Warning of the classifiers that see the label."""
+
 
 class ClassifierTraining(NamedTuple):
     """Adam on balanced batches, with a step size along half a cosine."""

@@ -28,7 +28,7 @@ mean of b over y: they give every environment the same mean probability. Two env
 p(e | A), for which the preset for coloured digits was chosen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -38,7 +38,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
-from wri.densities.classifier import ClassifierTraining
+from wri.densities.classifier import NO_COMMON_CLASS, ClassifierTraining
 from wri.errors import check_option, warn_caller
 from wri.stacked import Network, generator
 
@@ -138,19 +138,14 @@ class LabelAwareClassifier(Density):
         targets: Sequence[np.ndarray],
         weights: Sequence[np.ndarray] | None = None,
     ) -> np.ndarray:
-        plain = [torch.as_tensor(own, dtype=torch.float32) for own in environments]
-        rows = [_expand(own, self.terms) for own in plain]
-        edges = _edges(targets, self.bins)
-        labels = [_classes(own, edges) for own in targets]
-        if not _common_classes(labels, 1 + max(int(own.max()) for own in labels)):
-            warn_caller(
-                "no class occurs in every environment, so the label cannot show which part of the "
-                "shift is invariant; weights use x alone"
-            )
+        rows, labels, _ = self._read(environments, targets)
+        width = environments[0].shape[1]
+        if not _common_classes(labels):
+            warn_caller(NO_COMMON_CLASS)
             labels = [torch.zeros_like(own) for own in labels]
-        every, flat = self._fit_every(rows, labels, plain[0].shape[1])
+        every, flat = self._fit_every(rows, labels, width)
         shared = _mean_over_classes(every, flat, labels)  # [1, P]
-        network = self._shared(len(rows), plain[0].shape[1])
+        network = self._shared(len(rows), width)
         with torch.no_grad():
             mean_logits = [network.outputs(shared, own[None])[0] for own in rows]  # [n_e, E]
             given = [
@@ -188,7 +183,7 @@ class LabelAwareClassifier(Density):
 
     def fit_label_part(
         self, environments: Sequence[np.ndarray], targets: Sequence[np.ndarray]
-    ) -> "LabelPart":
+    ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
         """Fit the other part of the shift: b, which depends on the label.
 
         Parameters
@@ -200,22 +195,40 @@ class LabelAwareClassifier(Density):
 
         Returns
         -------
-        part : LabelPart
-            The fitted function b(x, y).
+        part : callable
+            From rows `[n, D]` and labels `[n]` to b `[n, E − 1]`: log densities given the label,
+            each minus the mean over environments. Its mean over the labels is zero at every x.
         """
-        plain = [torch.as_tensor(own, dtype=torch.float32) for own in environments]
-        rows = [_expand(own, self.terms) for own in plain]
-        edges = _edges(targets, self.bins)
-        labels = [_classes(own, edges) for own in targets]
-        network, flat = self._fit_every(rows, labels, plain[0].shape[1])
-        return LabelPart(
-            network=network,
-            flat=flat,
-            environments=len(rows),
-            terms=self.terms,
-            common=_common_classes(labels, network.widths[-1] // len(rows)),
-            edges=edges,
-        )
+        rows, labels, edges = self._read(environments, targets)
+        network, flat = self._fit_every(rows, labels, environments[0].shape[1])
+        common = _common_classes(labels)
+
+        def part(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+            ((terms,), (classes,), _) = self._read([x], [y], edges)
+            with torch.no_grad():
+                outputs = network.outputs(flat, terms[None])[0]
+            every = outputs.unflatten(-1, (-1, len(rows)))[:, common]  # [n, C, E]
+            own = classes[:, None] == torch.tensor(common)  # [n, C]; others have no b
+            deviation = every - every.mean(1, keepdim=True)
+            return _centred((deviation * own[:, :, None]).sum(1)).double().numpy()
+
+        return part
+
+    def _read(
+        self,
+        environments: Sequence[np.ndarray],
+        targets: Sequence[np.ndarray],
+        edges: np.ndarray | None = None,
+    ) -> tuple[list[Tensor], list[Tensor], np.ndarray | None]:
+        """Return terms, class numbers and, where targets are numbers, the edges of their bins."""
+        rows = [torch.as_tensor(own, dtype=torch.float32) for own in environments]
+        if edges is None and any(own.dtype.kind not in "iu" for own in targets):
+            edges = np.quantile(
+                np.concatenate(list(targets)), np.linspace(0, 1, self.bins + 1)[1:-1]
+            )
+        classes = targets if edges is None else [np.searchsorted(edges, own) for own in targets]
+        labels = [torch.as_tensor(own, dtype=torch.long) for own in classes]
+        return [_expand(own, self.terms) for own in rows], labels, edges
 
     def _fit_small(self, mean_logits: Sequence[Tensor], given: Sequence[Tensor]) -> Tensor:
         """Fit step 3's network `[1, P]` to A `[n_e, E − 1]`, with given logits `[n_e, E]` added."""
@@ -229,32 +242,6 @@ class LabelAwareClassifier(Density):
         )
         rows = list(zip(mean_logits, given, strict=True))
         return fitting.fit(network.initial([0], "density"), rows, loss, generator(0, "refit"))
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LabelPart:
-    """Fitted b(x, y): the difference of the environments that depends on the label.
-
-    Its mean over the labels is zero at every x.
-    """
-
-    network: Network
-    flat: Tensor  # [1, P]
-    environments: int
-    terms: Terms
-    common: list[int]  # classes that every environment has
-    edges: np.ndarray | None  # of the bins, where targets are numbers
-
-    def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:  # [n, D], [n] -> [n, E − 1]
-        """Return log densities given the label, each minus the mean over environments."""
-        rows = _expand(torch.as_tensor(x, dtype=torch.float32), self.terms)
-        with torch.no_grad():
-            outputs = self.network.outputs(self.flat, rows[None])[0]
-        every = outputs.unflatten(-1, (-1, self.environments))[:, self.common]  # [n, C, E]
-        classes = _classes(y, self.edges)
-        own = classes[:, None] == torch.tensor(self.common)  # [n, C]; others have no b
-        deviation = every - every.mean(1, keepdim=True)
-        return _centred((deviation * own[:, :, None]).sum(1)).double().numpy()
 
 
 def _expand(x: Tensor, terms: Terms) -> Tensor:  # [..., D] -> [..., D + squares]
@@ -289,7 +276,7 @@ def _mean_over_classes(network: Network, flat: Tensor, labels: Sequence[Tensor])
     """Return the kept part of step 1 `[1, P]`: the mean over y of the last layer, which gives A."""
     count = len(labels)
     classes = network.widths[-1] // count
-    common = _common_classes(labels, classes)
+    common = _common_classes(labels)
     *below, weight, bias = network.packing.views(flat)
     last = [
         part[:, 0].unflatten(1, (classes, count))[:, common].mean(1) for part in (weight, bias)
@@ -313,20 +300,6 @@ def _balancing_constants(logits: Sequence[Tensor]) -> Tensor:  # [n_e, E] each -
     return torch.as_tensor(found - found.mean(), dtype=logits[0].dtype)
 
 
-def _edges(targets: Sequence[np.ndarray], bins: int) -> np.ndarray | None:
-    """Return the edges of bins with about equal numbers of rows; None for classes."""
-    if all(own.dtype.kind in "iu" for own in targets):
-        return None
-    return np.quantile(np.concatenate(list(targets)), np.linspace(0, 1, bins + 1)[1:-1])
-
-
-def _classes(targets: np.ndarray, edges: np.ndarray | None) -> Tensor:
-    """Return class numbers, or the bins of other numbers."""
-    return torch.as_tensor(
-        targets if edges is None else np.searchsorted(edges, targets), dtype=torch.long
-    )
-
-
-def _common_classes(labels: Sequence[Tensor], classes: int) -> list[int]:
+def _common_classes(labels: Sequence[Tensor]) -> list[int]:
     """Return the classes that every environment has."""
-    return [c for c in range(classes) if all(bool((own == c).any()) for own in labels)]
+    return sorted(set.intersection(*({*own.unique().tolist()} for own in labels)))

@@ -26,9 +26,11 @@ from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
+from wri.densities.classifier import NO_COMMON_CLASS
 from wri.densities.relevant_columns import column_shares
 from wri.errors import warn_caller
 from wri.rows import hash_contents
+from wri.stacked import Packing
 from wri.stacked.linear import LinearSolver, MemoryTable, Sums
 
 MOST_PRODUCTS = 24  # columns whose products are terms
@@ -106,16 +108,11 @@ class LabelLogistic(Density):
     takes_weights: ClassVar[bool] = True
 
     def initial(self, seeds: Sequence[int], environments: int, width: int) -> np.ndarray:
-        size = sum(map(prod, _shapes(width, environments).values()))
-        return np.zeros((len(seeds), size))
+        return np.zeros((len(seeds), Packing((*_shapes(width, environments).values(),)).size))
 
     def log_density(self, flat: Tensor, x: Tensor, environments: int, hyper: HyperValues) -> Tensor:
         shapes = _shapes(x.shape[-1], environments)
-        parts = flat.split([prod(shape) for shape in shapes.values()], dim=1)
-        p = {
-            name: part.unflatten(1, shape)
-            for (name, shape), part in zip(shapes.items(), parts, strict=True)
-        }
+        p = dict(zip(shapes, Packing((*shapes.values(),)).views(flat), strict=True))
         if len(flat) == 1:  # columns that are not used cost nothing
             p = _only_used(p)
         rows = x.flatten(1, -2)  # [R, n, D]
@@ -138,22 +135,6 @@ class LabelLogistic(Density):
         targets: Sequence[np.ndarray],
         weights: Sequence[np.ndarray] | None = None,
     ) -> np.ndarray:
-        """Fit all steps to the rows of the environments.
-
-        Parameters
-        ----------
-        environments : sequence of ndarray of shape (n_e, D)
-            Rows in units of about one.
-        targets : sequence of ndarray of shape (n_e,)
-            Class numbers, or floats.
-        weights : sequence of ndarray of shape (n_e,) or None, default=None
-            How often each row counts. None: once.
-
-        Returns
-        -------
-        flat : ndarray of shape (P,)
-            Parameters for `log_density`.
-        """
         if weights is None:
             weights = [np.ones(len(own)) for own in environments]
         environments, targets, weights = _sample(environments, targets, weights)
@@ -186,18 +167,8 @@ class LabelLogistic(Density):
         middle, spread = _scaling(a, joined)
         again = _expand_again(torch.as_tensor(np.clip((a - middle) / spread, -CUT, CUT))).numpy()
         refit, refit_offset = _classify(again, weights, 1.0)
-        parts = {
-            "view": view,
-            "centre": centre,
-            "mean": mean,
-            "coefficient": coefficient,
-            "offset": offset,
-            "middle": middle,
-            "spread": spread,
-            "refit": refit,
-            "refit_offset": refit_offset,
-        }
-        return np.concatenate([np.ravel(parts[name]) for name in _shapes(width, count)])
+        parts = view, centre, mean, coefficient, offset, middle, spread, refit, refit_offset
+        return np.concatenate([np.ravel(part) for part in parts])
 
 
 def _used_terms(kept: Tensor) -> Tensor:  # [V] bool -> [T] bool
@@ -276,10 +247,7 @@ def _label_codes(
     common = sorted(set.intersection(*present))
     if len(common) < 2:
         if not common:
-            warn_caller(
-                "no class occurs in every environment, so the label cannot show which part of the "
-                "shift is invariant; weights use x alone"
-            )
+            warn_caller(NO_COMMON_CLASS)
         return np.zeros((len(joined), 0))
     every = np.concatenate(codes)
     label = (every[:, None] == np.array(common)) - 1 / len(common)

@@ -36,12 +36,17 @@ FEWEST = 4  # rows per coefficient that an environment needs
 
 
 class Slopes(NamedTuple):
-    """Slopes of one contrast in the environments that can estimate them."""
+    """Slopes in the environments that can estimate them."""
 
     slope: np.ndarray  # [H, D]
     variance: np.ndarray  # [H, D]
-    ratio: np.ndarray | None = None  # [H, D], slope / residual variance, for numbers
-    ratio_variance: np.ndarray | None = None  # [H, D]
+
+
+Contrast = tuple[Slopes, ...]
+"""Slopes of one contrast; for numbers also slopes over residual variances."""
+
+Part = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Rows `[n, D]`, targets and weights of one environment."""
 
 
 def column_shares(
@@ -54,29 +59,22 @@ def column_shares(
     contrasts = _contrasts(rows, targets, weights)
     if not contrasts:
         return np.ones(rows[0].shape[1])
-    strength = sum((np.square(each.slope) / each.variance).sum(0) for each in contrasts)
-    least = 2 * sum(len(each.slope) for each in contrasts)
+    strength = sum((np.square(own.slope) / own.variance).sum(0) for own, *_ in contrasts)
+    least = 2 * sum(len(own.slope) for own, *_ in contrasts)
     share = np.maximum(1 - least / np.maximum(strength, 1e-300), 0)
     share[changing_columns(contrasts)] = 0
     return share
 
 
-def changing_columns(contrasts: Sequence[Slopes]) -> np.ndarray:  # [D] bool
+def changing_columns(contrasts: Sequence[Contrast]) -> np.ndarray:  # [D] bool
     """Return which columns relate to the target in different ways between environments."""
-    p = np.array([_change(each) for each in contrasts])  # [C, D]
+    p = np.array([np.max([_spread(*own) for own in each], 0) for each in contrasts])  # [C, D]
     p = np.minimum(p.min(0) * len(p), 1)
     order = p.argsort(kind="stable")
     corrected = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     found = np.zeros(len(p), bool)
     found[order] = corrected <= LEVEL
     return found
-
-
-def _change(each: Slopes) -> np.ndarray:  # [D]
-    p = _spread(each.slope, each.variance)
-    if each.ratio is None or each.ratio_variance is None:
-        return p
-    return np.maximum(p, _spread(each.ratio, each.ratio_variance))
 
 
 def _spread(slope: np.ndarray, variance: np.ndarray) -> np.ndarray:  # [H, D] -> [D]
@@ -90,37 +88,32 @@ def _spread(slope: np.ndarray, variance: np.ndarray) -> np.ndarray:  # [H, D] ->
 
 def _contrasts(
     rows: Sequence[np.ndarray], targets: Sequence[np.ndarray], weights: Sequence[np.ndarray]
-) -> list[Slopes]:
+) -> list[Contrast]:
     """Return the slopes of each contrast that some environment can estimate."""
+    parts = list(zip(rows, targets, weights, strict=True))
     if targets[0].dtype.kind == "f":
-        found = [_number_slopes(rows, targets, weights)]
-    else:
-        counts = np.bincount(np.concatenate(list(targets)), np.concatenate(list(weights)))
-        reference = 0 if len(counts) == 2 else int(np.argmax(counts))
-        found = []
-        for k in range(len(counts)):
-            if k != reference:
-                kept = [(y == k) | (y == reference) for y in targets]
-                part = [
-                    (x[own], (y[own] == k).astype(float), w[own])
-                    for x, y, w, own in zip(rows, targets, weights, kept, strict=True)
-                ]
-                found.append(_class_slopes(*zip(*part, strict=True)))
-    return [each for each in found if each is not None]
+        padded = _pad(parts)
+        return [] if padded is None else [_number_slopes(*padded)]
+    counts = np.bincount(np.concatenate(list(targets)), np.concatenate(list(weights)))
+    reference = 0 if len(counts) == 2 else int(np.argmax(counts))
+    found = []
+    for k in (c for c in range(len(counts)) if c != reference):
+        kept = [(y == k) | (y == reference) for y in targets]
+        both = zip(parts, kept, strict=True)
+        padded = _pad([(x[own], (y[own] == k).astype(float), w[own]) for (x, y, w), own in both])
+        if padded is not None:
+            found.append(_class_slopes(*padded))
+    return found
 
 
-def _pad(
-    rows: Sequence[np.ndarray], targets: Sequence[np.ndarray], weights: Sequence[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+def _pad(parts: Sequence[Part]) -> Part | None:
     """Return x `[H, B, D + 1]` with a one first, y and weights `[H, B]`, 0 on padding.
 
     Environments without enough rows or without both sides of a contrast are left out.
     """
-    width = rows[0].shape[1] + 1
+    width = parts[0][0].shape[1] + 1
     usable = [
-        (x, y, w)
-        for x, y, w in zip(rows, targets, weights, strict=True)
-        if w.sum() >= FEWEST * width and len(y) and np.ptp(y) > 0
+        (x, y, w) for x, y, w in parts if w.sum() >= FEWEST * width and len(y) and np.ptp(y) > 0
     ]
     if not usable:
         return None
@@ -133,14 +126,8 @@ def _pad(
     return x, y, weight
 
 
-def _class_slopes(
-    rows: Sequence[np.ndarray], targets: Sequence[np.ndarray], weights: Sequence[np.ndarray]
-) -> Slopes | None:
+def _class_slopes(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Contrast:
     """Fit a logistic regression in every environment at once, by Newton's method."""
-    padded = _pad(rows, targets, weights)
-    if padded is None:
-        return None
-    x, y, weight = padded
     pull = PULL * np.diag(np.arange(x.shape[2]) > 0)
     at = np.zeros((len(x), x.shape[2], 1))
     for _ in range(NEWTON_STEPS):
@@ -152,17 +139,11 @@ def _class_slopes(
         at = at - step * np.minimum(1, 5 / np.abs(step).max(1, keepdims=True).clip(1e-9))
         if np.abs(step).max() < 1e-8:
             break
-    return _robust(x, weight, chance * (1 - chance), y - chance, curvature, at)
+    return (_robust(x, weight, chance * (1 - chance), y - chance, curvature, at),)
 
 
-def _number_slopes(
-    rows: Sequence[np.ndarray], targets: Sequence[np.ndarray], weights: Sequence[np.ndarray]
-) -> Slopes | None:
+def _number_slopes(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Contrast:
     """Fit least squares in every environment, with slopes over residual variances."""
-    padded = _pad(rows, targets, weights)
-    if padded is None:
-        return None
-    x, y, weight = padded
     pull = PULL * np.diag(np.arange(x.shape[2]) > 0)
     curvature = _curvature(x, weight) + pull
     at = np.linalg.solve(curvature, _transposed(x) @ (weight * y)[..., None])
@@ -178,7 +159,7 @@ def _number_slopes(
     relative = (chance / np.square(noise))[:, None]
     ratio = found.slope / noise[:, None]
     variance = found.variance / np.square(noise)[:, None] + np.square(ratio) * relative
-    return found._replace(ratio=ratio, ratio_variance=variance)
+    return found, Slopes(ratio, variance)
 
 
 def _robust(

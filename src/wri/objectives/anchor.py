@@ -8,14 +8,13 @@ of the loss in the outputs (Kook et al., 2022): s = softmax(f) − y, or σ(f) �
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped, weighted_mean
+from wri.objectives.base import Batch, Model, PenaltyObjective, weighted_mean
 from wri.objectives.hyperparameters import LogUniform, penalty_weight
-from wri.stacked import Loss
+from wri.stacked import Loss, Views
 
 
 def anchor_penalty(residuals: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -60,7 +59,7 @@ def score_residuals(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Anchor(Objective):
+class Anchor(PenaltyObjective):
     """Anchor regression with the environments as anchors.
 
     References
@@ -78,9 +77,6 @@ class Anchor(Objective):
         ),
     )
 
-    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
-        outputs = model.outputs(batch.x)  # [R, E, B, C]
-        risks = batch.mean(model.loss.per_example(outputs, batch.y))  # [R, E]
-        residuals = score_residuals(model.loss, outputs, batch.y)
-        penalty = anchor_penalty(residuals, batch.weight).mean(-1)
-        return risks.mean(-1) + context.hyper["penalty_weight"] * penalty, state
+    def penalty(self, model: Model, batch: Batch, views: Views) -> Tensor:  # [R]
+        residuals = score_residuals(model.loss, views.outputs, batch.y)  # [R, E, B, C]
+        return anchor_penalty(residuals, batch.weight).mean(-1)

@@ -19,6 +19,7 @@ from torch import Tensor
 from wri.densities.base import Density, HyperValues
 from wri.errors import InputError
 from wri.objectives.hyperparameters import COMMON, HyperParameter
+from wri.rows import in_proportion
 from wri.stacked import AnyNetwork, Loss, Streams, View, Views
 from wri.stacked.linear import Combine
 
@@ -129,13 +130,9 @@ class Draws(ABC):
     def learned(self, runs: Sequence[int]) -> Iterator[Tensor]:
         """Yield the numbers of all training rows of some runs in parts `[n, …]`, padded."""
 
-    @abstractmethod
-    def environments(self, run: int) -> list[np.ndarray]:
-        """Return a run's training environments, `[n_e, D]` each; rows repeat by weight."""
-
-    @abstractmethod
-    def targets(self, run: int) -> list[np.ndarray]:
-        """Return the targets of the same rows, `[n_e]` each: class numbers or floats."""
+    def training_rows(self, run: int) -> "TrainingRows":
+        """Return all training rows of a run."""
+        raise TypeError("these rows come in minibatches, without whole environments")
 
     @abstractmethod
     def split(self, run: int) -> Hashable:
@@ -168,6 +165,16 @@ class TrainingRows(NamedTuple):
     def weight(self) -> list[np.ndarray]:  # E of [n_e]
         """Weights of each environment."""
         return self._split(self.all_weight)
+
+    def repeated(self) -> "TrainingRows":
+        """Return rows repeated by their weights, with weight one."""
+        if (self.all_weight == 1).all():
+            return self
+        parts = [in_proportion(weight) for weight in self.weight]
+        starts = np.cumsum([0, *self.counts])
+        rows = np.concatenate([own + start for own, start in zip(parts, starts, strict=False)])
+        counts = [*map(len, parts)]
+        return TrainingRows(self.all_x[rows], self.all_y[rows], np.ones(len(rows)), counts)
 
     def _split(self, values: np.ndarray) -> list[np.ndarray]:
         return np.split(values, np.cumsum(self.counts)[:-1])
@@ -484,6 +491,20 @@ class Objective(ABC):
         return None
 
 
+class PenaltyObjective(Objective):
+    """Base class of objectives of the form mean_e R_e + λ · penalty."""
+
+    @abstractmethod
+    def penalty(self, model: Model, batch: Batch, views: Views) -> Tensor:  # [R]
+        """Return the penalty at what the network makes of the rows."""
+
+    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
+        views = model.views(batch.x)  # [R, E, B, …] each
+        risks = batch.mean(model.loss.per_example(views.outputs, batch.y))  # [R, E]
+        penalty = self.penalty(model, batch, views)
+        return risks.mean(-1) + scheduled(context, 0.0) * penalty, state
+
+
 def penalised(risk: Tensor, weight: Tensor, penalty: Tensor, divided: bool) -> Tensor:  # [R]
     """Return risk + λ · penalty; if `divided`, over max(1, λ): a large λ takes small steps."""
     loss = risk + weight * penalty
@@ -519,6 +540,8 @@ def half_weights(weight: Tensor | None) -> tuple[Tensor, Tensor] | tuple[None, N
 def scheduled(context: StepContext, before: float) -> Tensor:  # [R]
     """Return λ at this step: `before` until the annealing step, then along the ramp up to λ."""
     hyper = context.hyper
+    if "anneal_steps" not in hyper:
+        return hyper["penalty_weight"]
     since = context.step - hyper["anneal_steps"]
     grown = ((since + 1) / hyper["ramp_steps"].clamp_min(1)).clamp(0, 1)
     weight = before + grown * (hyper["penalty_weight"] - before)

@@ -13,13 +13,12 @@ the likeliest and the kernel has a kink, so the objective is trained, not solved
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped
+from wri.objectives.base import Batch, Model, PenaltyObjective
 from wri.objectives.hyperparameters import LogUniform, penalty_weight
-from wri.stacked import Loss
+from wri.stacked import Loss, Views
 
 WIDTH = 0.4  # of the kernel
 
@@ -73,7 +72,7 @@ def confidence_and_error(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[
 
 
 @dataclass(frozen=True)
-class CLOvE(Objective):
+class CLOvE(PenaltyObjective):
     """Calibration loss over environments.
 
     References
@@ -89,9 +88,6 @@ class CLOvE(Objective):
         ),
     )
 
-    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
-        outputs = model.outputs(batch.x)  # [R, E, B, C]
-        risks = batch.mean(model.loss.per_example(outputs, batch.y))  # [R, E]
-        confidence, errors = confidence_and_error(model.loss, outputs, batch.y)  # [R, E, B]
-        penalty = calibration_penalty(errors, confidence, batch.weight).mean(-1)
-        return risks.mean(-1) + context.hyper["penalty_weight"] * penalty, state
+    def penalty(self, model: Model, batch: Batch, views: Views) -> Tensor:  # [R]
+        confidence, errors = confidence_and_error(model.loss, views.outputs, batch.y)  # [R, E, B]
+        return calibration_penalty(errors, confidence, batch.weight).mean(-1)

@@ -21,8 +21,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped
+from wri.objectives.base import Batch, Model, PenaltyObjective
 from wri.objectives.hyperparameters import LogUniform, penalty_weight
+from wri.stacked import Views
 
 
 class _Moments(Function):
@@ -105,7 +106,7 @@ def _spread(values: Tensor, axes: int) -> Tensor:  # [..., E, F] or [..., E, F, 
 
 
 @dataclass(frozen=True)
-class CORAL(Objective):
+class CORAL(PenaltyObjective):
     """Deep CORAL: alignment of the means and covariances of the representation.
 
     References
@@ -123,12 +124,5 @@ class CORAL(Objective):
         ),
     )
 
-    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
-        phi = model.represent(batch.x)  # [R, E, B, F]
-        risks = batch.mean(model.loss.per_example(model.head(phi), batch.y))  # [R, E]
-        penalty = self.distance(phi, batch.weight)
-        return risks.mean(-1) + context.hyper["penalty_weight"] * penalty, state
-
-    def distance(self, phi: Tensor, weight: Tensor | None) -> Tensor:  # [R, E, B, F] -> [R]
-        """Return how far the environments' representations are apart."""
-        return coral_penalty(phi, weight)
+    def penalty(self, model: Model, batch: Batch, views: Views) -> Tensor:  # [R]
+        return coral_penalty(views.phi, batch.weight)

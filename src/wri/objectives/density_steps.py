@@ -7,17 +7,16 @@ The gradient at the log densities is small and computed by hand where possible
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from wri.densities import Density
-from wri.densities.base import HyperValues
 from wri.objectives.base import DrawnRows, Draws, Model, StepContext
-from wri.objectives.hyperparameters import LogUniform, OneOf, Uniform, hyperparameter
-from wri.objectives.pairs import arrange, circle, mean_over_circle, rows_around
-from wri.objectives.weighted_risks import Scaling, Weighting, penalty_slope, wri_penalty
+from wri.objectives.hyperparameters import LogUniform, OneOf, Uniform, step_parameter
+from wri.objectives.pairs import arrange, circle, rows_around
+from wri.objectives.weighted_risks import Scaling, Weighting, penalty_slope
 from wri.stacked import Adam, View, clip_norm
 
 # with more environments pairs are compared in a circle; ratio weights have one reference
@@ -41,55 +40,38 @@ class DensityRule(NamedTuple):
         return circle(context.random.permutations(environments))
 
     def slope(
-        self, logs: Tensor, losses: Tensor, weight: Tensor | None, terms: "LossTerms"
-    ) -> Tensor:  # [R, E, E, B]
-        """Return the gradient at the log densities of all environments at all rows."""
+        self,
+        logs: Tensor,
+        losses: Tensor,
+        weight: Tensor | None,
+        factor: Tensor,  # [R, 1, 1], λ_d
+        own: Tensor,  # [R, E or 1, B or 1], weight of log d_e at a row of e
+        after: Tensor | None,
+    ) -> Tensor:
+        """Return the gradient at the log densities, `[R, E, E, B]` or, in a circle, `[R, E, 3, B]`.
+
+        `after` are the partners in the circle.
+        """
         if self.density.penalised:
+            with torch.set_grad_enabled(after is not None):
+                logs = logs.detach().requires_grad_(after is not None)
+                compared = arrange(logs, after)
             slope = penalty_slope(
-                losses,
-                logs,
+                compared.pair(losses),
+                compared.log_densities.detach(),
                 self.weighting,
                 self.scaling,
-                weight,
-                terms.penalty,
+                None if weight is None else compared.pair(weight),
+                factor if after is None else factor.unsqueeze(1) / after.shape[1],
                 self.density.moderate,
             )
+            if after is not None:
+                (slope,) = torch.autograd.grad(compared.log_densities, logs, slope)
         else:
             slope = torch.zeros_like(logs)
-        slope.diagonal(dim1=1, dim2=2).movedim(-1, 1).sub_(terms.own)
+        at_own = slope.diagonal(dim1=1, dim2=2).movedim(-1, 1) if after is None else slope[:, :, 0]
+        at_own.sub_(own)
         return slope
-
-    def slope_in_circle(
-        self, logs: Tensor, losses: Tensor, weight: Tensor | None, terms: "LossTerms", after: Tensor
-    ) -> Tensor:  # [R, E, 3, B]
-        """Return the gradient for environments compared in a circle."""
-        logs = logs.detach().requires_grad_()
-        with torch.enable_grad():
-            compared = arrange(logs, after)
-            loss = -(terms.own * compared.own).sum()
-            if self.density.penalised:
-                penalty = wri_penalty(
-                    compared.pair(losses),
-                    compared.log_densities,
-                    self.weighting,
-                    self.scaling,
-                    None if weight is None else compared.pair(weight),
-                )
-                loss = loss + (terms.penalty[:, 0, 0] * mean_over_circle(penalty)).sum()
-        return torch.autograd.grad(loss, logs)[0]
-
-
-class LossTerms(NamedTuple):
-    """Weights of the terms of the loss."""
-
-    penalty: Tensor  # [R, 1, 1], λ_d
-    own: Tensor  # [R, E or 1, B or 1], of log d_e at a row of e
-
-    @classmethod
-    def of(cls, hyper: HyperValues, environments: int, rows: int, weight: Tensor | None) -> Self:
-        share = hyper["density_log_weight"].view(-1, 1, 1) / environments
-        own = share / rows if weight is None else share * weight
-        return cls(hyper["density_penalty_weight"].view(-1, 1, 1), own)
 
 
 class StandingPredictor:
@@ -154,28 +136,27 @@ def density_steps(
     predictor = StandingPredictor(model, rule.seen, runs, steps, draws)
     width = model.network.view_width(rule.seen)
     for drawn in draws.density_rows(runs, steps):
-        n, count, environments, rows = drawn.rows.shape
+        n, count, environments, size = drawn.rows.shape
         hyper = {name: values[:n] for name, values in context.hyper.items()}
         here = StepContext(context.step, hyper, context.random.take(range(n)))
-        terms = LossTerms.of(hyper, environments, rows, drawn.weight)
+        factor = hyper["density_penalty_weight"].view(-1, 1, 1)
+        own = hyper["density_log_weight"].view(-1, 1, 1) / environments
+        own = own / size if drawn.weight is None else own * drawn.weight
         seen, losses = predictor.at(drawn)
         moving, past = flat[:n], adam.first(n)
         density = rule.density.differentiable(moving, environments, width, hyper)
         for step, rate in enumerate(past.next_rates(count, hyper["density_learning_rate"])):
             x, own_losses = seen(step), losses[:, step]
             after = rule.circle(environments, here)
-            if after is None:
-                logs, pullback = density(x, False)
-                slope = rule.slope(logs, own_losses, drawn.weight, terms)
-            else:
-                logs, pullback = density(rows_around(x, after), True)
-                slope = rule.slope_in_circle(logs, own_losses, drawn.weight, terms, after)
+            rows = x if after is None else rows_around(x, after)
+            logs, pullback = density(rows, after is not None)
+            slope = rule.slope(logs, own_losses, drawn.weight, factor, own, after)
             gradient = clip_norm(pullback(slope), DENSITY_CLIP)
             past.move(moving, gradient, rate, hyper["density_weight_decay"])
 
 
 DENSITY_HYPERPARAMETERS = (
-    hyperparameter(
+    step_parameter(
         "density_every",
         "ω, predictor steps between two density updates, from the annealing step on",
         domainbed=(1, OneOf((1, 2, 4, 8))),
@@ -183,9 +164,8 @@ DENSITY_HYPERPARAMETERS = (
         table=10,
         low=1,
         whole=True,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "density_steps",
         "n_d, steps per density update",
         domainbed=(4, OneOf((4, 16, 32))),
@@ -193,65 +173,57 @@ DENSITY_HYPERPARAMETERS = (
         simulation=2,
         low=1,
         whole=True,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "density_learning_rate",
         "step size of the densities' Adam",
         domainbed=(2e-2, LogUniform(1e-2, 5e-2)),
         cmnist=(4e-2, LogUniform(1e-2, 5e-2)),
         simulation=4e-2,
         low=1e-12,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "density_weight_decay",
         "weight decay of the densities",
         domainbed=(1e-5, LogUniform(1e-6, 1e-2)),
         simulation=1e-5,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "density_batch_size",
         "rows per environment and density step",
         domainbed=(256, OneOf((128, 256))),
         simulation=64,
         low=2,
         whole=True,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "density_penalty_weight",
         "λ_d, weight of the squared gaps in the density steps",
         domainbed=(5.0, LogUniform(5.0, 5e1)),
         cmnist=(50.0, LogUniform(5.0, 5e1)),
         simulation=50.0,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "density_log_weight",
         "β, weight of −log d on an environment's own rows",
         domainbed=(2.0, LogUniform(5e-2, 5.0)),
         cmnist=(0.1, LogUniform(5e-2, 1.0)),
         simulation=0.1,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "min_density",
         "smallest value of the bounded density",
         domainbed=(0.05, Uniform(0.01, 0.2)),
         cmnist=(0.1, Uniform(0.01, 0.15)),
         simulation=0.1,
         low=1e-12,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "max_density",
         "largest value of the bounded density",
         domainbed=(1.0, Uniform(0.4, 2.0)),
         cmnist=(1.0, Uniform(1.0, 2.0)),
         simulation=1.0,
         low=1e-12,
-        of_steps=True,
     ),
 )

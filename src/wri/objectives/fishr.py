@@ -19,8 +19,8 @@ from wri.objectives.hyperparameters import (
     LogUniform,
     Uniform,
     annealing,
-    hyperparameter,
     penalty_weight,
+    step_parameter,
 )
 
 
@@ -84,12 +84,11 @@ class Fishr(Objective):
             (150, Uniform(0, 500, whole=True)),
             (150, Uniform(0, 500, whole=True)),
         ),
-        hyperparameter(
+        step_parameter(
             "momentum",
             "μ, share of the earlier variances in the running mean",
             domainbed=(0.95, Uniform(0.9, 0.99)),
             high=1 - 1e-6,
-            of_steps=True,
         ),
     )
 

@@ -188,13 +188,14 @@ def hyperparameter(
     **settings: Declared,  # by preset
 ) -> HyperParameter:
     """Make a hyper-parameter with one setting per preset."""
+    made = {
+        preset: Setting(*each) if isinstance(each, tuple) else Setting(each)
+        for preset, each in settings.items()
+    }
     return HyperParameter(
         name=name,
         meaning=meaning,
-        settings={
-            preset: Setting(*each) if isinstance(each, tuple) else Setting(each)
-            for preset, each in settings.items()
-        },
+        settings=made,
         low=low,
         high=high,
         whole=whole,
@@ -205,8 +206,11 @@ def hyperparameter(
 penalty_weight = partial(hyperparameter, "penalty_weight")
 """Declaration of λ, by its meaning and settings."""
 
+step_parameter = partial(hyperparameter, of_steps=True)
+"""Declaration of a hyper-parameter without effect on a predictor that is solved."""
+
 COMMON = (
-    hyperparameter(
+    step_parameter(
         "learning_rate",
         "step size of Adam",
         domainbed=(1e-2, LogUniform(5e-3, 1e-1)),
@@ -214,16 +218,14 @@ COMMON = (
         coloured=(1e-2, LogUniform(5e-3, 3e-2)),
         table=(_table_learning_rate, AroundDefault(3.0)),
         low=1e-12,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "final_rate",
         "share of the step size at the end, along half a cosine; 1 keeps it constant",
         domainbed=1.0,
         coloured=0.0,
         table=0.0,
         high=1.0,
-        of_steps=True,
     ),
     hyperparameter(
         "weight_decay",
@@ -234,7 +236,7 @@ COMMON = (
         coloured=0.0,
         table=(_table_weight_decay, LogUniform(1e-4, 1e-1)),
     ),
-    hyperparameter(
+    step_parameter(
         "batch_size",
         "rows per environment and step; a smaller environment is used completely",
         domainbed=(256, LogUniform(2**6, 2**11, whole=True)),
@@ -243,15 +245,13 @@ COMMON = (
         table=_table_batch_size,
         low=2,
         whole=True,
-        of_steps=True,
     ),
-    hyperparameter(
+    step_parameter(
         "clip_norm",
         "largest norm of a run's gradient",
         domainbed=inf,
         simulation=10.0,
         low=1e-12,
-        of_steps=True,
     ),
 )
 
@@ -264,7 +264,7 @@ def annealing(
 ) -> tuple[HyperParameter, HyperParameter]:
     """Make the hyper-parameters of when a penalty starts: at one step, or along a ramp."""
     return (
-        hyperparameter(
+        step_parameter(
             "anneal_steps",
             "steps before the weight of the penalty starts to grow",
             domainbed=domainbed,
@@ -273,16 +273,14 @@ def annealing(
             coloured=(100, OneOf((0, 50, 100))),
             table=_quarter_of_steps,
             whole=True,
-            of_steps=True,
         ),
-        hyperparameter(
+        step_parameter(
             "ramp_steps",
             "steps over which the weight grows from its early value; 0 is a jump",
             domainbed=0,
             coloured=(100, OneOf((0, 100, 200))),
             table=_quarter_of_steps,
             whole=True,
-            of_steps=True,
         ),
     )
 

@@ -8,12 +8,12 @@ representation holds least is preferred. Φ is the last hidden layer. Before the
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
-from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped, scheduled
+from wri.objectives.base import Batch, Model, PenaltyObjective
 from wri.objectives.hyperparameters import LogUniform, annealing, penalty_weight
+from wri.stacked import Views
 
 
 def bottleneck_penalty(features: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -52,7 +52,7 @@ def bottleneck_penalty(features: Tensor, weight: Tensor | None = None) -> Tensor
 
 
 @dataclass(frozen=True)
-class IBERM(Objective):
+class IBERM(PenaltyObjective):
     """Information bottleneck ERM.
 
     References
@@ -73,8 +73,5 @@ class IBERM(Objective):
         *annealing((50, LogUniform(1, 1e3, whole=True))),
     )
 
-    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
-        phi = model.represent(batch.x)  # [R, E, B, F]
-        risks = batch.mean(model.loss.per_example(model.head(phi), batch.y))  # [R, E]
-        penalty = bottleneck_penalty(phi, batch.weight).mean(-1)
-        return risks.mean(-1) + scheduled(context, 0.0) * penalty, state
+    def penalty(self, model: Model, batch: Batch, views: Views) -> Tensor:  # [R]
+        return bottleneck_penalty(views.phi, batch.weight).mean(-1)

@@ -19,8 +19,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from wri.objectives.coral import CORAL
+from wri.objectives.base import Batch, Model, PenaltyObjective
 from wri.objectives.hyperparameters import LogUniform, penalty_weight
+from wri.stacked import Views
 
 RATES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 AT_ONCE = 2**16  # pairs of rows
@@ -104,8 +105,8 @@ def mmd_penalty(features: Tensor, weight: Tensor | None = None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class MMD(CORAL):
-    """Maximum mean discrepancy of the representation, as CORAL with another distance.
+class MMD(PenaltyObjective):
+    """Maximum mean discrepancy of the representation.
 
     References
     ----------
@@ -114,6 +115,7 @@ class MMD(CORAL):
     """
 
     name = "mmd"
+    needs_hidden = True
     own_hyperparameters = (
         penalty_weight(
             "γ, weight of the distance of the distributions of Φ(x)",
@@ -121,5 +123,5 @@ class MMD(CORAL):
         ),
     )
 
-    def distance(self, phi: Tensor, weight: Tensor | None) -> Tensor:  # [R, E, B, F] -> [R]
-        return mmd_penalty(phi, weight)
+    def penalty(self, model: Model, batch: Batch, views: Views) -> Tensor:  # [R]
+        return mmd_penalty(views.phi, batch.weight)

@@ -5,7 +5,6 @@ once per training row and looked up (`PrecomputedDensities`).
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -14,18 +13,8 @@ from scipy.special import expit
 from torch import Tensor
 
 from wri.densities.base import Density, HyperValues
-from wri.objectives.base import Draws, weighted_mean
-from wri.objectives.weighted_risks import (
-    PairSums,
-    Scaling,
-    Weighting,
-    compare_sides,
-    gap_penalty,
-    pair_overlap,
-    pair_penalty,
-    side_weights,
-    weights_unit,
-)
+from wri.objectives.base import Draws
+from wri.objectives.weighted_risks import PairSums, pair_penalty
 from wri.stacked.linear import Sums
 
 MOST = 2**24  # largest number of entries of a table
@@ -124,66 +113,6 @@ class PrecomputedDensities(NamedTuple):
 
 
 BLOCK = 16384  # rows whose terms are in memory at a time
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class FixedWeightGaps:
-    """WRI's penalty where rows and densities, and so the weights of all pairs, stay as they are.
-
-        T_ij = Σ_{b in i} a_ijb,   r_ij = Σ_{b in i} a_ijb · l_b,   a_ijb = s_b · α_ij(x_b)
-
-    with s_b the rows' shares, which sum to one per environment. Weights are made once; a new
-    predictor costs one sum over the rows. Trees use it with any weights; the solver has sums over
-    chunks of rows instead, with normalised overlap weights (`fixed_weight_penalty`).
-    """
-
-    weights: tuple[Tensor, ...]  # a, [R, i, j, B]; two for tilted weights
-    totals: tuple[Tensor, ...]  # T, [R, j, i]
-    pair_weight: Tensor  # [R, E, E], how much each pair counts
-    row_weight: Tensor | None  # [R, E, B], s
-    weighting: Weighting
-    scaling: Scaling
-    normalised: bool
-
-    @classmethod
-    def of(
-        cls,
-        log_densities: Tensor,  # [R, E density, E rows, B]
-        weighting: Weighting,
-        scaling: Scaling,
-        row_weight: Tensor | None,  # [R, E, B]
-        normalised: bool,
-        overlap_power: float,
-    ) -> Self:
-        """Make the weights from log densities at all rows; options as in `wri_penalty`."""
-        unit = weights_unit(scaling, normalised)
-        here, there = side_weights(log_densities, weighting, row_weight, unit)  # [R, j, i, B]
-        shares = torch.ones_like(here[:, 0]) / here.shape[-1] if row_weight is None else row_weight
-        both = [here] if there is here else [here, there]
-        sides = [weights * shares.unsqueeze(1) for weights in both]
-        if weighting == "published":  # weight and loss are averaged before they are multiplied
-            sides = [side.sum(-1, keepdim=True) * shares.unsqueeze(1) for side in sides]
-        overlap = pair_overlap(log_densities, row_weight)
-        return cls(
-            weights=tuple(side.transpose(1, 2).contiguous() for side in sides),
-            totals=tuple(side.sum(-1) for side in sides),
-            pair_weight=overlap**overlap_power if overlap_power else torch.ones_like(overlap),
-            row_weight=row_weight,
-            weighting=weighting,
-            scaling=scaling,
-            normalised=normalised,
-        )
-
-    def penalty(self, losses: Tensor) -> Tensor:  # [R, E, B] -> [R]
-        """Return what `wri_penalty` gives for these losses, in the form "square"."""
-        loss = weighted_mean(losses, self.row_weight)
-        sides = [
-            PairSums(total, (side @ losses.unsqueeze(-1)).squeeze(-1).mT, loss)
-            for side, total in zip(self.weights, self.totals, strict=True)
-        ]
-        reference = self.weighting == "ratio"
-        gaps = compare_sides(sides[0], sides[-1], self.normalised, reference)
-        return gap_penalty([gaps], self.scaling, reference, self.pair_weight)
 
 
 def overlap_weights(

@@ -7,14 +7,16 @@ environments: it keeps one strong feature from hiding the gradient of the others
 """
 
 from dataclasses import dataclass
-from typing import Any
 
-from wri.objectives.base import Batch, Model, Objective, StepContext, Stepped
+from torch import Tensor
+
+from wri.objectives.base import Batch, Model, PenaltyObjective
 from wri.objectives.hyperparameters import LogUniform, penalty_weight
+from wri.stacked import Views
 
 
 @dataclass(frozen=True)
-class SD(Objective):
+class SD(PenaltyObjective):
     """Spectral decoupling.
 
     References
@@ -34,8 +36,5 @@ class SD(Objective):
         ),
     )
 
-    def loss(self, model: Model, batch: Batch, state: Any, context: StepContext) -> Stepped:
-        outputs = model.outputs(batch.x)  # [R, E, B, C]
-        risks = batch.mean(model.loss.per_example(outputs, batch.y))  # [R, E]
-        penalty = batch.mean(outputs.square().mean(-1)).mean(-1)
-        return risks.mean(-1) + context.hyper["penalty_weight"] * penalty, state
+    def penalty(self, model: Model, batch: Batch, views: Views) -> Tensor:  # [R]
+        return batch.mean(views.outputs.square().mean(-1)).mean(-1)

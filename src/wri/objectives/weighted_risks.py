@@ -40,10 +40,10 @@ The penalty is written once, for NumPy's arrays and for tensors, in three parts:
 the slopes in the sums, for the solver and the density steps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import log
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -229,19 +229,50 @@ def weighted_gaps(
             [0., 0.]])
     """
     unit: Unit = "own" if normalised else "pair" if any_unit else "given"
-    here, there = side_weights(log_densities, weighting, row_weight, unit)  # [..., j, i, B]
-    shares = None if row_weight is None else row_weight.unsqueeze(-3)
-    loss = weighted_mean(losses, row_weight)  # [..., i]
+    weights = PairWeights.of(log_densities, weighting, row_weight, unit)
+    return weights.gaps(losses, normalised)
 
-    def weigh(weights: Tensor) -> PairSums[Tensor]:
-        mean_weight = weighted_mean(weights, shares)
-        if weighting == "published":
-            return PairSums(mean_weight, mean_weight * loss.unsqueeze(-2), loss)
-        return PairSums(mean_weight, weighted_mean(weights * losses.unsqueeze(-3), shares), loss)
 
-    own = weigh(here)
-    other = own if there is here else weigh(there)
-    return compare_sides(own, other, normalised, weighting == "ratio")
+class PairWeights(NamedTuple):
+    """Weights of rows in all pairs, for any losses."""
+
+    sides: list[Tensor]  # [..., j, i, B], times the rows' weights; two for tilted weights
+    totals: list[Tensor]  # [..., j, i], E_i[α_ij]
+    row_weight: Tensor | None  # [..., i, B]
+    weighting: Weighting
+
+    @classmethod
+    def of(
+        cls, log_densities: Tensor, weighting: Weighting, row_weight: Tensor | None, unit: Unit
+    ) -> Self:
+        """Make the weights in a unit from log densities."""
+        here, there = side_weights(log_densities, weighting, row_weight, unit)  # [..., j, i, B]
+        sides = [here] if there is here else [here, there]
+        if row_weight is not None:
+            sides = [side * row_weight.unsqueeze(-3) for side in sides]
+        totals = [_average(side, row_weight) for side in sides]
+        return cls(sides, totals, row_weight, weighting)
+
+    def sums(self, losses: Tensor) -> list[PairSums[Tensor]]:
+        """Return the sums over rows of each side."""
+        loss, found = weighted_mean(losses, self.row_weight), []
+        for side, total in zip(self.sides, self.totals, strict=True):
+            if self.weighting == "published":  # averaged before they are multiplied
+                risk = total * loss.unsqueeze(-2)
+            else:
+                risk = _average(side * losses.unsqueeze(-3), self.row_weight)
+            found.append(PairSums(total, risk, loss))
+        return found
+
+    def gaps(self, losses: Tensor, normalised: bool) -> WeightedGaps[Tensor]:
+        """Return the gaps of the weighted risks."""
+        sums = self.sums(losses)
+        return compare_sides(sums[0], sums[-1], normalised, self.weighting == "ratio")
+
+
+def _average(values: Tensor, row_weight: Tensor | None) -> Tensor:  # [..., B] -> [...]
+    """Return means over rows of values that are multiplied by the rows' weights, if any."""
+    return values.mean(-1) if row_weight is None else values.sum(-1)
 
 
 def _library(values: Any) -> Any:
@@ -485,6 +516,26 @@ def wri_penalty(
     return gap_penalty(gaps, scaling, weighting == "ratio", overlap)
 
 
+def penalty_of_losses(
+    log_densities: Tensor,
+    weighting: Weighting,
+    scaling: Scaling,
+    row_weight: Tensor | None,
+    normalised: bool,
+    overlap_power: float,
+) -> Callable[[Tensor], Tensor]:
+    """Return `wri_penalty` as a function of the losses, with weights that are made once."""
+    unit = weights_unit(scaling, normalised)
+    weights = PairWeights.of(log_densities, weighting, row_weight, unit)
+    overlap = pair_overlap(log_densities, row_weight) ** overlap_power if overlap_power else None
+
+    def penalty(losses: Tensor) -> Tensor:
+        gaps = weights.gaps(losses, normalised)
+        return gap_penalty([gaps], scaling, weighting == "ratio", overlap)
+
+    return penalty
+
+
 def penalty_slope(
     losses: Tensor,
     log_densities: Tensor,
@@ -506,18 +557,11 @@ def penalty_slope(
             total = (factor[..., 0, 0] * penalty).sum()
         return torch.autograd.grad(total, logs)[0]
     unit: Unit = "given" if moderate else weights_unit(scaling, normalised=False)
-    weights, _ = side_weights(log_densities, weighting, row_weight, unit)  # [..., j, i, B]
+    weights = PairWeights.of(log_densities, weighting, row_weight, unit)
+    (sums,) = weights.sums(losses)
+    _, at = pair_penalty(sums, scaling)
     if row_weight is None:
         factor = factor / losses.shape[-1]
-    else:
-        weights = weights * row_weight.unsqueeze(-3)
-    average = torch.mean if row_weight is None else torch.sum
-    weight, loss = average(weights, -1), weighted_mean(losses, row_weight)  # [..., j, i], [..., i]
-    if weighting == "published":
-        row_losses, risk = loss[..., None, :, None], weight * loss.unsqueeze(-2)
-    else:
-        row_losses = losses.unsqueeze(-3)
-        risk = average(weights * row_losses, -1)
-    _, at = pair_penalty(PairSums(weight, risk, loss), scaling)
+    row_losses = sums.loss[..., None] if weighting == "published" else losses  # [..., i, B or 1]
     at_weight, at_risk = ((factor * slope).unsqueeze(-1) for slope in (at.weight, at.risk))
-    return torch.addcmul(at_weight, at_risk, row_losses) * weights
+    return torch.addcmul(at_weight, at_risk, row_losses.unsqueeze(-3)) * weights.sides[0]

@@ -49,7 +49,6 @@ from wri.objectives.density_steps import (
 )
 from wri.objectives.hyperparameters import LogUniform, OneOf, annealing, penalty_weight
 from wri.objectives.pairs import (
-    FixedWeightGaps,
     PrecomputedDensities,
     compare,
     fixed_weight_penalty,
@@ -63,10 +62,10 @@ from wri.objectives.weighted_risks import (
     gap_penalty,
     is_negligible,
     largest_elsewhere,
+    penalty_of_losses,
     weighted_gaps,
     wri_penalty,
 )
-from wri.rows import in_proportion
 from wri.stacked import Adam, View
 
 TABLE_WITH_HIDDEN: Mapping[str, Any] = {
@@ -86,7 +85,7 @@ class State:
     precomputed: PrecomputedDensities | None  # where the densities are fitted once
     mean_weight: Tensor | None  # [R, E, E], running mean of d̄
     unchecked: Tensor | None  # [R] bool: runs whose first penalty is still to come, if any
-    frozen: FixedWeightGaps | None = None  # where rows and densities stay as they are
+    frozen: Callable[[Tensor], Tensor] | None = None  # the penalty of losses, if weights stay
 
 
 @dataclass(frozen=True)
@@ -212,8 +211,7 @@ class WRI(Objective):
             one_run = {split: run for run, split in enumerate(splits)}
             fits = {split: self._fit_once(run, start.draws) for split, run in one_run.items()}
             rows = np.stack([fits[split] for split in splits])
-        flat = torch.as_tensor(rows, dtype=start.dtype, device=start.device)
-        precomputed = None
+        flat, precomputed = torch.as_tensor(rows, dtype=start.dtype, device=start.device), None
         if self._fitted_once:
             precomputed = PrecomputedDensities.of(
                 splits,
@@ -307,20 +305,16 @@ class WRI(Objective):
         """Fit a density that is fitted once; one that takes no weights sees rows repeated."""
         if self.density.takes_weights:
             return self.density.fit_with_targets(rows.x, rows.y, rows.weight)
-        repeated = [in_proportion(weight) for weight in rows.weight]
-        x = [own[often] for own, often in zip(rows.x, repeated, strict=True)]
-        y = [own[often] for own, often in zip(rows.y, repeated, strict=True)]
-        return self._fit(x, lambda: y)
+        return self._fit(rows)
 
     def freeze_weights(self, batch: Batch, state: State) -> State:
         known, indices = state.precomputed, batch.indices
         fixed = self.form == "square" and not (self.running_mean or self._depends_on_unit)
         if known is None or indices is None or not fixed or batch.y.shape[1] > ALL_PAIRS:
             return state
+        logs = known.compare(indices, None).log_densities
         how = self.weighting, self.scaling, batch.weight, self.normalised, self.overlap_power
-        return replace(
-            state, frozen=FixedWeightGaps.of(known.compare(indices, None).log_densities, *how)
-        )
+        return replace(state, frozen=penalty_of_losses(logs, *how))
 
     def loss(self, model: Model, batch: Batch, state: State, context: StepContext) -> Stepped:
         known = None if batch.indices is None else state.precomputed
@@ -337,7 +331,7 @@ class WRI(Objective):
         if not weight.any():
             return risk, state
         if state.frozen is not None:
-            return penalised(risk, weight, state.frozen.penalty(losses), self.divided), state
+            return penalised(risk, weight, state.frozen(losses), self.divided), state
         if known is None or batch.indices is None:
             with torch.no_grad():
                 compared = compare(self.density, state.flat, seen, after, context.hyper)
@@ -430,15 +424,14 @@ class WRI(Objective):
         """
         for run in runs.tolist():
             alone = model._replace(flat=model.flat.detach()[run : run + 1])
-            features = []
-            for rows in draws.environments(run):
-                views = alone.views(state.flat.new_tensor(rows)[None])
-                features.append(views.view(self.density_on)[0].cpu().numpy())
+            rows = draws.training_rows(run)
+            views = alone.views(state.flat.new_tensor(rows.all_x)[None])
+            seen = views.view(self.density_on)[0].cpu().numpy()
             state.flat[run] = torch.nan
-            if not all(np.isfinite(rows).all() for rows in features):
+            if not np.isfinite(seen).all():
                 continue
             try:
-                fitted = self._fit(features, partial(draws.targets, run))
+                fitted = self._fit(rows._replace(all_x=seen))
                 state.flat[run] = torch.as_tensor(fitted).to(state.flat)
             except InputError:  # wrong input of the user
                 raise
@@ -446,11 +439,11 @@ class WRI(Objective):
                 continue
 
     def _fit_once(self, run: int, draws: Draws) -> np.ndarray:  # [P]
-        make = partial(self._fit, draws.environments(run), partial(draws.targets, run))
-        return draws.cached(run, self.density, make)
+        return draws.cached(run, self.density, lambda: self._fit(draws.training_rows(run)))
 
-    def _fit(self, x: list[np.ndarray], targets: Callable[[], list[np.ndarray]]) -> np.ndarray:
-        """Fit the density of one run on its whole environments."""
+    def _fit(self, rows: TrainingRows) -> np.ndarray:  # [P]
+        """Fit the density of one run on its whole environments, with rows repeated by weight."""
+        rows = rows.repeated()
         if self.density.needs_targets:
-            return self.density.fit_with_targets(x, targets())
-        return self.density.fit(x)
+            return self.density.fit_with_targets(rows.x, rows.y)
+        return self.density.fit(rows.x)

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wri.objectives.base import Model, Start, StepContext
+from wri.objectives.base import Model, StepContext
 from wri.progress import Progress
-from wri.stacked import Adam, Streams, clip_norm, differentiate
+from wri.stacked import Adam, clip_norm, differentiate
 from wri.training.evaluation import Evaluator, by_split
 from wri.training.runs import Record, Run
-from wri.training.sampler import Sampler, StackDraws, StackedRows
+from wri.training.sampler import Sampler, StackedRows, start_objective
 
 
 def train_in_steps(
@@ -36,8 +36,7 @@ class _Stack:
     """State of the runs of one stack during training."""
 
     def __init__(self, runs: Sequence[Run], measures: Sequence[str], device: str) -> None:
-        first, seeds = runs[0], [run.seed for run in runs]
-        dtype = first.dtype
+        first, dtype = runs[0], runs[0].dtype
         self.runs = runs
         self.measures = measures
         self.objective = first.objective
@@ -48,22 +47,13 @@ class _Stack:
         self.features = StackedRows(runs, device)
         sizes = [int(run.hyper["batch_size"]) for run in runs]
         self.sampler = Sampler(runs, self.features, sizes, "batches", dtype)
-        self.draws = StackDraws(runs, self.features, dtype)
-        self.random = Streams(seeds, "objective", dtype, device)
 
         network = first.network
-        self.flat = torch.as_tensor(network.initial(seeds), dtype=dtype, device=device)
+        initial = network.initial([run.seed for run in runs])
+        self.flat = torch.as_tensor(initial, dtype=dtype, device=device)
         self.model = Model(network, self.flat.detach().requires_grad_(), first.bank.loss)
         self.adam = Adam.initial(self.flat)
-        start = Start(
-            seeds=seeds,
-            environments=len(first.train),
-            network=network,
-            dtype=dtype,
-            device=device,
-            draws=self.draws,
-        )
-        self.state = self.objective.initial(start)
+        self.state, self.draws, self.random = start_objective(runs, self.features, dtype)
         self.resets_at = self.objective.resets_at(self.hyper)
         self.clipped = bool(self.hyper["clip_norm"].isfinite().any())
 

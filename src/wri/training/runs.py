@@ -289,17 +289,19 @@ class Run:
         """Units of the training rows, if the specification standardises."""
         if not self.spec.standardise:
             return Units.plain(self.bank.features.shape[1])
-        return cached_for(self, "units", self._find_units)
+        return cached_for(self, (type(self), "units"), self._find_units)
 
     def _find_units(self) -> Units:
         bank, learned = self.bank, self.learned
         weights = None if bank.weights is None else bank.weights[learned]
-        features = bank.features[learned].astype(np.float64, copy=False)
-        inputs = Scaling.of(features, weights, overwrite=True)
         target = Units.plain(1).target
         if bank.loss is SQUARED:
             target = Scaling.of(bank.targets[learned].astype(np.float64), weights)
-        return Units(inputs, target)
+        return Units(self._find_inputs(learned, weights), target)
+
+    def _find_inputs(self, learned: np.ndarray, weights: np.ndarray | None) -> Scaling:
+        features = self.bank.features[learned].astype(np.float64, copy=False)
+        return Scaling.of(features, weights, overwrite=True)
 
     @cached_property
     def split(self) -> Hashable:
@@ -343,7 +345,7 @@ class Run:
         return self.units.inputs.apply(features, overwrite=is_own), targets
 
     def training_rows(self) -> TrainingRows:
-        """Return all training rows by environment, in the units of the run and in double precision.
+        """Return all training rows by environment, in the units of the run.
 
         Returns
         -------
@@ -354,7 +356,7 @@ class Run:
         learned, weights = self.learned, self.bank.weights
         x, y = self.view(learned)
         return TrainingRows(
-            x.astype(np.float64, copy=False),
+            x,
             y.astype(kind, copy=False),
             np.ones(len(learned)) if weights is None else weights[learned],
             [*map(len, self.train)],

@@ -8,14 +8,14 @@ padding has weight zero.
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wri.objectives.base import Batch, DrawnRows, Draws
-from wri.rows import in_proportion
-from wri.stacked import generator
+from wri.objectives.base import Batch, DrawnRows, Draws, Start, TrainingRows
+from wri.stacked import Streams, generator
 from wri.training.runs import Run, cached_for
 
 AHEAD = 2**20  # row numbers per draw
@@ -147,6 +147,23 @@ class Sampler:
                 yield DrawnRows(rows[step], indices[step], self.weight)
 
 
+def start_objective(
+    runs: Sequence[Run], features: StackedRows, dtype: torch.dtype
+) -> tuple[Any, Draws, Streams]:
+    """Return the state of the runs' objective before the first step, rows and random draws."""
+    first, seeds, device = runs[0], [run.seed for run in runs], str(features.x.device)
+    draws = StackDraws(runs, features, dtype)
+    start = Start(
+        seeds=seeds,
+        environments=len(first.train),
+        network=first.network,
+        dtype=dtype,
+        device=device,
+        draws=draws,
+    )
+    return first.objective.initial(start), draws, Streams(seeds, "objective", dtype, device)
+
+
 class StackDraws(Draws):
     """Density batches and whole environments of a stack's runs."""
 
@@ -204,20 +221,8 @@ class StackDraws(Draws):
                 [table[np.where(piece < len(table), piece, 0)] for table in tables]
             )
 
-    def environments(self, run: int) -> list[np.ndarray]:
-        return [self._runs[run].view(rows)[0] for rows in self._whole(run)]
-
-    def targets(self, run: int) -> list[np.ndarray]:
-        chosen = self._runs[run]
-        kind = np.float64 if chosen.bank.n_classes is None else np.int64
-        return [chosen.view(rows)[1].astype(kind) for rows in self._whole(run)]
-
-    def _whole(self, run: int) -> Sequence[np.ndarray]:
-        """Return row numbers of each training environment, repeated by their weights."""
-        train, weights = self._runs[run].train, self._runs[run].bank.weights
-        if weights is None:
-            return train
-        return [rows[in_proportion(weights[rows])] for rows in train]
+    def training_rows(self, run: int) -> TrainingRows:
+        return self._runs[run].training_rows()
 
     def split(self, run: int) -> Hashable:
         return self._runs[run].split

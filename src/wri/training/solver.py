@@ -20,9 +20,8 @@ import numpy as np
 import torch
 
 from wri.errors import InputError
-from wri.objectives.base import Model, RowForm, Start, StepContext, WeighRows
+from wri.objectives.base import Model, RowForm, StepContext, WeighRows
 from wri.progress import Progress
-from wri.stacked import Streams
 from wri.stacked.linear import (
     GRADIENT,
     ROUNDING,
@@ -38,7 +37,7 @@ from wri.stacked.linear import (
 )
 from wri.training.evaluation import Evaluator, by_split
 from wri.training.runs import Record, Run, Units, cached_for
-from wri.training.sampler import Sampler, StackDraws, StackedRows
+from wri.training.sampler import Sampler, StackedRows, start_objective
 
 PATH = (10.0, 100.0, 1e3, 1e4, 1e5)
 """λ through which every path goes."""
@@ -134,6 +133,7 @@ class LinearRun:
         self.objective = run.objective
         self.count = len(run.train)
         rows = run.training_rows()
+        rows = rows._replace(all_x=rows.all_x.astype(np.float64, copy=False))
         self.form = self.objective.row_form(rows, lambda key, make: cached_for(run, key, make))
         self.state = self._automatic.state if self.form is None else self.form.state
         # two classes: one log-odds, with half the penalty of two outputs of opposite sign
@@ -213,22 +213,12 @@ class AutomaticLoss:
     def __init__(self, run: Run) -> None:
         self._run = run
         features = StackedRows([run], "cpu")
-        draws = StackDraws([run], features, torch.float64)
         rows = max(map(len, run.train))
         sampler = Sampler([run], features, [rows], "batches", torch.float64)
         drawn = next(iter(sampler.stream(1)))
         self._batch = features.drawn(drawn)
-        start = Start(
-            seeds=[run.seed],
-            environments=len(run.train),
-            network=run.network,
-            dtype=torch.float64,
-            device="cpu",
-            draws=draws,
-        )
-        self._state = run.objective.initial(start)
+        self._state, _, self._random = start_objective([run], features, torch.float64)
         self.state = run.objective.state_of(self._state, 0)
-        self._random = Streams([run.seed], "objective", torch.float64, "cpu")
 
     def at(self, weight: float) -> Differentiate:
         """Return the loss with its gradient for one λ, after every schedule."""

@@ -89,7 +89,7 @@ class ModelSpec:
                 f"solver='lbfgs' needs a linear predictor, hidden=(), and a smooth objective; "
                 f"{self.objective.name} with hidden layers {self.hidden} needs solver='adam'"
             )
-        known = {parameter.name: parameter for parameter in self.declared}
+        known = self._by_name
         check_names(known, self.hyper)
         object.__setattr__(
             self, "hyper", {name: known[name].check(value) for name, value in self.hyper.items()}
@@ -179,6 +179,10 @@ class ModelSpec:
         return self.objective.hyperparameters()
 
     @property
+    def _by_name(self) -> dict[str, HyperParameter]:
+        return {parameter.name: parameter for parameter in self.declared}
+
+    @property
     def is_solved(self) -> bool:
         """Whether the minimum on all rows is solved for, without steps."""
         if self.solver is not None:
@@ -205,7 +209,7 @@ class ModelSpec:
     def full_penalty_at(self) -> int:
         """First step at which the penalty has its full weight; 0 without a penalty."""
         size = FitSize(1.0, 1, self.hidden or (), self.steps)
-        known = {parameter.name: parameter for parameter in self.declared}
+        known = self._by_name
         return sum(
             int(self.hyper.get(name, known[name].setting(self.preset).resolve(size)))
             for name in ("anneal_steps", "ramp_steps")
@@ -310,8 +314,7 @@ class ModelSpec:
 
     def _is_default(self, name: str) -> bool:
         """Return whether a hyper-parameter has its preset's value for any size of the fit."""
-        known = {parameter.name: parameter for parameter in self.declared}
-        default = known[name].setting(self.preset).default
+        default = self._by_name[name].setting(self.preset).default
         return not callable(default) and default == self.hyper[name]
 
     @classmethod

@@ -185,11 +185,6 @@ class MinibatchDraws(Draws):
     def learned(self, runs: Sequence[int]) -> Iterator[Tensor]:
         yield self._rows.flatten(1)
 
-    def environments(self, run: int) -> list[np.ndarray]:
-        raise TypeError("a training loop hands out minibatches, not whole environments")
-
-    targets = environments
-
     def split(self, run: int) -> Hashable:
         return 0
 
