@@ -20,7 +20,6 @@ from inspect import getdoc
 from math import isfinite
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
