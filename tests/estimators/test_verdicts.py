@@ -100,7 +100,7 @@ def test_the_old_name_of_typicality_warns():
     X, y, site = hospitals(60)
     model = wri.ERMClassifier(site_spread=False).fit(X, y, site)
     for thing in (model, model.assess(X[:5]), model.score_new_site(X[:5])):
-        with pytest.warns(FutureWarning, match="rarity is called typicality now"):
+        with pytest.warns(FutureWarning, match="rarity is now called typicality"):
             old = thing.rarity
         new = thing.typicality
         assert (old(X) == new(X)).all() if callable(new) else (old == new).all()

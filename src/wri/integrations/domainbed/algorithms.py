@@ -186,7 +186,7 @@ class MinibatchDraws(Draws):
         yield self._rows.flatten(1)
 
     def environments(self, run: int) -> list[np.ndarray]:
-        raise TypeError("a training loop hands out minibatches, not whole environments")
+        raise TypeError("a training loop gives minibatches, not whole environments")
 
     targets = environments
 
@@ -223,7 +223,7 @@ class Algorithm(nn.Module):
         Hyper-parameters by DomainBed's names, such as `lr`, `weight_decay`, `irm_lambda`
         (`hparam_settings` lists those of an algorithm), or `wri_clip_norm`, the largest norm of
         the gradient. Missing ones have the defaults of the preset `domainbed`; unknown ones are
-        ignored. `wri_final_rate` must be 1: a loop does not tell the number of steps.
+        ignored. `wri_final_rate` must be 1: a loop does not provide the number of steps.
     featurizer : Module, callable or None, default=None
         Module from inputs to features, or a function of `input_shape` and `hparams` that makes one.
         None: DomainBed's own if it is installed, else a small perceptron for flat inputs.
@@ -377,7 +377,7 @@ class Algorithm(nn.Module):
             name = domainbed_name(objective.name, "final_rate")
             raise InputError(
                 f"{name} = {rate:g} needs the number of steps, which a training loop does not "
-                "tell; leave it out, and the step size stays the same"
+                "provide; leave it out, and the step size stays the same"
             )
 
     def _make_optimizer(self) -> torch.optim.Adam:
