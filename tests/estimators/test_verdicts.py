@@ -85,7 +85,10 @@ def test_reasons_survive_the_folder(model, others, tmp_path):
 def test_a_site_says_how_many_rows_have_which_reason(model, others):
     site = model.score_new_site(others.x)
     unsure = int((model.reason(others.x) == "low confidence").sum())
-    assert f"a class less certain than nearly all in training, {unsure} rows" in site.meaning
+    assert (
+        f"the class is less certain than for nearly all training rows ({unsure} rows)"
+        in site.meaning
+    )
 
 
 def test_evidence_with_confidences_needs_those_of_new_rows():

@@ -151,7 +151,7 @@ def _reason(
             f"Not shown: at {word.many} left out it is better than a constant ({beside}), but not "
             f"by more than chance. {seen}"
         )
-    lead = "Not without care" if changes else "No reason against it was found"
+    lead = "Not without care" if changes else "No reason was found why it should not"
     return "care" if changes else "likely", f"{lead}: {seen[:1].lower()}{seen[1:]}"
 
 
@@ -160,11 +160,16 @@ def _describe_folds(held: HeldOutScores, changes: bool, word: SiteWord) -> str:
     if changes == bool(held.columns):
         return ""
     if changes:
-        return f" With any {word.one} left out, it is not detected, so its cost was not measured."
+        return (
+            f" If any one {word.one} is left out, the difference is no longer detected, so its "
+            "cost was not measured."
+        )
     sites = tuple(site for site, own in held.flagged.items() if own)
+    which = f"one of {listed(sites, 3)}" if sites[1:] else sites[0]
+    are = "are" if held.columns[1:] else "is"
     return (
-        f" With {listed(sites, 3)} left out, {listed(held.columns, 3)} would be flagged: compare "
-        "the futures below."
+        f" If {which} is left out, {listed(held.columns, 3)} {are} flagged: compare the futures "
+        "below."
     )
 
 
@@ -220,7 +225,7 @@ def _describe_untried(held: HeldOutScores, options: FitOptions) -> str:
     if not missed or PLAIN not in names or options.hidden or options.predictors is not None:
         return ""
     asked = ",".join(("linear", *REMEDIES))
-    return f"Not tried, to save time: {' and '.join(missed)} (--predictors {asked})."
+    return f"Not tried, to save time: {' and '.join(missed)}. To try them: --predictors {asked}."
 
 
 @dataclass(frozen=True, kw_only=True)
