@@ -39,8 +39,8 @@ def predict(
     The output has the input's rows in their order. It adds these columns: `prediction`;
     `probability` of the second of two classes, or one column per class (6 digits); `typicality`,
     the percentage of training rows that are as rare or rarer; `verdict`, which is supported, rare
-    or outside; `reason`, why a row is not supported; `nearest`, the training site where such a row
-    is most common. Files may be larger than memory.
+    or outside (or unreadable, for a broken picture); `reason`, why a row is not supported;
+    `nearest`, the training site where such a row is most common. Files may be larger than memory.
 
     Examples:
 

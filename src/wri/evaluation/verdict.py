@@ -165,12 +165,11 @@ def _describe_folds(held: HeldOutScores, changes: bool, word: SiteWord) -> str:
             "cost was not measured."
         )
     sites = tuple(site for site, own in held.flagged.items() if own)
-    which = f"one of {listed(sites, 3)}" if sites[1:] else sites[0]
-    are = "are" if held.columns[1:] else "is"
-    return (
-        f" If {which} is left out, {listed(held.columns, 3)} {are} flagged: compare the futures "
-        "below."
-    )
+    which, found = sites[0], f"{listed(held.columns, 3)} {'are' if held.columns[1:] else 'is'}"
+    if sites[1:]:
+        which = f"one of {listed(sites, 3)}"
+        found = f"at least one of {listed(held.columns, 3)} is" if held.columns[1:] else found
+    return f" If {which} is left out, {found} flagged: compare the futures below."
 
 
 def _describe_kept(
