@@ -62,7 +62,7 @@ def test_a_folder_is_swept_with_the_built_in_backbone(wri, office):
     assert "05.png" in done.stderr
     said = "office: 35 rows, 1280 columns, 3 environments; the target is one of 2 classes; preset "
     assert f"{said}domainbed; a feature layer of 64 or 32 in each trial" in done.stdout
-    assert "12 runs trained, 12 finished ones in s.db" in done.stdout
+    assert "12 runs trained; s.db now holds 12 finished runs" in done.stdout
     assert "0 runs trained" in wri(*asked, *size).stdout
     with Store("s.db") as store:
         (info,) = store.infos().values()

@@ -30,7 +30,7 @@ class OldName:
         if instance is None:
             return self
         warnings.warn(
-            f"{self._old} is called {self._new} now; the old name goes with the next version",
+            f"{self._old} is now called {self._new}; the next version removes the old name",
             FutureWarning,
             stacklevel=2,
         )

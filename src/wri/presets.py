@@ -40,9 +40,11 @@ PRESETS = {
         numbers_of="domainbed",
     ),
     "simulation": Preset(about="the paper's multi-dimensional simulation", steps=100),
-    "coloured": Preset(about="ours for the ColoredMNIST family, for all objectives alike"),
+    "coloured": Preset(
+        about="our numbers for the ColoredMNIST family, the same for all objectives"
+    ),
     "table": Preset(
-        about="ours for tables: the defaults of the estimators",
+        about="our numbers for tables; the defaults of the estimators",
         steps=400,
         standardise=True,
         linear=True,

@@ -219,7 +219,7 @@ def test_bad_models_and_outputs_are_refused_with_a_sentence(folder, new, tmp_pat
     assert "does not exist" in refused("predict", tmp_path / "none", rows, "-o", out)
     foreign = tmp_path / "foreign"
     foreign.mkdir()
-    assert "is no saved model, it holds no model.json" in refused(
+    assert "is not a saved model: it has no model.json" in refused(
         "predict", foreign, rows, "-o", out
     )
     write(foreign / "model.json", "{}")
@@ -237,7 +237,7 @@ def test_bad_models_and_outputs_are_refused_with_a_sentence(folder, new, tmp_pat
     ):
         assert said in refused("predict", model, rows, "-o", path)
     assert "which --keep names" in refused("predict", model, rows, "-o", out, "--keep", "name")
-    assert "no column 'ill' for the target" in refused(
+    assert "no column 'ill', which --target names" in refused(
         "predict", model, rows, "-o", out, "--target", "ill"
     )
     assert "row 1 is 'north', not one of ill, well" in refused(

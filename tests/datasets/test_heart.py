@@ -130,7 +130,7 @@ def test_a_wrong_download_is_refused_and_none_of_it_kept(cached):
     def fetch(address):
         return STAND_INS["processed.cleveland.data"]
 
-    words = r"UCI did not give https://.*/processed.hungarian.data as published \(its 2 rows"
+    words = r"https://\S*/processed.hungarian.data could not be fetched as published \(its 2 rows"
     with pytest.raises(InputError, match=words):
         load_heart(fetch)
     assert not cached.exists()

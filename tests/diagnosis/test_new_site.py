@@ -100,7 +100,10 @@ def test_the_meaning_leads_with_the_interval(marked):
     found = marked.score_new_site(new)
     assert found.meaning.startswith(f"Expected log-loss {found.loss.new:.3g}, 95 % interval")
     assert "drawn like the 3 training sites" in found.meaning
-    assert "Rare means a class less certain than nearly all in training" in found.meaning
+    assert (
+        "Rare means that the class is less certain than for nearly all training rows"
+        in found.meaning
+    )
     assert repr(found) == found.meaning.strip()
     narrow = marked.score_new_site(new, level=0.5).loss
     assert found.loss.low < narrow.low < narrow.high < found.loss.high
@@ -122,7 +125,9 @@ def test_two_sites_give_no_interval(model):
     found = model.score_new_site(HEAVY.sample(300, 4).x)
     assert model.left_out_ is None
     assert (found.loss.low, found.loss.high) == (None, None)
-    assert "There is no interval for a new site: two sites or fewer allow none" in found.meaning
+    assert (
+        "There is no interval for a new site: this needs at least three training" in found.meaning
+    )
 
 
 def test_weights_of_held_out_rows_are_heeded():

@@ -281,7 +281,7 @@ def test_a_few_rows_are_not_worth_holding_out():
 
 def test_weights_that_sum_to_one_are_hardly_counts():
     X, y, site = hospitals(40)
-    with pytest.warns(UserWarning, match="sums to 1 for 160 rows.*multiply the weights by 160"):
+    with pytest.warns(UserWarning, match="sums to 1 for 160 rows.*Multiply the weights by 160"):
         wri.ERMClassifier(**QUICK).fit(X, y, site, sample_weight=np.full(160, 1 / 160))
 
 

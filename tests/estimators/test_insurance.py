@@ -64,7 +64,8 @@ def test_a_candidate_that_diverged_is_never_taken(rule):
 
 def test_the_sentence_says_what_it_costs_and_saves():
     sentence = describe(losses_of(), "regret", 2)
-    assert sentence.startswith("penalty_weight 3 of 4 candidates")
+    assert sentence.startswith("penalty_weight 3: the least worst regret")
+    assert "4 candidates were measured" in sentence
     assert "at sites like these the penalty costs 30.0 % of ERM's loss (standard error" in sentence
     assert "if marker told nothing the penalty saves 45.0 %" in sentence
     assert "largest that was tried" in describe(losses_of(), "regret", 3)
@@ -125,7 +126,7 @@ def test_with_two_environments_nothing_is_left_out():
     X, y, site = hospitals(60, strengths=(1, 0.5))
     model = wri.VRExClassifier(penalty_weight="auto", **QUICK).fit(X, y, site)
     assert model.hyper_["penalty_weight"] == 30
-    assert "'auto' needs at least three environments, there are 2" in model.selection_
+    assert "'auto' needs at least three environments, but there are 2" in model.selection_
     assert "default hyper-parameters are used" in model.selection_
     assert model.penalty_weights_ is model.candidate_losses_ is None
 

@@ -162,7 +162,7 @@ def test_bad_input_is_refused(folder, tmp_path):
     one = make_folder(tmp_path / "one", ("a",), each=10)
     with pytest.warns(UserWarning, match="one domain"):
         alone = ImageFolder(one)
-    with pytest.warns(UserWarning, match="was given one: it trains plain ERM"):
+    with pytest.warns(UserWarning, match="was given only one, so it trains plain ERM"):
         estimator.fit(alone)
 
 

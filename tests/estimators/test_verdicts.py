@@ -85,7 +85,10 @@ def test_reasons_survive_the_folder(model, others, tmp_path):
 def test_a_site_says_how_many_rows_have_which_reason(model, others):
     site = model.score_new_site(others.x)
     unsure = int((model.reason(others.x) == "low confidence").sum())
-    assert f"a class less certain than nearly all in training, {unsure} rows" in site.meaning
+    assert (
+        f"the class is less certain than for nearly all training rows ({unsure} rows)"
+        in site.meaning
+    )
 
 
 def test_evidence_with_confidences_needs_those_of_new_rows():
@@ -100,7 +103,7 @@ def test_the_old_name_of_typicality_warns():
     X, y, site = hospitals(60)
     model = wri.ERMClassifier(site_spread=False).fit(X, y, site)
     for thing in (model, model.assess(X[:5]), model.score_new_site(X[:5])):
-        with pytest.warns(FutureWarning, match="rarity is called typicality now"):
+        with pytest.warns(FutureWarning, match="rarity is now called typicality"):
             old = thing.rarity
         new = thing.typicality
         assert (old(X) == new(X)).all() if callable(new) else (old == new).all()

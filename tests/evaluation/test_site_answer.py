@@ -188,7 +188,7 @@ def test_outcomes_are_compared_with_the_constant(fitted):
     table = found.table()
     assert table.columns[1:] == ["model", "guessing"]
     assert [line[0] for line in table.rows] == ["log-loss", "accuracy", "AUROC"]
-    assert "The actual loss lies in it" in found.describe_expected()
+    assert "The actual loss lies in this interval" in found.describe_expected()
 
 
 def test_a_reversed_site_raises_both_alarms(fitted):

@@ -124,7 +124,7 @@ def test_nothing_flagged_keeps_the_presets_weight_and_says_what_could_be_seen(tm
     fit = fitted(steady_table(), tmp_path, "ill", "city")
     assert fit.verdict.answer == "likely"
     assert "no column's relation to 'ill' differs between the 4 cities" in fit.verdict.sentence
-    assert "would be detected with a power of about 80 %" in fit.verdict.sentence
+    assert "would detect it in about 80 % of cases" in fit.verdict.sentence
     assert fit.kept.name == "wri 1.6"
     table = future_table(fit)
     assert table.columns == ["loss (log-loss)", "cities like these"]

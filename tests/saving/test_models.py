@@ -467,7 +467,7 @@ def test_numbers_that_overflow_and_nesting_without_end(folder):
 def test_links_and_pipes(kind, folder, tmp_path):
     path, outside = file_of(folder, kind), tmp_path / "elsewhere"
     os.replace(path, outside)
-    gone = "is no saved model" if kind == "record" else f"{path.name}: No such file"
+    gone = "is not a saved model" if kind == "record" else f"{path.name}: No such file"
     refused(folder, gone)
     path.symlink_to(outside)
     refused(folder, f"{path.name}: is a link; links are not followed")
@@ -500,7 +500,7 @@ def test_a_file_of_more_bytes_than_its_tensors_take_is_not_read(folder):
 
 def test_no_folder(tmp_path):
     refused(tmp_path / "nowhere", "does not exist or is not a folder")
-    refused(tmp_path, r"is no saved model, it holds no model\.json")
+    refused(tmp_path, r"is not a saved model: it has no model\.json")
 
 
 @pytest.mark.parametrize("path", ["model\0", "m" * 5000, "m" * 300, None, 3.5])

@@ -74,5 +74,5 @@ def test_the_minimum_on_chunks_is_that_of_all_rows_whatever_the_sample(objective
 def test_options_that_are_no_sums_over_rows_are_refused():
     bank, rows = sites(2)
     spec = ModelSpec.of("wri", preset="table", options={"scaling": "relative"})
-    with pytest.raises(InputError, match="no sum over rows"):
+    with pytest.raises(InputError, match="is not a sum over rows"):
         solve_in_chunks(Run(spec, bank, rows), None)

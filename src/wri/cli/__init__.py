@@ -49,7 +49,7 @@ def root(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Weighted risk invariance: predictors that hold at a new site.
+    """Weighted risk invariance: models for new sites, and what to expect of them there.
 
     Start with a table of rows from several sites:
 
@@ -62,7 +62,7 @@ def root(
     `wri predict model/ hospitals-new.csv -o predictions.csv --target sick`
 
     Exit codes: 0 done, 2 wrong input (one sentence names the problem, the place and the remedy),
-    3 Ray was lost, 130 interrupted, 141 nobody reads the output any more, 143 terminated.
+    3 Ray was lost, 130 interrupted, 141 the output pipe was closed, 143 terminated.
     `--install-completion` adds completion to your shell.
     """
 

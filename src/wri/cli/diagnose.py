@@ -46,8 +46,8 @@ def diagnose(
     """Show what changes between the sites, and what they have in common.
 
     Which columns' relation to the target changes, and at which sites does the sign flip? Do the
-    sites overlap? With `--model`: does a prediction mean the same at all sites, and what would it
-    cost if a relation broke? Give rows that the model was not trained on.
+    sites overlap? With `--model`: does a prediction mean the same at all sites, and what is the
+    loss if a relation breaks? With `--model`, give rows that the model was not trained on.
 
     Examples:
 

@@ -58,11 +58,11 @@ def fit(
 ) -> None:
     """Fit a model, and answer whether it will hold at a new site.
 
-    Each site is held out in turn. WRI, ERM and simpler models are trained on the others and scored
-    on it: as it is, and as if the columns whose relation to the target changes between sites told
-    nothing or the opposite. The model with the least worst regret is kept, trained on all rows, and
-    saved with a report. A folder of Parquet files may exceed the memory: with `--fast` it is summed
-    in chunks.
+    Each site is held out in turn. WRI, ERM and simpler models are trained on the other sites and
+    scored on it: as it is, and with the columns whose relation to the target changes between sites
+    shuffled or reversed. Of WRI and ERM, the model with the smallest worst regret is kept, trained
+    on all rows, and saved with a report. A folder of Parquet files may be larger than memory: with
+    `--fast` it is read in chunks.
 
     Examples:
 
@@ -131,7 +131,7 @@ def _read_all(
     check_folder_options(asked)
     with open_runner(asked.backend) as runner:
         folder = Folder(path, find_files(path), runner, print_note)
-        print_note(f"--fast: no site is held out; {len(folder.files)} files are summed in chunks")
+        print_note(f"--fast: no site is held out; {len(folder.files)} files are read in chunks")
         with ProgressBar("reading") as bar:
             rows = scan_folder(folder, progress=bar.step, **columns)
         yield rows, partial(fit_folder, folder=folder)

@@ -49,7 +49,11 @@ Drop = Annotated[Columns, ROWS(help="Columns to leave out: ids, dates, free text
 Task = Literal["classes", "numbers"]
 TaskName = Annotated[Task | None, ROWS(help="Kind of the target; detected by default.")]
 Blocks = Annotated[
-    str | None, ROWS(help="Column with equal cells for dependent rows: week, patient.")
+    str | None,
+    ROWS(
+        help="Column that has the same value in rows that depend on each other, such as patient or "
+        "week."
+    ),
 ]
 Images = Annotated[bool, ROWS("--images", help="One folder ROOT/SITE/CLASS/*.jpg or *.png.")]
 NewRows = Annotated[Path, ARGUMENT(help="CSV or Parquet file, or a folder of pictures.")]
@@ -61,36 +65,45 @@ Outcomes = Annotated[
 ]
 Prefix = Annotated[str, ROWS(help="Prefix of the names of the added columns.")]
 Delimiter = Annotated[str | None, TEXT(help="One character, or tab; detected by default.")]
-Encoding = Annotated[str | None, TEXT(help="Such as utf-8 or cp1252; detected by default.")]
+Encoding = Annotated[
+    str | None, TEXT(help="Encoding, such as utf-8 or cp1252; detected by default.")
+]
 
 # the model of `wri fit`
 Algorithms = Annotated[
     list[str] | None,
     MODEL(
-        help=f"Algorithms out of {', '.join(ALGORITHMS)}; wri and erm by default. Those that end "
-        "in -boosting grow trees and need LightGBM."
+        help=f"Algorithms: {', '.join(ALGORITHMS)}. Default: wri and erm. Those that end in "
+        "-boosting grow trees and need LightGBM."
     ),
 ]
 Keep = Annotated[
     str | None,
     MODEL(
         help="Model to keep: erm, without (ERM without the flagged columns), or 'wri 3' (WRI with "
-        "λ = 3, or another). By default the one with the least worst regret over sites like these "
-        "and sites where the flagged columns tell nothing."
+        "λ = 3 or another value). Default: of --algorithms, the model with the smallest worst "
+        "regret over sites like these and sites where the flagged columns tell nothing; if no "
+        "column is flagged, WRI with the preset's λ."
     ),
 ]
 Predictors = Annotated[
     list[str] | None,
-    MODEL(help="Predictors to try with ERM: linear, network, trees; by default the fast ones."),
+    MODEL(
+        help="Predictors to try with ERM: linear, network, trees. Default: those that take little "
+        "time."
+    ),
 ]
-Fast = Annotated[bool, MODEL("--fast", help="Hold no site out: fast, but the verdict is unknown.")]
+Fast = Annotated[
+    bool, MODEL("--fast", help="Hold no site out. This is fast, but the answer is then unknown.")
+]
 Hidden = Annotated[str | None, MODEL(help="Widths of hidden layers, such as 32,16; 0 for none.")]
 Steps = Annotated[
     int | None, MODEL(min=1, help="Training steps (400 by default), or rounds of trees (300).")
 ]
 SavedModel = Annotated[Path, ARGUMENT(help="Folder of a saved model.")]
 ModelFolder = Annotated[
-    Path | None, MODEL("--model", help="Saved model: add its gaps between sites and a stress test.")
+    Path | None,
+    MODEL("--model", help="Saved model: also show its gaps between sites and a stress test."),
 ]
 
 # running
@@ -120,19 +133,22 @@ FeatureWidths = Annotated[
     str | None,
     OPTION(
         "--feature-layer",
-        help="Possible widths of a feature layer, such as 32,64, that ERM trains on the training "
-        "environments; the largest in the first draw. 0 for none. 32,64 for --images, else none.",
+        help="Widths of a feature layer, such as 32,64, that ERM trains on the training "
+        "environments. The first draw has the largest width, the other draws choose at random. 0 "
+        "for none. Default: 32,64 with --images, otherwise none.",
     ),
 ]
 SweepAlgorithms = Annotated[
     list[str] | None,
-    OPTION(help=f"Algorithms out of {', '.join(OBJECTIVES)}; by default {', '.join(PAPER)}."),
+    OPTION(help=f"Algorithms: {', '.join(OBJECTIVES)}. Default: {', '.join(PAPER)}."),
 ]
 Plugins = Annotated[
     list[str] | None, OPTION(help="Python file or module with your own objectives or densities.")
 ]
-Draws = Annotated[int, OPTION(help="Hyper-parameter draws; the first is the defaults.")]
-Trials = Annotated[int, OPTION(help="Repetitions with new seeds.")]
+Draws = Annotated[
+    int, OPTION(help="Number of hyper-parameter draws; the first one has the defaults.")
+]
+Trials = Annotated[int, OPTION(help="Number of repetitions with new seeds.")]
 FirstTrial = Annotated[int, OPTION(help="Number of the first repetition.")]
 RunSteps = Annotated[int | None, OPTION(help="Steps per run; the preset's by default.")]
 CheckpointEvery = Annotated[int, OPTION(help="Steps between checkpoints.")]
@@ -150,7 +166,10 @@ Set = Annotated[
 ]
 MeasureName = Annotated[
     str | None,
-    OPTION(help=f"Choose and show by {', '.join(MEASURES)}; the first recorded by default."),
+    OPTION(
+        help=f"Measure that chooses the runs and is shown: {', '.join(MEASURES)}. Default: the "
+        "first recorded."
+    ),
 ]
 Recorded = Annotated[list[str] | None, OPTION(help="Measures to record; all by default.")]
 DryRun = Annotated[bool, OPTION("--dry-run", help="Show the cost without training.")]
@@ -162,11 +181,15 @@ Form = Annotated[Literal["text", "latex", "csv"], OPTION("--format", help="Forma
 Best = Annotated[bool, OPTION("--best", help="Show the chosen runs, and the best model in Python.")]
 FitFolder = Annotated[
     Path | None,
-    OPTION("--fit", help="With --best: train the best model on all rows, save it here."),
+    OPTION(
+        "--fit", help="With --best: train the best model on all rows and save it in this folder."
+    ),
 ]
 Algorithm = Annotated[str | None, OPTION(help="With --best: one algorithm of the store.")]
 Dataset = Annotated[str | None, OPTION(help="With --best: one data set of the store.")]
-MovedFile = Annotated[Path | None, OPTION("--data", help="With --fit: present path of the rows.")]
+MovedFile = Annotated[
+    Path | None, OPTION("--data", help="With --fit: path of the rows, if the file was moved.")
+]
 ExportFolder = Annotated[
     Path, OPTION("--domainbed", help="Folder for DomainBed: a new one, or one of an export.")
 ]

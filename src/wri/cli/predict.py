@@ -36,11 +36,11 @@ def predict(
 ) -> None:
     """Predict the rows of a new site, with the evidence for each.
 
-    The output has the input's rows in their order, with the columns `prediction`, `probability` (of
-    the second of two classes, else one per class; rounded to 6 digits), `typicality` (percentage of
-    training rows that are as rare or rarer), `verdict` (supported, rare or outside), `reason` (why
-    a row is not supported) and `nearest` (the training site in which such a row is most common).
-    Files may be larger than memory.
+    The output has the input's rows in their order. It adds these columns: `prediction`;
+    `probability` of the second of two classes, or one column per class (6 digits); `typicality`,
+    the percentage of training rows that are as rare or rarer; `verdict`, which is supported, rare
+    or outside (or unreadable, for a broken picture); `reason`, why a row is not supported;
+    `nearest`, the training site where such a row is most common. Files may be larger than memory.
 
     Examples:
 
@@ -121,8 +121,8 @@ def _show_predictions(done: "PredictionSummary", output: Path, prefix: str) -> N
     echo(f"written to {output}")
     if verdict is not None and verdict.answer in ("no", "care"):
         echo(
-            "Next: add these rows with their outcomes to the training table, then wri diagnose and "
-            "wri fit on it"
+            "Next: add these rows with their outcomes to the training table, then run wri diagnose "
+            "and wri fit on it"
         )
 
 
@@ -139,9 +139,9 @@ def site(
 ) -> None:
     """May the model be used at a site whose outcomes are not known yet?
 
-    Answers yes, with care, or not without outcomes. It looks at columns that are missing or beyond
-    their training range, unseen categories, rows unlike training, the columns that `wri fit`
-    flagged and what their break would cost, and the interval of the loss for such a site.
+    Answers yes, with care, or not without outcomes. It checks five things: columns that are missing
+    or beyond their training range; unseen categories; rows unlike those of training; the loss if
+    the columns that `wri fit` flagged told nothing or the opposite; and the interval of the loss.
 
     Examples:
 

@@ -168,7 +168,7 @@ def predict_file(
     kept, aside = _check_kept(table, keep), [] if target is None else [target]
     features = ModelColumns.of(model, table, aside)
     if target is not None and target not in table.names:
-        raise InputError(f"{table.path} has no column {target!r} for the target")
+        raise InputError(f"{table.path} has no column {target!r}, which --target names")
     outcomes = None if target is None else Outcomes(model, target)
     positive = positive_class(model)
     done = PredictionSummary(ignored=features.ignored, positive=positive, outcomes=outcomes)

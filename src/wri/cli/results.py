@@ -55,13 +55,13 @@ def results(
 ) -> None:
     """Show a sweep: tables by selection method, chosen runs, and the best model.
 
-    `--best` shows for each algorithm, held-out environment and trial the chosen draw, step and
-    hyper-parameters, then the model that is best on average and the line of Python that makes it.
-    `--best --fit model/` trains that model on all environments and saves it.
+    `--best` shows the chosen draw, step and hyper-parameters of each algorithm, held-out
+    environment and trial. Then it shows the model that is best on average, and the line of Python
+    that makes it. `--best --fit model/` trains that model on all environments and saves it.
 
     `wri results export STORE --domainbed DIR` writes the runs for DomainBed, and
-    `wri results import DIR` shows the tables of a DomainBed sweep; each has its own `--help`. For a
-    store named export or import give its path, ./export.
+    `wri results import DIR` shows the tables of a DomainBed sweep; each has its own `--help`. If a
+    store is called export or import, give its path: ./export.
 
     Examples:
 
@@ -77,7 +77,9 @@ def results(
     with Store(store) as opened:
         runs, infos, done = opened.outcomes(), opened.infos(), opened.finished()
     if not done:
-        raise InputError(f"{store} holds no finished run yet; `wri sweep` continues it")
+        raise InputError(
+            f"{store} has no finished run yet; run the same `wri sweep` again to continue it"
+        )
     for name in selection or ():
         check_option("--selection", name, SELECTIONS)
     if not (best or fit):

@@ -58,9 +58,9 @@ def sweep(
 ) -> None:
     """Train algorithms × held-out environments × draws × trials, and keep every checkpoint.
 
-    Lists may be given as `--algorithms erm wri`, with commas, or by repeating the option. Run the
-    same command again to continue after an interruption; with more trials it adds to the store.
-    With `--repair` it also trains runs with damaged records again.
+    Give a list as `--algorithms erm wri`, with commas, or by repeating the option. After an
+    interruption, run the same command again to continue. With more trials it adds to the store.
+    With `--repair` it also trains damaged runs again.
 
     Examples:
 
@@ -210,7 +210,7 @@ def _train(
     for data in planned.datasets:
         echo(_describe(data, planned.spec.preset))
     echo(as_text(tables))
-    echo(f"{trained} runs trained, {done} finished ones in {store}")
+    echo(f"{trained} runs trained; {store} now holds {done} finished runs")
 
 
 def _describe(data: "SweepData", preset: str) -> str:

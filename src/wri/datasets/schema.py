@@ -38,7 +38,7 @@ HINTS = {
     "date": "a date; make numbers of it, such as an age or a duration",
     "id": "an id, which holds no information about new rows",
     "text": "free text",
-    "mixed": "numbers with other cells among them; correct those, or empty them as missing",
+    "mixed": "numbers and other cells; correct the other cells, or empty them as missing",
 }
 CODES = "may be codes; read as numbers unless --category names it"
 _INDICATOR = "missingindicator_"

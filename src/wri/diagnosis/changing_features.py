@@ -161,13 +161,16 @@ class ChangingFeatures(Diagnosis):
         """The result and, where it was measured, what to do, in plain words."""
         number, flagged = len(self.environments), self.flagged
         left = ", ".join(str(label) for label in self.left_out)
-        omitted = f" Left out for want of different values of the target, or of blocks: {left}."
+        omitted = (
+            f" Not tested: {left}, because the target has only one value there or there are too "
+            "few blocks."
+        )
         omitted = omitted if left else ""
         if not flagged:
             return (
                 f"No column's relation to the target changes between the {number} sites by more "
-                "than chance (5 % level). Changes that are not linear, or small beside the errors "
-                f"of the slopes, would not be seen.{omitted}"
+                "than chance (5 % level). Changes that are not linear, or that are small compared "
+                f"with the errors of the slopes, would not be seen.{omitted}"
             )
         first = self.names.index(flagged[0])
         slopes = self.slopes[self.widest()[first], :, first]
@@ -179,8 +182,8 @@ class ChangingFeatures(Diagnosis):
         )
         if len(flagged) == len(self.names) > 1:
             found += (
-                " That is every column: a cause of the target may be missing, or the target may be "
-                "measured in different ways. Look there first."
+                " That is every column. A cause of the target may be missing, or the sites may "
+                "measure the target in different ways. Check this first."
             )
         if self.without is not None:
             it = "them" if flagged[1:] else "it"
@@ -371,9 +374,8 @@ def changing_features(
     slopes, natural = _estimate_slopes(sites.x, target, sites.environments, block, as_classes)
     if not slopes:
         raise InputError(
-            "y has different values within one environment only, or in none, or environments have "
-            "fewer than four blocks; at least two are needed to compare: give more rows or smaller "
-            "blocks, or join environments in groups"
+            "changes cannot be tested: at least two environments need different values of y and "
+            "four blocks or more. Give more rows or smaller blocks, or join environments in groups"
         )
     parts = list(slopes.values())
     spread = compare_slopes(parts, draws, seed)

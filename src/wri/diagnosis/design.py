@@ -129,10 +129,10 @@ class DesignPosition(Diagnosis):
         size = f"{gap} of the risk of predicting the mean"
         if self.excludes_spurious:
             found = (
-                f"These {number} sites rule out linear predictors that use {names}: any of them "
-                f"shows a gap of weighted risks of at least {size}. Chance explains up to {chance} "
-                f"(5 % level). Exactly equal weighted risks would mean that a predictor ignores "
-                f"{them}. Training comes closer to that with a larger λ."
+                f"These {number} sites are enough to rule out linear predictors that use {names}: "
+                f"each such predictor has a gap of weighted risks of at least {size}. Chance "
+                f"explains up to {chance} (5 % level). A linear predictor with exactly equal "
+                f"weighted risks ignores {them}. A larger λ brings training closer to that."
             )
         elif number < self.needed:
             found = (
@@ -148,7 +148,8 @@ class DesignPosition(Diagnosis):
                 "fewer columns to be spurious."
             )
         each = [f"{name} {write_loss(rise, self.unit)}" for name, rise in self.importance.items()]
-        shuffled = f" Shuffled within sites, the loss rises by: {', '.join(each)}."
+        are = "are" if self.spurious[1:] else "is"
+        shuffled = f" If {names} {are} shuffled within sites, the loss rises by: {', '.join(each)}."
         return f"{found}{shuffled if each else ''}"
 
     def plot(self, ax: "Axes | None" = None) -> "Figure":

@@ -148,10 +148,10 @@ class LeftOutLosses:
         ends = (self.change.mean, self.change.low, self.change.high)
         mean, low, high = (write_number(each, 2, sign=True) for each in ends)
         return (
-            f"the loss at sites left out in turn {'rises' if after > before else 'falls'} from "
+            f"the loss at sites left out {'rises' if after > before else 'falls'} from "
             f"{write_loss(before, self.unit)} to {write_loss(after, self.unit)} (change {mean}, "
             f"95 % interval over sites {low} to {high}; lower at "
-            f"{(self.after < self.before).sum()} of {len(self.labels)}; {self.model})"
+            f"{(self.after < self.before).sum()} of {len(self.labels)} sites; {self.model})"
         )
 
     def __repr__(self) -> str:

@@ -42,9 +42,9 @@ CHANCE = 0.01
 MOST_SITES = 20  # largest number of training environments in a figure
 MOST_UNSEEN = 6  # columns with unseen cells that are named
 FAR_MEANS = {
-    "outputs": "a prediction more extreme than nearly all in training",
-    "phi": "a representation unlike nearly all in training",
-    "x": "columns unlike nearly all rows in training",
+    "outputs": "the prediction is more extreme than for nearly all training rows",
+    "phi": "the representation is unlike that of nearly all training rows",
+    "x": "the columns are unlike those of nearly all training rows",
 }
 
 
@@ -167,21 +167,22 @@ class NewSite(Diagnosis):
         found = f"Expected {self.measure} {write_number(loss.new)}"
         training = write_number(loss.training)
         if loss.low is None or loss.high is None:
-            reason = "two sites or fewer allow none"
+            reason = "this needs at least three training sites"
             if sites > 2:
                 reason = (
                     "sites were not left out in training (site_spread=False, an exact density, "
                     "or training without one diverged)"
                 )
             return (
-                f"{found} if the same prediction means the same here ({training} at the training "
-                f"sites). There is no interval for a new site: {reason}."
+                f"{found}, if a prediction has the same loss here as similar ones at the training "
+                f"sites (mean loss there: {training}). There is no interval for a new site: "
+                f"{reason}."
             )
         return (
             f"{found}, {write_percent(loss.level)} interval {write_number(loss.low)} to "
             f"{write_number(loss.high)}, for a site drawn like the {sites} training sites "
-            f"({training} there). Each of them was left out once. A site of another kind is not "
-            "covered. A sample of outcomes would check it."
+            f"({training} there). Each of them was left out once. The interval does not cover a "
+            "site of another kind. A sample of outcomes can check this."
         )
 
     def _describe_rows(self) -> str:
@@ -191,13 +192,13 @@ class NewSite(Diagnosis):
                 sum(reason in each.split("; ") for each in self.reasons) for reason in (UNSURE, FAR)
             )
             far = (
-                f"a class less certain than nearly all in training, {unsure} rows, or {far}, "
-                f"{distant} rows"
+                "the class is less certain than for nearly all training rows "
+                f"({_count_rows(unsure)}), or {far} ({_count_rows(distant)})"
             )
         found = (
             f"Of {len(self.verdicts)} rows, {write_share(self.rare)} are rare and "
             f"{write_share(self.outside)} outside the evidence ({write_share(rare)} and "
-            f"{write_share(outside)} are usual). Rare means {far}. Most rows are like "
+            f"{write_share(outside)} are usual). Rare means that {far}. Most rows are like "
             f"{self.nearest}."
         )
         if self.flagged_often and self.outside <= 0.5:
@@ -231,8 +232,9 @@ class NewSite(Diagnosis):
         more = len(self.unseen) - MOST_UNSEEN
         others = f"; and {more} more columns" if more > 0 else ""
         return (
-            f"Cells of kinds that training never had: {told}{others}. The model takes them for "
-            "none of the known categories or for the median, so these rows are not supported."
+            f"Some cells never occurred in training: {told}{others}. The model reads an unknown "
+            "category as none of the known ones, and a missing number as the median. So these rows "
+            "are not supported."
         )
 
     def plot(self, most: int = MOST_SITES, ax: "Axes | None" = None) -> "Figure":
@@ -275,6 +277,10 @@ class NewSite(Diagnosis):
         rest = np.setdiff1d(np.arange(len(names)), shown)
         hidden = f"\n{len(rest)} others together {shares[rest].sum():.0f} %" if len(rest) else ""
         ax.set_title(f"most common at{hidden}", loc="left")
+
+
+def _count_rows(count: int) -> str:
+    return f"{count} row" if count == 1 else f"{count} rows"
 
 
 def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> indices

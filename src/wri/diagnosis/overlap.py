@@ -136,19 +136,17 @@ class Overlap(Diagnosis):
             return (
                 f"{little.sum()} of {len(names)} pairs of sites have little in common "
                 f"(overlap below {GOOD_OVERLAP}, 5 % level): {_listed_pairs(names[little])}. "
-                f"{smallest} Their comparison rests on few cases. More rows in between, or fewer "
-                f"columns, would help.{rely if few.any() else ''}"
+                f"{smallest} Their comparison rests on few cases. Rows that lie between such "
+                f"sites, or fewer columns, would help.{rely if few.any() else ''}"
             )
         if not self.differ:
             return (
-                "The sites cannot be told apart by these columns: identical sites differ as much "
-                f"by chance (p = {p}). Identical sites teach nothing about invariance."
+                "These columns do not show a difference between the sites: identical sites differ "
+                f"as much by chance (p = {p}). Sites that do not differ say nothing about "
+                "invariance."
                 f"{rely if few.any() else ''}"
             )
-        return (
-            f"The sites differ (p = {p} if they were identical). All pairs overlap enough to "
-            f"compare. {smallest}{rely}"
-        )
+        return f"The sites differ (p = {p}). All pairs overlap enough to compare. {smallest}{rely}"
 
     def plot(self, ax: "Axes | None" = None) -> "Figure":
         """Draw a heat map of the overlap.

@@ -377,10 +377,10 @@ class GeneralPosition(Diagnosis):
             )
         where = "in general position, and" if self.holds else "not in general position, but they"
         return (
-            f"These {self.environments} environments are {where} differ enough: a linear predictor "
-            "whose spurious part is as large as the target has weighted risks that differ by "
-            f"{gap} of the risk of predicting zero, or more. Equal weighted "
-            "risks mean here that the spurious features are ignored."
+            f"These {self.environments} environments are {where} differ enough: if the spurious "
+            "part of a linear predictor is as large as the target, its weighted risks differ by at "
+            f"least {gap} of the risk of predicting zero. So a linear predictor with equal "
+            "weighted risks ignores the spurious features."
         )
 
 

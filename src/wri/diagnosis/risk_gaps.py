@@ -182,22 +182,23 @@ class RiskGaps(Diagnosis):
         )
         if self.weighted_risk_invariant and self.risk_invariant:
             return (
-                "No sign against the model: risks and weighted risks agree between sites up to "
-                f"chance, and {bound}. A smaller gap would need more rows to be found."
+                "There is no sign of a fault in the model: between sites, risks and weighted risks "
+                f"differ by no more than chance, and {bound}. More rows are needed to find a "
+                "smaller gap."
             )
         if self.weighted_risk_invariant:
             return (
                 "Some sites have harder cases: the risk is higher at "
-                f"{self._worst(self.intervals)}. The model itself shows no fault: {bound}. Equal "
-                "risks, as VREx asks for, would be wrong here."
+                f"{self._worst(self.intervals)}. There is no sign of a fault in the model: "
+                f"{bound}. A penalty on unequal risks, such as that of VREx, would be wrong here."
             )
         judged = np.where(self.judged[:, None], self.weighted_intervals, 0)
         same = "The same prediction means" if self.on == "outputs" else "Cases alike in `on` mean"
         hidden = " Plain risks hide it: harder cases and changed relations cancel."
         return (
             f"{same} different things: the weighted risk is higher at {self._worst(judged)}."
-            f"{hidden if self.risk_invariant else ''} The model uses something whose relation to "
-            "the target changes; changing_features looks for it and measures whether to leave it "
+            f"{hidden if self.risk_invariant else ''} The model uses columns whose relation to the "
+            "target changes. changing_features looks for them, and measures whether to leave them "
             "out."
         )
 

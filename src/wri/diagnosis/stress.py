@@ -109,7 +109,7 @@ class StressTest(Diagnosis):
         )
         found = (
             f"Loss if the relation of {listed(self.columns)} to the target broke or reversed "
-            f"within each of {len(self.labels)} sites (mean of the sites, {self.unit}): {said}."
+            f"at each of {len(self.labels)} sites (mean over the sites, {self.unit}): {said}."
         )
         kept = int(np.isfinite(self.losses[0, 2]).sum())
         if kept < len(self.labels):

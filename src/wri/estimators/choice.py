@@ -159,20 +159,20 @@ def pick(found: CandidateLosses, rule: Rule) -> int:
 def describe(found: CandidateLosses, rule: Rule, best: int) -> str:
     """Describe the choice, its cost and its benefit beside ERM, with errors over environments."""
     count, environments = found.losses.shape[0], found.losses.shape[2]
-    because = "the smallest mean loss there"
+    because = "the smallest mean loss at environments left out"
     if rule == "regret" and found.flagged:
         because = "the least worst regret over the futures"
     elif rule == "regret" and found.weights[best] == found.default is not None:
         because = (
             "the preset's value, because no column's relation to the target was found to change"
         )
-    parts = [
-        f"{_name(found.weights, best)} of {count} candidates, measured at each of {environments} "
-        f"training environments left out in turn: {because}"
-    ]
     known = {weight for weight in found.weights if weight is not None}
     if len(known) > 1 and found.weights[best] == max(known):
-        parts.append("it is the largest that was tried")
+        because += "; it is the largest that was tried"
+    parts = [
+        f"{_name(found.weights, best)}: {because}. {count} candidates were measured at each of "
+        f"{environments} training environments left out in turn"
+    ]
     erm = [c for c, weight in enumerate(found.weights) if weight == 0 and c != best][:1]
     finite = np.isfinite(found.losses[[*erm, best]]).all()
     if erm and environments >= FEWEST_FOR_ERRORS and finite:
@@ -265,7 +265,10 @@ def _describe_defaults(model: "EnvironmentEstimator") -> str:
     else:
         return f"given or default hyper-parameters{end}"
     there = "there is one" if count == 1 else f"there are {count}"
-    reason = f"{asked} at least three environments, {there}: default hyper-parameters are used{end}"
+    reason = (
+        f"{asked} at least three environments, but {there}. The default hyper-parameters are "
+        f"used{end}"
+    )
     if has_candidates:
         warn_caller(reason)
     return reason

@@ -243,15 +243,15 @@ def check_environments(
             )
         if model._loss is not SQUARED and len(np.unique(targets[rows])) == 1:
             warn_caller(
-                f"site {shorten(label)!r} holds a single class; its risk says little "
-                "about the others"
+                f"site {shorten(label)!r} holds a single class, so its risk says little about the "
+                "other classes"
             )
     if len(environments.labels) == 1 and model._kind.least_environments > 1:
         warn_caller(
-            f"{type(model).__name__} compares environments and was given one: it trains plain ERM. "
-            "Give fit groups=, or the constructor environment='column', a column of X. "
-            "cross_validate(groups=...) and GridSearchCV.fit(groups=...) pass groups to the "
-            "splitter only: use environment='column' there"
+            f"{type(model).__name__} compares environments but was given only one, so it trains "
+            "plain ERM. Give groups= to fit, or environment='column', a column of X, to the "
+            "constructor. cross_validate(groups=...) and GridSearchCV.fit(groups=...) pass groups "
+            "to the splitter only: use environment='column' there"
         )
 
 
@@ -263,8 +263,8 @@ def warn_of_small_weights(weights: np.ndarray) -> None:
     total = weights.sum()
     if 0 < total < SMALL * len(weights):
         warn_caller(
-            f"sample_weight sums to {write_number(total)} for {len(weights)} rows. A weight is how "
-            "often a row counts, so this is too little to train on; multiply the weights by "
+            f"sample_weight sums to {write_number(total)} for {len(weights)} rows, which is too "
+            "little to train on: a weight says how often a row counts. Multiply the weights by "
             f"{write_number(len(weights) / total)} to count every row once on average"
         )
 
@@ -318,6 +318,6 @@ def check_overlap(model: "EnvironmentEstimator", problem: "Problem") -> None:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     warn_caller(
         f"{len(apart)} of {len(pairs)} pairs of sites hardly overlap "
-        f"({'; '.join(names[:SHOWN])}{more}), so WRI has little to compare there and is closer "
-        "to ERM; wri diagnose, or environment_overlap in Python, shows them"
+        f"({'; '.join(names[:SHOWN])}{more}). WRI has little to compare there, and is closer to "
+        "ERM. wri diagnose, or environment_overlap in Python, shows these pairs"
     )

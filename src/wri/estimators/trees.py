@@ -279,7 +279,7 @@ class TreeEstimator(EnvironmentEstimator):
     def importance_change_(self) -> np.ndarray:
         """`feature_importances_` minus `erm_importances_`: the effect of the penalty."""
         if self.erm_importances_ is None:
-            raise AttributeError("importance_change_ needs compare_erm=True when fit is called")
+            raise AttributeError("importance_change_ needs compare_erm=True in the constructor")
         return self.feature_importances_ - self.erm_importances_
 
     def _encode_columns(self, X: Any, fit: bool) -> Any:

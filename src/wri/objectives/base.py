@@ -132,7 +132,7 @@ class Draws(ABC):
 
     def training_rows(self, run: int) -> "TrainingRows":
         """Return all training rows of a run."""
-        raise TypeError("these rows come in minibatches, without whole environments")
+        raise TypeError("a training loop gives minibatches, not whole environments")
 
     @abstractmethod
     def split(self, run: int) -> Hashable:

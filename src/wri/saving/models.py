@@ -130,7 +130,7 @@ def load(
             f"{home} does not exist or is not a folder; give one that wri fit or save wrote"
         )
     if not os.path.lexists(home / RECORD):
-        raise InputError(f"{home} is no saved model, it holds no {RECORD}; wri fit -o makes one")
+        raise InputError(f"{home} is not a saved model: it has no {RECORD}; wri fit -o makes one")
     model = _load(home, files.read(home, RECORD, LARGEST["record"]))
     if not issubclass(kind, TableModel) and hasattr(model, "backbone_"):
         from wri.estimators.pictures import PictureClassifier  # needs the networks of `features`

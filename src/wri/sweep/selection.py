@@ -233,8 +233,8 @@ SELECTIONS = {
         needs_pairs=True,
     ),
     "invariance": Selection(
-        "best checkpoint in the worst training environment, on held-back rows that are balanced so "
-        "that spurious companions of the label no longer predict it",
+        "best checkpoint in the worst training environment, on held-back rows that are weighted so "
+        "that features whose relation to the label changes no longer predict the label",
         invariance,
         needs_balance=True,
     ),

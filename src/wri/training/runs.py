@@ -242,7 +242,8 @@ class Run:
                 )
             if self.bank.loss is not SQUARED and len(np.unique(self.bank.targets[rows])) == 1:
                 warnings.warn(
-                    f"environment {e} holds a single class; its risk says little about the others",
+                    f"environment {e} holds a single class, so its risk says little about the "
+                    "other classes",
                     stacklevel=4,
                 )
 

@@ -273,8 +273,8 @@ def solve_in_chunks(run: SampleRun, open_chunks: Callable[[RowsAsTable], SumChun
     sample = LinearRun(run)
     if sample.form is None:
         raise InputError(
-            f"{run.objective.name} with these options is no sum over rows, so tables in chunks "
-            "cannot be solved; use its defaults, or erm"
+            f"{run.objective.name} with these options is not a sum over rows, so it cannot be "
+            "solved in chunks; use its defaults, or erm"
         )
     weight = float(run.hyper.get("penalty_weight", 0.0))
     table = ChunkedTable(open_chunks(sample.as_table), sample.as_table.scale)

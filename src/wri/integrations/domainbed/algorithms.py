@@ -217,7 +217,7 @@ class Algorithm(nn.Module):
         Hyper-parameters by DomainBed's names, such as `lr`, `weight_decay`, `irm_lambda`
         (`hparam_settings` lists those of an algorithm), or `wri_clip_norm`, the largest norm of
         the gradient. Missing ones have the defaults of the preset `domainbed`; unknown ones are
-        ignored. `wri_final_rate` must be 1: a loop does not tell the number of steps.
+        ignored. `wri_final_rate` must be 1: a loop does not provide the number of steps.
     featurizer : Module, callable or None, default=None
         Module from inputs to features, or a function of `input_shape` and `hparams` that makes one.
         None: DomainBed's own if it is installed, else a small perceptron for flat inputs.
@@ -371,7 +371,7 @@ class Algorithm(nn.Module):
             name = domainbed_name(objective.name, "final_rate")
             raise InputError(
                 f"{name} = {rate:g} needs the number of steps, which a training loop does not "
-                "tell; leave it out, and the step size stays the same"
+                "provide; leave it out, and the step size stays the same"
             )
 
     def _make_optimizer(self) -> torch.optim.Adam:

@@ -16,8 +16,8 @@ from wri.report.page import Block, Page, PageCell, PagePicture, PageTable, Secti
 
 MOST_LINES = 40  # of a table
 LIMITS = (
-    "Changes that are not linear are not seen, nor a relation that was the same at all these sites "
-    "and will change at the next.",
+    "The tests do not see changes that are not linear. They do not see a relation that is the same "
+    "at all these sites and will change at the next.",
     "Where nothing changes, some column is flagged in 5 % of tables.",
     "Rows that depend on each other need --blocks.",
 )
@@ -73,8 +73,8 @@ def slope_table(found: ChangingFeatures, changes: Sequence[ColumnChange]) -> Pag
         caption=f"Slopes in {found.unit}; flagged columns, then the largest change",
         columns=["column", "finding", "smallest", "largest", "P"],
         rows=rows,
-        note="Given the other columns. P: corrected for the number of columns. The sign flips "
-        "where a slope is beyond two standard errors on the other side of zero. "
+        note="Given the other columns. P: corrected for the number of columns. A sign flips if a "
+        "slope has the other sign and is more than two standard errors from zero. "
         f"{_more(len(found.names))}".strip(),
     )
 

@@ -42,10 +42,12 @@ MOST_COMPARED = 5_000  # rows whose overlap is shown
 RAREST = 12  # pictures that are shown
 LIMITS = (
     "It predicts what was measured in the past, not the effect of an intervention.",
-    "Intervals assume that a new site differs from these sites as they differ from each other.",
+    "Intervals assume that a new site differs from these sites as much as they differ from each "
+    "other.",
     "A supported row can still be predicted wrongly: the verdict means that training had rows "
     "like it, not that the relation to the target is the same at the new site.",
-    "The model folder holds predictions and losses of held-out rows, and so their outcomes.",
+    "The model folder holds predictions and losses of held-out rows. Their outcomes can be "
+    "computed from these.",
 )
 
 
@@ -92,8 +94,8 @@ def _futures(fit: TableFit, held: HeldOutScores) -> list[Block]:
     curve = PagePicture(
         figure=figure_of(fit.plot_insurance()),
         alternative=f"{kept[0]}: {held.loss_name} {told}.",
-        caption=f"Left: better at {fit.word.many} like these. "
-        "Down: better if the relation changes.",
+        caption=f"Further left is better at {fit.word.many} like these. "
+        "Further down is better if the relation changes.",
     )
     return [table, curve]
 
@@ -133,17 +135,17 @@ def _held_out(fit: TableFit, held: HeldOutScores) -> Section:
         blocks=[
             f"Each {word.one} was held out in turn: preprocessing and models were fitted on all "
             f"other {word.many} and scored on it. The {held.measure} of {models[kept]} was "
-            f"{_show(held, ahead.value)} on average; for a new {word.one} expect "
-            f"{_show_interval(held, ahead)} (95 %, if it differs from these as they differ from "
-            "each other).",
+            f"{_show(held, ahead.value)} on average. For a new {word.one} expect "
+            f"{_show_interval(held, ahead)} (95 % interval, if it differs from these as much as "
+            "they differ from each other).",
             PagePicture(
                 figure=plot_scores(held, models, kept),
-                alternative=f"{models[kept]} has its worst {held.measure}, "
+                alternative=f"The worst {held.measure} of {models[kept]} is "
                 f"{_show(held, worst.score)}, at {worst.environment}.",
                 caption=f"{held.measure.capitalize()} at {word.many} held out",
             ),
             _score_table(held, models, word.one),
-            "The model was kept by the same losses, so its score is slightly too good.",
+            "The kept model was chosen by the same losses, so its score is slightly too good.",
         ],
     )
 
@@ -172,8 +174,8 @@ def _score_table(held: HeldOutScores, models: Mapping[str, str], site: str) -> P
         columns=[site, "rows", *(f"{kind}, {label}" for kind in kinds for label in labels)],
         rows=rows,
         summary=2,
-        note="95 % intervals: of a site by chance in its rows, of the mean by the spread "
-        "between sites. The smallest loss at a site is bold.",
+        note="The 95 % interval of a site covers chance in its rows. The 95 % interval of the mean "
+        "covers the spread between sites. Bold: the smallest loss at a site.",
     )
 
 
@@ -210,9 +212,9 @@ def _coverage(fit: TableFit, held: HeldOutScores) -> Section:
         title="Risk and coverage",
         blocks=[
             "Rows of sites held out, ordered by how common they are among the training sites. If "
-            "the curve rises to the right, rare rows are predicted worse, and setting them aside "
-            "helps. If it falls, rare rows are the clear cases: rare then means extreme among the "
-            "training sites, not doubtful.",
+            "the curve rises to the right, the model is worse on rare rows, and setting them aside "
+            "helps. If it falls, the model is better on rare rows: they are extreme, but clear "
+            "cases.",
             PagePicture(
                 figure=plot_risk_coverage(held, models),
                 alternative=f"{name} by verdict at sites held out: {said}.",
@@ -366,8 +368,8 @@ def picture_sections(found: PictureFit) -> list[Section]:
         caption = f"{site}, {label}: predicted {assessed.predictions[k]}, {assessed.verdicts[k]}"
         thumbnails.append((image, f"{label}, {site}, {path.name}", caption))
     note = Notice(
-        "An unusual picture that the model is sure of is called supported. Check a new kind of "
-        "picture on some labelled ones.",
+        "If the model is sure of an unusual picture, the verdict may be supported. Before you use "
+        "the model for a new kind of picture, test it on some that have labels.",
         "note",
     )
     shown = ThumbnailGallery("Training pictures that are rarest", thumbnails)

@@ -20,11 +20,12 @@ from wri.report.page import Block, Page, PagePicture, PageTable, Section, make_c
 PICTURES = (".png", ".svg", ".pdf")
 SHOWN = 10  # sites, and columns
 LIMITS = (
-    "The interval is for a site that differs from the training sites as they differ from each "
-    "other. A site of another kind is not covered.",
-    "Without outcomes nobody can see that a relation to the target has changed: every row may look "
-    "ordinary and be predicted wrongly.",
-    "A hundred outcomes show a gross failure; wri predict --target compares them.",
+    "The interval is for a site that differs from the training sites as much as they differ from "
+    "each other. It does not cover a site of another kind.",
+    "Without outcomes, a changed relation to the target cannot be seen: every row may look "
+    "ordinary and still be predicted wrongly.",
+    "About a hundred outcomes are enough to show a large failure. wri predict --target compares "
+    "the predictions with them.",
 )
 
 
@@ -47,8 +48,8 @@ def loss_table(answer: SiteAnswer) -> PageTable:
         caption="What to expect here",
         columns=[site.measure, "model", "guessing"],
         rows=lines,
-        note="Guessing: always predicting what is usual at the training "
-        f"{answer.word.many}, measured where each was held out.",
+        note=f"Guessing always predicts what is usual at the training {answer.word.many}. Its loss "
+        "was measured at each of them, held out in turn.",
     )
 
 
