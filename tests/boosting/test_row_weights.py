@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from wri.boosting.row_weights import RowWeights, WeightedRows, loss_slopes, tree_gradients
-from wri.objectives.functional import groupdro_weights
+from wri.objectives.base import PenaltyObjective
+from wri.objectives.functional import groupdro_weights, vrex_penalty
 from wri.registry import BOOSTED
 from wri.stacked import CROSS_ENTROPY, LOGISTIC, SQUARED
 from wri.training import ModelSpec
@@ -35,6 +36,25 @@ def make_weights(name, rows, penalty_weight=3.0):
     spec = ModelSpec.of(name, preset="table", hidden=(), hyper=given, steps=4)
     spec = spec.complete(2, len(rows.targets), max(SIZES))
     return RowWeights(spec.objective, rows, spec.hyper)
+
+
+class TwoLosses(PenaltyObjective):
+    """VREx as a penalty, which computes the losses of the rows a second time."""
+
+    def penalty(self, model, batch, views):
+        risks = batch.mean(model.loss.per_example(views.outputs, batch.y))
+        return vrex_penalty(risks)
+
+
+def test_an_objective_may_compute_the_losses_more_than_once():
+    rows = make_rows(LOGISTIC)
+    scores = np.random.default_rng(1).normal(size=(len(rows.targets), 1))
+    expected = make_weights("vrex", rows).at(scores, 3)
+    spec = ModelSpec.of("vrex", preset="table", hidden=(), hyper={"penalty_weight": 3.0}, steps=4)
+    spec = spec.complete(2, len(rows.targets), max(SIZES))
+    found = RowWeights(TwoLosses(), rows, spec.hyper).at(scores, 3)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
 
 
 def gradient_at(objective, rows, scores):

@@ -128,19 +128,25 @@ class _Scores:
         return Views(seen, seen, self.outputs(flat, x))
 
 
-def _tape(loss: Loss) -> tuple[Loss, list[Tensor]]:
-    """Return a loss that keeps its values and scale gradients, and the list that they go to."""
-    kept: list[Tensor] = []
+class _Tape:
+    """Losses of rows, and scale gradients, as often as an objective asks for them."""
 
-    def keep(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    def __init__(self, loss: Loss) -> None:
+        self.losses: list[Tensor] = []
+        self.scales: list[Tensor] = []
+        each = self._keep(loss.per_example, self.losses)
+        scale = self._keep(loss.scale_gradient, self.scales)
+        self.loss = replace(loss, per_example=each, scale_gradient=scale, classes=False)
+
+    @staticmethod
+    def _keep(
+        function: Callable[[Tensor, Tensor], Tensor], kept: list[Tensor]
+    ) -> Callable[[Tensor, Tensor], Tensor]:
         def call(outputs: Tensor, targets: Tensor) -> Tensor:
             kept.append(function(outputs, targets).detach().requires_grad_())
             return kept[-1]
 
         return call
-
-    each, scale = keep(loss.per_example), keep(loss.scale_gradient)
-    return replace(loss, per_example=each, scale_gradient=scale, classes=False), kept
 
 
 class _WholeDraws(Draws):
@@ -216,15 +222,17 @@ class RowWeights:
 
     def at(self, scores: np.ndarray, round_: int) -> RoundWeights:  # [n, C]
         """Return the weights at these scores; call it for each round in order."""
-        loss, kept = _tape(self._rows.loss)
+        tape = _Tape(self._rows.loss)
         with torch.enable_grad():
-            total, self._state = self._evaluate(loss, scores, round_)
+            total, self._state = self._evaluate(tape.loss, scores, round_)
+        kept = [*tape.losses, *tape.scales]
         slopes = torch.autograd.grad(total.sum(), kept, allow_unused=True)
-        found = [
-            np.zeros_like(self.plain) if slope is None else self._per_row(slope[0])
-            for slope in slopes
-        ]
-        return RoundWeights(self.plain, *found, *[np.zeros_like(self.plain)] * (2 - len(found)))
+        omega, kappa = np.zeros_like(self.plain), np.zeros_like(self.plain)
+        for place, slope in enumerate(slopes):
+            if slope is not None:
+                into = omega if place < len(tape.losses) else kappa
+                into += self._per_row(slope[0])
+        return RoundWeights(self.plain, omega, kappa)
 
     def value(self, scores: np.ndarray, round_: int) -> float:  # [n, C]
         """Return the value of the objective at these scores."""

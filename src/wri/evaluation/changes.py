@@ -246,7 +246,7 @@ def diagnose_rows(
 
     `models` are fitted estimators that have not seen the rows; gaps are asked of the last one.
     """
-    total = 4 if models else 2
+    total = len(QUESTIONS) if models else 2
     found = {"changes": ask_changes(rows)}
     progress(1, total)
 
