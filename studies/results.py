@@ -6,8 +6,9 @@
 
 A page is fresh if docs/results/made.json holds its fingerprint: a hash of its commands and of the
 code that they reach by imports, without comments and docstrings. If only the code has changed, the
-experiment of a page is run with --quick: if it gives the numbers that it gave when the page was
-made, to three digits, the page stays and its fingerprint is renewed. Otherwise it is made anew.
+experiment of a page is run with --quick: if it gives the titles and the numbers that it gave when
+the page was made, to three digits, the page stays and its fingerprint is renewed. Otherwise it is
+made anew.
 
 `wri reproduce` writes the numbers of a page by itself. What studies and benchmarks print goes to
 results/printed, and their pages are written from it by hand; this script adds the line that says
@@ -326,22 +327,21 @@ def run_command(command: str, printed_to: Path, show: bool = True) -> None:
 
 
 def quick_numbers(page: ResultPage) -> str:
-    """Return a hash of what an experiment gives with --quick, to three digits; "" for a study."""
+    """Return a hash of titles and numbers of a quick run, to three digits; "" for a study."""
     command = page.commands[0].partition(" --markdown")[0]
     if not command.startswith("wri "):
         return ""
     kept = PRINTED / "quick.json"
     run_command(f"{command.replace('--full', '--quick')} --json -o results/quick", kept, show=False)
     cells = [
-        [each["table"], each["algorithm"], each["column"], *map(_to_three_digits, _numbers(each))]
+        [
+            *(each[name] for name in ("table", "algorithm", "column")),
+            *(_to_three_digits(each[name]) for name in ("ours", "spread")),
+        ]
         for line in kept.read_text().splitlines()
         for each in json.loads(line)["rows"]
     ]
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest()[:16]
-
-
-def _numbers(cell: dict) -> tuple[float | None, float | None]:
-    return cell["ours"], cell["spread"]
 
 
 def _to_three_digits(value: float | None) -> str:
