@@ -5,14 +5,22 @@
     python studies/results.py --stale            what is stale and why; nothing is run
 
 A page is fresh if docs/results/made.json holds its fingerprint: a hash of its commands and of the
-code that they reach by imports, without comments and docstrings. If only the code has changed, the
-experiment of a page is run with --quick: if it gives the titles and the numbers that it gave when
-the page was made, to three digits, the page stays and its fingerprint is renewed. Otherwise it is
-made anew.
+code that they reach by imports, without comments and docstrings. If only the code has changed, a
+page's quick command is run, where it has one: if that gives the titles and the numbers that it gave
+when the page was made, to three digits, the page stays and its fingerprint is renewed. Otherwise
+the page is made anew.
 
-`wri reproduce` writes the numbers of a page by itself. What studies and benchmarks print goes to
-results/printed, and their pages are written from it by hand; this script adds the line that says
-what they were made with.
+`wri reproduce` writes the numbers of a page by itself. What studies and benchmarks print is kept in
+results/printed, and this script writes it into their pages, between marks that name the command by
+its number in TABLES, and if wanted the first words of a title of its tables:
+
+    <!-- command 0: Loss at new sites -->
+    *Loss at new sites, means over ten seeds*
+    …
+    <!-- end of command -->
+
+The commentary around the marks is written by hand. A page whose commands were interrupted goes on
+with the command that was running.
 """
 
 import argparse
@@ -31,6 +39,8 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
+from filelock import FileLock
+
 import wri
 from wri.paper.experiments import EXPERIMENTS
 from wri.paper.pages import describe_origin
@@ -40,6 +50,11 @@ PAGES = ROOT / "docs" / "results"
 PRINTED = ROOT / "results" / "printed"
 PUBLIC = "PUBLIC"  # variable that names the folder of public tables
 MADE = re.compile(r"\n*<!-- made -->.*?<!-- end of made -->\n*", re.DOTALL)
+SHOWN = re.compile(
+    r"<!-- command (\d+)(?:: (.*?))? -->\n.*?<!-- end of command -->", re.DOTALL
+)  # number of the command, first words of a title
+NUMBER = re.compile(r"\d+\.\d+")
+TITLE = re.compile(r"^(?=\*[^*\n]+\*$)", re.MULTILINE)
 
 
 class ResultPage(NamedTuple):
@@ -48,15 +63,21 @@ class ResultPage(NamedTuple):
     minutes: float  # measured by this script, or what the page says, or a guess from its size
     commands: tuple[str, ...]
     needs: tuple[str, ...] = ()
+    quick: str = ""  # command that takes seconds and whose numbers change if the page's do
 
 
 def reproduced(name: str, minutes: float, options: str = "--seed 0", *needs: str) -> ResultPage:
-    command = f"wri reproduce {name} --full {options} --markdown docs/results -o results/{name}"
-    return ResultPage(minutes, (command,), needs)
+    start = f"wri reproduce {name}"
+    command = f"{start} --full {options} --markdown docs/results -o results/{name}"
+    quick = f"{start} --quick {options} --json -o results/quick"
+    return ResultPage(minutes, (command,), needs, quick)
 
 
-def printed(minutes: float, *commands: str, needs: tuple[str, ...] = ()) -> ResultPage:
-    return ResultPage(minutes, tuple(f"python {command}" for command in commands), needs)
+def printed(
+    minutes: float, *commands: str, needs: tuple[str, ...] = (), quick: str = ""
+) -> ResultPage:
+    found = tuple(f"python {command}" for command in commands)
+    return ResultPage(minutes, found, needs, quick and f"python {quick}")
 
 
 TABLES = {
@@ -288,23 +309,31 @@ def make_page(name: str, folder: Path) -> None:
     """Run a page's commands, and note what it was made of; an error leaves the note as it was."""
     page = TABLES[name]
     files = fingerprint(page)  # of the code that runs, not of what it is changed to meanwhile
-    start, cpu = time.perf_counter(), cpu_seconds()
+    mark, spent = combine(page, files), [0.0, 0.0]
     for number, command in enumerate(page.commands):
-        print(f"$ {command}", flush=True)
-        run_command(command, PRINTED / f"{name}-{number}.txt")
+        done = PRINTED / f"{name}-{number}.json"  # only while the page is not finished
+        if not (done.exists() and json.loads(done.read_text())["of"] == mark):
+            start, cpu = time.perf_counter(), cpu_seconds()
+            print(f"$ {command}", flush=True)
+            run_command(command, PRINTED / f"{name}-{number}.txt")
+            seconds = [time.perf_counter() - start, cpu_seconds() - cpu]
+            done.write_text(json.dumps({"of": mark, "seconds": seconds}))
+        spent = [a + b for a, b in zip(spent, json.loads(done.read_text())["seconds"], strict=True)]
     entry = {
-        "fingerprint": combine(page, files),
+        "fingerprint": mark,
         "commands": [*page.commands],
         "packages": by_package(files),
         "date": date.today().isoformat(),
-        "seconds": round(time.perf_counter() - start, 1),
-        "cpu_seconds": round(cpu_seconds() - cpu, 1),
+        "seconds": round(spent[0], 1),
+        "cpu_seconds": round(spent[1], 1),
         "origin": describe_origin(),
     }
     entry["quick"] = quick_numbers(page)
     if page.commands[0].startswith("python"):
-        sign_page(folder / f"{name}.md", page, entry["origin"])
+        write_page(folder / f"{name}.md", name, entry["origin"])
     keep_entry(folder, name, entry)
+    for number in range(len(page.commands)):
+        (PRINTED / f"{name}-{number}.json").unlink()
     print(f"{name}: {entry['seconds']} s", flush=True)
 
 
@@ -327,20 +356,22 @@ def run_command(command: str, printed_to: Path, show: bool = True) -> None:
 
 
 def quick_numbers(page: ResultPage) -> str:
-    """Return a hash of titles and numbers of a quick run, to three digits; "" for a study."""
-    command = page.commands[0].partition(" --markdown")[0]
-    if not command.startswith("wri "):
+    """Return a hash of what a page's quick command prints, numbers to three digits."""
+    if not page.quick:
         return ""
-    kept = PRINTED / "quick.json"
-    run_command(f"{command.replace('--full', '--quick')} --json -o results/quick", kept, show=False)
+    kept = PRINTED / f"quick-{page.commands[0].split()[1].replace('/', '-')}-{os.getpid()}.txt"
+    run_command(page.quick, kept, show=False)
+    text = kept.read_text()
+    kept.unlink()
     cells = [
         [
             *(each[name] for name in ("table", "algorithm", "column")),
             *(_to_three_digits(each[name]) for name in ("ours", "spread")),
         ]
-        for line in kept.read_text().splitlines()
+        for line in text.splitlines()
+        if page.quick.startswith("wri ")
         for each in json.loads(line)["rows"]
-    ]
+    ] or NUMBER.sub(lambda found: _to_three_digits(float(found[0])), text)
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest()[:16]
 
 
@@ -364,10 +395,12 @@ def still_holds(name: str, folder: Path) -> bool:
 
 def keep_entry(folder: Path, name: str, entry: dict) -> None:
     """Write what a page was made of."""
-    made = read_made(folder) | {name: entry}
-    part = folder / "made.json.part"
-    part.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
-    os.replace(part, folder / "made.json")
+    PRINTED.mkdir(parents=True, exist_ok=True)
+    with FileLock(PRINTED / "made.lock"):  # pages may be made side by side
+        made = read_made(folder) | {name: entry}
+        part = folder / "made.json.part"
+        part.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
+        os.replace(part, folder / "made.json")
 
 
 def cpu_seconds() -> float:
@@ -376,11 +409,28 @@ def cpu_seconds() -> float:
     return spent.ru_utime + spent.ru_stime
 
 
-def sign_page(path: Path, page: ResultPage, origin: str) -> None:
-    """Write the commands and what they ran with to the end of a page."""
-    lines = "\n".join(page.commands)
+def write_page(path: Path, name: str, origin: str) -> None:
+    """Write what the commands printed between a page's marks, and to its end what it ran with."""
+
+    def show(mark: re.Match[str]) -> str:
+        number, title = int(mark[1]), mark[2]
+        found = printed_part((PRINTED / f"{name}-{number}.txt").read_text(), title)
+        if not found:
+            sys.exit(f"{path}: {TABLES[name].commands[number]} printed no table *{title or ''}…*")
+        return f"{mark[0].splitlines()[0]}\n{found}\n<!-- end of command -->"
+
+    lines = "\n".join(TABLES[name].commands)
     signed = f"<!-- made -->\n```\n{lines}\n```\n{origin}\n<!-- end of made -->\n"
-    path.write_text(f"{MADE.sub('', path.read_text()).rstrip()}\n\n{signed}")
+    text = SHOWN.sub(show, MADE.sub("", path.read_text()))
+    path.write_text(f"{text.rstrip()}\n\n{signed}")
+
+
+def printed_part(text: str, title: str | None) -> str:
+    """Return what was printed, or the tables whose titles begin with some words."""
+    if title is None:
+        return text.strip()
+    parts = (part.strip() for part in TITLE.split(text))
+    return "\n\n".join(part for part in parts if part.startswith(f"*{title}"))
 
 
 def main() -> None:

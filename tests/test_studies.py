@@ -158,6 +158,46 @@ def test_a_page_stays_if_the_code_changed_and_the_quick_numbers_did_not(
     assert not pages.still_holds("figure1", tmp_path)
 
 
+def test_tables_that_a_command_prints_stand_in_its_page(pages, monkeypatch, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("print('\\n*First, n = 3*\\n\\n| a |\\n\\n*Second*\\n\\n| b |')\n")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    monkeypatch.setattr(pages, "PRINTED", tmp_path / "printed")
+    monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, "script.py")})
+    page, end = tmp_path / "answer.md", "<!-- end of command -->"
+    page.write_text(
+        f"Seen:\n<!-- command 0: Second -->\nold\n{end}\nAll:\n<!-- command 0 -->\n{end}\n"
+    )
+    for _ in range(2):
+        pages.make_page("answer", tmp_path)
+    text = page.read_text().partition("\n<!-- made")[0]
+    first, second = "*First, n = 3*\n\n| a |", "*Second*\n\n| b |"
+    assert text == (
+        f"Seen:\n<!-- command 0: Second -->\n{second}\n{end}\n"
+        f"All:\n<!-- command 0 -->\n{first}\n\n{second}\n{end}\n"
+    )
+    page.write_text(f"<!-- command 0: Third -->\n{end}\n")
+    with pytest.raises(SystemExit, match="printed no table"):
+        pages.make_page("answer", tmp_path)
+
+
+def test_a_page_goes_on_with_the_command_that_was_interrupted(pages, monkeypatch, tmp_path):
+    (tmp_path / "first.py").write_text("open('seen', 'a').write('x')\nprint(1)\n")
+    (tmp_path / "second.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    monkeypatch.setattr(pages, "PRINTED", tmp_path / "printed")
+    monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, "first.py", "second.py")})
+    monkeypatch.setattr(pages, "fingerprint", lambda page: {"code": "the same"})
+    (tmp_path / "answer.md").write_text("# Answer\n")
+    with pytest.raises(SystemExit, match="ended with 3"):
+        pages.make_page("answer", tmp_path)
+    (tmp_path / "second.py").write_text("print(2)\n")
+    pages.make_page("answer", tmp_path)
+    assert (tmp_path / "seen").read_text() == "x"
+    pages.make_page("answer", tmp_path)  # asked for again: all of it
+    assert (tmp_path / "seen").read_text() == "xx"
+
+
 def test_the_family_is_tuned_on_other_draws_than_reported_and_resumes(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "studies"))
     family = importlib.import_module("family")
