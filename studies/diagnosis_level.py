@@ -1,14 +1,18 @@
 """How often the diagnosis raises an alarm where nothing changes, and where something does.
 
-    python studies/diagnosis_level.py --store level.jsonl [--repetitions 1000] [--json]
+    python studies/diagnosis_level.py --cells --store level.jsonl [--repetitions 1000] [--json]
+    WRI_DATA=… python studies/diagnosis_level.py --heart
+    python studies/diagnosis_level.py --markers
 
 Every repetition simulates a table (`simulate`), asks one function of `wri.diagnosis` and notes
-whether it said that something differs. Finished repetitions are kept in the store, and the same
-command goes on where it was interrupted. Seeds: 0, 1, … of the stream REPORTED, one table per
-line and repetition; the method was tuned on other streams. `--heart` also splits the patients of
-Cleveland at random into sites; it needs the files of heart disease (WRI_DATA). `--cells` takes all
+whether it said that something differs. Finished repetitions are kept in the store, if one is given,
+and the same command goes on where it was interrupted. Seeds: 0, 1, … of the stream REPORTED, one
+table per line and repetition; the method was tuned on other streams. `--cells` takes all
 combinations of skewed columns and noise, unequal noise, sites of 40 to 400 rows and a column of
-zeros and few large values instead of the designs.
+zeros and few large values instead of the designs. `--heart` adds to the designs the patients of
+Cleveland, split at random into sites, and days of rain; it needs the files of heart disease.
+`--markers` counts which columns are flagged where the target is a number, of a cause, a marker and
+a column of noise.
 """
 
 import argparse
@@ -26,7 +30,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from wri.diagnosis import changing_features, environment_overlap, risk_gaps
 
-REPORTED = 20
+REPORTED = 21
 COLUMNS = 5
 DESIGNS = ("gaussian", "log-normal", "heteroscedastic", "unequal sizes", "blocks", "split site")
 TRAITS = ("skew", "noise", "sizes", "zeros")
@@ -38,6 +42,14 @@ CELLS = tuple(
 SIZES = (40, 80, 160, 400)
 RAIN = "rain"  # one station of many days, split at random: rain on 4 %, counted by occurrence
 CHUNK = 20  # repetitions written at once
+MARKERS = {
+    "strength of the marker: 0.3, 0.8, 1.3, 1.8": ((0.3, 0.8, 1.3, 1.8), (1.0,) * 4),
+    "strength of the marker: 0.5, 1, 1.5, 2": ((0.5, 1.0, 1.5, 2.0), (1.0,) * 4),
+    "strength of the marker: 1, 1, 2, 2": ((1.0, 1.0, 2.0, 2.0), (1.0,) * 4),
+    "strength of the marker: 0.5, 0.5, 0.5, −0.5": ((0.5, 0.5, 0.5, -0.5), (1.0,) * 4),
+    "noise of the target: 0.5, 0.8, 1.25, 2; the marker is a cause": ((0.0,) * 4, (0.5, 0.8, 1.25, 2.0)),
+}
+"""Strength of the marker and noise of the target at four sites."""
 
 
 class Table(NamedTuple):
@@ -201,11 +213,25 @@ CHANGES = {
 }
 
 
+HEADS = {
+    ("changing classes", "flagged"): "slopes, classes",
+    ("changing numbers", "flagged"): "slopes, numbers",
+    ("gaps classes", "risks"): "risks, classes",
+    ("gaps classes", "weighted risks"): "weighted, classes",
+    ("gaps numbers", "risks"): "risks, numbers",
+    ("gaps numbers", "weighted risks"): "weighted, numbers",
+    ("overlap", "differ"): "differ",
+    ("overlap", "little in common"): "little in common",
+}
+
+
 def make_jobs(given: argparse.Namespace) -> list[dict[str, Any]]:
     jobs = []
-    designs = [*DESIGNS, "heart"] if given.heart else list(CELLS if given.cells else DESIGNS)
+    designs = [*DESIGNS, "heart", RAIN] if given.heart else list(CELLS if given.cells else DESIGNS)
     for question in given.questions:
         for design in given.designs or designs:
+            if design == RAIN and question != "changing classes":
+                continue
             for change in (0.0,) if design == "heart" else (0.0, CHANGES[question]):
                 job = {"question": question, "design": design, "change": change}
                 job |= {"environments": given.environments, "rows": given.rows}
@@ -224,30 +250,60 @@ def summarise(jobs: list[dict[str, Any]], kept: dict[str, dict[int, Any]]) -> li
     return lines
 
 
-def print_table(title: str, lines: list[dict[str, Any]]) -> None:
+def print_table(title: str, lines: list[dict[str, Any]], digits: int) -> None:
     """Alarms in per cent with their standard error, one design per line."""
     if not lines:
         return
-    tables = [line["n"] for line in lines]
-    print(f"\n*{title}: alarms in per cent of {min(tables)} to {max(tables)} tables per cell*\n")
+    tables = [*dict.fromkeys(str(line["n"]) for line in lines)]
+    print(f"*{title}: alarms in per cent of {' or '.join(tables)} tables per cell*\n")
     asked = list(dict.fromkeys((line["question"], line["said"]) for line in lines))
-    print(f"| | {' | '.join(f'{question}: {said}' for question, said in asked)} |")
+    print(f"| | {' | '.join(HEADS[own] for own in asked)} |")
     print("|---" * (1 + len(asked)) + "|")
     for design in dict.fromkeys(line["design"] for line in lines):
-        cells = {
-            (
-                line["question"],
-                line["said"],
-            ): f"{100 * line['share']:.1f} ± {100 * line['error']:.1f}"
+        found = {
+            (line["question"], line["said"]): _per_cent(line["share"], line["error"], digits)
             for line in lines
             if line["design"] == design
         }
-        print(f"| {design} | {' | '.join(cells.get(own, '–') for own in asked)} |")
+        print(f"| {design} | {' | '.join(found.get(own, '–') for own in asked)} |")
+    means = []
+    for own in asked:
+        cells = [line for line in lines if (line["question"], line["said"]) == own]
+        error = np.sqrt(sum(line["error"] ** 2 for line in cells)) / len(cells)
+        means.append(_per_cent(np.mean([line["share"] for line in cells]), error, digits))
+    print(f"| mean | {' | '.join(means)} |\n")
+
+
+def _per_cent(share: float, error: float, digits: int) -> str:
+    return f"{100 * share:.{digits}f} ± {100 * error:.{digits}f}"
+
+
+def print_markers(repetitions: int) -> None:
+    """Which columns are flagged at four sites of 300 rows, y = 2 · cause + noise."""
+    columns, flags = ("cause", "marker", "noise column"), defaultdict[str, list[Any]](list)
+    for place, (name, (strengths, noise)) in enumerate(MARKERS.items()):
+        for repetition in range(repetitions):
+            random = np.random.default_rng([REPORTED, repetition, place])
+            site = np.repeat(np.arange(4), 300)
+            cause = random.normal(size=len(site)) + np.linspace(-1, 1, 4)[site]
+            y = 2 * cause + np.array(noise)[site] * random.normal(size=len(site))
+            marker = np.array(strengths)[site] * y + random.normal(size=len(site))
+            if not any(strengths):
+                y = y + marker  # a second cause
+            x = np.column_stack([cause, marker, random.normal(size=len(site))])
+            flags[name].append(changing_features(x, y, site).is_flagged)
+    print(f"*Causes and markers of numbers: flags in per cent of {repetitions} tables per line*\n")
+    print(f"| what differs between sites | {' | '.join(columns)} |\n|---|---|---|---|")
+    for name, found in flags.items():
+        shares = np.mean(found, axis=0)
+        errors = np.sqrt(shares * (1 - shares) / repetitions)
+        cells = [_per_cent(*own, digits=1) for own in zip(shares, errors, strict=True)]
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--store", type=Path, default=Path("diagnosis_level.jsonl"))
+    parser.add_argument("--store", type=Path, help="file of finished repetitions")
     parser.add_argument("--first", type=int, default=0, help="first repetition")
     parser.add_argument("--repetitions", type=int, default=1000, help="the one to stop before")
     parser.add_argument("--power", type=int, default=100, help="repetitions with a change")
@@ -257,12 +313,16 @@ def main() -> None:
     parser.add_argument("--stream", type=int, default=REPORTED)
     parser.add_argument("--questions", nargs="*", default=list(CHANGES))
     parser.add_argument("--designs", nargs="*", default=[])
-    parser.add_argument("--heart", action="store_true", help="split Cleveland's patients, too")
+    parser.add_argument("--heart", action="store_true", help="Cleveland's patients and rain, too")
     parser.add_argument("--cells", action="store_true", help="all combinations of TRAITS instead")
+    parser.add_argument("--markers", action="store_true", help="columns flagged of numbers instead")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    if given.markers:
+        print_markers(given.repetitions)
+        return
     jobs, kept = make_jobs(given), defaultdict[str, dict[int, Any]](dict)
-    if given.store.exists():
+    if given.store and given.store.exists():
         for line in given.store.read_text().splitlines():
             record = json.loads(line)
             if record["stream"] == given.stream:
@@ -271,19 +331,22 @@ def main() -> None:
         for job in jobs:
             key, most = json.dumps(job, sort_keys=True), given.repetitions
             most = given.power if job["change"] else most
-            with given.store.open("a") as store:
-                for repetition in range(start, min(start + CHUNK, most)):
-                    if repetition not in kept[key]:
-                        said = run(job, repetition, given.stream)
-                        kept[key][repetition] = said
-                        record = {"job": key, "stream": given.stream, "repetition": repetition}
-                        print(json.dumps(record | {"said": said}), file=store)
+            new = []
+            for repetition in range(start, min(start + CHUNK, most)):
+                if repetition not in kept[key]:
+                    said = run(job, repetition, given.stream)
+                    kept[key][repetition] = said
+                    record = {"job": key, "stream": given.stream, "repetition": repetition}
+                    new.append(json.dumps(record | {"said": said}) + "\n")
+            if given.store:
+                with given.store.open("a") as store:
+                    store.writelines(new)
     lines = summarise(jobs, kept)
     if given.json:
         print(json.dumps(lines))
         return
-    print_table("nothing changes", [line for line in lines if not line["change"]])
-    print_table("something changes", [line for line in lines if line["change"]])
+    print_table("Nothing changes", [line for line in lines if not line["change"]], 1)
+    print_table("Something changes", [line for line in lines if line["change"]], 0)
 
 
 if __name__ == "__main__":

@@ -245,6 +245,8 @@ def imported_files(path: Path) -> Iterator[Path]:
                 place = folder.joinpath(*parts[:count])
                 files = (place.with_suffix(".py"), place / "__init__.py")
                 yield from (file for file in files if file.exists())
+    if path.name == "registry.py":  # it imports objectives by their names
+        yield from sorted((path.parent / "objectives").glob("*.py"))
 
 
 def digest_code(path: Path) -> str:

@@ -93,6 +93,7 @@ def test_a_fingerprint_covers_code_that_is_reached_and_no_words(pages, tmp_path)
     files = pages.fingerprint(pages.TABLES["figure1"])
     assert "src/wri/paper/experiments/figure1.py" in files
     assert "src/wri/objectives/weighted_risks.py" in files
+    assert "src/wri/objectives/mldg.py" in pages.fingerprint(pages.TABLES["tableE4"])
     assert not [name for name in files if name.startswith("src/wri/cli")]
     script = tmp_path / "script.py"
     script.write_text('"""Words."""\nfrom other import f  # a comment\n\nx = f(1)\n')
