@@ -47,7 +47,10 @@ MARKERS = {
     "strength of the marker: 0.5, 1, 1.5, 2": ((0.5, 1.0, 1.5, 2.0), (1.0,) * 4),
     "strength of the marker: 1, 1, 2, 2": ((1.0, 1.0, 2.0, 2.0), (1.0,) * 4),
     "strength of the marker: 0.5, 0.5, 0.5, −0.5": ((0.5, 0.5, 0.5, -0.5), (1.0,) * 4),
-    "noise of the target: 0.5, 0.8, 1.25, 2; the marker is a cause": ((0.0,) * 4, (0.5, 0.8, 1.25, 2.0)),
+    "noise of the target: 0.5, 0.8, 1.25, 2; the marker is a cause": (
+        (0.0,) * 4,
+        (0.5, 0.8, 1.25, 2.0),
+    ),
 }
 """Strength of the marker and noise of the target at four sites."""
 

@@ -20,7 +20,8 @@ its number in TABLES, and if wanted the first words of a title of its tables:
     <!-- end of command -->
 
 The commentary around the marks is written by hand. A page whose commands were interrupted goes on
-with the command that was running.
+with the command that was running. Commands that can go on by themselves keep what they have
+finished in results/kept/NAME, which is emptied when the page is made, or its code has changed.
 """
 
 import argparse
@@ -31,6 +32,7 @@ import os
 import re
 import resource
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -48,6 +50,7 @@ from wri.paper.pages import describe_origin
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "results"
 PRINTED = ROOT / "results" / "printed"
+KEPT = ROOT / "results" / "kept"
 PUBLIC = "PUBLIC"  # variable that names the folder of public tables
 MADE = re.compile(r"\n*<!-- made -->.*?<!-- end of made -->\n*", re.DOTALL)
 SHOWN = re.compile(
@@ -130,7 +133,7 @@ TABLES = {
     ),
     "scaling": printed(
         45,
-        "benchmarks/scaling.py --keep results/printed/scaling.jsonl --json "
+        "benchmarks/scaling.py --keep results/kept/scaling/cells.jsonl --json "
         "--figure docs/figures/scaling.png",
         "benchmarks/linear_speed.py --only curves --json",
         "benchmarks/linear_speed.py --only folder --json",
@@ -138,15 +141,15 @@ TABLES = {
     "family": printed(
         70,
         "studies/family.py times",
-        "studies/family.py run --store results/printed/family.jsonl",
-        "studies/family.py table --store results/printed/family.jsonl "
+        "studies/family.py run --store results/kept/family/cells.jsonl",
+        "studies/family.py table --store results/kept/family/cells.jsonl "
         "--figure docs/figures/family.png",
         needs=("WRI_DATA",),
     ),
     "fashion": printed(
         3,
         *(
-            f"studies/fashion.py {what} --draws 0{more} --store results/printed/fashion.jsonl"
+            f"studies/fashion.py {what} --draws 0{more} --store results/kept/fashion/cells.jsonl"
             for what, more in (("run", " --grey"), ("table", ""))
         ),
     ),
@@ -165,14 +168,14 @@ TABLES = {
     ),
     "new_site": printed(
         60,
-        "studies/new_site_coverage.py --keep results/printed/new_site.jsonl",
+        "studies/new_site_coverage.py --keep results/kept/new_site/cells.jsonl",
         "studies/new_site_coverage.py --heart --seeds 1",
         needs=("WRI_DATA",),
     ),
     "boosting": printed(
         60,
-        "studies/boosting.py --keep results/printed/boosting.jsonl",
-        "studies/boosting.py --keep results/printed/boosting.jsonl --table",
+        "studies/boosting.py --keep results/kept/boosting/cells.jsonl",
+        "studies/boosting.py --keep results/kept/boosting/cells.jsonl --table",
     ),
     "table2_choices": printed(
         90,
@@ -199,9 +202,9 @@ TABLES = {
     ),
     "level": printed(
         180,
-        "studies/diagnosis_level.py --cells --draws 199 --store results/printed/level.jsonl",
+        "studies/diagnosis_level.py --cells --draws 199 --store results/kept/level/cells.jsonl",
         "studies/diagnosis_level.py --heart --draws 199 --repetitions 400 "
-        "--store results/printed/level_heart.jsonl",
+        "--store results/kept/level/heart.jsonl",
         needs=("WRI_DATA",),
     ),
 }
@@ -312,6 +315,10 @@ def make_page(name: str, folder: Path) -> None:
     page = TABLES[name]
     files = fingerprint(page)  # of the code that runs, not of what it is changed to meanwhile
     mark, spent = combine(page, files), [0.0, 0.0]
+    empty_if_other(KEPT / name, mark)
+    is_printed = page.commands[0].startswith("python")
+    if is_printed and not SHOWN.search((folder / f"{name}.md").read_text()):
+        sys.exit(f"{folder / name}.md has no mark for what its commands print")
     for number, command in enumerate(page.commands):
         done = PRINTED / f"{name}-{number}.json"  # only while the page is not finished
         if not (done.exists() and json.loads(done.read_text())["of"] == mark):
@@ -331,12 +338,22 @@ def make_page(name: str, folder: Path) -> None:
         "origin": describe_origin(),
     }
     entry["quick"] = quick_numbers(page)
-    if page.commands[0].startswith("python"):
+    if is_printed:
         write_page(folder / f"{name}.md", name, entry["origin"])
     keep_entry(folder, name, entry)
     for number in range(len(page.commands)):
         (PRINTED / f"{name}-{number}.json").unlink()
+    shutil.rmtree(KEPT / name)
     print(f"{name}: {entry['seconds']} s", flush=True)
+
+
+def empty_if_other(kept: Path, mark: str) -> None:
+    """Empty a page's folder of finished work if it was done by other code."""
+    noted = kept / "of"
+    if not (noted.exists() and noted.read_text() == mark):
+        shutil.rmtree(kept, ignore_errors=True)
+        kept.mkdir(parents=True)
+        noted.write_text(mark)
 
 
 def run_command(command: str, printed_to: Path, show: bool = True) -> None:

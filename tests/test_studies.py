@@ -111,13 +111,18 @@ def test_pages_are_fresh_until_their_code_changes(pages, monkeypatch, tmp_path):
     script.write_text("print(6 * 7)\n")
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "PRINTED", tmp_path / "printed")
+    monkeypatch.setattr(pages, "KEPT", tmp_path / "kept")
     monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, "script.py")})
-    (tmp_path / "answer.md").write_text("# Answer\n\n42\n")
+    (tmp_path / "answer.md").write_text("# Answer\n")
+    with pytest.raises(SystemExit, match="has no mark"):
+        pages.make_page("answer", tmp_path)
+    marked = "# Answer\n\n<!-- command 0 -->\n42\n<!-- end of command -->\n"
+    (tmp_path / "answer.md").write_text(marked)
     assert pages.why_stale("answer", {}) == "never made by this script"
     for _ in range(2):
         pages.make_page("answer", tmp_path)
     page = (tmp_path / "answer.md").read_text()
-    assert page.startswith("# Answer\n\n42\n\n<!-- made -->\n```\npython script.py\n```\nwri ")
+    assert page.startswith(f"{marked}\n<!-- made -->\n```\npython script.py\n```\nwri ")
     assert page.count("<!-- made -->") == 1
     assert (tmp_path / "printed" / "answer-0.txt").read_text() == "42\n"
     made = pages.read_made(tmp_path)
@@ -164,6 +169,7 @@ def test_tables_that_a_command_prints_stand_in_its_page(pages, monkeypatch, tmp_
     script.write_text("print('\\n*First, n = 3*\\n\\n| a |\\n\\n*Second*\\n\\n| b |')\n")
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "PRINTED", tmp_path / "printed")
+    monkeypatch.setattr(pages, "KEPT", tmp_path / "kept")
     monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, "script.py")})
     page, end = tmp_path / "answer.md", "<!-- end of command -->"
     page.write_text(
@@ -187,16 +193,22 @@ def test_a_page_goes_on_with_the_command_that_was_interrupted(pages, monkeypatch
     (tmp_path / "second.py").write_text("raise SystemExit(3)\n")
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "PRINTED", tmp_path / "printed")
+    monkeypatch.setattr(pages, "KEPT", tmp_path / "kept")
     monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, "first.py", "second.py")})
     monkeypatch.setattr(pages, "fingerprint", lambda page: {"code": "the same"})
-    (tmp_path / "answer.md").write_text("# Answer\n")
+    (tmp_path / "answer.md").write_text("<!-- command 1 -->\n<!-- end of command -->\n")
     with pytest.raises(SystemExit, match="ended with 3"):
         pages.make_page("answer", tmp_path)
-    (tmp_path / "second.py").write_text("print(2)\n")
+    (tmp_path / "kept" / "answer" / "cells").touch()
+    (tmp_path / "second.py").write_text("import os\nprint(os.listdir('kept/answer'))\n")
     pages.make_page("answer", tmp_path)
     assert (tmp_path / "seen").read_text() == "x"
-    pages.make_page("answer", tmp_path)  # asked for again: all of it
+    assert "'cells'" in (tmp_path / "answer.md").read_text()
+    (tmp_path / "kept" / "answer").mkdir()
+    (tmp_path / "kept" / "answer" / "cells").touch()
+    pages.make_page("answer", tmp_path)  # asked for again: all of it, without what was kept
     assert (tmp_path / "seen").read_text() == "xx"
+    assert "'cells'" not in (tmp_path / "answer.md").read_text()
 
 
 def test_the_family_is_tuned_on_other_draws_than_reported_and_resumes(monkeypatch, tmp_path):
