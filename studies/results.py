@@ -241,6 +241,8 @@ def imported_files(path: Path) -> Iterator[Path]:
             lazy = wri.LAZY if node.module == "wri" else {}
             below = [lazy.get(alias.name, f"{node.module}.{alias.name}") for alias in node.names]
             names = [node.module, *below]
+        elif isinstance(node, ast.Constant) and node.value == "wri.cli":
+            names = [node.value]  # a script that runs the command line in another process
         for name in names:
             parts = name.split(".")
             folder = ROOT / "src" if parts[0] == "wri" else path.parent

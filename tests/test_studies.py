@@ -95,6 +95,7 @@ def test_a_fingerprint_covers_code_that_is_reached_and_no_words(pages, tmp_path)
     assert "src/wri/objectives/weighted_risks.py" in files
     assert "src/wri/objectives/mldg.py" in pages.fingerprint(pages.TABLES["tableE4"])
     assert not [name for name in files if name.startswith("src/wri/cli")]
+    assert "src/wri/cli/fit.py" in pages.fingerprint(pages.TABLES["files"])
     script = tmp_path / "script.py"
     script.write_text('"""Words."""\nfrom other import f  # a comment\n\nx = f(1)\n')
     (tmp_path / "other.py").write_text("def f(x):\n    return x\n")
