@@ -17,6 +17,7 @@ a column of noise.
 
 import argparse
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
@@ -257,8 +258,8 @@ def print_table(title: str, lines: list[dict[str, Any]], digits: int) -> None:
     """Alarms in per cent with their standard error, one design per line."""
     if not lines:
         return
-    tables = [*dict.fromkeys(str(line["n"]) for line in lines)]
-    print(f"*{title}: alarms in per cent of {' or '.join(tables)} tables per cell*\n")
+    tables = " or ".join(dict.fromkeys(str(line["n"]) for line in lines))
+    print(f"*{title}: alarms in per cent of {tables} tables per cell, ± standard error*\n")
     asked = list(dict.fromkeys((line["question"], line["said"]) for line in lines))
     print(f"| | {' | '.join(HEADS[own] for own in asked)} |")
     print("|---" * (1 + len(asked)) + "|")
@@ -295,7 +296,8 @@ def print_markers(repetitions: int) -> None:
                 y = y + marker  # a second cause
             x = np.column_stack([cause, marker, random.normal(size=len(site))])
             flags[name].append(changing_features(x, y, site).is_flagged)
-    print(f"*Causes and markers of numbers: flags in per cent of {repetitions} tables per line*\n")
+    what = f"flags in per cent of {repetitions} tables per line, ± standard error"
+    print(f"*Causes and markers of numbers: {what}*\n")
     print(f"| what differs between sites | {' | '.join(columns)} |\n|---|---|---|---|")
     for name, found in flags.items():
         shares = np.mean(found, axis=0)
@@ -307,7 +309,6 @@ def print_markers(repetitions: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", type=Path, help="file of finished repetitions")
-    parser.add_argument("--first", type=int, default=0, help="first repetition")
     parser.add_argument("--repetitions", type=int, default=1000, help="the one to stop before")
     parser.add_argument("--power", type=int, default=100, help="repetitions with a change")
     parser.add_argument("--environments", type=int, default=4)
@@ -330,7 +331,8 @@ def main() -> None:
             record = json.loads(line)
             if record["stream"] == given.stream:
                 kept[record["job"]][record["repetition"]] = record["said"]
-    for start in range(given.first, given.repetitions, CHUNK):
+    for start in range(0, given.repetitions, CHUNK):
+        print(f"{start} of {given.repetitions} repetitions", end="\r", file=sys.stderr, flush=True)
         for job in jobs:
             key, most = json.dumps(job, sort_keys=True), given.repetitions
             most = given.power if job["change"] else most

@@ -178,11 +178,15 @@ TABLES = {
         "studies/boosting.py --keep results/kept/boosting/cells.jsonl --table",
     ),
     "table2_choices": printed(
-        90,
+        18,
         *(
-            f"studies/coloured_{what}.py{more}"
-            for what in ("lambda", "selection", "weights")
-            for more in ("", " --dataset hcmnist")
+            f"studies/coloured_{what} --dataset {dataset}"
+            for what in (
+                "lambda.py --first 0 --draws 5",
+                "selection.py --first 20 --draws 5",
+                "weights.py --first 0 --draws 3",
+            )
+            for dataset in ("hcmnist", "hcmnist-cs")
         ),
     ),
     "insurance": printed(
@@ -201,10 +205,13 @@ TABLES = {
         needs=("WRI_DATA", PUBLIC),
     ),
     "level": printed(
-        180,
-        "studies/diagnosis_level.py --cells --draws 199 --store results/kept/level/cells.jsonl",
+        16,
+        'studies/diagnosis_level.py --cells --questions "changing classes" "changing numbers" '
+        '"gaps classes" "gaps numbers" --draws 199 --repetitions 500 '
+        "--store results/kept/level/cells.jsonl",
         "studies/diagnosis_level.py --heart --draws 199 --repetitions 400 "
         "--store results/kept/level/heart.jsonl",
+        "studies/diagnosis_level.py --markers --repetitions 500",
         needs=("WRI_DATA",),
     ),
 }
