@@ -1,78 +1,119 @@
-"""λ for the coloured digits, the same grid offered to all: on draws that no table shows.
+"""λ for the coloured digits, on draws that table 2 does not show.
 
-    python studies/coloured_lambda.py [--dataset hcmnist-cs] [--first 0] [--draws 10]
+    python studies/coloured_lambda.py [--dataset hcmnist-cs] [--first 0] [--draws 5]
 
-Every line is the preset `coloured` with a λ: accuracies in the training environments and the test
-at the last step and under the guarded oracle, mean over draws of everything (± standard error of
-the test and its worst draw), and last the accuracy with unrelated colours.
-"VREx relative" is WRI with uniform weights: all of its repairs but the weights.
+Every line is the preset `coloured` with one λ, at the last step, on draws of everything: rows and
+colours, extractor, split, initial weights. The columns are accuracies (%): in the test environment,
+there in the worst draw, there with unrelated colours, and on held-back rows of the training
+environments.
 """
 
 import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from wri.objectives import make_objective
 from wri.paper.experiments.ablation import BASE
 from wri.paper.experiments.coloured import (
+    NAMES,
     TEST,
-    SelectedRuns,
+    UNRELATED,
     Variant,
-    as_outcome,
-    choose_each,
     load_features,
     make_extractor,
     train_variants,
 )
 from wri.paper.result import ResultCell
 from wri.progress import silent
-from wri.training import ModelSpec
+from wri.training import ModelSpec, Record
 
-LAMBDAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
-OBJECTIVES = {
-    "ERM": make_objective("erm", "coloured"),
-    "IRM": make_objective("irm", "coloured"),
-    "VREx": make_objective("vrex", "coloured"),
-    "VREx relative": replace(BASE, weighting="uniform"),
-    "WRI": BASE,
+LADDERS = {
+    "IRM": (make_objective("irm", "coloured"), (100, 1e3, 1e4, 1e5, 1e6)),
+    "VREx": (make_objective("vrex", "coloured"), (100, 300, 1e3, 1e4)),
+    "WRI, weights uniform": (replace(BASE, weighting="uniform"), (3, 10, 30, 100)),
+    "WRI": (BASE, (3, 10, 30, 100, 300)),
 }
+COLUMNS = {"test": f"env{TEST}_in", "unrelated": UNRELATED, "+90%": "env0_out", "+80%": "env1_out"}
+
+Accuracies = Mapping[str, float]  # % by column
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dataset", default="hcmnist-cs")
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--draws", type=int, default=10)
-    given = parser.parse_args()
-    extractor = make_extractor("cnn")
-    variants = {"ERM": Variant(ModelSpec.of(OBJECTIVES["ERM"], preset="coloured"))}
-    for name, objective in OBJECTIVES.items():
-        for weight in LAMBDAS if name != "ERM" else ():
-            hyper = {"penalty_weight": weight}
-            spec = ModelSpec.of(objective, preset="coloured", hyper=hyper)
-            variants[f"{name}, λ = {weight:g}"] = Variant(spec)
-    infos, outcomes = {}, []
+    given = read_options(__doc__, first=0, draws=5)
+    variants = {"ERM": Variant(ModelSpec.of("erm", preset="coloured"))}
+    for name, (objective, ladder) in LADDERS.items():
+        for weight in ladder:
+            spec = ModelSpec.of(objective, preset="coloured", hyper={"penalty_weight": weight})
+            variants[f"{name}, λ = {weight:,.0f}"] = Variant(spec)
+    found = []
+    for draw in each_draw(given):
+        data = load_features(given.dataset, True, make_extractor("cnn"), silent, draw)
+        found.append(last_accuracies(train_variants({None: data}, variants, draw, silent)))
+    print_table(f"{NAMES[given.dataset]}, by λ: {describe(given)}", found)
+
+
+def read_options(about: str, first: int, draws: int) -> argparse.Namespace:
+    """Read the options that the studies of table 2's choices share."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--dataset", choices=NAMES, default="hcmnist-cs")
+    parser.add_argument("--first", type=int, default=first)
+    parser.add_argument("--draws", type=int, default=draws)
+    return parser.parse_args()
+
+
+def each_draw(given: argparse.Namespace) -> Iterator[int]:
+    """Yield the numbers of the draws, and say which one is next."""
     for draw in range(given.first, given.first + given.draws):
-        data = load_features(given.dataset, True, extractor, silent, draw)
-        infos[draw] = data.info
-        records = train_variants({None: data}, variants, draw, silent)
-        outcomes += [as_outcome(name, data.name, draw, record) for name, record in records.items()]
-    for name in variants:
-        shown = []
-        for selection in ("oracle", "guarded-oracle"):
-            chosen = choose_each(selection, outcomes, infos, name)
-            shown.append(as_text(chosen))
-        print(f"{name:28s} last {shown[0]}   guarded {shown[1]}")
+        print(f"{given.dataset}, draw {draw}", file=sys.stderr, flush=True)
+        yield draw
 
 
-def as_text(chosen: SelectedRuns) -> str:
-    if not len(chosen.accuracy):
-        return "nothing admissible"
-    means, test = chosen.accuracy.mean(0), ResultCell.of("", "", chosen.accuracy[:, TEST])
-    worst = chosen.accuracy[:, TEST].min()
+def describe(given: argparse.Namespace) -> str:
     return (
-        f"{means[0]:5.1f} {means[1]:5.1f} {test.ours:5.1f} ± {test.spread or 0.0:3.1f} "
-        f"({worst:4.1f}) {chosen.unrelated.mean():5.1f}"
+        f"accuracy in %, mean ± standard error over draws {given.first} to "
+        f"{given.first + given.draws - 1}"
     )
+
+
+def last_accuracies(records: Mapping[str, Record]) -> dict[str, Accuracies]:
+    """Return each line's accuracies at the last step."""
+    return {
+        name: {
+            column: 100 * float(record.measures["accuracy"][split][-1])
+            for column, split in COLUMNS.items()
+        }
+        for name, record in records.items()
+    }
+
+
+def print_table(title: str, found: Sequence[Mapping[str, Accuracies]]) -> None:
+    """Print a table of lines over draws, with the worst draw in the test environment."""
+    test, *others = COLUMNS
+    has_worst = len(found) > 1
+    start_table(title, "", test, *["worst draw"] * has_worst, *others)
+    for name in found[0]:
+        values = {column: [lines[name][column] for lines in found] for column in COLUMNS}
+        first, *more = map(mean_text, values.values())
+        print_row(name, first, *[f"{min(values[test]):.1f}"] * has_worst, *more)
+    print(flush=True)
+
+
+def start_table(title: str, *columns: str) -> None:
+    print(f"*{title}*\n")
+    print_row(*columns)
+    print("|---" * len(columns) + "|")
+
+
+def print_row(*cells: str) -> None:
+    shown = [cell.replace("|", "\\|") for cell in cells]  # else it would end a cell
+    print("|" + "|".join(f" {cell} " if cell else " " for cell in shown) + "|")
+
+
+def mean_text(values: Sequence[float]) -> str:
+    """Return mean ± standard error; the mean alone if there are too few values."""
+    cell = ResultCell.of("", "", values)
+    return f"{cell.ours:.1f}" + (f" ± {cell.spread:.1f}" if cell.spread is not None else "")
 
 
 if __name__ == "__main__":

@@ -1,23 +1,22 @@
 """Rules that choose λ without the test environment, on the coloured digits.
 
-    python studies/coloured_selection.py [--dataset hcmnist-cs] [--first 20] [--draws 10]
+    python studies/coloured_selection.py [--dataset hcmnist-cs] [--first 20] [--draws 5]
 
 Every algorithm of preset `coloured` is trained with each λ of its ladder, 0 (ERM) included, on
 draws of everything, and judged at its last step. Rules that use training environments only:
 
-    accuracy        best mean accuracy on held-back rows
-    held-back gap   smallest λ with |z| < 2, z = weighted gap / its standard error, held-back rows
-    training gap    the same on the rows that train
-    balanced        best accuracy in the worst environment on balanced held-back rows (the
-                    selection `invariance`)
-    balanced loss   the same by log-loss
+    accuracy, held-back rows    best mean accuracy on rows that do not train
+    gap, held-back rows         smallest λ with |z| < 2, z = weighted gap / its standard error
+    gap, training rows          the same on the rows that train
+    accuracy, balanced rows     best accuracy in the worst environment on balanced held-back rows
+                                (the selection `invariance`)
+    log-loss, balanced rows     the same by log-loss
 
-Beside them the default λ, and `oracle`: the best accuracy in the test environment itself. The gap's
-weights are WRI's, for all algorithms. Shown: test accuracy, mean ± standard error and worst draw;
+Beside them the default λ, and the best accuracy in the test environment itself. The gap's weights
+are WRI's, for all algorithms. Shown: test accuracy (%), mean ± standard error and worst draw;
 accuracy with unrelated colours; how often each λ was chosen.
 """
 
-import argparse
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -25,8 +24,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from coloured_lambda import describe, each_draw, mean_text, print_row, read_options, start_table
 from wri.objectives.wri import WRI
 from wri.paper.experiments.coloured import (
+    ALGORITHMS,
+    NAMES,
     TEST,
     TRAINING,
     UNRELATED,
@@ -36,7 +38,6 @@ from wri.paper.experiments.coloured import (
     make_extractor,
     train_variants,
 )
-from wri.paper.result import ResultCell
 from wri.progress import silent
 from wri.sweep.balance import balanced_splits
 from wri.training import ModelSpec, Record
@@ -59,13 +60,9 @@ class Judged(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dataset", default="hcmnist-cs")
-    parser.add_argument("--first", type=int, default=20)
-    parser.add_argument("--draws", type=int, default=10)
-    given = parser.parse_args()
+    given = read_options(__doc__, first=20, draws=5)
     chosen: dict[tuple[str, str], list[tuple[float, Judged]]] = {}
-    for draw in range(given.first, given.first + given.draws):
+    for draw in each_draw(given):
         data = load_features(given.dataset, True, make_extractor("cnn"), silent, draw)
         judged = judge(data, draw)
         for name, ladder in LADDERS.items():
@@ -74,17 +71,13 @@ def main() -> None:
             }
             for rule, weight in choose(own, DEFAULTS[name]).items():
                 chosen.setdefault((name, rule), []).append((weight, own[weight]))
+    title = f"{NAMES[given.dataset]}, by rule: {describe(given)}"
+    start_table(title, "", "λ is chosen by", "test", "worst draw", "unrelated", "λ: draws")
     for (name, rule), found in chosen.items():
-        test = [each.test for _, each in found]
-        cell, unrelated = (
-            ResultCell.of(name, "", test),
-            np.mean([each.unrelated for _, each in found]),
-        )
-        times = ", ".join(f"{w:g}: {n}" for w, n in sorted(Counter(w for w, _ in found).items()))
-        print(
-            f"{name:5s}{rule:16s}{cell.ours:5.1f} ± {cell.spread or 0:3.1f}  worst {min(test):5.1f}"
-            f"  unrelated {unrelated:5.1f}   λ {times}"
-        )
+        test, unrelated = ([getattr(each, of) for _, each in found] for of in Judged._fields[:2])
+        times = ", ".join(f"{w:,.0f}: {n}" for w, n in sorted(Counter(w for w, _ in found).items()))
+        worst = f"{min(test):.1f}"
+        print_row(ALGORITHMS[name], rule, mean_text(test), worst, mean_text(unrelated), times)
 
 
 def judge(data: ColouredData, draw: int) -> dict[str, Judged]:
@@ -171,14 +164,17 @@ def choose(judged: Mapping[float, Judged], default: float) -> dict[str, float]:
     def smallest(kind: str) -> float:
         return next((w for w in ladder if judged[w].gaps[kind] < 2), ladder[-1])
 
+    def best(rule: str) -> float:
+        return max(ladder, key=lambda w: judged[w].values[rule])
+
     return {
-        "default": default,
-        "accuracy": max(ladder, key=lambda w: judged[w].values["accuracy"]),
-        "held-back gap": smallest("out"),
-        "training gap": smallest("in"),
-        "balanced": max(ladder, key=lambda w: judged[w].values["balanced"]),
-        "balanced loss": max(ladder, key=lambda w: judged[w].values["balanced loss"]),
-        "oracle": max(ladder, key=lambda w: judged[w].test),
+        "nothing: the default": default,
+        "accuracy, held-back rows": best("accuracy"),
+        "gap, held-back rows": smallest("out"),
+        "gap, training rows": smallest("in"),
+        "accuracy, balanced rows": best("balanced"),
+        "log-loss, balanced rows": best("balanced loss"),
+        "accuracy, test environment": max(ladder, key=lambda w: judged[w].test),
     }
 
 

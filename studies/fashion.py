@@ -1,7 +1,6 @@
 """HCMNIST-CS with Fashion-MNIST in the digits' place: weights that are learned, and what they lack.
 
-    python studies/fashion.py run --draws 20 21 --store fashion.jsonl [--pictures digits] [--grey]
-    python studies/fashion.py table --draws 20 21 --store fashion.jsonl [--pictures digits]
+    python studies/fashion.py --draws 20 21 22 --store fashion.jsonl [--grey]
 
 Everything is as in table 2: the features of a CNN per draw, preset `coloured`, 500 steps, last
 step. Articles 0 to 4 are one side, 0, 1, 5 and 6 the easy ones. All lines of a draw have the same
@@ -18,8 +17,8 @@ Finished lines are kept in the store, and the same command goes on where it stop
 
 import argparse
 import json
+import sys
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,14 +30,13 @@ from sklearn.preprocessing import SplineTransformer
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from wri.datasets import load_fashion_mnist, load_mnist
+from coloured_lambda import last_accuracies, print_row, print_table, start_table
+from wri.datasets import load_fashion_mnist
 from wri.densities import Exact
 from wri.paper.experiments.ablation import BASE, TINY, VARIANTS
 from wri.paper.experiments.coloured import (
     ON_DIGITS,
-    TEST,
     TRAINING,
-    UNRELATED,
     ColouredData,
     Variant,
     digits,
@@ -65,7 +63,6 @@ LINES = {
         for name, label in (("erm", "ERM"), ("irm", "IRM"), ("vrex", "VREx"), ("wri", "WRI"))
     },
 }
-COLUMNS = {"test": f"env{TEST}_in", "unrelated": UNRELATED, "+90%": "env0_out", "+80%": "env1_out"}
 
 
 def label_logits(
@@ -143,11 +140,11 @@ def kept_log_odds(x: Tensor) -> Tensor:  # [..., D] -> [..., E]
     return torch.stack([torch.zeros_like(column), column], dim=-1)
 
 
-def run_draw(pictures: str, draw: int, grey: bool) -> dict[str, dict[str, float]]:
+def run_draw(draw: int, grey: bool) -> dict[str, dict[str, float]]:
     """Train all lines of one draw and return their accuracies (%) at the last step."""
-    source = load_fashion_mnist() if pictures == "fashion" else load_mnist()
+    source = load_fashion_mnist()
     data = load_features(DATASET, True, make_extractor("cnn"), silent, draw, source)
-    data = replace(data, name=f"{pictures}, {data.name}")  # seeds of the runs depend on the name
+    data = replace(data, name=f"fashion, {data.name}")  # seeds of the runs depend on the name
     environments = [digits(DATASET, True, draw, source)[e] for e in TRAINING]
     images, y, numbers = (
         np.concatenate([getattr(each, part) for each in environments])
@@ -164,53 +161,35 @@ def run_draw(pictures: str, draw: int, grey: bool) -> dict[str, dict[str, float]
     for name, log_odds in weights.items():
         banks[name] = with_weights(data, log_odds)
         lines[f"WRI, weights: {name}"] = Variant(ModelSpec.of(objective, preset="coloured"), name)
-    records = train_variants(banks, lines, draw, silent)
-    return {
-        name: {
-            column: 100 * float(record.measures["accuracy"][split][-1])
-            for column, split in COLUMNS.items()
-        }
-        for name, record in records.items()
-    }
-
-
-def print_table(found: Mapping[int, Mapping[str, Mapping[str, float]]]) -> None:
-    names = dict.fromkeys(name for lines in found.values() for name in lines)
-    print(f"| | draws | {' | '.join(COLUMNS)} | worst draw |")
-    print("|" + "---|" * (len(COLUMNS) + 3))
-    for name in names:
-        own = [lines[name] for lines in found.values() if name in lines]
-        cells = []
-        for column in COLUMNS:
-            values = np.array([line[column] for line in own])
-            error = f" ± {values.std(ddof=1) / len(values) ** 0.5:.1f}" if len(values) > 1 else ""
-            cells.append(f"{values.mean():.1f}{error}")
-        worst = min(line["test"] for line in own)
-        shown = name.replace("|", "\\|")  # else it would end a cell
-        print(f"| {shown} | {len(own)} | {' | '.join(cells)} | {worst:.1f} |")
+    return last_accuracies(train_variants(banks, lines, draw, silent))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("run", "table"))
     parser.add_argument("--draws", type=int, nargs="+", required=True)
-    parser.add_argument("--pictures", choices=("fashion", "digits"), default="fashion")
     parser.add_argument("--grey", action="store_true", help="also weights without colour")
     parser.add_argument("--store", type=Path, default=Path("fashion.jsonl"))
     options = parser.parse_args()
     lines = options.store.read_text().splitlines() if options.store.exists() else []
-    done = {tuple(key): found for key, found in map(json.loads, lines)}
-    for draw in options.draws if options.what == "run" else ():
-        key = (options.pictures, draw)
-        if key in done:
+    done = dict(map(json.loads, lines))
+    for draw in options.draws:
+        if draw in done:
             continue
         began = time.process_time()
-        done[key] = run_draw(*key, options.grey)
+        done[draw] = run_draw(draw, options.grey)
         with options.store.open("a") as file:
-            file.write(json.dumps([key, done[key]]) + "\n")
-        print(f"draw {draw}: {time.process_time() - began:.0f} s of CPU time", flush=True)
-    keys = [(options.pictures, draw) for draw in options.draws]
-    print_table({draw: done[pictures, draw] for pictures, draw in keys if (pictures, draw) in done})
+            file.write(json.dumps([draw, done[draw]]) + "\n")
+        seconds = time.process_time() - began
+        print(f"draw {draw}: {seconds:.0f} s of CPU time", file=sys.stderr, flush=True)
+    found = [done[draw] for draw in options.draws]
+    if len(found) == 1:
+        print_table(f"Draw {options.draws[0]}: accuracy in %, one run per line", found)
+        return
+    numbers = ", ".join(map(str, options.draws))
+    print_table(f"Accuracy in %, mean ± standard error over draws {numbers}", found)
+    start_table("Test accuracy in % by draw", "", *(f"draw {draw}" for draw in options.draws))
+    for name in found[0]:
+        print_row(name, *(f"{lines[name]['test']:.1f}" for lines in found))
 
 
 if __name__ == "__main__":

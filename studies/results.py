@@ -104,7 +104,7 @@ TABLES = {
     "table2": reproduced("table2", 29, "--seed 20"),
     "tableE4": reproduced("tableE4", 41, "--seed 0 --datasets PACS", "WRI_DATA"),
     "ablation": reproduced("ablation", 48, "--seed 20"),
-    "diagnosis_speed": printed(2, "benchmarks/diagnosis_scale.py"),
+    "diagnosis_speed": printed(4, "benchmarks/diagnosis_scale.py", "benchmarks/new_site_scale.py"),
     "estimators": printed(5, "benchmarks/estimator_scale.py"),
     "pictures": printed(
         5, "benchmarks/picture_extraction.py PACS --domains photo", needs=("WRI_DATA",)
@@ -124,7 +124,9 @@ TABLES = {
         "studies/table_weights_heart.py",
         needs=("WRI_DATA",),
     ),
-    "coloured_features": printed(15, "studies/autoencoder_decoders.py"),
+    "coloured_features": printed(
+        8, "studies/autoencoder_decoders.py --rows 24000 --epochs 3 --seeds 3"
+    ),
     "sweeps": printed(15, "benchmarks/sweep_speed.py --json"),
     "site_answers": printed(
         15,
@@ -147,11 +149,9 @@ TABLES = {
         needs=("WRI_DATA",),
     ),
     "fashion": printed(
-        3,
-        *(
-            f"studies/fashion.py {what} --draws 0{more} --store results/kept/fashion/cells.jsonl"
-            for what, more in (("run", " --grey"), ("table", ""))
-        ),
+        6,
+        "studies/fashion.py --draws 20 21 22 --store results/kept/fashion/cells.jsonl",
+        "studies/fashion.py --draws 0 --grey --store results/kept/fashion/cells.jsonl",
     ),
     "verdicts": printed(
         20,
@@ -167,9 +167,9 @@ TABLES = {
         "studies/large_tables.py",
     ),
     "new_site": printed(
-        60,
+        8,
         "studies/new_site_coverage.py --keep results/kept/new_site/cells.jsonl",
-        "studies/new_site_coverage.py --heart --seeds 1",
+        "studies/new_site_coverage.py --heart",
         needs=("WRI_DATA",),
     ),
     "boosting": printed(
@@ -190,18 +190,19 @@ TABLES = {
         ),
     ),
     "insurance": printed(
-        120,
+        8,
         "studies/overlap_power.py",
-        "studies/insurance.py simulated --seeds 10",
-        f"studies/insurance.py public --folder ${PUBLIC}",
-        needs=(PUBLIC,),
+        "studies/insurance.py simulated --store results/kept/insurance/simulated.jsonl",
+        "studies/insurance.py public --store results/kept/insurance/public.jsonl "
+        f"--folder ${PUBLIC}",
+        needs=("WRI_DATA", PUBLIC),
     ),
     "peers": printed(
-        120,
-        "studies/peers.py tune",
-        "studies/peers.py simulated",
-        "studies/peers.py heart",
-        f"studies/peers.py public --folder ${PUBLIC}",
+        12,
+        *(
+            f"studies/peers.py {what} --store results/kept/peers/cells.jsonl"
+            for what in ("tune", "simulated", "heart", f"public --folder ${PUBLIC}")
+        ),
         needs=("WRI_DATA", PUBLIC),
     ),
     "level": printed(
