@@ -1,11 +1,13 @@
 """Time and memory of `score_new_site` on many rows.
 
-    python benchmarks/new_site_scale.py [--rows 1000000] [--columns 20] [--sites 12] [--json]
+    python benchmarks/new_site_scale.py [--rows 1000000] [--columns 20] [--sites 12]
+                                        [--repeats 2] [--json]
 
 A classifier of two classes, one of three and a regressor are fitted on 24,000 rows (ERM, 20 steps:
 what is measured does not depend on them), then meet a new site. Every one runs in a process of its
 own. Seconds are those of the call, on the clock and of the processor. Memory is the process's
-peak, with interpreter, PyTorch and the rows themselves, which are given separately.
+peak, with interpreter, PyTorch and the rows themselves. All calls are repeated, one round after
+the other.
 """
 
 import argparse
@@ -16,6 +18,8 @@ import time
 from resource import RUSAGE_SELF, getrusage
 
 import numpy as np
+
+from diagnosis_scale import show_range
 
 FITTED = 24_000
 TARGETS = {"two classes": 2, "three classes": 3, "number": 0}
@@ -43,13 +47,11 @@ def measure(target: str, rows: int, columns: int, sites: int) -> dict[str, float
     seconds, work = time.perf_counter() - start, time.process_time() - work
     assert found.loss is not None
     peak = getrusage(RUSAGE_SELF).ru_maxrss / 1000
-    given = new.nbytes / 1e6
     return {
         "seconds": seconds,
         "cpu_seconds": work,
         "peak_mb": peak,
         "before_mb": before,
-        "rows_mb": given,
     }
 
 
@@ -58,6 +60,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--columns", type=int, default=20)
     parser.add_argument("--sites", type=int, default=12)
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--one", help="a target, in this process")
     given = parser.parse_args()
@@ -65,24 +68,25 @@ def main() -> None:
     if given.one:
         print(json.dumps(measure(given.one, *size)))
         return
-    found = {}
-    for target in TARGETS:
+    found: dict[str, list[dict[str, float]]] = {target: [] for target in TARGETS}
+    for target in [*TARGETS] * given.repeats:
+        print(target, file=sys.stderr)
         command = [sys.executable, __file__, "--one", target]
         for name, value in zip(("rows", "columns", "sites"), size, strict=True):
             command += [f"--{name}", str(value)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-        found[target] = json.loads(done.stdout)
-        if not given.json:
-            line = found[target]
-            print(
-                f"{target:14} {given.rows:,} rows {line['seconds']:6.1f} s, "
-                f"{line['cpu_seconds']:.1f} s of the processor, peak "
-                f"{line['peak_mb']:.0f} MB ({line['before_mb']:.0f} before, of which rows "
-                f"{line['rows_mb']:.0f})",
-                flush=True,
-            )
+        found[target].append(json.loads(done.stdout))
     if given.json:
         print(json.dumps(found))
+        return
+    what = f"{given.rows:,} new rows, {given.columns} columns, {given.sites} training sites"
+    print(f"*`score_new_site`: {what}, smallest and largest of {given.repeats} calls*\n")
+    print("| target | s on the clock | s of the processor | peak MB | before the call MB |")
+    print("|---" * 5 + "|")
+    shown = (("seconds", 1), ("cpu_seconds", 1), ("peak_mb", 0), ("before_mb", 0))
+    for target, calls in found.items():
+        cells = [show_range([call[name] for call in calls], digits) for name, digits in shown]
+        print(f"| {target} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

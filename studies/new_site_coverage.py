@@ -1,6 +1,6 @@
 """How often the interval of `score_new_site` holds the loss that outcomes then give.
 
-    python studies/new_site_coverage.py [--designs 240] [--first 0] [--keep FILE] [--json]
+    python studies/new_site_coverage.py [--designs 1080] [--first 0] [--keep FILE] [--json]
     WRI_DATA=… python studies/new_site_coverage.py --heart [--seeds 5]
 
 A design draws 3 to 12 sites of 60 to 600 rows (every third design: 200 rows each), a target (two
@@ -9,6 +9,7 @@ strength, or "any": also reversed. Then it trains ERM, VREx or WRI and meets thr
 like the others, one with the marker reversed and one with the marker unrelated, of 30 to 2000 rows
 each. Counted is whether the mean loss of these very rows lies in the interval. The form of the
 interval was chosen on designs from 5000 on, with scikit-learn's linear models in place of ours.
+Standard errors take a design as one observation, since its sites share a model.
 
 With --keep every design is written to a file as soon as it is done, and only missing ones are run.
 With --heart each hospital of UCI's heart disease is the new site of models of the other three.
@@ -18,7 +19,8 @@ import argparse
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,8 @@ import wri
 TARGETS = ("two classes", "two classes", "number", "three classes")
 MARKERS = ("varied", "any", "same")
 ALGORITHMS = ("ERM", "VREx", "WRI")
-NEW = ("like the others", "like the others", "like the others", "reversed", "unrelated")
-STEPS = 100
+SIZES = ((9, "9 to 12"), (5, "5 to 8"), (3, "3 or 4"))
+NEW = (*("drawn like the training sites",) * 3, "marker reversed", "marker unrelated")
 
 
 def draw_site(
@@ -42,9 +44,9 @@ def draw_site(
     cause = random.normal(random.uniform(-1.5, 1.5), 1, n)
     ends = {"varied": (0, 1.5), "any": (-1.5, 1.5), "same": (0.8, 0.8)}[markers]
     strength = random.uniform(*ends)
-    if new == "reversed":
+    if new == "marker reversed":
         strength = -1.5 if markers == "any" else -strength
-    strength = 0.0 if new == "unrelated" else strength
+    strength = 0.0 if new == "marker unrelated" else strength
     noise = 0.7 * np.exp(random.normal(0, 0.25))  # of numbers: sites differ in it
     if target == "two classes":
         y = (random.random(n) < expit(2 * cause)).astype(int)
@@ -93,7 +95,7 @@ def run_design(number: int) -> dict[str, Any]:
     drawn = [draw_site(random, target, markers, n) for n in sizes]
     x, y = (np.concatenate(each) for each in zip(*drawn, strict=True))
     kind = "Regressor" if target == "number" else "Classifier"
-    model = getattr(wri, algorithm + kind)(steps=STEPS, random_state=number)
+    model = getattr(wri, algorithm + kind)(random_state=number)
     model.fit(x, y, groups=np.repeat(np.arange(sites), sizes))
     new = []
     for each in NEW:
@@ -144,9 +146,14 @@ def summarise(lines: list[dict[str, Any]], key: str) -> dict[str, Any]:
     for value in sorted({line[key] for line in lines}):
         own = [each for each in lines if each[key] == value and each["held"] is not None]
         none = sum(each[key] == value and each["held"] is None for each in lines)
+        held = float(np.mean([each["held"] for each in own]))
+        misses: dict[int, float] = defaultdict(float)  # by design
+        for each in own:
+            misses[each["design"]] += each["held"] - held
         width = [(each["high"] - each["low"]) / each["training"] for each in own]
         found[str(value)] = {
-            "held": float(np.mean([each["held"] for each in own])),
+            "held": held,
+            "error": float(np.linalg.norm([*misses.values()]) / len(own)),
             "seen": float(np.mean([each["seen"] for each in own])),
             "intervals": len(own),
             "no interval": none,
@@ -155,9 +162,45 @@ def summarise(lines: list[dict[str, Any]], key: str) -> dict[str, Any]:
     return found
 
 
+def print_coverage(title: str, tables: Iterable[dict[str, Any]]) -> None:
+    """How often intervals held, one kind of sites or designs per line."""
+    print(f"*{title}, ± standard error*\n")
+    print("| | held (%) | intervals | none given | median width / loss | seen (%) |")
+    print("|---" * 6 + "|")
+    for value, row in (line for table in tables for line in table.items()):
+        print(
+            f"| {value} | {100 * row['held']:.1f} ± {100 * row['error']:.1f} "
+            f"| {row['intervals']} | {row['no interval']} "
+            f"| {row['median width']:.2f} | {100 * row['seen']:.0f} |"
+        )
+    print()
+
+
+def print_heart(lines: list[dict[str, Any]], seeds: int) -> None:
+    """Loss and interval of every hospital and model, means over seeds."""
+    print(f"*Heart disease: loss and interval, mean ± standard deviation over {seeds} seeds*\n")
+    print("| left out | model | loss | from | to | held |\n" + "|---" * 6 + "|")
+    cells: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for line in lines:
+        cells[line["new"], line["algorithm"]].append(line)
+    for (hospital, algorithm), own in cells.items():
+        numbers = [[line[name] for line in own] for name in ("loss", "low", "high")]
+        shown = [f"{np.mean(each):.2f} ± {np.std(each, ddof=1):.2f}" for each in numbers]
+        held = sum(line["held"] for line in own)
+        print(f"| {hospital} | {algorithm} | {' | '.join(shown)} | {held} of {len(own)} |")
+
+
+def describe(design: dict[str, Any]) -> dict[str, Any]:
+    """A design's entry with what its tables name it by."""
+    sites = next(names for least, names in SIZES if design["sites"] >= least)
+    sizes = "unequal sizes" if design["unequal"] else "equal sizes"
+    markers = f"strength of the marker: {design['markers']}"
+    return {**design, "sites": f"{sites} training sites", "unequal": sizes, "markers": markers}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--designs", type=int, default=240)
+    parser.add_argument("--designs", type=int, default=1080)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--heart", action="store_true")
@@ -168,27 +211,24 @@ def main() -> None:
     warnings.simplefilter("ignore")
     if given.heart:
         lines = run_heart(given.seeds)
-        tables = {"algorithm": summarise(lines, "algorithm"), "new": summarise(lines, "new")}
-    else:
-        lines = []
-        for done, design in enumerate(collect(given.first, given.designs, given.keep), 1):
-            lines += [{**design, **met} for met in design["met"]]
-            print(f"{done} of {given.designs}", end="\r", file=sys.stderr, flush=True)
-        like = [line for line in lines if line["new"] == NEW[0]]
-        tables = {"new": summarise(lines, "new")}
-        keys = ("target", "markers", "algorithm", "sites", "unequal")
-        tables |= {key: summarise(like, key) for key in keys}
-    if given.json:
-        print(json.dumps(tables))
+        if given.json:
+            print(json.dumps(lines))
+        else:
+            print_heart(lines, given.seeds)
         return
-    for key, table in tables.items():
-        print(f"\n| {key} | held (%) | intervals | none | median width / loss | seen (%) |")
-        print("|---" * 6 + "|")
-        for value, row in table.items():
-            print(
-                f"| {value} | {100 * row['held']:.1f} | {row['intervals']} | {row['no interval']} "
-                f"| {row['median width']:.2f} | {100 * row['seen']:.0f} |"
-            )
+    lines = []
+    for done, design in enumerate(collect(given.first, given.designs, given.keep), 1):
+        lines += [{**describe(design), **met} for met in design["met"]]
+        print(f"{done} of {given.designs}", end="\r", file=sys.stderr, flush=True)
+    like = [line for line in lines if line["new"] == NEW[0]]
+    new = summarise(lines, "new")
+    keys = ("target", "markers", "algorithm", "sites", "unequal")
+    tables = {key: summarise(like, key) for key in keys}
+    if given.json:
+        print(json.dumps({"new": new, **tables}))
+        return
+    print_coverage(f"New sites of {given.designs} designs", [new])
+    print_coverage("Sites drawn like the training sites, by design", tables.values())
 
 
 if __name__ == "__main__":
