@@ -1,7 +1,7 @@
 """The price of insurance: WRI with λ fixed or chosen by regret beside ERM and plain models.
 
-    python studies/insurance.py simulated [--first 0] [--seeds 10] [--store FILE] [--json]
-    python studies/insurance.py public --folder FOLDER [--only TEXT …] [--store FILE] [--json]
+    python studies/insurance.py simulated --store FILE [--first 0] [--seeds 10] [--json]
+    python studies/insurance.py public --store FILE --folder FOLDER [--only TEXT …] [--json]
 
 Every λ of the ladder is solved, so rules are compared without fitting again.
 "simulated": sites of `insured_sites.py`, trained on 2 to 12 of them, with markers that vary, are
@@ -17,8 +17,10 @@ reported.
 import argparse
 import json
 import os
+import re
+import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import process_time
 from typing import Any, NamedTuple
@@ -39,6 +41,8 @@ from wri.paper.experiments.heart import split
 from wri.report.intervals import interval
 
 FIXED = 1.6  # the preset's λ
+DEFAULT, PLAIN = f"WRI, λ = {FIXED:g} (default)", "logistic regression or ridge"
+SHOWN = (DEFAULT, 'WRI, "auto"', "VREx")  # where there is no room for all
 HEART = "heart disease, by hospital"
 DESIGNS = [
     Design(task, sites, overlap, rows, marker=marker)
@@ -107,7 +111,7 @@ def fit_all(task: str, x: np.ndarray, y: np.ndarray, site: np.ndarray, seed: int
     models |= {"ERM": ours("ERM"), "VREx": ours("VREx")}
     classes = task == "classes"
     plain = LogisticRegression(max_iter=1000) if classes else Ridge()
-    models["logistic regression or ridge"] = make_pipeline(StandardScaler(), plain).fit(x, y)
+    models[PLAIN] = make_pipeline(StandardScaler(), plain).fit(x, y)
     found = path.left_out
     if found is None:
         return Fitted(models, ladder, None)
@@ -168,15 +172,20 @@ def heart_left_out(hospital: str, seed: int) -> dict[str, Any]:
 
 
 def with_rules(part: dict[str, Any]) -> dict[str, Any]:
-    """Models by name, those that rules choose among them; each says its λ."""
+    """Models by name, among them those that rules choose; WRI's say their λ."""
     ladder, candidates = part["ladder"], part["candidates"]
     found = {name: dict(model) for name, model in part["models"].items()}
     for weight in ladder:
         found[rung_name(weight)]["penalty_weight"] = weight
-    chosen = {"WRI, default λ": FIXED, "WRI, three times that": 3 * FIXED}
-    for rule, futures in (("average", 1), ("regret", 3), ("regret", 2)):
-        name = f"WRI, auto, {rule}" + (" without reversed" if futures == 2 else "")
-        chosen[name] = FIXED
+    names = {"ERM": "ERM"}
+    for weight in ladder[1:]:  # λ = 0 is ERM
+        names[DEFAULT if weight == FIXED else rung_name(weight)] = rung_name(weight)
+    for name, rule, futures in (
+        ('WRI, "auto"', "regret", 3),
+        ('WRI, "auto", futures like and unrelated', "regret", 2),
+        ('WRI, "auto", choose="average"', "average", 1),
+    ):
+        names[name] = rung_name(FIXED)
         if candidates is not None:
             losses, flagged = np.array(candidates["losses"]), tuple(candidates["flagged"])
             found_losses = CandidateLosses(
@@ -187,11 +196,9 @@ def with_rules(part: dict[str, Any]) -> dict[str, Any]:
                 flagged=flagged,
                 stressed=np.array(candidates["stressed"]),
             )
-            chosen[name] = ladder[pick(found_losses, rule)]
-    names = {name: rung_name(weight) for name, weight in chosen.items()}
-    shown = {name: found[rung] for name, rung in names.items()}
-    others = {name: model for name, model in found.items() if "λ =" not in name}
-    return {"ERM": others.pop("ERM"), "VREx": others.pop("VREx"), **shown, **others}
+            names[name] = rung_name(ladder[pick(found_losses, rule)])
+    names |= {"VREx": "VREx", PLAIN: PLAIN}
+    return {name: found[kept] for name, kept in names.items()}
 
 
 def parts(given: argparse.Namespace) -> Iterator[tuple[str, Any]]:
@@ -216,6 +223,7 @@ def parts(given: argparse.Namespace) -> Iterator[tuple[str, Any]]:
 def work(given: argparse.Namespace) -> dict[str, Any]:
     """All parts, from the store or done now."""
     store = Path(given.store)
+    store.parent.mkdir(parents=True, exist_ok=True)
     lines = store.read_text().splitlines() if store.exists() else []
     done = dict(json.loads(line) for line in lines)
     found = {}
@@ -225,7 +233,7 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
             done[name] = do()
             with store.open("a") as file:
                 file.write(json.dumps([name, done[name]]) + "\n")
-            print(f"{name}: {process_time() - start:.0f} s of CPU time", flush=True)
+            print(f"{name}: {process_time() - start:.1f} s of CPU time", file=sys.stderr)
         found[name] = with_rules(done[name])
     return found
 
@@ -238,18 +246,25 @@ def grouped(found: dict[str, Any]) -> dict[str, list[Any]]:
     return groups
 
 
-def relative_to_erm(mine: np.ndarray, erm: np.ndarray) -> str:
+def with_interval(mine: np.ndarray, erm: np.ndarray) -> str:
     """Mean difference in per cent of ERM's mean with its 95 % interval, paired."""
-    if len(mine) < 2:
-        return f"{100 * (mine.mean() / erm.mean() - 1):+.1f}"
     found = interval([100 * (mine - erm) / erm.mean()])
     return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
 
 
-def summary(found: dict[str, Any], which: str) -> list[dict[str, Any]]:
+def above_erm(group: list[Any], model: str) -> dict[str, str]:
+    """Loss at each kind of new site in per cent above ERM's, mean of ratios ± standard error."""
+    mine, erm = (np.mean([part[name]["loss"] for part in group], -1) for name in (model, "ERM"))
+    above = 100 * (mine / erm - 1)  # [n, kinds]
+    error = above.std(0, ddof=1) / np.sqrt(len(above))
+    pairs = zip(KINDS, above.mean(0), error, strict=True)
+    return {f"{kind}: % to ERM": f"{mean:+.1f} ± {error:.1f}" for kind, mean, error in pairs}
+
+
+def summary(groups: dict[str, list[Any]], which: str) -> list[dict[str, Any]]:
     """A line per design or table and model."""
     lines = []
-    for title, group in grouped(found).items():
+    for title, group in groups.items():
         for name in group[0]:
             line: dict[str, Any] = {"design": title, "model": name, "n": len(group)}
             losses = np.array([part[name]["loss"] for part in group])  # [n, kinds, sites] or [n]
@@ -258,15 +273,13 @@ def summary(found: dict[str, Any], which: str) -> list[dict[str, Any]]:
                 for k, kind in enumerate(KINDS):
                     line[f"{kind}: mean"] = losses[:, k].mean()
                     line[f"{kind}: worst"] = losses[:, k].max(1).mean()
-                    line[f"{kind}: % to ERM"] = relative_to_erm(
-                        losses[:, k].mean(1), erm[:, k].mean(1)
-                    )
+                line |= above_erm(group, name)
                 accuracy = [part[name]["accuracy"][2] for part in group]
                 if accuracy[0][0] is not None:
                     line["reversed: accuracy"] = 100 * float(np.mean(accuracy))
             else:
                 line |= {"mean": losses.mean(), "worst": losses.max()}
-                line["% to ERM"] = relative_to_erm(losses, erm)
+                line["% to ERM"] = with_interval(losses, erm)
             weights = [part[name].get("penalty_weight") for part in group]
             if None not in weights:
                 line["λ"] = float(np.median(weights))
@@ -274,29 +287,69 @@ def summary(found: dict[str, Any], which: str) -> list[dict[str, Any]]:
     return lines
 
 
-def overall(found: dict[str, Any], marker: str) -> list[dict[str, Any]]:
-    """A line per model over all designs with sites to leave out: loss in per cent above ERM's."""
-    here = "marker" if marker == "varying" else f"{marker} marker"
-    usable = [
-        part
-        for name, part in found.items()
-        if ", 2 sites" not in name and (here in name) != (marker == "varying")
+def marker_of(design: str) -> str:
+    """Key of STRENGTHS of a design or part."""
+    return next((marker for marker in STRENGTHS if f"{marker} marker" in design), "varying")
+
+
+def overall(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """A line per marker and model over all designs with sites to leave out."""
+    markers: dict[str, list[Any]] = {}
+    for name, part in found.items():
+        if ", 2 sites" not in name:
+            markers.setdefault(marker_of(name), []).append(part)
+    return [
+        {"design": f"{marker} marker, {len(group)} tables", "model": model, "n": len(group)}
+        | above_erm(group, model)
+        for marker, group in markers.items()
+        for model in group[0]
     ]
-    lines = []
-    if not usable:
-        return lines
-    for model in usable[0]:
-        title = f"all designs with four sites or more, {marker} marker"
-        line: dict[str, Any] = {"design": title, "model": model}
-        for k, kind in enumerate(KINDS):
-            ratios = [
-                np.mean(part[model]["loss"][k]) / np.mean(part["ERM"]["loss"][k]) for part in usable
+
+
+def print_simulated(found: dict[str, Any], seeds: str) -> None:
+    """Tables over all designs, and of each."""
+    lines, loss = overall(found), "loss in % above ERM's, mean ± standard error"
+    for title in dict.fromkeys(line["design"] for line in lines):
+        rows = {
+            line["model"]: [line[f"{kind}: % to ERM"] for kind in KINDS]
+            for line in lines
+            if line["design"] == title and line["model"] != "ERM"
+        }
+        title = f"All designs with four sites or more, {title}: {loss}, {seeds}"
+        print_table(title, KINDS, rows)
+    for marker in STRENGTHS:
+        rows = {
+            name.removesuffix(f", {marker} marker").replace("none", "no"): [
+                " / ".join(above_erm(group, model).values()) for model in SHOWN
             ]
-            above = 100 * (np.array(ratios) - 1)
-            error = above.std(ddof=1) / np.sqrt(len(above))
-            line[f"{kind}: % to ERM"] = f"{above.mean():+.1f} ± {error:.1f}"
-        lines.append(line | {"n": len(usable)})
-    return lines
+            for name, group in grouped(found).items()
+            if marker_of(name) == marker
+        }
+        title = f"Each design, {marker} marker: {loss}, {' / '.join(KINDS)}, {seeds}"
+        print_table(title, SHOWN, rows)
+
+
+def print_public(lines: list[dict[str, Any]]) -> None:
+    """Tables of the mean loss over the sites left out, and of the worst."""
+    erm, *others = ("ERM", *SHOWN, PLAIN)  # in the order of the lines
+    means: dict[str, list[str]] = {}
+    worst: dict[str, list[str]] = {}
+    for line in lines:
+        if line["model"] in (erm, *others):
+            mean = f"{line['mean']:.3f}" if line["model"] == erm else line["% to ERM"]
+            means.setdefault(f"{line['design']} ({line['n']} sites)", []).append(mean)
+            worst.setdefault(line["design"], []).append(f"{line['worst']:.3f}")
+    title = "Mean loss over the sites left out, in % above ERM's, with its 95 % interval over sites"
+    print_table(title, ("ERM: loss", *others), means)
+    print_table("Loss at the worst site left out", (erm, *others), worst)
+
+
+def print_table(title: str, heads: Sequence[str], rows: dict[str, list[str]]) -> None:
+    """Print a table in Markdown under its title."""
+    print(f"*{title}*\n\n| | {' | '.join(heads)} |\n|{'---|' * (len(heads) + 1)}")
+    for name, cells in rows.items():
+        print(re.sub(r"(?<= |\()-(?=\d)", "−", f"| {name} | {' | '.join(cells)} |"))
+    print()
 
 
 def main() -> None:
@@ -306,27 +359,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--folder", help="where the packages with public tables are installed")
     parser.add_argument("--only", nargs="+", help="public tables whose names hold one of these")
-    parser.add_argument("--store", help="file of finished parts; insurance-WHICH.jsonl")
+    parser.add_argument("--store", required=True, help="file of finished parts")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     given = parser.parse_args()
-    given.store = given.store or f"insurance-{given.which}.jsonl"
     warnings.filterwarnings("ignore", ".*(three environments|hardly overlap|single class)")
     found = work(given)
-    lines = summary(found, given.which)
-    if given.which == "simulated":
-        lines += [line for marker in STRENGTHS for line in overall(found, marker)]
+    lines = summary(grouped(found), given.which)
     if given.json:
+        lines += overall(found) if given.which == "simulated" else []
         print(json.dumps(lines, indent=1))
-        return
-    for title in dict.fromkeys(line["design"] for line in lines):
-        own = [line for line in lines if line["design"] == title]
-        names = [name for name in own[0] if name != "design"]
-        names = list(dict.fromkeys([*names, *(n for line in own for n in line if n != "design")]))
-        print(f"\n*{title}*\n\n| {' | '.join(names)} |\n|{'---|' * len(names)}")
-        for line in own:
-            cells = [line.get(name, "") for name in names]
-            shown = [f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in cells]
-            print(f"| {' | '.join(shown)} |")
+    elif given.which == "simulated":
+        print_simulated(found, f"seeds {given.first} to {given.first + given.seeds - 1}")
+    else:
+        print_public(lines)
 
 
 if __name__ == "__main__":

@@ -6,15 +6,15 @@
 
     python studies/peers.py simulated [--seeds 0 10] [--designs TEXT …]
     WRI_DATA=… python studies/peers.py heart [--seeds 0 10]
-    python studies/peers.py public --folder FOLDER [--tables TEXT …]
+    python studies/peers.py public --folder FOLDER
     python studies/peers.py tune [--seeds 1000 1003]
 
 "simulated": sites of `insured_sites.py`, tested at new sites whose marker is as in training (like),
 unrelated or reversed; a seed draws everything anew. "heart" and "public": every site is left out in
 turn, and tested as it is (like) and with the columns flagged without it permuted (unrelated) or
 exchanged between outcomes (reversed). A seed of heart disease draws 80 % of the training patients.
-"tune" prints every setting of a model's grid at the simulated sites, and which one has the least
-worst regret over the futures like and unrelated; `peer_models.py` has the settings that it chose.
+"tune" measures every setting of a model's grid at the simulated sites, and prints which one has
+the least worst regret over the futures like and unrelated; `peer_models.py` has these settings.
 
 A finished cell is a line of JSON in the store, known by data, model and setting; the same command
 goes on where it was. `--only TEXT …` takes models whose names contain one of the texts, and
@@ -24,9 +24,10 @@ goes on where it was. `--only TEXT …` takes models whose names contain one of 
 import argparse
 import json
 import os
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from time import process_time
@@ -47,6 +48,11 @@ from wri.paper.experiments.heart import split
 
 TASKS = ("classes", "numbers")
 LAYOUTS = ((4, "partial", 300), (4, "full", 300), (6, "none", 200))  # sites, overlap, rows of each
+LAYOUT_NAMES = {
+    "partial": "means of sites differ",
+    "full": "means alike",
+    "none": "nothing in common",
+}
 REPEATS = 3  # of the plain model, whose least time is the unit
 SIMULATED = [
     Design(task, sites, overlap, rows, marker=marker)
@@ -134,11 +140,9 @@ def heart(seeds: range) -> Iterator[Table]:
             yield make_table(labels, (known.x, known.y), known.site, [[new]], True)
 
 
-def public(folder: Path, texts: list[str]) -> Iterator[Table]:
+def public(folder: Path) -> Iterator[Table]:
     """Public tables with each site left out."""
     for name, about in TABLES.items():
-        if texts and not any(text in name for text in texts):
-            continue
         found = read_public(folder, name)
         for site in np.unique(found.site):
             away = found.site == site
@@ -218,7 +222,7 @@ def collect(
             for setting in peer.grid if whole_grid else (peer.chosen[place],):
                 cell = store.cell(table, model, setting)
                 row: dict[str, Any] = {"group": table.group, "unit": table.unit, "model": model}
-                row |= {"drawn": table.is_drawn}
+                row |= {"drawn": table.is_drawn, "table": table.name}
                 row |= {"setting": json.dumps(setting), "time": cell["time"], "note": cell["note"]}
                 row |= dict(zip(FUTURES, cell["loss"], strict=True))
                 row |= {f"ERM {f}": loss for f, loss in zip(FUTURES, erm["loss"], strict=True)}
@@ -245,69 +249,110 @@ def with_error(values: pd.Series) -> str:
     return f"{values.mean():+.1f} ± {values.sem():.1f}"
 
 
-def future_table(cells: pd.DataFrame) -> pd.DataFrame:
-    """A line per model, a column per marker: the three futures, and the time."""
+def futures_with_errors(cells: pd.DataFrame) -> str:
+    """Loss in per cent above ERM's in the three futures."""
+    above = above_erm(cells)
+    return " / ".join(with_error(above[future]) for future in FUTURES)
+
+
+def times(cells: pd.DataFrame) -> pd.Series:
+    """Median time of every model."""
+    return cells.groupby("model", sort=False)["time"].median().map("{:.1f}".format)
+
+
+def cross_table(
+    cells: pd.DataFrame, column: str, cell: Callable[[pd.DataFrame], str]
+) -> pd.DataFrame:
+    """A line per model other than ERM, a column per value of a column."""
     lines: dict[str, dict[str, str]] = {}
-    for (model, group), own in cells.groupby(["model", "group"], sort=False):
-        above = above_erm(own)
-        text = " / ".join(with_error(above[future]) for future in FUTURES)
-        lines.setdefault(model, {})[group] = text
-    for model, own in cells.groupby("model", sort=False):
-        lines[model]["time"] = f"{own['time'].median():.1f}"
+    for (model, value), own in cells.groupby(["model", column], sort=False):
+        if model != "ERM":
+            lines.setdefault(model, {})[value] = cell(own)
     return pd.DataFrame(lines).T
 
 
-def site_table(cells: pd.DataFrame) -> pd.DataFrame:
-    """A line per model: its loss at every site left out, and the three futures."""
-    lines = {}
-    for model, own in cells.groupby("model", sort=False):
-        above = above_erm(own)
-        line = {site: f"{loss:.3f}" for site, loss in own.groupby("unit")["like"].mean().items()}
-        line |= {f"{future}, %": with_error(above[future]) for future in FUTURES}
-        lines[model] = line | {"time": f"{own['time'].median():.1f}"}
-    return pd.DataFrame(lines).T
+def print_simulated(cells: pd.DataFrame, seeds: str) -> None:
+    """Tables by marker and by layout."""
+    loss = f"loss in % above ERM's, {' / '.join(FUTURES)}, mean ± standard error, {seeds}"
+    kinds = cells["group"].str.split(", ", expand=True)
+    layout = cells["table"].str.extract(r"(\w+) overlap")[0].map(LAYOUT_NAMES)
+    cells = cells.assign(task=kinds[0], marker=kinds[1], layout=layout)
+    for task, own in cells.groupby("task", sort=False):
+        table = cross_table(own, "marker", futures_with_errors).assign(time=times(own))
+        print_markdown(f"{task.capitalize()}: {loss}", table)
+    for task, own in cells[cells["marker"] == "varying marker"].groupby("task", sort=False):
+        table = cross_table(own, "layout", futures_with_errors)
+        print_markdown(f"By layout, {task}, varying marker: {loss}", table)
 
 
-def public_table(cells: pd.DataFrame) -> pd.DataFrame:
-    """A line per model: the future "like" of every table, and the median over tables of each."""
-    lines: dict[str, dict[str, str]] = {}
-    for model, own in cells.groupby("model", sort=False):
-        above = {group: above_erm(rows) for group, rows in own.groupby("group", sort=False)}
-        line = {name.split(", by")[0]: with_error(found["like"]) for name, found in above.items()}
-        means = pd.DataFrame({group: found.mean() for group, found in above.items()}).T
-        line |= {f"median, {future}": f"{means[future].median():+.1f}" for future in FUTURES}
-        lines[model] = line | {"time": f"{own['time'].median():.1f}"}
-    return pd.DataFrame(lines).T
+def print_heart(cells: pd.DataFrame, seeds: str) -> None:
+    """A line per model: its loss at every hospital left out, and beside ERM's."""
+    table = cells.groupby(["model", "unit"], sort=False)["like"].mean().unstack(sort=False)
+    table = table.map("{:.3f}".format)
+    for future in FUTURES:  # the same as "like" if no column is flagged
+        if future == "like" or (cells[future] != cells["like"]).any():
+            table[f"to ERM, {future}, %"] = [
+                with_error(above_erm(cells[cells["model"] == model])[future])
+                for model in table.index
+            ]
+    title = f"Log-loss at the hospital left out, mean over {seeds}"
+    about = "difference to ERM ± standard error over hospitals"
+    print_markdown(f"{title}; {about}", table.assign(time=times(cells)))
 
 
-def tuned(cells: pd.DataFrame) -> pd.DataFrame:
-    """A line per model, task and setting; chosen is the one with the least worst regret."""
+def print_public(cells: pd.DataFrame) -> None:
+    """The future "like" of every table, and the median over tables of each future."""
+    title = "Loss at the site left out, in % above ERM's ± standard error over sites"
+    names = cells["group"].unique()
+    for some in np.array_split(names, 2):
+        own = cells[cells["group"].isin(some)]
+        table = cross_table(own, "group", lambda rows: with_error(above_erm(rows)["like"]))
+        print_markdown(f"{title}, tables from {some[0]}", table)
+    means = cells.groupby(["model", "group"], sort=False).apply(lambda own: above_erm(own).mean())
+    table = means.groupby("model", sort=False).median().map("{:+.1f}".format)
+    title = f"Median over the {len(names)} tables of the loss in % above ERM's"
+    print_markdown(title, table.assign(time=times(cells)))
+
+
+def print_tuned(cells: pd.DataFrame, seeds: str) -> None:
+    """A line per model and task: the settings, and the one with the least worst regret."""
     lines = {}
     task = cells["group"].str.split(",").str[0]
     for (model, kind), own in cells.groupby(["model", task], sort=False):
         means = own.groupby("setting", sort=False).apply(lambda rows: above_erm(rows).mean())
         best = least_worst_regret(1 + means[list(FUTURES[:2])].to_numpy() / 100)
-        for place, (setting, mean) in enumerate(means.iterrows()):
-            shown = {str(future): f"{mean[future]:+.1f}" for future in FUTURES}
-            shown["chosen"] = "yes" if place == best else ""
-            lines[f"{model}, {kind}, {setting}"] = shown
-    return pd.DataFrame(lines).T
+        lines[f"{model}, {kind}"] = {
+            "settings": "; ".join(map(shown_setting, means.index)),
+            "chosen": shown_setting(means.index[best]),
+            **means.iloc[best].map("{:+.1f}".format),
+        }
+    title = "Settings tried, and the loss of the chosen one in % above ERM's"
+    print_markdown(f"{title}, mean over {seeds}", pd.DataFrame(lines).T)
 
 
-def print_markdown(table: pd.DataFrame) -> None:
-    """Print a table in Markdown."""
-    table = table.fillna("")
-    print(f"| | {' | '.join(table.columns)} |\n|{'---|' * (len(table.columns) + 1)}")
-    for name, line in table.iterrows():
-        print(f"| {name} | {' | '.join(map(str, line))} |")
+def shown_setting(setting: str) -> str:
+    """A setting without brackets and trailing zeros."""
+    values = np.atleast_1d(json.loads(setting))
+    return ", ".join(f"{value:g}" for value in values)
 
 
-def print_notes(cells: pd.DataFrame) -> None:
+def print_notes(cells: pd.DataFrame, what: str) -> None:
     """Print how often a method said what."""
-    said = cells[cells["note"] != ""]
-    for (model, group), own in said.groupby(["model", "group"], sort=False):
-        counts = ", ".join(f"{note}: {n}" for note, n in own["note"].value_counts().items())
-        print(f"{model}, {group}: {counts}")
+    lines: dict[str, dict[str, str]] = {}
+    for (group, model), own in cells[cells["note"] != ""].groupby(["group", "model"], sort=False):
+        counts = own["note"].value_counts().items()
+        lines.setdefault(group, {})[model] = ", ".join(f"{note}: {n}" for note, n in counts)
+    if lines:
+        print_markdown(f"Notes of the methods, {what}: number of fits", pd.DataFrame(lines).T)
+
+
+def print_markdown(title: str, table: pd.DataFrame) -> None:
+    """Print a table in Markdown under its title."""
+    table = table.fillna("–")
+    print(f"*{title}*\n\n| | {' | '.join(table.columns)} |\n|{'---|' * (len(table.columns) + 1)}")
+    for name, line in table.iterrows():
+        print(re.sub(r"(?<= )-(?=\d)", "−", f"| {name} | {' | '.join(map(str, line))} |"))
+    print()
 
 
 def main() -> None:
@@ -320,9 +365,6 @@ def main() -> None:
         nargs="+",
         default=[],
         help="simulated designs whose names contain all of these",
-    )
-    parser.add_argument(
-        "--tables", nargs="+", default=[], help="public tables whose names contain these"
     )
     parser.add_argument("--folder", help="where the packages with public tables are installed")
     parser.add_argument("--store", type=Path, default=cache_folder() / "peers.jsonl")
@@ -339,21 +381,24 @@ def main() -> None:
         "simulated": lambda: simulated(seeds, given.designs),
         "tune": lambda: simulated(seeds, given.designs),
         "heart": lambda: heart(seeds),
-        "public": lambda: public(Path(given.folder), given.tables),
+        "public": lambda: public(Path(given.folder)),
     }[given.which]()
     store = Store(given.store, given.again)
     cells = collect(tables, models, store, given.which == "tune")
     if given.json:
         print(cells.to_json(orient="records"))
         return
+    named = f"seeds {seeds[0]} to {seeds[-1]}"
+    if given.which == "tune":
+        print_tuned(cells, named)
+        return
     if given.which == "simulated":
-        for _, own in cells.groupby(cells["group"].str.split(",").str[0], sort=False):
-            print_markdown(future_table(own))
-            print()
+        print_simulated(cells, named)
+    elif given.which == "heart":
+        print_heart(cells, named)
     else:
-        shown = {"tune": tuned, "heart": site_table, "public": public_table}
-        print_markdown(shown[given.which](cells))
-    print_notes(cells)
+        print_public(cells)
+    print_notes(cells, given.which)
 
 
 if __name__ == "__main__":
