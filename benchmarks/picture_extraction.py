@@ -2,13 +2,14 @@
 
     python benchmarks/picture_extraction.py /data/PACS --domains photo
 
-Extracts the features anew with one worker and with two, and says how many pictures per second that
-is, and per second of one core, how much memory all processes took at most (proportional set size),
-under which load, and whether the features are the same to the last bit. Linux only.
+Extracts the features anew with one worker and with two, several times in turn. Prints how many
+pictures per second that is, and per second of one core, how much memory all processes took at most
+(proportional set size), and whether the features are the same to the last bit. Linux only.
 """
 
 import argparse
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from wri.datasets import ImageFolder
-from wri.features import extract, load_backbone
+from wri.features import Backbone, extract, load_backbone
 
 
 def children(process: int) -> list[int]:
@@ -79,32 +80,45 @@ class Usage(threading.Thread):
         self.join()
 
 
+def measure(
+    folder: ImageFolder, backbone: Backbone, workers: int
+) -> tuple[list[float], np.ndarray]:
+    """Return pictures per second, and of one core, gigabytes, seconds from the cache; features."""
+    with tempfile.TemporaryDirectory() as cache, Usage() as usage:
+        start = time.perf_counter()
+        features = extract(folder, backbone, workers, Path(cache)).x
+        seconds, core = time.perf_counter() - start, usage.core_seconds
+        again = time.perf_counter()
+        extract(folder, backbone, workers, Path(cache))
+        again = time.perf_counter() - again
+    return [len(folder) / seconds, len(folder) / core, usage.gigabytes, again], features
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("root", type=Path)
     parser.add_argument("--domains", nargs="*", help="some of the domains")
-    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     folder, backbone = ImageFolder(options.root, options.domains), load_backbone()
-    found = {}
-    for workers in options.workers:
-        with tempfile.TemporaryDirectory() as cache, Usage() as usage:
-            start = time.perf_counter()
-            found[workers] = extract(folder, backbone, workers, Path(cache)).x
-            seconds, core = time.perf_counter() - start, usage.core_seconds
-            again = time.perf_counter()
-            extract(folder, backbone, workers, Path(cache))
-            again = time.perf_counter() - again
-        print(
-            f"{workers} workers: {len(folder)} pictures in {seconds:.1f} s, "
-            f"{len(folder) / seconds:.1f} per second, {len(folder) / core:.1f} per second of a "
-            f"core; from the cache {again:.2f} s; "
-            f"at most {usage.gigabytes:.2f} GB; load {os.getloadavg()[0]:.1f}",
-            flush=True,
+    found: dict[int, list] = {1: [], 2: []}
+    for _ in range(options.rounds):
+        for workers, rounds in found.items():
+            rounds.append(measure(folder, backbone, workers))
+            print(workers, "workers:", *rounds[-1][0], file=sys.stderr, flush=True)
+    print(f"*Extraction of {len(folder)} pictures, least – most of {options.rounds} rounds*\n")
+    print("| workers | pictures per second | per second of one core | most memory, GB |", end="")
+    print(" seconds from the cache |\n|---|---|---|---|---|")
+    for workers, rounds in found.items():
+        columns = zip(*(numbers for numbers, _ in rounds), strict=True)
+        cells = (
+            f"{min(each):.{places}f} – {max(each):.{places}f}"
+            for each, places in zip(columns, (0, 0, 2, 2), strict=True)
         )
-    first, *others = found.values()
-    if others:
-        print("the same to the last bit:", all(np.array_equal(first, other) for other in others))
+        print(f"| {workers} | {' | '.join(cells)} |")
+    first, *others = (features for rounds in found.values() for _, features in rounds)
+    same = all(np.array_equal(first, other) for other in others)
+    print(f"\nFeatures the same to the last bit in all rounds: {'yes' if same else 'no'}.")
 
 
 if __name__ == "__main__":

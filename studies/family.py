@@ -1,7 +1,6 @@
 """All objectives side by side on eight problems, tuned by one rule, and the time of a stack.
 
-    python studies/family.py run [PROBLEM …] --store family.jsonl [--draws 0 1 …]
-                                 [--algorithms erm wri …]
+    python studies/family.py run [PROBLEM …] --store family.jsonl
     python studies/family.py table --store family.jsonl [--figure docs/figures/family.png]
     python studies/family.py times          # CPU time of a stack of 50 runs beside ERM's
 
@@ -17,6 +16,7 @@ data`).
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,6 +41,7 @@ GRIDS: Mapping[str, tuple[str, tuple[float, ...]]] = {
 BATCH = 64  # rows per environment and step with hidden layers in the preset `table`
 MARKERS = "osD^vP"
 PANELS = ("gaussians", "hospitals", "sites", "simulation", "hcmnist", "hcmnist-cs", "pacs")
+UNITS = {"loss": "log-loss", "accuracy": "accuracy, %"}
 AFTER = ("ibirm",)  # tuned after IB-ERM, whose weight it takes
 
 
@@ -92,33 +93,39 @@ def make_runs(
     ]
 
 
-def run_draw(results: Results, key: str, draw: int, wanted: Mapping[str, Sequence]) -> None:
-    """Train what is missing of one draw: values of each objective, each in one stack."""
+def run_draws(
+    results: Results, key: str, draws: Sequence[int], wanted: Mapping[str, Sequence]
+) -> None:
+    """Train what is missing of some draws: all values of an objective in one stack."""
     problem = PROBLEMS[key]
-    parts: list[Part] = []
+    drawn: dict[int, list[Part]] = {}
     for name, values in wanted.items():
-        missing = [value for value in values if results.of(key, name, value, draw) is None]
+        missing = [
+            (value, draw)
+            for draw in draws
+            for value in values
+            if results.of(key, name, value, draw) is None
+        ]
         if not missing:
             continue
-        parts = parts or problem.draw(draw)
         began = time.process_time()
+        drawn |= {d: problem.draw(d) for d in sorted({d for _, d in missing} - {*drawn})}
         bottleneck = tuned_value(results, key, "iberm") if name == "ibirm" else None
-        runs = [r for v in missing for r in make_runs(problem, name, v, bottleneck, parts)]
+        runs = [make_runs(problem, name, v, bottleneck, drawn[d]) for v, d in missing]
         records = train(
-            runs,
+            [run for own in runs for run in own],
             checkpoint_every=problem.checkpoint_every,
             measures=(problem.measure,),
             progress=silent,
             threads=1,
         )
-        for n, value in enumerate(missing):
-            own = [
-                problem.read(record, problem.measure)
-                for record in records[n * len(parts) : (n + 1) * len(parts)]
-            ]
+        size = len(runs[0])
+        for n, (value, draw) in enumerate(missing):
+            own = [problem.read(r, problem.measure) for r in records[n * size : (n + 1) * size]]
             found = {future: float(np.mean([each[future] for each in own])) for future in own[0]}
             results.add(key, name, value, draw, found)
-        print(f"{key} {draw} {name}: {time.process_time() - began:.0f} s CPU", flush=True)
+        taken = time.process_time() - began
+        print(f"{key} {[*draws]} {name}: {taken:.0f} s CPU", file=sys.stderr, flush=True)
 
 
 def tuned_value(results: Results, key: str, name: str) -> float | None:
@@ -139,16 +146,12 @@ def mean_over_futures(found: Mapping[str, float]) -> float:
     return float(np.mean([*found.values()]))
 
 
-def run_problem(
-    results: Results, key: str, draws: Sequence[int] | None, names: Sequence[str]
-) -> None:
+def run_problem(results: Results, key: str, names: Sequence[str]) -> None:
     problem = PROBLEMS[key]
     for tuned in ([name for name in names if name not in AFTER], set(names) & set(AFTER)):
-        for draw in problem.tuned:
-            run_draw(results, key, draw, {name: grid(name, problem)[1] for name in tuned})
-    for draw in problem.reported if draws is None else draws:
-        chosen = {name: [tuned_value(results, key, name)] for name in names}
-        run_draw(results, key, draw, chosen)
+        run_draws(results, key, problem.tuned, {name: grid(name, problem)[1] for name in tuned})
+    chosen = {name: [tuned_value(results, key, name)] for name in names}
+    run_draws(results, key, problem.reported, chosen)
 
 
 def collect(results: Results, key: str) -> tuple[dict[str, np.ndarray], list[str], list[int]]:
@@ -174,10 +177,14 @@ def collect(results: Results, key: str) -> tuple[dict[str, np.ndarray], list[str
     return found, futures, draws
 
 
-def cell(values: np.ndarray, measure: str) -> str:
+def cell(values: np.ndarray, measure: str, sign: str = "") -> str:
     places = 1 if measure == "accuracy" else 3
     error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return f"{values.mean():.{places}f} ± {error:.{places}f}"
+    return f"{values.mean():{sign}.{places}f} ± {error:.{places}f}".replace("-", "−")
+
+
+def span(draws: Sequence[int]) -> str:
+    return f"draws {draws[0]}–{draws[-1]}" if len(draws) > 1 else f"draw {draws[0]}"
 
 
 def print_problem(results: Results, key: str) -> None:
@@ -185,7 +192,11 @@ def print_problem(results: Results, key: str) -> None:
     found, futures, draws = collect(results, key)
     if not draws:
         return
-    print(f"\n**{problem.label}**, {problem.measure}, draws {draws}\n")
+    like = PROBLEMS[problem.tuned_like or key]
+    print(
+        f"\n*{problem.label}: {UNITS[problem.measure]}, mean ± standard error over "
+        f"{span(draws)}; hyper-parameters chosen on {span(like.tuned)} of {like.label}*\n"
+    )
     print(f"| {problem.label} | hyper-parameter | {' | '.join(futures)} | mean |")
     print("|" + "---|" * (len(futures) + 3))
     for name, values in found.items():
@@ -194,20 +205,29 @@ def print_problem(results: Results, key: str) -> None:
         told = "" if value is None else f"{parameter} = {value:g}"
         columns = [*values.T, values.mean(1)]
         cells = " | ".join(cell(each, problem.measure) for each in columns)
-        print(f"| {ENTRIES[name].label} | {told} | {cells} |")
+        hidden = problem.preset == "table" and OBJECTIVES[name].needs_hidden
+        print(f"| {ENTRIES[name].label}{' (Φ)' * hidden} | {told} | {cells} |")
 
 
-def print_overview(results: Results) -> None:
-    """Print the mean over futures of every problem, one line per objective."""
+def print_overview(results: Results, minus: str = "") -> None:
+    """Print the mean over futures of every problem, or its difference from an objective's."""
     every = {key: collect(results, key) for key in PROBLEMS}
     every = {key: each for key, each in every.items() if each[2]}
-    labels = [f"{PROBLEMS[key].label}, {PROBLEMS[key].measure}" for key in every]
-    print(f"| | {' | '.join(labels)} |")
-    print("|" + "---|" * (len(labels) + 1))
+    heads = [
+        f"{PROBLEMS[key].label}: {UNITS[PROBLEMS[key].measure]}, {len(draws)} draws"
+        for key, (*_, draws) in every.items()
+    ]
+    told = f"{ENTRIES[minus].label}'s subtracted, " if minus else "by objective, "
+    print(f"\n*Mean over futures, {told}mean ± standard error over draws*\n")
+    print(f"| | {' | '.join(heads)} |")
+    print("|" + "---|" * (len(heads) + 1))
     for name in OBJECTIVES:
-        cells = [
-            cell(found[name].mean(1), PROBLEMS[key].measure) for key, (found, *_) in every.items()
-        ]
+        if name == minus:
+            continue
+        cells = []
+        for key, (found, *_) in every.items():
+            values = found[name] - found[minus] if minus else found[name]
+            cells.append(cell(values.mean(1), PROBLEMS[key].measure, "+" * bool(minus)))
         print(f"| {ENTRIES[name].label} | {' | '.join(cells)} |")
 
 
@@ -245,9 +265,8 @@ def draw_figure(results: Results, path: Path) -> None:
             if problem.measure == "loss":  # better is up and to the right in every panel
                 ax.invert_xaxis()
                 ax.invert_yaxis()
-            unit = "log-loss" if problem.measure == "loss" else "accuracy, %"
             ax.set_title(f"{problem.label} ({len(draws)} draws)")
-            ax.set_xlabel(f"{futures[0]} ({unit})")
+            ax.set_xlabel(f"{futures[0]} ({UNITS[problem.measure]})")
             ax.set_ylabel(futures[-1])
         handles, labels = axes[0].get_legend_handles_labels()
         drawn.legend(handles, labels, loc="outside lower center", ncols=9)
@@ -271,11 +290,13 @@ def print_times(names: Sequence[str], steps: int = 30, count: int = 50) -> None:
 
     seconds("erm")  # the first stack pays for starting up
     rounds = [{name: seconds(name) for name in names} for _ in range(3)]
-    found = {name: min(each[name] for each in rounds) for name in names}
-    print(f"| objective | CPU seconds of {steps} steps of {count} runs | times ERM |")
-    print("|---|---|---|")
-    for name, taken in found.items():
-        print(f"| {ENTRIES[name].label} | {taken:.2f} | {taken / found['erm']:.1f} |")
+    print(f"*Time of a stack: CPU seconds of {steps} steps of {count} runs, three rounds*\n")
+    print("| objective | least | most | least, times ERM |")
+    print("|---|---|---|---|")
+    for name in names:
+        taken = [each[name] for each in rounds]
+        times = min(taken) / min(each["erm"] for each in rounds)
+        print(f"| {ENTRIES[name].label} | {min(taken):.2f} | {max(taken):.2f} | {times:.1f} |")
 
 
 def main() -> None:
@@ -283,8 +304,6 @@ def main() -> None:
     parser.add_argument("what", choices=("run", "table", "times"))
     parser.add_argument("problems", nargs="*", metavar="PROBLEM", help="all unless named")
     parser.add_argument("--store", type=Path, default=Path("family.jsonl"))
-    parser.add_argument("--draws", type=int, nargs="+", help="of the reported ones")
-    parser.add_argument("--algorithms", nargs="+", default=list(OBJECTIVES))
     parser.add_argument("--figure", type=Path)
     options = parser.parse_args()
     if options.what == "times":
@@ -294,9 +313,10 @@ def main() -> None:
     problems = options.problems or list(PROBLEMS)
     if options.what == "run":
         for key in problems:
-            run_problem(results, key, options.draws, options.algorithms)
+            run_problem(results, key, list(OBJECTIVES))
         return
-    print_overview(results)
+    for minus in ("", "erm", "wri"):
+        print_overview(results, minus)
     for key in problems:
         print_problem(results, key)
     if options.figure:

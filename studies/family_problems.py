@@ -214,7 +214,7 @@ PROBLEMS = {
         measure="loss",
     ),
     "hospitals": Problem(
-        label="hospitals",
+        label="Hospitals",
         preset="table",
         draw=draw_hospitals,
         tuned=OTHER_SEEDS,
@@ -222,7 +222,7 @@ PROBLEMS = {
         measure="loss",
     ),
     "sites": Problem(
-        label="sites",
+        label="Sites",
         preset="table",
         draw=draw_sites("varying"),
         batches={"mmd": 16},
@@ -231,7 +231,7 @@ PROBLEMS = {
         measure="loss",
     ),
     "sites-fixed": Problem(
-        label="sites, nothing changes",
+        label="Sites, nothing changes",
         preset="table",
         draw=draw_sites("fixed"),
         batches={"mmd": 16},
@@ -241,10 +241,10 @@ PROBLEMS = {
         tuned_like="sites",
     ),
     "simulation": Problem(
-        label="simulation",
+        label="Simulation",
         preset="simulation",
         draw=draw_simulation,
-        tuned=OTHER_SEEDS,
+        tuned=OTHER_SEEDS[:2],
         reported=SEEDS,
         measure="accuracy",
         values=DECADES,
@@ -252,7 +252,7 @@ PROBLEMS = {
         checkpoint_every=1,
         read=best_step,
         objective=simulation_objective,
-        batches={"mmd": 128},
+        batches={"mmd": 64},
     ),
     **{
         name: Problem(
@@ -260,10 +260,10 @@ PROBLEMS = {
             preset="coloured",
             draw=draw_coloured(name),
             tuned=(10,),
-            reported=range(20, 30),
+            reported=range(20, 25),
             measure="accuracy",
             values=DECADES,
-            batches={"mmd": 256},
+            batches={"mmd": 64},
         )
         for name, label in (("hcmnist", "HCMNIST"), ("hcmnist-cs", "HCMNIST-CS"))
     },
@@ -272,7 +272,7 @@ PROBLEMS = {
         preset="domainbed",
         draw=draw_pacs,
         tuned=(10,),
-        reported=range(5),
+        reported=range(3),
         measure="accuracy",
         values=DECADES,
         batches={"mmd": 64},
