@@ -103,6 +103,15 @@ def test_units_shift_the_log_density_by_their_volume(units):
     assert np.allclose(scaled, plain - 2 * np.log(1000))
 
 
+def test_a_given_mixture_is_fitted_to_all_rows_and_the_small_one_to_a_sample(monkeypatch):
+    rows, point = gaussians(400, [0, 3], 0), np.zeros((1, 2))
+    for form, is_same in ((Mixture(1), True), (None, False)):
+        monkeypatch.setattr(evidence_module, "MOST_ROWS", 8192)
+        before = Densities.fit(rows, form).logs(point)
+        monkeypatch.setattr(evidence_module, "MOST_ROWS", 50)
+        assert np.array_equal(Densities.fit(rows, form).logs(point), before) == is_same
+
+
 def test_common_units_keep_the_proportions_of_columns():
     fitted = [np.array([[0.0, 0.0], [2.0, 6.0]])] * 2  # variances 1 and 9
     units = common_scaling(fitted)

@@ -46,7 +46,7 @@ FAR_FACTOR = 30.0  # how much rarer than an unsure row a far row must be
 LOWEST = 10  # rows from which the tail is estimated
 ROUNDING = 1e-12  # of cumulated shares
 ROWS_A_NUMBER = 10  # rows of the smallest environment per parameter of a component
-MOST_ROWS = 8192  # of an environment that its mixture is fitted to
+MOST_ROWS = 8192  # of an environment, for its small mixture
 NUMBERS_AT_ONCE = 1_000_000  # doubles per step of scoring
 
 Combination = Literal["mean", "maximum"]
@@ -180,9 +180,10 @@ class Densities:
         Parameters
         ----------
         environments : sequence of ndarray of shape (n_e, F)
-            Rows of each environment; of more than 8192 an even sample is fitted.
+            Rows of each environment.
         form : Mixture or None, default=None
-            The mixture. None: two components, or one if there are few rows.
+            The mixture. None: two components, or one if there are few rows, fitted to an even
+            sample of the rows if there are more than 8192.
         units : Scaling or None, default=None
             Units of the representation. None: mean and spread of each column.
 
@@ -192,10 +193,10 @@ class Densities:
             The fitted densities.
         """
         mean, scale = units or Scaling.of(np.concatenate(environments))
-        form = form or _small_mixture(environments)
+        form, sample = (form, np.asarray) if form else (_small_mixture(environments), _thin)
         with warnings.catch_warnings():  # EM that has not quite converged still gives a density
             warnings.simplefilter("ignore", ConvergenceWarning)
-            parameters = form.fit([_thin((own - mean) / scale) for own in environments])
+            parameters = form.fit([sample((own - mean) / scale) for own in environments])
         return cls(
             form=form,
             parameters=parameters,
