@@ -2,10 +2,11 @@
 
 A model with the standard preprocessing is fitted to 20 columns (16 numbers with gaps, 2 yes/no, 2
 categories) of 6 sites and saved; a file of many rows is written piece by piece; then
-`wri.cli.predicting.predict_file` runs in a process of its own, whose largest memory is measured.
+`wri.cli.predicting.predict_file` runs in processes of its own, whose largest memory is measured.
 Reading, evaluation (preprocessing, predictor, densities, verdicts) and writing are reported apart.
 
-    python benchmarks/predict_speed.py --rows 5000000 --json
+    python benchmarks/predict_speed.py --format parquet --keep none
+    python benchmarks/predict_speed.py --rows 400000
 """
 
 import argparse
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pandas as pd
@@ -88,11 +90,11 @@ def measure(home: Path, ending: str, keep: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--train", type=int, default=6000, help="rows that the model is fitted to")
     parser.add_argument("--format", choices=["csv", "parquet"], default="csv")
     parser.add_argument("--keep", choices=["all", "none"], default="all", help="columns kept")
-    parser.add_argument("--folder", type=Path, help="where to work; a temporary one by default")
+    parser.add_argument("--repeat", type=int, default=3, help="processes, one after the other")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -100,19 +102,32 @@ def main() -> None:
     if given.measure is not None:
         measure(given.measure, ending, given.keep)
         return
-    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+    with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         prepare(home, given.train, given.rows, ending)
         command = [sys.executable, __file__, "--measure", str(home)]
         command += ["--format", given.format, "--keep", given.keep]
-        ran = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)
-    found = json.loads(ran.stdout.splitlines()[-1])
+        ran = [
+            subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)
+            for _ in range(given.repeat)
+        ]
+    runs = [json.loads(each.stdout.splitlines()[-1]) for each in ran]
     if given.json:
-        print(json.dumps(found))
+        print(json.dumps(runs[-1]))
         return
-    print(f"{found['rows']:,} rows × 20 columns, {given.format}, largest {found['largest_mb']} MB")
-    for what, rate in found["rows_per_second"].items():
-        print(f"{what:<12} {found['seconds'][what]:8.1f} s   {rate:>9,} rows/s")
+    columns = "all columns" if given.keep == "all" else "no column"
+    form = {"csv": "CSV", "parquet": "Parquet"}[given.format]
+    what = f"{given.rows:,} rows of {form}, {columns} of the input copied"
+    print(f"*Predictions, {what}: median (range) of {given.repeat} processes*\n")
+    rates = {
+        f"{part}, 1,000 rows/s": [round(run["rows_per_second"][part] / 1000) for run in runs]
+        for part in runs[0]["rows_per_second"]
+    }
+    found = {**rates, "largest memory, MB": [run["largest_mb"] for run in runs]}
+    print("| " + " | ".join(found) + " |")
+    print("|" + "---|" * len(found))
+    cells = [f"{median(own):,.0f} ({min(own):,}–{max(own):,})" for own in found.values()]
+    print("| " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":

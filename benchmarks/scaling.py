@@ -1,6 +1,6 @@
 """Time and memory of training against environments, rows, runs and dimensions.
 
-    python benchmarks/scaling.py --keep points.jsonl --json --figure docs/figures/scaling.png
+    python benchmarks/scaling.py --keep points.jsonl --figure docs/figures/scaling.png
 
 One quantity is varied at a time around 3 training environments of 2000 rows × 64 features, 7
 classes, 16 runs, batches of 256 rows of each environment, DomainBed's preset with its defaults (4
@@ -20,6 +20,7 @@ point is written when it is measured, and only missing ones are measured.
 import argparse
 import json
 import resource
+import sys
 import time
 from multiprocessing import get_context
 from pathlib import Path
@@ -27,6 +28,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from printed_table import print_table
 from wri.objectives import OBJECTIVES
 from wri.training import Bank, ModelSpec, Run, train
 
@@ -41,6 +43,12 @@ LABELS = {
     "rows": "rows in all",
     "runs": "runs",
     "dimensions": "features",
+}
+TITLES = {
+    "environments": "Environments of 2,000 rows; 16 runs, 64 features",
+    "rows": "Rows of 3 environments; 4 runs, 16 features",
+    "runs": "Runs; 3 environments of 2,000 rows, 64 features",
+    "dimensions": "Features; 4 runs, 3 environments of 2,000 rows",
 }
 BASE = {"environments": 3, "rows": 6000, "runs": 16, "dimensions": 64}
 STEPS = 20
@@ -114,6 +122,20 @@ def slope(sizes: list[int], values: list[float]) -> float:
     return float(np.polyfit(np.log(sizes[2:]), np.log(values[2:]), 1)[0])
 
 
+def print_curves(axis: str, found: dict[str, dict]) -> None:
+    lines = []
+    for algorithm, curve in found.items():
+        for what, unit, factor in (("seconds", "ms", 1000), ("memory", "MB", 1)):
+            values = [f"{factor * value:.3g}" for value in curve[what]]
+            slope = f"{curve['slopes'][what]:.2f}" if "slopes" in curve else ""
+            lines.append([f"{algorithm.upper()}, {unit}", *values, slope.replace("-", "−")])
+    print_table(
+        f"{TITLES[axis]}: ms of a core per run and step, and peak MB",
+        [LABELS[axis], *(f"{n:,}" for n in curve["sizes"]), "slope"],
+        lines,
+    )
+
+
 def draw(curves: dict, path: Path) -> None:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
@@ -148,7 +170,7 @@ def main() -> None:
     parser.add_argument("--algorithms", nargs="+", default=["erm", "wri"], choices=known)
     parser.add_argument("--axes", nargs="+", default=list(AXES), choices=list(AXES))
     parser.add_argument("--most", type=int, help="leave out sizes above this")
-    parser.add_argument("--least", type=float, default=3.0, help="seconds of a point")
+    parser.add_argument("--least", type=float, default=2.0, help="seconds of a point")
     parser.add_argument("--keep", type=Path, help="file of points that are known")
     parser.add_argument("--figure", type=Path, help="draw the curves into this file")
     options = parser.parse_args()
@@ -163,10 +185,12 @@ def main() -> None:
             if len(sizes) > 3:
                 curve["slopes"] = {key: slope(sizes, curve[key]) for key in points[0]}
             curves.setdefault(axis, {})[algorithm] = curve
-            if not options.json:
-                print(axis, algorithm, curve, flush=True)
+            print(axis, algorithm, curve, file=sys.stderr, flush=True)
     if options.json:
         print(json.dumps(curves))
+    else:
+        for axis in curves:
+            print_curves(axis, curves[axis])
     if options.figure is not None:
         draw(curves, options.figure)
 

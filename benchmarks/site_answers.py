@@ -1,12 +1,12 @@
 """How often does `wri site` say yes, and how often does `wri predict --target` raise an alarm?
 
-    python benchmarks/site_answers.py answers      # about 10 minutes on one core
-    python benchmarks/site_answers.py alarms       # about a minute
+    python benchmarks/site_answers.py answers      # about 5 minutes on one core
+    python benchmarks/site_answers.py alarms       # less than a minute
 
-answers: tables of 8 training sites with 300 rows (a cause, a marker, a category, noise) are fitted
-as `wri fit` does, and new sites of several kinds are judged by the rules of
-`wri.evaluation.site_answer`. alarms: predictions that are as good as a constant, on average, and
-predictions unrelated to the outcome; every alarm is false.
+answers: tables of 4 or 8 training sites with 300 rows (a cause, a marker, a category, noise) are
+fitted as `wri fit` does, and new sites of several kinds are judged by the rules of
+`wri.evaluation.site_answer`. alarms: predictions that do not depend on the outcome and lose as much
+as a constant, on average; every alarm is false.
 """
 
 import argparse
@@ -24,10 +24,10 @@ from wri.evaluation.fitting import fit_table
 from wri.evaluation.outcomes import LEVEL, loss_p, ranking_p
 from wri.evaluation.site_answer import answer_site
 from wri.evaluation.verdict import attach_summary, read_summary
-from wri.number_text import write_percent
 
 WARDS = ("A", "B", "C")
 ANSWERS = ("yes", "care", "no")
+ALARM_SEED = 2000
 
 
 def make_site(random, name, marker, n=300, shift=0.0, wards=WARDS, numbers=False):
@@ -80,20 +80,20 @@ def count_answers(seeds, sites, changes, numbers, folder):
 
 
 def show_answers(seeds, folder):
-    print(
-        "| target | training sites | marker | flagged | new site | yes | with care | not without |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
     for numbers in (False, True):
+        target = "numeric target" if numbers else "target of two classes"
+        drawn = f"{len(seeds)} tables per line, seeds {seeds[0]} to {seeds[-1]}"
+        worst = 0.5 * len(seeds) ** 0.5
+        print(f"*Answers, {target}: {drawn}; standard error of a count at most {worst:.1f}*\n")
+        print("| training sites | marker | tables with a flag | new site | yes | with care | no |")
+        print("|---|---|---|---|---|---|---|")
         for sites, changes in ((8, False), (4, False), (8, True)):
             found, flagged = count_answers(seeds, sites, changes, numbers, folder)
+            marker = "changes" if changes else "the same"
             for kind, own in found.items():
                 cells = " | ".join(str(own[answer]) for answer in ANSWERS)
-                target = "number" if numbers else "two classes"
-                marker = "changes" if changes else "the same"
-                print(
-                    f"| {target} | {sites} | {marker} | {flagged} | {kind} | {cells} |", flush=True
-                )
+                print(f"| {sites} | {marker} | {flagged} | {kind} | {cells} |", flush=True)
+        print()
 
 
 def even_slope(random, base, rate):
@@ -111,9 +111,11 @@ def even_slope(random, base, rate):
 
 def show_alarms(tables):
     """Count false alarms; the constant has the training's base rate, the site another one."""
-    random = np.random.default_rng(2000)
-    print("| rows | base rate in training, here | loss | AUROC | either |")
-    print("|---|---|---|---|---|")
+    random = np.random.default_rng(ALARM_SEED)
+    per = f"{tables:,} tables per line, ± standard error"
+    print(f"*False alarms in per cent: {per} (seed {ALARM_SEED})*\n")
+    print("| rows | base rate in training | here | loss | AUROC | either |")
+    print("|---|---|---|---|---|---|")
     for n in (30, 50, 100, 300, 1000):
         for base, rate in ((0.5, 0.7), (0.5, 0.6), (0.3, 0.1), (0.2, 0.25)):
             centre, slope = even_slope(random, base, rate)
@@ -124,17 +126,21 @@ def show_alarms(tables):
                 own = -np.log(np.where(y == 1, p, 1 - p))
                 guess = -np.log(np.where(y == 1, base, 1 - base))
                 alarms[place] = loss_p(own - guess) <= LEVEL, ranking_p(y, p) <= LEVEL
-            shares = [*alarms.mean(0), alarms.any(1).mean()]
-            cells = " | ".join(write_percent(share, 2) for share in shares)
-            print(f"| {n} | {base:g}, {rate:g} | {cells} |", flush=True)
+            shares = np.array([*alarms.mean(0), alarms.any(1).mean()])
+            errors = np.sqrt(shares * (1 - shares) / tables)
+            cells = " | ".join(
+                f"{100 * share:.1f} ± {100 * error:.1f}"
+                for share, error in zip(shares, errors, strict=True)
+            )
+            print(f"| {n} | {base:g} | {rate:g} | {cells} |", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("answers", "alarms"))
     parser.add_argument("--first", type=int, default=0, help="first seed of the tables")
-    parser.add_argument("--count", type=int, default=40, help="tables per line")
-    parser.add_argument("--tables", type=int, default=4000, help="tables per line of alarms")
+    parser.add_argument("--count", type=int, default=20, help="tables per line")
+    parser.add_argument("--tables", type=int, default=2000, help="tables per line of alarms")
     options = parser.parse_args()
     if options.what == "alarms":
         show_alarms(options.tables)

@@ -1,22 +1,24 @@
 """Wall time per run: a stack of 50 runs against one run at a time, in one go.
 
 Synthetic features, 3 training environments and a test one of 2000 rows × 64, 7 classes, DomainBed's
-preset, 500 steps, accuracy of all eight splits every 10 steps. One more line is WRI with weights
-that we recommend, preset `coloured`: a classifier of environments is fitted before the first step,
-by every run in (a) and (b), and once for all runs with the same rows in (c).
+preset, accuracy of all eight splits every 10 steps. One more line is WRI with weights that we
+recommend, preset `coloured`: a classifier of environments is fitted before the first step, by every
+run in (a) and (b), and once for all runs with the same rows in (c).
 
-    (a) usual   a process a run, `DataLoader`s for training and evaluation
+    (a) usual   a process per run, `DataLoader`s for training and evaluation
     (b) lean    the leanest single run: in process, index tensors, whole-tensor evaluation
     (c) stack   50 runs of random hyper-parameter draws
 
-(b) takes 20 of the 50 draws and (a) 3, spread over the work they make; (b) uses one thread or all,
-whichever is faster. `ratios` is (a)/(c) with every process's start counted on both sides,
+(a) and (b) take few of the draws, spread over the work they make; (b) uses one thread or all,
+whichever is faster, and the others all, whatever OMP_NUM_THREADS says. `ratios` is (a)/(c) with
+every process's start counted on both sides, `ratios_cpu` the same of CPU time,
 `ratios_tensor_loop` (b)/(c) without any start. `matrix_products` is what the large matrix products
 alone take in the stack's shapes (MLDG's inner steps left out): a floor to (c).
 """
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -29,12 +31,23 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 import single_runs
+from printed_table import print_table
 from single_runs import ENVIRONMENTS, ROWS, WIDTH
 from wri.objectives import OBJECTIVES
+from wri.registry import OBJECTIVES as ENTRIES
 from wri.sweep import draw
 from wri.threads import keep_freed_memory
 from wri.training import Bank, ModelSpec, Run, plan_stacks, train
 
+LABELS = {name: entry.label for name, entry in ENTRIES.items()} | {
+    "wri": "WRI, the paper's form",
+    "wri recommended": "WRI, recommended weights",
+}
+# least (a)/(c), and least (b)/(c)
+BARS = dict.fromkeys(single_runs.ALGORITHMS, (28.0, 0.0)) | {
+    "wri": (20.0, 5.0),
+    "wri recommended": (30.0, 0.0),
+}
 # objective and preset of the lines that are not an objective in DomainBed's preset
 KINDS = {"wri recommended": ("wri", "coloured")}
 
@@ -127,12 +140,15 @@ def density_products(draws: list[dict]) -> float:
     return once * sum(hyper["density_steps"] / hyper["density_every"] for hyper in draws)
 
 
-def child(script: str, *arguments: str) -> tuple[float, dict]:
-    """Run a file of this folder in a process of its own: its wall time and what it printed."""
-    start = time.perf_counter()
+def child(script: str, *arguments: str) -> tuple[np.ndarray, dict]:
+    """Run a file of this folder in a process of its own: wall and CPU seconds, what it printed."""
     command = [sys.executable, str(Path(__file__).parent / script), *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return time.perf_counter() - start, json.loads(done.stdout or "{}")
+    free = {key: v for key, v in os.environ.items() if key != "OMP_NUM_THREADS"}
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=free)
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return np.array([wall, cpu]), json.loads(done.stdout or "{}")
 
 
 def time_lean(name: str, draws: list[dict], steps: int) -> float:
@@ -175,15 +191,43 @@ def run_child(kind: str, name: str, draws: list[dict], steps: int) -> None:
     print(json.dumps(report))
 
 
+def print_result(result: dict, options: argparse.Namespace) -> None:
+    lines = []
+    for name, seconds in result["seconds_per_run"].items():
+        ratios = [
+            show_ratio(result[key][name], bar)
+            for key, bar in zip(("ratios", "ratios_tensor_loop"), BARS[name], strict=True)
+        ]
+        times = [seconds[kind] for kind in ("usual", "lean", "stack")]
+        times.append(result["matrix_products"][name])
+        cpu = f"{result['ratios_cpu'][name]:.1f}"
+        lines.append([LABELS[name], *ratios, cpu, *(f"{each:.2f}" for each in times)])
+    print_table(
+        f"Seconds per run of {options.steps} steps: {options.stack} runs in a stack against single "
+        f"runs, {options.usual} usual and {options.lean} lean per objective; bold: below the bar",
+        [
+            "objective",
+            *("(a)/(c)", "(b)/(c)", "(a)/(c) of CPU time"),
+            *("(a) usual, s", "(b) lean, s", "(c) stack, s", "products, s"),
+        ],
+        lines,
+    )
+
+
+def show_ratio(ratio: float, bar: float) -> str:
+    text = f"**{ratio:.1f}**" if ratio < bar else f"{ratio:.1f}"
+    return f"{text} (bar {bar:g})" if bar else text
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
     known = list(single_runs.ALGORITHMS)
     parser.add_argument("--objectives", nargs="+", default=known, choices=known)
-    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--steps", type=int, default=250)
     parser.add_argument("--stack", type=int, default=50, help="runs in the stack")
-    parser.add_argument("--lean", type=int, default=20, help="single lean runs")
-    parser.add_argument("--usual", type=int, default=3, help="single usual runs")
+    parser.add_argument("--lean", type=int, default=2, help="single lean runs")
+    parser.add_argument("--usual", type=int, default=1, help="single usual runs")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -191,40 +235,37 @@ def main() -> None:
         run_child(kind, name, draws, steps)
         return
 
-    result: dict = {
-        key: {} for key in ("ratios", "ratios_tensor_loop", "seconds_per_run", "matrix_products")
-    }
-    result["peak_mb"] = 0.0
+    keys = ("ratios", "ratios_cpu", "ratios_tensor_loop", "seconds_per_run", "matrix_products")
+    result: dict = {key: {} for key in keys} | {"peak_mb": 0.0}
     for name in options.objectives:
         draws = draws_of(name, options.stack)
 
-        def measure(kind: str, chosen: list[dict], name: str = name) -> tuple[float, dict]:
+        def measure(kind: str, chosen: list[dict], name: str = name) -> tuple[np.ndarray, dict]:
             job = json.dumps([kind, name, options.steps, chosen])
             return child("stack_vs_loop.py", "--child", job)
 
         whole, stack = measure("stack", draws)
-        seconds = {"stack": stack["seconds"]}
-        if options.lean:
-            chosen = draws if options.lean == len(draws) else spread_over_work(draws, options.lean)
-            seconds["lean"] = measure("lean", chosen)[1]["seconds"]
-            result["ratios_tensor_loop"][name] = seconds["lean"] / seconds["stack"]
-        if options.usual:
-            walls = [
+        lean = measure("lean", spread_over_work(draws, options.lean))[1]["seconds"]
+        usual = np.mean(
+            [
                 child("single_runs.py", name, json.dumps(hyper), str(options.steps))[0]
                 for hyper in spread_over_work(draws, options.usual)
-            ]
-            seconds["usual"] = float(np.mean(walls))
-            result["ratios"][name] = seconds["usual"] / (whole / len(draws))
+            ],
+            axis=0,
+        )
+        both = usual / (whole / len(draws))
+        result["ratios"][name], result["ratios_cpu"][name] = both.tolist()
+        result["ratios_tensor_loop"][name] = lean / stack["seconds"]
+        seconds = {"stack": stack["seconds"], "lean": lean, "usual": float(usual[0])}
         result["seconds_per_run"][name] = seconds
         result["matrix_products"][name] = measure("products", draws)[1]["seconds"]
         result["peak_mb"] = max(result["peak_mb"], stack["peak_mb"])
-        if not options.json:
-            print(name, {key: round(value, 3) for key, value in seconds.items()}, stack, flush=True)
+        print(name, seconds, stack, whole, usual, file=sys.stderr, flush=True)
     if options.json:
         print(json.dumps(result))
-    else:
-        for key in ("ratios", "ratios_tensor_loop"):
-            print(key, {name: round(value, 1) for name, value in result[key].items()})
+        return
+    print_result(result, options)
+    print(f"Largest memory of a process of a stack: {result['peak_mb']:.0f} MB.")
 
 
 if __name__ == "__main__":

@@ -5,14 +5,13 @@
 Flags: without a site, `wri fit` flags columns on at most 4,096 rows of each other site. Tables have
 four sites of 12,000 rows: a cause whose mean differs between sites, a marker that follows the
 outcome, and columns of noise that are normal, log-normal and mostly zero. Printed is the share of
-tables in which a column other than the marker is flagged, and in which the marker is, when its
-strength at the sites has the standard deviation shown; at 0 nothing changes. A flag of the
-marker at 0 is a false alarm as well. Strengths with a standard deviation are tried on a quarter of
-the tables.
+tables in which the marker is flagged, and in which another column is, when the marker's strength at
+the sites has the standard deviation shown; at 0 nothing changes. A flag of the marker at 0 is a
+false alarm as well. Strengths with a standard deviation are tried on a quarter of the tables.
 
 Thresholds: with more than 1,000 rows per column, the thresholds of verdicts come from the model of
 all rows instead of one without the held-out rows. Printed is the share of fresh rows of the same
-sites that are rare or outside (5 % are promised) and outside. "cases" counts tables or fits.
+sites that are rare or outside (5 % are promised) and outside.
 """
 
 import argparse
@@ -31,7 +30,8 @@ SITES, ROWS, STRENGTH = 4, 12_000, 0.8
 SPREADS = (0.0, 0.02, 0.05, 0.1)
 MARKER = 1  # its column
 COLUMNS, ROWS_PER_COLUMN, FRESH = 10, 1_200, 20_000
-FLAG, THRESHOLD = "flags", "thresholds"
+ROWS_USED = {"4,096 rows": 4096, "all rows": ROWS}
+SHARES = ("rare or outside, %", "outside, %")
 
 
 def sample_rows(
@@ -58,7 +58,7 @@ def flagged(spread: float, classes: bool, seed: int) -> dict[str, np.ndarray]:
     strengths = random.normal(STRENGTH, spread, SITES)
     x, y, site = sample_rows(ROWS, strengths, random.uniform(-1.5, 1.5, SITES), classes, random)
     found = {}
-    for name, most in (("4,096 rows", 4096), ("all rows", ROWS)):
+    for name, most in ROWS_USED.items():
         with patch.object(changing_features, "FLAGGING_ROWS", most):
             found[name] = changing_features.flagged_columns(x, y, site, classes)
     return found
@@ -71,17 +71,12 @@ def compare_flags(tables: int) -> list[dict]:
         for spread in SPREADS:
             count = tables if spread == 0 else max(1, tables // 4)
             each = [flagged(spread, classes, seed) for seed in range(count)]
+            line = {"outcome": "classes" if classes else "numbers", "spread": spread, "n": count}
             for name in each[0]:
                 own = [found[name] for found in each]
-                lines.append(
-                    {
-                        "part": FLAG,
-                        "case": f"{'classes' if classes else 'numbers'}, spread {spread:g}, {name}",
-                        "others": float(np.mean([bool((k != MARKER).any()) for k in own])),
-                        "marker": float(np.mean([MARKER in k for k in own])),
-                        "cases": count,
-                    }
-                )
+                line[f"marker, {name}"] = float(np.mean([MARKER in k for k in own]))
+                line[f"others, {name}"] = float(np.mean([bool((k != MARKER).any()) for k in own]))
+            lines.append(line)
     return lines
 
 
@@ -104,19 +99,39 @@ def verdict_shares(seed: int, optimism: float) -> list[float]:
 def compare_thresholds(fits: int) -> list[dict]:
     """Compare shares of verdicts over fits."""
     lines = []
-    for name, optimism in (("model of all rows", problem.MOST_OPTIMISM), ("second model", 0.0)):
+    for name, optimism in (
+        ("the model of all rows", problem.MOST_OPTIMISM),
+        ("a second model, without the held-out rows", 0.0),
+    ):
         each = 100 * np.array([verdict_shares(seed, optimism) for seed in range(fits)])
-        means, spreads = each.mean(0), each.std(0, ddof=1)
-        lines.append(
-            {
-                "part": THRESHOLD,
-                "case": name,
-                "rare or outside, %": [float(means[0]), float(spreads[0])],
-                "outside, %": [float(means[1]), float(spreads[1])],
-                "cases": fits,
-            }
-        )
+        means, errors = each.mean(0), each.std(0, ddof=1) / np.sqrt(fits)
+        shares = dict(zip(SHARES, zip(means.tolist(), errors.tolist(), strict=True), strict=True))
+        lines.append({"thresholds from": name, **shares, "n": fits})
     return lines
+
+
+def print_flags(lines: list[dict]) -> None:
+    counts = f"{lines[0]['n']} tables at spread 0 and {lines[-1]['n']} at others"
+    print(f"*Flags in per cent of tables of {SITES} × {ROWS:,} rows, ± standard error: {counts}*\n")
+    kinds = [f"{who}, {rows}" for who in ("marker", "others") for rows in ROWS_USED]
+    print(f"| outcome | spread of the marker's strength | {' | '.join(kinds)} |")
+    print("|---" * (2 + len(kinds)) + "|")
+    for line in lines:
+        cells = [
+            f"{100 * share:.1f} ± {100 * np.sqrt(share * (1 - share) / line['n']):.1f}"
+            for share in map(line.get, kinds)
+        ]
+        print(f"| {line['outcome']} | {line['spread']:g} | {' | '.join(cells)} |")
+    print()
+
+
+def print_thresholds(lines: list[dict]) -> None:
+    rows = f"tables of {ROWS_PER_COLUMN * COLUMNS:,} rows × {COLUMNS} columns"
+    print(f"*Verdicts of fresh rows, mean ± standard error over {lines[0]['n']} {rows}*\n")
+    print(f"| thresholds from | {' | '.join(SHARES)} |\n|---|---|---|")
+    for line in lines:
+        cells = [f"{mean:.2f} ± {error:.2f}" for mean, error in map(line.get, SHARES)]
+        print(f"| {line['thresholds from']} | {' | '.join(cells)} |")
 
 
 def main() -> None:
@@ -125,9 +140,12 @@ def main() -> None:
     parser.add_argument("--fits", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    lines = [*compare_flags(options.tables), *compare_thresholds(options.fits)]
-    for line in lines:
-        print(json.dumps(line, ensure_ascii=False))
+    flags, thresholds = compare_flags(options.tables), compare_thresholds(options.fits)
+    if options.json:
+        print(json.dumps({"flags": flags, "thresholds": thresholds}))
+        return
+    print_flags(flags)
+    print_thresholds(thresholds)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ TABLES = {
     "tableE4": reproduced("tableE4", 41, "--seed 0 --datasets PACS", "WRI_DATA"),
     "ablation": reproduced("ablation", 48, "--seed 20"),
     "diagnosis_speed": printed(4, "benchmarks/diagnosis_scale.py", "benchmarks/new_site_scale.py"),
-    "estimators": printed(5, "benchmarks/estimator_scale.py"),
+    "estimators": printed(4, "benchmarks/estimator_scale.py"),
     "pictures": printed(
         5, "benchmarks/picture_extraction.py PACS --domains photo", needs=("WRI_DATA",)
     ),
@@ -134,11 +134,11 @@ TABLES = {
         "benchmarks/site_answers.py alarms --tables 2000",
     ),
     "scaling": printed(
-        45,
-        "benchmarks/scaling.py --keep results/kept/scaling/cells.jsonl --json "
+        14,
+        "benchmarks/scaling.py --keep results/kept/scaling/cells.jsonl "
         "--figure docs/figures/scaling.png",
-        "benchmarks/linear_speed.py --only curves --json",
-        "benchmarks/linear_speed.py --only folder --json",
+        "benchmarks/linear_speed.py --only curves",
+        "benchmarks/linear_speed.py --only folder --rows 2500000 10000000",
     ),
     "family": printed(
         70,
@@ -161,9 +161,9 @@ TABLES = {
         needs=("WRI_DATA",),
     ),
     "speed": printed(
-        45,
-        "benchmarks/linear_speed.py --only small middle pictures csv large --json",
-        "benchmarks/stack_vs_loop.py --json",
+        14,
+        "benchmarks/linear_speed.py --only small middle pictures csv large",
+        "benchmarks/stack_vs_loop.py",
         "studies/large_tables.py",
     ),
     "new_site": printed(
@@ -173,9 +173,10 @@ TABLES = {
         needs=("WRI_DATA",),
     ),
     "boosting": printed(
-        60,
+        14,
         "studies/boosting.py --keep results/kept/boosting/cells.jsonl",
-        "studies/boosting.py --keep results/kept/boosting/cells.jsonl --table",
+        "benchmarks/boosting_speed.py",
+        needs=("WRI_DATA",),
     ),
     "table2_choices": printed(
         18,

@@ -167,9 +167,7 @@ def test_sweep_speed_prints_its_ratios(printed_by):
 @pytest.mark.slow
 @pytest.mark.usefixtures("children_here")
 def test_estimator_scale_measures_time_and_memory(printed_by):
-    lines = printed_by(
-        "benchmarks/estimator_scale.py", "--quick --estimators ERMClassifier --hidden 4"
-    )
+    lines = printed_by("benchmarks/estimator_scale.py", "--quick --estimators ERMClassifier/4")
     assert [line["rows"] for line in lines] == [2000, 4000]
     assert lines[1]["ratio"] == lines[1]["seconds"] / lines[0]["seconds"]
     assert all(line["megabytes"] > 50 for line in lines)
