@@ -43,12 +43,14 @@ def write(folder, result):
     return write_markdown(result, "about X", COMMAND, 3, folder)
 
 
-def test_generated_text_by_hand():
+def test_generated_text_by_hand(monkeypatch):
+    origin = "wri 0.2.0; 2 cores, a processor."
+    monkeypatch.setattr("wri.paper.pages.describe_origin", lambda: origin)
     assert render_result(make_result(notes=["a note"]), COMMAND, 3) == "\n".join(
         [
             f"`{COMMAND}`",
             "",
-            describe_origin(),
+            origin,
             "",
             "Mean ± standard error over 3 seeds; single values where there is no ±. Seeds count "
             "from 3. The",
