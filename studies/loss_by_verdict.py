@@ -3,11 +3,11 @@
     WRI_DATA=… python studies/loss_by_verdict.py [--seeds 5] [--first 0] [--models ERM WRI]
         [--data fixed drawn heart] [--pictures FOLDER --domains photo --count 25] [--json]
 
-Classifiers with their defaults and each view of distance, 500 patients of each training hospital;
+Classifiers with their defaults and each view of distance; 500 patients of each training hospital;
 3000 other patients of each kind of hospital. "fixed": the hospitals of `wri.datasets.hospitals`,
 "drawn": others for every seed, "heart": each hospital of UCI's heart disease the new one of models
 of the other three (left out where the data are not there). "pictures": each named domain of a
-folder the new one of models of the others, λ from the preset. Each model is judged twice: by
+folder the new one of models of the others. Each model is judged twice: by
 distance alone, which is the density of what `evidence_on` sees, and by `verdict`, which adds the
 confidence. AUROC: chance that a wrong row is rarer than a right one, mean over models; accuracies
 and losses of all seeds are taken together.
@@ -150,10 +150,7 @@ def main() -> None:
             for name in given.models:
                 for on in given.views:
                     estimator = getattr(wri, f"{name}Classifier")
-                    weight = None if kind == "pictures" else "auto"
-                    model = estimator(
-                        random_state=seed, evidence_on=on, site_spread=False, penalty_weight=weight
-                    )
+                    model = estimator(random_state=seed, evidence_on=on, site_spread=False)
                     model.fit(x, y, groups=site)
                     for where, (rows, labels) in tested.items():
                         for way, judged in judge(model, rows, labels).items():
@@ -162,6 +159,8 @@ def main() -> None:
     if given.json:
         print(json.dumps(lines))
         return
+    seeds = f"seeds {given.first} to {given.first + given.seeds - 1}"
+    print(f"*Share of rows with each verdict: their accuracy in %, their log-loss; {seeds}*\n")
     print("| rows | model | distance sees | judged by | AUROC | supported | rare | outside |")
     print("|---" * 8 + "|")
     for line in lines:

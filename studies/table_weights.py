@@ -3,9 +3,10 @@
     python studies/table_weights.py [--hospitals drawn] [--patients 800] [--noise 1] [--sites 4]
 
 Linear predictors of the preset `table`, which has 800 of 1000 patients to learn from in an
-estimator. Seeds count from 1000 on, as in `estimator_defaults.py`. Printed for every density and λ
-are the accuracies at the three kinds of hospital and the mean of their log-losses, mean ± standard
-error over seeds, and the advantage at the reversed marker over the first line with the same λ.
+estimator. Those with the preset's own weights are solved; the others are trained in steps. Seeds
+count from 1000 on, as in `estimator_defaults.py`. Printed for every density and λ are the
+accuracies at the three kinds of hospital and the mean of their log-losses, mean ± standard error
+over seeds, and the advantage at the reversed marker over the first line with the same λ.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import torch
 
 from wri.datasets.environments import joined
 from wri.datasets.hospitals import Hospital, HospitalDraw, drawn_hospitals, hospitals
-from wri.densities import Exact, FittedClassifier, LabelAwareClassifier
+from wri.densities import Exact, FittedClassifier, LabelAwareClassifier, LabelLogistic
 from wri.paper.experiments.hospitals import FIXED
 from wri.report.intervals import standard_error
 from wri.stacked import LOGISTIC
@@ -47,6 +48,7 @@ DENSITIES = {
     "label: logistic, products": LabelAwareClassifier(
         **LOGISTIC_FIT, terms="products", steps=100, weight_decay=1e-3, refit_steps=100
     ),
+    "label: the preset's own": LabelLogistic(),
 }
 CAUSE, UNIFORM = "true density of the cause", "uniform"
 
@@ -149,6 +151,10 @@ def main() -> None:
         for name in (*DENSITIES, UNIFORM, CAUSE)
         if given.lines is None or name.startswith(tuple(given.lines))
     ]
+    where = f"{given.sites} {given.hospitals} hospitals × {given.patients} patients"
+    noise = f"{given.noise} noise column{'s' * (given.noise > 1)}"
+    print(f"*{where}, {noise}: accuracy in %, mean ± standard error over ", end="")
+    print(f"seeds {seeds[0]} to {seeds[-1]}*\n")
     print(f"| density | λ | {' | '.join(KINDS)} | log-loss | reversed, gain | seconds |")
     print("|---|---|---|---|---|---|---|---|")
     first: np.ndarray | None = None

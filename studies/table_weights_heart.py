@@ -49,6 +49,8 @@ def main() -> None:
     given = parser.parse_args()
     seeds = range(FIRST_SEED, FIRST_SEED + given.seeds)
     hospitals = load_heart()["hospital"].unique().tolist()
+    print("*Heart disease: log-loss at the hospital left out, mean ± standard error over ", end="")
+    print(f"seeds {seeds[0]} to {seeds[-1]}*\n")
     print(f"| density | λ | {' | '.join(hospitals)} | mean of four | minus the first |")
     print("|---" * (len(hospitals) + 4) + "|")
     for weight in given.lambdas:
