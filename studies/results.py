@@ -7,8 +7,9 @@
 A page is fresh if docs/results/made.json holds its fingerprint: a hash of its commands and of the
 code that they reach by imports, without comments and docstrings. If only the code has changed, a
 page's quick command is run, where it has one: if that gives the titles and the numbers that it gave
-when the page was made, to three digits, the page stays and its fingerprint is renewed. Otherwise
-the page is made anew.
+with the page's code, to three digits, the page stays and its fingerprint is renewed. Otherwise the
+page is made anew. Quick numbers are kept by processor. They do not show a change that acts at full
+size only: make its pages with `--only`.
 
 `wri reproduce` writes the numbers of a page by itself. What studies and benchmarks print is kept in
 results/printed, and this script writes it into their pages, between marks that name the command by
@@ -29,6 +30,7 @@ import ast
 import hashlib
 import json
 import os
+import platform
 import re
 import resource
 import shlex
@@ -112,22 +114,36 @@ TABLES = {
     "files": printed(
         10,
         "benchmarks/fit_command.py",
-        "benchmarks/predict_speed.py --rows 5000000 --format parquet --keep none --json",
+        "benchmarks/predict_speed.py --rows 5000000 --format parquet --keep none",
     ),
     "table_defaults": printed(
-        10, "studies/estimator_defaults.py erm", "studies/estimator_defaults.py irm"
+        10,
+        "studies/estimator_defaults.py erm irm vrex wri",
+        "studies/estimator_defaults.py erm wri --hidden 32 16 --lambdas 1 3 10 30",
     ),
     "table_weights": printed(
         15,
-        "studies/table_weights.py --first 1006 --seeds 14 --lambdas 3 10 "
-        '--lines "on x: 50" "label: logistic, plain, decay"',
+        *(
+            f"studies/table_weights.py --first 1006 --lambdas 3 10 {size} --lines "
+            '"on x: 50" "label: logistic, plain, decay" "label: the preset"'
+            for size in (
+                "--seeds 14",
+                "--seeds 12 --hospitals fixed",
+                "--seeds 24 --patients 120 --noise 12",
+            )
+        ),
         "studies/table_weights_heart.py",
         needs=("WRI_DATA",),
     ),
     "coloured_features": printed(
         8, "studies/autoencoder_decoders.py --rows 24000 --epochs 3 --seeds 3"
     ),
-    "sweeps": printed(15, "benchmarks/sweep_speed.py --json"),
+    "sweeps": printed(
+        15,
+        "benchmarks/sweep_speed.py --draws 5",
+        "benchmarks/sweep_speed.py --backends local ray --algorithms erm wri "
+        "--draws 5 --trials 2 --steps 100",
+    ),
     "site_answers": printed(
         15,
         "benchmarks/site_answers.py answers --count 20",
@@ -348,7 +364,7 @@ def make_page(name: str, folder: Path) -> None:
         "cpu_seconds": round(spent[1], 1),
         "origin": describe_origin(),
     }
-    entry["quick"] = quick_numbers(page)
+    entry["quick"] = {find_processor(): quick_numbers(page)} if page.quick else {}
     if is_printed:
         write_page(folder / f"{name}.md", name, entry["origin"])
     keep_entry(folder, name, entry)
@@ -387,8 +403,6 @@ def run_command(command: str, printed_to: Path, show: bool = True) -> None:
 
 def quick_numbers(page: ResultPage) -> str:
     """Return a hash of what a page's quick command prints, numbers to three digits."""
-    if not page.quick:
-        return ""
     kept = PRINTED / f"quick-{page.commands[0].split()[1].replace('/', '-')}-{os.getpid()}.txt"
     run_command(page.quick, kept, show=False)
     text = kept.read_text()
@@ -412,10 +426,11 @@ def _to_three_digits(value: float | None) -> str:
 def still_holds(name: str, folder: Path) -> bool:
     """Renew the fingerprint of a page if its experiment gives the same quick numbers as before."""
     page, entry = TABLES[name], read_made(folder).get(name, {})
-    if not entry.get("quick") or entry["commands"] != [*page.commands]:
+    before = entry.get("quick", {}).get(find_processor())
+    if not before or entry["commands"] != [*page.commands]:
         return False
     files = fingerprint(page)
-    if quick_numbers(page) != entry["quick"]:
+    if quick_numbers(page) != before:
         return False
     renewed = {"fingerprint": combine(page, files), "packages": by_package(files)}
     keep_entry(folder, name, entry | renewed | {"checked": date.today().isoformat()})
@@ -431,6 +446,14 @@ def keep_entry(folder: Path, name: str, entry: dict) -> None:
         part = folder / "made.json.part"
         part.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
         os.replace(part, folder / "made.json")
+
+
+def find_processor() -> str:
+    """Return name and version of the processor: long training gives other digits on another."""
+    path = Path("/proc/cpuinfo")
+    first = path.read_text().partition("\n\n")[0] if path.exists() else ""
+    found = re.findall(r"^(?:cpu family|model|model name|stepping)\s*: (.*)$", first, re.MULTILINE)
+    return " ".join(found) or platform.processor() or platform.machine()
 
 
 def cpu_seconds() -> float:

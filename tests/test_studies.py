@@ -150,7 +150,10 @@ def test_a_page_stays_if_the_code_changed_and_the_quick_numbers_did_not(
     monkeypatch.setattr(pages, "TABLES", {"figure1": page})
     monkeypatch.setattr(pages, "run_command", run)
     entry = {"commands": [*page.commands], "date": "2026-01-01", "packages": {}}
-    entry |= {"fingerprint": "of other code", "quick": pages.quick_numbers(page)}
+    entry |= {
+        "fingerprint": "of other code",
+        "quick": {pages.find_processor(): pages.quick_numbers(page)},
+    }
     pages.keep_entry(tmp_path, "figure1", entry)
     assert "code changed" in pages.why_stale("figure1", pages.read_made(tmp_path))
     printed["ours"] = 0.12449  # other digits
