@@ -40,6 +40,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,7 +64,11 @@ TITLE = re.compile(r"^(?=\*[^*\n]+\*$)", re.MULTILINE)
 
 
 class ResultPage(NamedTuple):
-    """Page with its commands, the minutes that they take, and the variables that they need."""
+    """Page with its commands, the minutes that they take, and what they need.
+
+    Needs are variables that name folders, packages, or folders. The docstring of the page's script
+    says how to get them.
+    """
 
     minutes: float  # measured by this script, or what the page says, or a guess from its size
     commands: tuple[str, ...]
@@ -168,6 +173,7 @@ TABLES = {
         6,
         "studies/fashion.py --draws 20 21 22 --store results/kept/fashion/cells.jsonl",
         "studies/fashion.py --draws 0 --grey --store results/kept/fashion/cells.jsonl",
+        needs=("/usr/share/datasets/fashion-mnist",),
     ),
     "verdicts": printed(
         20,
@@ -220,7 +226,7 @@ TABLES = {
             f"studies/peers.py {what} --store results/kept/peers/cells.jsonl"
             for what in ("tune", "simulated", "heart", f"public --folder ${PUBLIC}")
         ),
-        needs=("WRI_DATA", PUBLIC),
+        needs=("WRI_DATA", PUBLIC, "ivmodels", "causalicp", "anchorboosting", "cvxpy", "dro"),
     ),
     "level": printed(
         16,
@@ -335,6 +341,12 @@ def by_package(files: dict[str, str]) -> dict[str, str]:
         group: hashlib.sha256("\n".join(each).encode()).hexdigest()[:8]
         for group, each in groups.items()
     }
+
+
+def is_there(need: str) -> bool:
+    if need.startswith("/"):
+        return Path(need).exists()
+    return need in os.environ or (need.islower() and find_spec(need) is not None)
 
 
 def make_page(name: str, folder: Path) -> None:
@@ -502,12 +514,12 @@ def main() -> None:
     }
     for name in sorted(TABLES, key=minutes.__getitem__):
         reason = why_stale(name, made)
-        lacking = [need for need in TABLES[name].needs if need not in os.environ]
+        lacking = [need for need in TABLES[name].needs if not is_there(need)]
         if options.stale and reason:
             about = "measured" if name in made else "about"
             print(f"{name} ({about} {minutes[name]:.1f} min): {reason}")
         elif reason and lacking:
-            print(f"{name}: left out, set {' and '.join(lacking)} to the folders of its data")
+            print(f"{name}: left out, it needs {', '.join(lacking)}")
         elif reason and not still_holds(name, folder):
             make_page(name, folder)
 
