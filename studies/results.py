@@ -218,6 +218,7 @@ TABLES = {
         "studies/insurance.py simulated --store results/kept/insurance/simulated.jsonl",
         "studies/insurance.py public --store results/kept/insurance/public.jsonl "
         f"--folder ${PUBLIC}",
+        "studies/insurance.py simulated --first 1000 --store results/kept/insurance/chosen.jsonl",
         needs=("WRI_DATA", PUBLIC),
     ),
     "peers": printed(
