@@ -1,6 +1,7 @@
 """What a release says about itself is true of the package."""
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -26,3 +27,15 @@ def test_classifiers_claim_what_continuous_integration_runs():
     systems = {parts[-1] for parts in claimed if parts[0] == "Operating System"}
     assert {*re.findall(r"runs-on: (\S+)", workflow)} == {"ubuntu-latest"}
     assert systems == {"Linux"}
+
+
+def test_links_of_readme_are_absolute_on_package_indexes():
+    public_readme = runpy.run_path(str(ROOT / "setup.py"))["public_readme"]
+    text = (
+        "![Two\nsites](docs/a.png)\n\nSee [there](docs/b.md#c), [here](#d), [out](https://e.org).\n"
+    )
+    assert public_readme(text, "https://f.org/g", "1.0") == (
+        "![Two\nsites](https://f.org/g/raw/v1.0/docs/a.png)\n\n"
+        "See [there](https://f.org/g/blob/v1.0/docs/b.md#c), [here](#d), [out](https://e.org).\n"
+    )
+    assert public_readme(text, "", "1.0") == "See there, [here](#d), [out](https://e.org).\n"
