@@ -75,7 +75,7 @@ def label_logits(
     fold = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(y))
     logits = np.zeros((len(y), 2), np.float32)
     for k in range(FOLDS):
-        body = CNN(width=WIDTH)._body(images.shape[1:])
+        body = CNN(width=WIDTH)._network(images.shape[1:])
         network = nn.Sequential(body, undrawn(lambda: nn.Linear(WIDTH, 2)))
 
         def loss(x: Tensor, code: Tensor, network: nn.Module = network) -> Tensor:

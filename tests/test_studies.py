@@ -74,6 +74,22 @@ def test_a_draw_of_hospitals_depends_on_its_seed_alone(monkeypatch):
     assert turned.marker < 0 == unrelated.marker
 
 
+@pytest.mark.slow
+def test_weights_of_pictures_are_predicted_by_the_other_fold(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "studies"))
+    fashion = importlib.import_module("fashion")
+    images = np.random.default_rng(0).integers(0, 255, (12, 3, 16, 16), dtype=np.uint8)
+    y, environment = np.tile([0, 1], 6), np.repeat([0, 1], 6)
+    logits = fashion.label_logits(images, y, environment, 0)
+    assert logits.shape == (12, 2)
+    changed = images.copy()
+    changed[0] = 255 - changed[0]
+    moved = (fashion.label_logits(changed, y, environment, 0) != logits).any(1)
+    fold = np.random.default_rng([0, 2]).integers(0, fashion.FOLDS, len(y))
+    assert moved[0]
+    assert (moved[1:] == (fold[1:] != fold[0])).all()  # networks of the own fold have not seen it
+
+
 @pytest.fixture
 def pages(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "studies"))

@@ -124,11 +124,12 @@ class EnvironmentEstimator(TableModel, BaseEstimator):  # type: ignore[misc]
             `environment` there is one environment, and plain ERM is trained.
         sample_weight : array-like of shape (n_rows,) or None, default=None
             How often each row counts: weight 2 counts a row twice, weight 0 drops it. All
-            environments count the same, whatever the weights of their rows. Exact for ERM, IRM,
-            VREx, GroupDRO and MLDG with up to 2048 rows per environment, and there for WRI with
-            whole weights of at most 10 on average; approximate for other weights with WRI, and for
-            CORAL. Mixup and larger environments draw rows by their weights. Trees are as in
-            LightGBM: the smallest number of rows per leaf and the bins of columns count rows.
+            environments count the same, whatever the weights of their rows. Exact for linear
+            predictors that are solved, and for most others with up to 2048 rows per environment;
+            approximate for WRI in steps unless weights are whole and at most 10 on average, and for
+            CORAL, IBERM and IBIRM. Mixup and larger environments draw rows by their weights. Trees
+            are as in LightGBM: the smallest number of rows per leaf and the bins of columns count
+            rows.
 
         Returns
         -------

@@ -9,11 +9,9 @@
 Futures: "like", the left-out environment as it is; "unrelated", the columns whose relation to the
 target changes between the other environments tell nothing there; "reversed", they tell the
 opposite (`wri.futures`). "regret" insures against a future as far as it does not cost
-more in another. With the first two futures alone it stops where the marker still decides: on the
-simulated hospitals even the λ with the least regret at the new hospitals themselves has 58 % at a
-reversed marker (`docs/results/insurance.md`), so all three are the default. Where no column is
-flagged, there is nothing to insure against by measurement, and it takes the preset's λ, which costs
-little there.
+more in another. With the first two futures alone it stops where the marker still decides
+(`docs/results/insurance.md`), so all three are the default. Where no column is flagged, there is
+nothing to insure against by measurement, and it takes the preset's λ, which costs little there.
 
 Every candidate is trained without each environment in turn. The columns whose relation to the
 target changes are flagged without the environment that judges, and their cells at its rows are

@@ -157,9 +157,9 @@ class Estimator(EnvironmentEstimator):
         standard deviation of the training rows.
     solver : {"lbfgs", "adam"} or None, default=None
         "lbfgs" minimises the objective of a linear predictor on all rows, without a seed or a step
-        size; ERM, IRM, VREx and WRI allow it. "adam" trains in steps. None: "lbfgs" where it is
-        possible, unless `steps`, `stop_after`, `learning_rate`, `batch_size` or `early_stopping`
-        asks for steps.
+        size; it is possible for ERM, IRM, VREx, SD, IGA, Fishr, Anchor and WRI. "adam" trains in
+        steps. None: "lbfgs" where it is possible, unless `steps`, `stop_after`, `learning_rate`,
+        `batch_size` or `early_stopping` asks for steps.
     steps : int or None, default=None
         Number of training steps. Schedules are made for this number.
     stop_after : int or None, default=None

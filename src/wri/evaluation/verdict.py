@@ -120,7 +120,7 @@ def decide(fit: "TableFit") -> Verdict:
         return Verdict(
             answer="unknown",
             question=question,
-            sentence=f"Unknown: {why}, so nothing was measured at a new one. {seen}",
+            sentence=f"Unknown: {why}, so nothing was measured at a new {word.one}. {seen}",
             kept=f"Kept: {name_candidate(fit.kept, (), True)}, without a comparison.",
         )
     seen += _describe_folds(held, bool(fit.changes), word)
@@ -151,7 +151,7 @@ def _reason(
             f"Not shown: at {word.many} left out it is better than a constant ({beside}), but not "
             f"by more than chance. {seen}"
         )
-    lead = "Not without care" if changes else "No reason was found why it should not"
+    lead = "Not without care" if changes else "Nothing was found that speaks against it"
     return "care" if changes else "likely", f"{lead}: {seen[:1].lower()}{seen[1:]}"
 
 
@@ -210,7 +210,7 @@ def _advise(held: HeldOutScores, word: SiteWord) -> list[str]:
             continue
         own, linear = (held.losses(name).mean() for name in (each.name, PLAIN))
         said.append(
-            f"{each.label}, beats linear ERM at {word.many} left out by more than chance "
+            f"'{each.label}' beats linear ERM at {word.many} left out by more than chance "
             f"({held.loss_name} {write_number(own)} against {write_number(linear)}). Add "
             f"{REMEDIES[each.name]} to train WRI on it."
         )
