@@ -1,5 +1,6 @@
 """The error for wrong input, helpers for its messages, and warnings at the caller's line."""
 
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
@@ -88,8 +89,14 @@ def warn_caller(text: str) -> None:
 def _find_action(text: str, module: str, line: int) -> str:
     """Return what the first filter that applies to a warning does with it."""
     for action, message, category, where, at in warnings.filters:
-        applies = message is None or message.match(text)
-        applies = applies and (where is None or where.match(module))
+        applies = _is_match(message, text) and _is_match(where, module)
         if applies and issubclass(UserWarning, category) and at in (0, line):
             return action
     return "default"
+
+
+def _is_match(pattern: re.Pattern[str] | str | None, text: str) -> bool:
+    """Whether a part of a filter applies: Python's own filters hold texts, others patterns."""
+    if isinstance(pattern, str):
+        return pattern == text
+    return pattern is None or pattern.match(text) is not None

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from wri.errors import InputError, shorten, warn_caller
+from wri.errors import InputError, listed, shorten, warn_caller
 
 ROUNDING = 1e-12
 MOST_REPEATS = 10  # copies per row on average, up to which whole weights repeat rows
@@ -150,7 +150,9 @@ def without_gradient(values: Any) -> Any:
 
 @contextmanager
 def name_unreadable_cells(**tables: Any) -> Iterator[None]:
-    """Turn errors of conversion to float64 into one that names the text."""
+    """Turn errors of conversion to float64 into one that names the text; refuse dates."""
+    for what, values in tables.items():
+        _refuse_dates(what, values)
     try:
         yield
     except OverflowError as error:
@@ -166,23 +168,47 @@ def name_unreadable_cells(**tables: Any) -> Iterator[None]:
 
 
 def _refuse_texts(what: str, values: Any, error: ValueError) -> None:
-    """Raise an error that names the first text cell, and how texts are encoded."""
+    """Raise an error that names the first text cell and all columns of texts, with the remedy."""
     cells = np.asarray(values, dtype=object)
-    names = getattr(values, "columns", None)
-    for place, cell in np.ndenumerate(cells):
-        if not isinstance(cell, str) or read_number(cell) is not None:
-            continue
-        if len(place) == 1:
-            raise InputError(
-                f"{what} contains text: row {place[0]} is {shorten(cell)!r}; give numbers, or fit "
-                "a classifier"
-            ) from error
-        column = place[1] if names is None else shorten(repr(names[place[1]]))
+    found = {  # first row of each column, or of y
+        place[1:]: place[0] for place, cell in reversed([*np.ndenumerate(cells)]) if _is_text(cell)
+    }
+    if not found:
+        return
+    if () in found:
+        row = found[()]
         raise InputError(
-            f"{what} contains text: row {place[0]}, column {column} is {shorten(cell)!r}; encode "
-            "it within wri.make_pipeline, for example make_pipeline(make_column_transformer("
-            f"(OneHotEncoder(), [{column}]), remainder='passthrough'), estimator), or drop it"
+            f"{what} contains text: row {row} is {shorten(cells[row])!r}; give numbers, or fit a "
+            "classifier"
         ) from error
+    names = getattr(values, "columns", None)
+    texts = {place[0]: row for place, row in sorted(found.items())}
+    named = [str(d) if names is None else shorten(repr(names[d])) for d in texts]
+    first, row = next(iter(texts.items()))
+    others = f" (columns with text: {', '.join(named)})" if named[1:] else ""
+    raise InputError(
+        f"{what} contains text: row {row}, column {named[0]} is {shorten(cells[row, first])!r}"
+        f"{others}; encode it within wri.make_pipeline, for example "
+        f"make_pipeline(make_column_transformer((OneHotEncoder(), [{', '.join(named)}]), "
+        "remainder='passthrough'), estimator), or drop it"
+    ) from error
+
+
+def _is_text(cell: Any) -> bool:
+    return isinstance(cell, str) and read_number(cell) is None
+
+
+def _refuse_dates(what: str, values: Any) -> None:
+    """Refuse columns of dates and durations, which NumPy takes for numbers or not at all."""
+    is_table = hasattr(values, "columns")
+    dtypes = values.dtypes if is_table else {"": getattr(values, "dtype", None)}
+    dates = [name for name, dtype in dtypes.items() if getattr(dtype, "kind", None) in ("m", "M")]
+    if dates:
+        where = f" in column {listed(dates)}" if is_table else ""
+        raise InputError(
+            f"{what} contains dates or durations{where}; make numbers of them, such as an age in "
+            "years, or drop them"
+        )
 
 
 def _column(given: Iterable[Any]) -> Any:

@@ -1,5 +1,7 @@
 """Raw rows from files as other programs write them."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,6 +30,7 @@ def read(tmp_path, content, **options):
         (PLAIN.replace(",", "\t"), "tab-separated"),
         (PLAIN.replace(",", "|"), "vertical bar-separated"),
         (PLAIN.replace(",", ";").replace(".", ","), "semicolon-separated, decimal comma"),
+        (re.sub(r"(\d)\.(\d+)", r'"\1,\2"', PLAIN), "decimal comma"),
         (PLAIN.replace("ward", '"ward"').replace(",a,", ',"a",'), ""),
     ],
 )
@@ -138,3 +141,10 @@ def test_blanks_around_a_site_make_no_other_site(tmp_path):
     told = [str(each.message) for each in caught]
     assert any("column 'site'" in text and "'u' and 'u '" in text for text in told)
     assert any("column 'sick'" in text and "'yes ' and 'yes'" in text for text in told)
+
+
+def test_thousands_between_commas_are_no_decimals(tmp_path):
+    lines = [f'"1,{place:03}",{place % 2},{"uv"[place // 2 % 2]}\n' for place in range(40)]
+    rows = read(tmp_path, "".join(["größe,sick,site\n", *lines]))
+    assert rows.files[0].written == ""
+    assert rows.X["größe"].iloc[7] == "1,007"

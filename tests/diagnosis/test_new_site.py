@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from wri import ERMClassifier, ERMRegressor
+from wri import ERMClassifier, ERMRegressor, WRIClassifier
 from wri.datasets import joined
 from wri.datasets.hospitals import Hospital, hospitals
 from wri.diagnosis.new_site import expect_loss
@@ -121,6 +121,22 @@ def test_columns_beyond_their_range_are_named_though_predictions_are_ordinary(ma
     assert "in noise (1 % is usual). Verdicts do not see this shift" in found.meaning
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [12, 50])
+def test_ranges_of_small_tables_hold_for_rows_of_the_same_kind(rows):
+    found = []
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        x, new = random.normal(size=(4 * rows, 5)), random.normal(size=(100, 5))
+        y = (x[:, 0] + random.logistic(size=len(x)) > 0).astype(int)
+        model = WRIClassifier(site_spread=False).fit(x, y, groups=np.arange(len(x)) % 4)
+        found.append(model.score_new_site(new).flagged_columns)
+        assert model.score_new_site(x).flagged_columns == ()
+    assert sum(map(bool, found)) <= 1  # at most 1 % of the tables are promised
+    new[:, 2] += 3
+    assert model.score_new_site(new).flagged_columns == ("column 2",)
+
+
 def test_two_sites_give_no_interval(model):
     found = model.score_new_site(HEAVY.sample(300, 4).x)
     assert model.left_out_ is None
@@ -178,7 +194,7 @@ def test_regression_speaks_in_the_units_of_y():
 
 
 def test_a_single_row_is_no_site(model):
-    with pytest.raises(InputError, match="use verdict"):
+    with pytest.raises(InputError, match="by its verdict"):
         model.score_new_site(np.zeros((1, 3)))
 
 

@@ -45,6 +45,7 @@ def make_new_site(environments):
         evidence_on="outputs",
         columns=("a",),
         beyond=np.zeros(1),
+        known=1000,
         beyond_supported=0.0,
     )
 

@@ -205,6 +205,25 @@ def test_a_column_of_texts_is_named_with_the_remedy(kind):
     assert remedy.predict(table).shape == y.shape
 
 
+def test_all_columns_of_texts_are_named_at_once():
+    X, y, site = hospitals(20)
+    table = pd.DataFrame(X, columns=["a", "b", "c"]).assign(sex="F", ward="W")
+    expected = r"column 'sex' is 'F' \(columns with text: 'sex', 'ward'\);.*\['sex', 'ward'\]"
+    with pytest.raises(InputError, match=expected):
+        wri.ERMClassifier(**QUICK).fit(table, y, groups=site)
+
+
+@pytest.mark.parametrize("kind", ["datetime64[ns]", "timedelta64[ns]"])
+def test_columns_of_dates_are_refused_with_the_remedy(kind):
+    X, y, site = hospitals(20)
+    seen = pd.Series(np.arange(len(X))).astype(kind)
+    for table in (pd.DataFrame({"a": X[:, 0], "seen": seen}), seen.to_frame("seen")):
+        with pytest.raises(InputError, match="X contains dates or durations in column 'seen'"):
+            wri.ERMClassifier(**QUICK).fit(table, y, groups=site)
+    with pytest.raises(InputError, match="X contains dates or durations; make numbers"):
+        wri.ERMClassifier(**QUICK).fit(seen.to_numpy()[:, None], y, groups=site)
+
+
 def test_texts_as_numbers_to_predict_are_named():
     X, y, site = hospitals(20)
     y = np.where(y, "ill", "well")

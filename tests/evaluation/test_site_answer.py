@@ -60,6 +60,7 @@ def new_site(n=100, **changes):
         evidence_on="outputs",
         columns=("age", "dose"),
         beyond=np.zeros(2),
+        known=1000,
         beyond_supported=0.0,
     )
     return replace(site, **changes)

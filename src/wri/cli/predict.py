@@ -112,7 +112,7 @@ def _show_predictions(done: "PredictionSummary", output: Path, prefix: str) -> N
     shares = [f"{verdicts[name] / total:.1%} {name}" for name in ("supported", "rare", "outside")]
     if verdicts["unreadable"]:
         shares.append(f"{verdicts['unreadable']} unreadable")
-    echo(f"{done.rows:,} rows: {', '.join(shares)}")
+    echo(f"{done.rows:,} row{'s' * (done.rows != 1)}: {', '.join(shares)}")
     for reason, count in done.reasons.most_common(10):
         echo(f"  {count:,} {reason}")
     if done.positive is not None:

@@ -8,6 +8,7 @@ Kinds are found (`columns.py`) or given. Dates, ids and free text are refused un
 leaves them out or gives another kind.
 """
 
+import shlex
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -167,7 +168,7 @@ class TableSchema:
         if self.refused:
             reasons = [f"{shorten(c.name)!r} looks like {HINTS[c.kind]}" for c in self.refused[:6]]
             more = f" (and {len(self.refused) - 6} more)" if len(self.refused) > 6 else ""
-            names = ",".join(shorten(column.name) for column in self.refused[:6])
+            names = shlex.quote(",".join(shorten(column.name) for column in self.refused[:6]))
             raise InputError(
                 f"column {'; column '.join(reasons)}{more}. Leave them out (--drop {names}), "
                 f"or give their kind (--number {names}, or --category {names})"

@@ -3,8 +3,8 @@
     encoding    the byte order mark, else UTF-8 if the whole file is, else Windows-1252
     delimiter   of , ; tab |: the one that gives the first records the same number of cells, and
                 the most
-    decimal     a comma if there are cells such as 1,5, none such as 1.5, and the delimiter is not a
-                comma
+    decimal     a comma if there are cells such as 1,5 and none such as 1.5; between commas, quoted
+                cells such as 1,500 do not count
 
 What is detected can be given instead. Line ends may be mixed, and quoted cells may hold line ends.
 """
@@ -46,6 +46,7 @@ FOREIGN = {
     b"PAR1": "a Parquet file; let its name end in .parquet",
 }
 COMMA_NUMBER = re.compile(r"^\s*[-+]?\d*,\d+\s*$")
+THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2}(,\d{3})+\s*")
 POINT_NUMBER = re.compile(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*")
 
 
@@ -150,9 +151,9 @@ def _find_delimiter(sample: str, whole: bool) -> str:
 
 
 def _find_decimal(records: list[list[str]], delimiter: str) -> str:
-    if delimiter == ",":
-        return "."
     cells = [cell for record in records for cell in record]
+    if delimiter == ",":  # in quotes; but 1,234 is a thousand in such files
+        cells = [cell for cell in cells if not THOUSANDS.fullmatch(cell)]
     commas = any(COMMA_NUMBER.fullmatch(cell) for cell in cells)
     points = any(POINT_NUMBER.fullmatch(cell) for cell in cells)
     return "," if commas and not points else "."

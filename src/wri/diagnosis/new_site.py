@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import binomtest
+from scipy.stats import betabinom, binomtest
 
 from wri.diagnosis.inputs import Diagnosis, listed, short_labels
 from wri.errors import InputError
@@ -91,6 +91,8 @@ class NewSite(Diagnosis):
         Share of rows beyond the range of each column in training.
     beyond_supported : float
         Share of the rows beyond a flagged column's range that are supported.
+    known : int
+        Number of training rows that set the thresholds. Ranges come from these or more.
     unseen : tuple of UnseenCells, default=()
         Unknown categories, and gaps in columns that had none in training.
     """
@@ -108,6 +110,7 @@ class NewSite(Diagnosis):
     columns: tuple[str, ...]  # [D]
     beyond: np.ndarray  # [D], share of the rows beyond the column's range in training
     beyond_supported: float  # share of rows beyond a flagged column's range that are supported
+    known: int  # rows that set the thresholds
     unseen: tuple[UnseenCells, ...] = ()
 
     rarity = OldName("typicality")
@@ -132,7 +135,8 @@ class NewSite(Diagnosis):
     @property
     def flagged_columns(self) -> tuple[str, ...]:
         """Columns with many rows beyond their range in training, the most first."""
-        return tuple(self.columns[d] for d in flag_columns(self.beyond, len(self.verdicts)))
+        found = flag_columns(self.beyond, len(self.verdicts), self.known)
+        return tuple(self.columns[d] for d in found)
 
     @property
     def nearest_shares(self) -> np.ndarray:  # [E]
@@ -283,13 +287,19 @@ def _count_rows(count: int) -> str:
     return f"{count} row" if count == 1 else f"{count} rows"
 
 
-def flag_columns(beyond: np.ndarray, n: int) -> np.ndarray:  # [D] -> indices
-    """Return columns with more rows beyond their range than usual and than by chance."""
+def flag_columns(beyond: np.ndarray, n: int, known: int) -> np.ndarray:  # [D] -> indices
+    """Return columns with more rows beyond their range than usual and than by chance.
+
+    If `known` rows gave a range that leaves out `left` of their gaps, the share of new rows of the
+    same kind beyond it has the distribution Beta(left, known + 1 − left), whatever the column's.
+    """
     order = np.argsort(-beyond, kind="stable")
-    often = [d for d in order if beyond[d] > OFTEN_BEYOND]
-    tests = (binomtest(round(beyond[d] * n), n, USUAL_BEYOND, "greater").pvalue for d in often)
+    left = max(2.0, USUAL_BEYOND * (known + 1))  # below the smallest row and above the largest
+    chance = betabinom(n, left, known + 1 - left).sf(np.round(beyond * n) - 1)
     allowed = CHANCE / len(beyond)
-    return np.array([d for d, p in zip(often, tests, strict=True) if p < allowed], dtype=int)
+    return np.array(
+        [d for d in order if beyond[d] > OFTEN_BEYOND and chance[d] < allowed], dtype=int
+    )
 
 
 def describe_new_site(
@@ -305,11 +315,12 @@ def describe_new_site(
         raise InputError(f"level must lie between 0 and 1, not {level}")
     if len(predictions) < 2:
         raise InputError(
-            f"{len(predictions)} row is not enough to describe a site; use verdict for single rows"
+            f"{len(predictions)} row is not enough to describe a site; judge it by its verdict"
         )
     refuse_infinite(predictions)
     shares = beyond.mean(0)
-    strange = beyond[:, flag_columns(shares, len(beyond))].any(1)
+    known = len(model.evidence_.tail.scores)
+    strange = beyond[:, flag_columns(shares, len(beyond), known)].any(1)
     supported = float((judged.verdicts[strange] == "supported").sum())
     return NewSite(
         labels=model.environments_,
@@ -325,6 +336,7 @@ def describe_new_site(
         columns=columns,
         beyond=shares,
         beyond_supported=supported / max(1, strange.sum()),
+        known=known,
     )
 
 

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from wri.diagnosis.new_site import NewSite
 
 LARGEST = 1e150  # of a target, so that its square is finite
+ENOUGH_FOR_RANGES = 2000  # rows; 20 of them lie beyond the ranges
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -218,8 +219,13 @@ class EnvironmentEstimator(TableModel, BaseEstimator):  # type: ignore[misc]
         self._take(run, record)
 
     def _find_ranges(self, problem: Problem) -> ColumnRanges:
-        """Find the range of each column in rows that set thresholds, in the predictor's form."""
+        """Find the range of each column in the predictor's form.
+
+        The rows that set thresholds are enough, if there are many.
+        """
         own = problem.rows.calibrating
+        if sum(map(len, own)) < ENOUGH_FOR_RANGES:
+            own = problem.rows.every
         prepared = (self._filled(self._prepare(problem.bank.features[rows])) for rows in own)
         return ColumnRanges.of([*prepared], [problem.weights[rows] for rows in own])
 

@@ -386,13 +386,21 @@ def _describe_predictor(model: Any) -> dict[str, str]:
     }
 
 
+def _describe_rule(fit: TableFit) -> str:
+    if fit.options.keep:
+        return "--keep"
+    if fit.held_out is None or not fit.held_out.columns:
+        return "the preset's penalty weight"
+    return "least worst regret over the futures"
+
+
 def _card(fit: TableFit, files: Mapping[str, str], command: str) -> Section:
     weight, day = fit.estimator.hyper_.get("penalty_weight"), date.today().isoformat()
     facts = {
         "Model": f"{fit.kept.label}, {type(fit.estimator).__name__}",
         **_describe_predictor(fit.estimator),
         "Penalty weight": "none" if weight is None else f"{weight:g}",
-        "Rule": "--keep" if fit.options.keep else "least worst regret over the futures",
+        "Rule": _describe_rule(fit),
         "Trained": f"{day}, {fit.seconds:.0f} s, seed {fit.options.seed}",
         **{f"SHA-256 of {file}": digest for file, digest in files.items()},
     }
