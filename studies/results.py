@@ -3,13 +3,15 @@
     python studies/results.py                    every stale page; again, to go on after a stop
     python studies/results.py --only figure1     one page, stale or not
     python studies/results.py --stale            what is stale and why; nothing is run
+    python studies/results.py --accept boosting level --because "only messages changed"
 
 A page is fresh if docs/results/made.json holds its fingerprint: a hash of its commands and of the
 code that they reach by imports, without comments and docstrings. If only the code has changed, a
 page's quick command is run, where it has one: if that gives the titles and the numbers that it gave
 with the page's code, to three digits, the page stays and its fingerprint is renewed. Otherwise the
 page is made anew. Quick numbers are kept by processor. They do not show a change that acts at full
-size only: make its pages with `--only`.
+size only: make its pages with `--only`. Where a person knows that a change moves no number of a
+page, `--accept` renews its fingerprint, and keeps the reason.
 
 `wri reproduce` writes the numbers of a page by itself. What studies and benchmarks print is kept in
 results/printed, and this script writes it into their pages, between marks that name the command by
@@ -114,7 +116,7 @@ TABLES = {
     "diagnosis_speed": printed(4, "benchmarks/diagnosis_scale.py", "benchmarks/new_site_scale.py"),
     "estimators": printed(4, "benchmarks/estimator_scale.py"),
     "pictures": printed(
-        5, "benchmarks/picture_extraction.py PACS --domains photo", needs=("WRI_DATA",)
+        5, "benchmarks/picture_extraction.py $WRI_DATA/PACS --domains photo", needs=("WRI_DATA",)
     ),
     "files": printed(
         10,
@@ -178,8 +180,8 @@ TABLES = {
     "verdicts": printed(
         20,
         "studies/loss_by_verdict.py --seeds 2 --views outputs",
-        "studies/loss_by_verdict.py --seeds 1 --data --pictures PACS --domains photo sketch "
-        "--views outputs",
+        "studies/loss_by_verdict.py --seeds 1 --data --views outputs --pictures $WRI_DATA/PACS "
+        "--domains photo sketch",
         needs=("WRI_DATA",),
     ),
     "speed": printed(
@@ -445,10 +447,23 @@ def still_holds(name: str, folder: Path) -> bool:
     files = fingerprint(page)
     if quick_numbers(page) != before:
         return False
-    renewed = {"fingerprint": combine(page, files), "packages": by_package(files)}
-    keep_entry(folder, name, entry | renewed | {"checked": date.today().isoformat()})
+    renew(name, folder, files)
     print(f"{name}: stays; the code changed, the quick numbers did not", flush=True)
     return True
+
+
+def accept(name: str, folder: Path, reason: str) -> None:
+    """Renew the fingerprint of a page whose numbers a change of code cannot have moved."""
+    entry = read_made(folder).get(name, {"commands": None})
+    if entry["commands"] != [*TABLES[name].commands]:
+        sys.exit(f"{name} was not made with its present commands; make it with --only {name}")
+    renew(name, folder, fingerprint(TABLES[name]), accepted=reason)
+
+
+def renew(name: str, folder: Path, files: dict[str, str], **also: str) -> None:
+    today = {"checked": date.today().isoformat(), **also}
+    renewed = {"fingerprint": combine(TABLES[name], files), "packages": by_package(files)}
+    keep_entry(folder, name, read_made(folder)[name] | renewed | today)
 
 
 def keep_entry(folder: Path, name: str, entry: dict) -> None:
@@ -504,9 +519,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--only", metavar="NAME", choices=TABLES, help="make one page")
     parser.add_argument("--stale", action="store_true", help="list stale pages; run nothing")
+    accepted = {"nargs": "+", "metavar": "NAME", "choices": TABLES}
+    parser.add_argument("--accept", **accepted, help="pages whose numbers have not moved")
+    parser.add_argument("--because", metavar="TEXT", help="why they have not")
     options, folder = parser.parse_args(), PAGES
+    if bool(options.accept) != bool(options.because):
+        parser.error("--accept and --because go together")
+    for name in options.accept or ():
+        accept(name, folder, options.because)
     if options.only:
         make_page(options.only, folder)
+    if options.only or options.accept:
         return
     made = read_made(folder)
     minutes = {

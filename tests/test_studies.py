@@ -188,6 +188,23 @@ def test_a_page_stays_if_the_code_changed_and_the_quick_numbers_did_not(
     assert not pages.still_holds("figure1", tmp_path)
 
 
+def test_a_person_may_say_that_a_page_has_not_moved(pages, monkeypatch, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("print(42)\n")
+    work_below(tmp_path, pages, monkeypatch)
+    monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, "script.py")})
+    (tmp_path / "answer.md").write_text("<!-- command 0 -->\n<!-- end of command -->\n")
+    with pytest.raises(SystemExit, match="--only answer"):
+        pages.accept("answer", tmp_path, "never made")
+    pages.make_page("answer", tmp_path)
+    script.write_text("print(6 * 7)\n")
+    assert pages.why_stale("answer", pages.read_made(tmp_path))
+    pages.accept("answer", tmp_path, "the same product")
+    made = pages.read_made(tmp_path)
+    assert pages.why_stale("answer", made) == ""
+    assert made["answer"]["accepted"] == "the same product"
+
+
 def test_tables_that_a_command_prints_stand_in_its_page(pages, monkeypatch, tmp_path):
     script = tmp_path / "script.py"
     script.write_text("print('\\n*First, n = 3*\\n\\n| a |\\n\\n*Second*\\n\\n| b |')\n")

@@ -134,7 +134,7 @@ def test_columns_that_another_diagnosis_names_are_taken():
         found = stress_test(model, np.asarray(X), y, site, [1], draws=1)
         own = stress_test(NoNames(model), X, y, site, flagged, draws=1)
         assert own.columns == flagged
-        np.testing.assert_array_equal(own.losses, found.losses)
+        np.testing.assert_allclose(own.losses, found.losses, rtol=1e-13)  # columns lie otherwise
 
 
 class NoNames:
