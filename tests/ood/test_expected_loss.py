@@ -49,6 +49,7 @@ def test_a_column_has_one_row_in_a_hundred_beyond_its_range():
     random = np.random.default_rng(0)
     rows = [random.normal(size=(n, 2)) * [1, 1000] for n in (4000, 1000)]
     ranges = ColumnRanges.of(rows, [np.ones(4000), np.ones(1000)])
+    assert ranges.rows == 3200  # effective: sites count alike
     new = random.normal(size=(20_000, 2)) * [1, 1000]
     assert ranges.beyond(new).mean(0) == pytest.approx([0.01, 0.01], abs=0.004)
     shifted = ranges.beyond(new + np.array([10, 0]))

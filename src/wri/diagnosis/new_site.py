@@ -92,7 +92,7 @@ class NewSite(Diagnosis):
     beyond_supported : float
         Share of the rows beyond a flagged column's range that are supported.
     known : int
-        Number of training rows that set the thresholds. Ranges come from these or more.
+        Effective number of training rows that gave the ranges.
     unseen : tuple of UnseenCells, default=()
         Unknown categories, and gaps in columns that had none in training.
     """
@@ -110,7 +110,7 @@ class NewSite(Diagnosis):
     columns: tuple[str, ...]  # [D]
     beyond: np.ndarray  # [D], share of the rows beyond the column's range in training
     beyond_supported: float  # share of rows beyond a flagged column's range that are supported
-    known: int  # rows that set the thresholds
+    known: int  # rows that gave the ranges
     unseen: tuple[UnseenCells, ...] = ()
 
     rarity = OldName("typicality")
@@ -319,7 +319,7 @@ def describe_new_site(
         )
     refuse_infinite(predictions)
     shares = beyond.mean(0)
-    known = len(model.evidence_.tail.scores)
+    known = model.ranges_.rows
     strange = beyond[:, flag_columns(shares, len(beyond), known)].any(1)
     supported = float((judged.verdicts[strange] == "supported").sum())
     return NewSite(

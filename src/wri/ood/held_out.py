@@ -135,6 +135,7 @@ class ColumnRanges(NamedTuple):
 
     low: np.ndarray  # [D]
     high: np.ndarray  # [D]
+    rows: int  # effective number of rows that gave the ranges, 1 / Σ share²
 
     @classmethod
     def of(cls, environments: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> Self:
@@ -143,7 +144,8 @@ class ColumnRanges(NamedTuple):
         rows = np.concatenate(environments)
         tail = USUAL_BEYOND / 2
         above = tail + ROUNDING  # at most the tail lies above the upper end
-        return cls(_lower_ends(rows, shares, tail - ROUNDING), -_lower_ends(-rows, shares, above))
+        low = _lower_ends(rows, shares, tail - ROUNDING)
+        return cls(low, -_lower_ends(-rows, shares, above), round(1 / (shares**2).sum()))
 
     def beyond(self, rows: np.ndarray) -> np.ndarray:  # [n, D] -> [n, D]
         """Return which values lie beyond their column's range."""

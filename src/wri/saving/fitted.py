@@ -178,6 +178,7 @@ def _encode_evidence(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "outside_threshold": float(evidence.outside),
         "components": evidence.densities.form.components,
         "calibrating_rows": len(evidence.tail.scores),
+        "ranged_rows": model.ranges_.rows,
         "tail_power": int(evidence.tail.power),
         **{
             entry: float(tails[name].spread) if name in tails else None
@@ -189,7 +190,7 @@ def _encode_evidence(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "densities.units": np.stack([evidence.densities.mean, evidence.densities.scale]),
         "densities": evidence.densities.parameters,
         "known": np.column_stack(model.held_out_),
-        "ranges": np.stack(model.ranges_),
+        "ranges": np.stack(model.ranges_[:2]),
         "left_out": None if model.left_out_ is None else np.stack(model.left_out_),
         **{name: np.stack([tail.scores, tail.shares]) for name, tail in tails.items()},
     }
@@ -228,8 +229,9 @@ def _fill_evidence(model: Any, record: Mapping[str, Any], arrays: Arrays) -> Non
         form=form, parameters=fitted, mean=mean, scale=scale, n_environments=sites
     )
     model.held_out_ = _decode_held_out(arrays["known"], model)
-    model.ranges_ = ColumnRanges(*arrays["ranges"])
-    require(bool(np.less_equal(*model.ranges_).all()), "ranges must have low <= high")
+    (low, high), rows = arrays["ranges"], record["ranged_rows"]
+    require(bool((low <= high).all()) and rows > 0, "ranges must have low <= high, of some rows")
+    model.ranges_ = ColumnRanges(low, high, rows)
     left_out = arrays.get("left_out")  # [2, E]
     possible = left_out is None or (left_out.shape[1] > 2 and bool((left_out >= 0).all()))
     require(possible, "left_out holds impossible values")

@@ -49,10 +49,11 @@ from wri.training.spec import decode_option, encode_option
 if TYPE_CHECKING:
     from wri.features import Backbone
 
-VERSION = 6
+VERSION = 7
 TYPES: Mapping[Types, str] = {
     (str,): "format wri_version estimator evidence_on selection sha256 digest",
-    (int,): "format_version features held_out_rows components calibrating_rows tail_power",
+    (int,): "format_version features held_out_rows components calibrating_rows tail_power"
+    " ranged_rows",
     (float,): "rare_threshold outside_threshold tail_spread",
     (dict,): "parameters not_kept environments spec",
     (dict, NoneType): "classes",
