@@ -18,6 +18,8 @@ from wri.cli.console import (
 )
 from wri.errors import InputError, listed, shorten
 
+SLOW = 5.0  # seconds from which the parts of the time are shown
+
 if TYPE_CHECKING:
     from wri.cli.predicting import PredictionSummary
     from wri.evaluation.site_answer import SiteAnswer
@@ -117,7 +119,8 @@ def _show_predictions(done: "PredictionSummary", output: Path, prefix: str) -> N
         echo(f"  {count:,} {reason}")
     if done.positive is not None:
         echo(f"{prefix}probability is that of class {shorten(repr(done.positive))}")
-    print_note(", ".join(f"{what} {seconds:.1f} s" for what, seconds in done.seconds.items()))
+    if sum(done.seconds.values()) >= SLOW:
+        print_note(", ".join(f"{what} {seconds:.1f} s" for what, seconds in done.seconds.items()))
     echo(f"written to {output}")
     if verdict is not None and verdict.answer in ("no", "care"):
         echo(

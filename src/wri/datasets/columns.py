@@ -340,7 +340,7 @@ class ColumnReader(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if wrong:
             more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
             raise InputError(
-                f"columns whose cells differ in kind from training: {', '.join(wrong[:SHOWN])}"
+                f"cells of another kind than their column: {', '.join(wrong[:SHOWN])}"
                 f"{more}; correct the cells, or empty them if the value is unknown"
             )
         return pd.DataFrame(read, index=X.index, copy=False)

@@ -129,8 +129,8 @@ def _read(source: Source, hospital: str) -> np.ndarray:
         return _parse_checked(path.read_bytes(), hospital)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{path} ({source.origin}) is not as published: {error}; remove it or fetch it again. "
-            f"{REMEDY}"
+            f"{path} ({source.origin}) is not as published: {error}; remove it or fetch it again, "
+            f"or {REMEDY}"
         ) from error
 
 
@@ -144,7 +144,7 @@ def _download(folder: Path, fetch: Fetch) -> dict[str, np.ndarray]:
             raise MissingDataError(
                 f"the heart disease data were not found: neither {given_words()} nor {folder} has "
                 f"all four files, and {UCI}{file} could not be fetched as published "
-                f"({explain_failure(error)}). {REMEDY}"
+                f"({explain_failure(error)}); {REMEDY}"
             ) from error
     with suppress(OSError):  # if they cannot be kept, they are fetched again the next time
         for file, content in contents.items():

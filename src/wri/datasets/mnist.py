@@ -357,5 +357,5 @@ def _download(folder: Path, fetch: Fetch) -> Mnist:
         return mnist
     raise MissingDataError(
         f"MNIST was not found: neither {ARCHIVE} nor the idx files in {given_words()} or {folder}, "
-        f"no installed {HUB}, and no mirror gave it: {', '.join(failures)}. {REMEDY}"
+        f"no installed {HUB}, and no mirror gave it: {', '.join(failures)}; {REMEDY}"
     )

@@ -169,7 +169,7 @@ def _describe_folds(held: HeldOutScores, changes: bool, word: SiteWord) -> str:
     if sites[1:]:
         which = f"one of {listed(sites, 3)}"
         found = f"at least one of {listed(held.columns, 3)} is" if held.columns[1:] else found
-    return f" If {which} is left out, {found} flagged: compare the futures below."
+    return f" If {which} is left out, {found} flagged: compare the columns of the table below."
 
 
 def _describe_kept(
