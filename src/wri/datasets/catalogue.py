@@ -50,7 +50,7 @@ BUILTIN = {
 }
 
 TITLES = {
-    "mnist": ("MNIST", "tables 1 to 3"),
+    "mnist": ("MNIST", "tables 1 to 3, figure E.6, ablation"),
     "heart": ("heart disease", "four hospitals"),
     "fashion-mnist": ("Fashion-MNIST", "in the digits' place"),
 }
