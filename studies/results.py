@@ -179,8 +179,8 @@ TABLES = {
     ),
     "verdicts": printed(
         20,
-        "studies/loss_by_verdict.py --seeds 2 --views outputs",
-        "studies/loss_by_verdict.py --seeds 1 --data --views outputs --pictures $WRI_DATA/PACS "
+        "studies/loss_by_verdict.py --seeds 10 --views outputs",
+        "studies/loss_by_verdict.py --seeds 5 --data --views outputs --pictures $WRI_DATA/PACS "
         "--domains photo sketch",
         needs=("WRI_DATA",),
     ),
