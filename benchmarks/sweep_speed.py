@@ -56,7 +56,7 @@ def compare_with_processes(file: Path, options: argparse.Namespace) -> dict:
             for trial in range(options.trials)
         ]
         walls = [
-            child("single_runs.py", name, json.dumps(hyper), str(options.steps))[0]
+            child("single_runs.py", name, json.dumps(hyper), str(options.steps))[0][0]
             for hyper in spread_over_work(draws, options.usual)
         ]
         own = {"seconds_per_run": done["seconds"] / done["trained"], "usual": float(np.mean(walls))}
@@ -103,7 +103,7 @@ def show_backends(found: Seconds, options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
-    known = list(single_runs.ALGORITHMS)
+    known = [name for name in single_runs.ALGORITHMS if name in OBJECTIVES]
     parser.add_argument("--algorithms", nargs="+", default=known, choices=known)
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--trials", type=int, default=5)

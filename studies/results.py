@@ -147,7 +147,7 @@ TABLES = {
     ),
     "sweeps": printed(
         15,
-        "benchmarks/sweep_speed.py --draws 5",
+        "benchmarks/sweep_speed.py",
         "benchmarks/sweep_speed.py --backends local ray --algorithms erm wri "
         "--draws 5 --trials 2 --steps 100",
     ),

@@ -161,6 +161,7 @@ def test_sweep_speed_prints_its_ratios(printed_by):
         "benchmarks/sweep_speed.py", "--steps 1 --draws 1 --trials 1 --usual 1 --algorithms erm"
     )
     assert result["ratios"]["erm"] == result["usual"]["erm"] / result["seconds_per_run"]["erm"]
+    assert result["usual"]["erm"] == result["walls"]["erm"][0]
     assert "peak_mb" in result
 
 
