@@ -258,13 +258,16 @@ def test_an_experiment_shows_only_the_options_it_declares(wri):
         (("all", "--preset", "paper"), "--preset"),
         (("table2", "--preset", "ours"), "'ours' is not one of 'paper', 'published', 'coloured'"),
         (("table2", "--width", "0"), "--width"),
-        (("--quick", "figure1"), "No such option: --quick"),
+        (("--quick", "figure1"), "No such option --quick"),
     ],
 )
 def test_unknown_options_and_values_are_refused(arguments, message, wri, tmp_path):
     done = wri("reproduce", *arguments)
     assert done.returncode == 2
-    assert message in " ".join(done.stderr.replace("│", " ").split())
+    shown = " ".join(done.stderr.replace("│", " ").split())
+    if message.startswith("No such option"):  # versions of Typer write: --quick or '--quick'
+        shown = shown.replace(":", "").replace("'", "")
+    assert message in shown
     assert not list(tmp_path.iterdir())
 
 
