@@ -287,6 +287,7 @@ def test_encoders_come_back_with_rare_and_missing_categories(words, tmp_path):
         (SimpleImputer(), ["marker"]), sparse_threshold=0.9,
     )  # fmt: skip
     rows["cause"] = np.sign(rows["cause"]).astype(int)
+    rows["blood"] = rows["blood"].fillna(np.nan)  # pandas 2 keeps None, which no encoder is given
     model = wri.make_pipeline(columns, wri.ERMClassifier(environment="site", **QUICK)).fit(rows, y)
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
