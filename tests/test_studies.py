@@ -123,7 +123,9 @@ def test_a_fingerprint_covers_code_that_is_reached_and_no_words(pages, tmp_path)
     assert pages.digest_code(script) != before
 
 
-def work_below(folder, pages, monkeypatch):
+def work_below(folder, pages, monkeypatch, *scripts):
+    """Let a page "answer" of these scripts be made in a folder."""
+    monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, *scripts)})
     monkeypatch.setattr(pages, "ROOT", folder)
     monkeypatch.setattr(pages, "PRINTED", folder / "printed")
     monkeypatch.setattr(pages, "KEPT", folder / "kept")
@@ -132,8 +134,7 @@ def work_below(folder, pages, monkeypatch):
 def test_pages_are_fresh_until_their_code_changes(pages, monkeypatch, tmp_path):
     script = tmp_path / "script.py"
     script.write_text("print(6 * 7)\n")
-    work_below(tmp_path, pages, monkeypatch)
-    monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, "script.py")})
+    work_below(tmp_path, pages, monkeypatch, "script.py")
     (tmp_path / "answer.md").write_text("# Answer\n")
     with pytest.raises(SystemExit, match="has no mark"):
         pages.make_page("answer", tmp_path)
@@ -191,8 +192,7 @@ def test_a_page_stays_if_the_code_changed_and_the_quick_numbers_did_not(
 def test_a_person_may_say_that_a_page_has_not_moved(pages, monkeypatch, tmp_path):
     script = tmp_path / "script.py"
     script.write_text("print(42)\n")
-    work_below(tmp_path, pages, monkeypatch)
-    monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, "script.py")})
+    work_below(tmp_path, pages, monkeypatch, "script.py")
     (tmp_path / "answer.md").write_text("<!-- command 0 -->\n<!-- end of command -->\n")
     with pytest.raises(SystemExit, match="--only answer"):
         pages.accept("answer", tmp_path, "never made")
@@ -208,8 +208,7 @@ def test_a_person_may_say_that_a_page_has_not_moved(pages, monkeypatch, tmp_path
 def test_tables_that_a_command_prints_stand_in_its_page(pages, monkeypatch, tmp_path):
     script = tmp_path / "script.py"
     script.write_text("print('\\n*First, n = 3*\\n\\n| a |\\n\\n*Second*\\n\\n| b |')\n")
-    work_below(tmp_path, pages, monkeypatch)
-    monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, "script.py")})
+    work_below(tmp_path, pages, monkeypatch, "script.py")
     page, end = tmp_path / "answer.md", "<!-- end of command -->"
     page.write_text(
         f"Seen:\n<!-- command 0: Second -->\nold\n{end}\nAll:\n<!-- command 0 -->\n{end}\n"
@@ -230,8 +229,7 @@ def test_tables_that_a_command_prints_stand_in_its_page(pages, monkeypatch, tmp_
 def test_a_page_goes_on_with_the_command_that_was_interrupted(pages, monkeypatch, tmp_path):
     (tmp_path / "first.py").write_text("open('seen', 'a').write('x')\nprint(1)\n")
     (tmp_path / "second.py").write_text("raise SystemExit(3)\n")
-    work_below(tmp_path, pages, monkeypatch)
-    monkeypatch.setattr(pages, "TABLES", {"answer": pages.printed(1, "first.py", "second.py")})
+    work_below(tmp_path, pages, monkeypatch, "first.py", "second.py")
     monkeypatch.setattr(pages, "fingerprint", lambda page: {"code": "the same"})
     (tmp_path / "answer.md").write_text("<!-- command 1 -->\n<!-- end of command -->\n")
     with pytest.raises(SystemExit, match="ended with 3"):

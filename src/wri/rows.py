@@ -170,21 +170,18 @@ def name_unreadable_cells(**tables: Any) -> Iterator[None]:
 def _refuse_texts(what: str, values: Any, error: ValueError) -> None:
     """Raise an error that names the first text cell and all columns of texts, with the remedy."""
     cells = np.asarray(values, dtype=object)
-    found = {  # first row of each column, or of y
-        place[1:]: place[0] for place, cell in reversed([*np.ndenumerate(cells)]) if _is_text(cell)
-    }
-    if not found:
+    columns = cells.T if cells.ndim == 2 else [cells]
+    texts = {d: row for d, own in enumerate(columns) if (row := _first_text(own)) is not None}
+    if not texts:
         return
-    if () in found:
-        row = found[()]
+    first, row = next(iter(texts.items()))
+    if cells.ndim == 1:
         raise InputError(
             f"{what} contains text: row {row} is {shorten(cells[row])!r}; give numbers, or fit a "
             "classifier"
         ) from error
     names = getattr(values, "columns", None)
-    texts = {place[0]: row for place, row in sorted(found.items())}
     named = [str(d) if names is None else shorten(repr(names[d])) for d in texts]
-    first, row = next(iter(texts.items()))
     others = f" (columns with text: {', '.join(named)})" if named[1:] else ""
     raise InputError(
         f"{what} contains text: row {row}, column {named[0]} is {shorten(cells[row, first])!r}"
@@ -194,15 +191,17 @@ def _refuse_texts(what: str, values: Any, error: ValueError) -> None:
     ) from error
 
 
-def _is_text(cell: Any) -> bool:
-    return isinstance(cell, str) and read_number(cell) is None
+def _first_text(cells: np.ndarray) -> int | None:  # [n]
+    texts = (isinstance(cell, str) and read_number(cell) is None for cell in cells)
+    return next((row for row, is_text in enumerate(texts) if is_text), None)
 
 
 def _refuse_dates(what: str, values: Any) -> None:
     """Refuse columns of dates and durations, which NumPy takes for numbers or not at all."""
-    is_table = hasattr(values, "columns")
-    dtypes = values.dtypes if is_table else {"": getattr(values, "dtype", None)}
-    dates = [name for name, dtype in dtypes.items() if getattr(dtype, "kind", None) in ("m", "M")]
+    is_table = hasattr(values, "columns") and hasattr(values, "dtypes")
+    one = [("", getattr(values, "dtype", None))]
+    dtypes = zip(values.columns, values.dtypes, strict=True) if is_table else one
+    dates = [name for name, dtype in dtypes if getattr(dtype, "kind", None) in ("m", "M")]
     if dates:
         where = f" in column {listed(dates)}" if is_table else ""
         raise InputError(

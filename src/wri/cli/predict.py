@@ -18,11 +18,11 @@ from wri.cli.console import (
 )
 from wri.errors import InputError, listed, shorten
 
-SLOW = 5.0  # seconds from which the parts of the time are shown
-
 if TYPE_CHECKING:
     from wri.cli.predicting import PredictionSummary
     from wri.evaluation.site_answer import SiteAnswer
+
+SLOW = 5.0  # seconds from which the parts of the time are shown
 
 
 def predict(

@@ -293,13 +293,10 @@ def flag_columns(beyond: np.ndarray, n: int, known: int) -> np.ndarray:  # [D] -
     If `known` rows gave a range that leaves out `left` of their gaps, the share of new rows of the
     same kind beyond it has the distribution Beta(left, known + 1 − left), whatever the column's.
     """
-    order = np.argsort(-beyond, kind="stable")
+    often = np.argsort(-beyond, kind="stable")[: (beyond > OFTEN_BEYOND).sum()]
     left = max(2.0, USUAL_BEYOND * (known + 1))  # below the smallest row and above the largest
-    chance = betabinom(n, left, known + 1 - left).sf(np.round(beyond * n) - 1)
-    allowed = CHANCE / len(beyond)
-    return np.array(
-        [d for d in order if beyond[d] > OFTEN_BEYOND and chance[d] < allowed], dtype=int
-    )
+    chance = betabinom(n, left, known + 1 - left).sf(np.round(beyond[often] * n) - 1)
+    return often[chance < CHANCE / len(beyond)]
 
 
 def describe_new_site(
